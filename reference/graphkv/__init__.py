@@ -1,0 +1,1 @@
+"""GraphKV: decay of importance scores along a similarity graph of keys."""

@@ -1,0 +1,1 @@
+"""HubKV: submodular marginal discounting of importance scores."""

@@ -1,0 +1,119 @@
+"""Submodular marginal discounting: a token near a stronger one is worth less."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+
+
+def hub_mask(
+    scores: Float[Tensor, "*heads tokens"],
+    radius: int = 2,
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+) -> Bool[Tensor, "*heads tokens"]:
+    r"""Mark each token that holds the maximum of its window.
+
+    $$M_i = \mathbb{I}\Bigl(i = \arg\max_{j \in \mathcal{W}_i} s_j\Bigr),
+      \qquad \mathcal{W}_i = [i - k,\, i + k]$$
+
+    Args:
+        scores: importance $s$, finite.
+        radius: half-width $k$ of the window, at least 0: a window has $2k + 1$ tokens, fewer at
+            the two ends.
+        protected: true at tokens that take no part: they neither are hubs nor suppress any.
+
+    Returns:
+        The hub mask $M$. On a plateau the lowest index is the hub.
+
+    Raises:
+        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
+            boolean.
+        ValueError: a score is NaN or infinite, `radius` is negative, or `protected` has another
+            shape than `scores`.
+
+    Source:
+        HubKV-6, HubKV-12.
+
+    Reading:
+        E-U3, E-U4, E-U6: ties go to the lowest index; $k$ is a half-width; protected tokens are
+        masked to minus infinity before the windows are compared.
+    """
+    errors.floating("scores", scores)
+    errors.finite("scores", scores)
+    errors.whole("radius", radius)
+    if protected is not None:
+        errors.boolean("protected", protected, scores.shape)
+        scores = scores.masked_fill(protected, -torch.inf)
+    hubs = torch.zeros_like(scores, dtype=torch.bool)
+    for i in range(scores.shape[-1]):
+        start = max(0, i - radius)
+        window = scores[..., start : i + radius + 1]
+        hubs[..., i] = start + window.argmax(-1) == i
+    return hubs if protected is None else hubs & ~protected
+
+
+def discount(
+    scores: Float[Tensor, "*heads tokens"],
+    hubs: Bool[Tensor, "*heads tokens"],
+    gamma: float = 0.5,
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Discount every token that is not a hub.
+
+    $$\tilde s_i = M_i\, s_i + (1 - M_i)\,\gamma\, s_i$$
+
+    Args:
+        scores: importance $s$, finite and at least 0.
+        hubs: the mask $M$ of `hub_mask`.
+        gamma: discount factor $\gamma$, in (0, 1).
+
+    Returns:
+        The discounted scores $\tilde s$, bit for bit `scores` on hubs.
+
+    Raises:
+        TypeError: `scores` is not floating point or `hubs` not boolean.
+        ValueError: a score is negative, NaN or infinite, `hubs` has another shape than `scores`,
+            or `gamma` is outside (0, 1).
+
+    Source:
+        HubKV-7.
+    """
+    errors.importance("scores", scores)
+    errors.boolean("hubs", hubs, scores.shape)
+    errors.open_fraction("gamma", gamma)
+    # never bool * float * s: a mask times a scalar is float32, and would promote half precision
+    return torch.where(hubs, scores, gamma * scores)
+
+
+def smd(
+    scores: Float[Tensor, "*heads tokens"],
+    radius: int = 2,
+    gamma: float = 0.5,
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Submodular marginal discounting, the core of HubKV: find the hubs, discount the rest.
+
+    $$\tilde s_i = \begin{cases} s_i & i = \arg\max_{j \in \mathcal{W}_i} s_j \\
+      \gamma\, s_i & \text{otherwise} \end{cases}$$
+
+    Args:
+        scores: importance $s$, finite and at least 0.
+        radius: half-width $k$ of the window, at least 0.
+        gamma: discount factor $\gamma$, in (0, 1).
+        protected: true at tokens that take no part in the competition.
+
+    Returns:
+        The discounted scores $\tilde s$; protected tokens keep their raw score.
+
+    Raises:
+        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
+            boolean.
+        ValueError: a score is negative, NaN or infinite, `radius` is negative, `gamma` is outside
+            (0, 1), or `protected` has another shape than `scores`.
+
+    Source:
+        HubKV-6, HubKV-7, HubKV-12.
+    """
+    errors.importance("scores", scores)
+    discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
+    return discounted if protected is None else torch.where(protected, scores, discounted)

@@ -1,0 +1,1 @@
+"""The conformance suite: does an implementation compute what the papers say?"""

@@ -1,0 +1,24 @@
+"""`python -m spec_tests some.module` runs the conformance suite from anywhere."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def arguments(given: list[str]) -> list[str]:
+    """Pytest's arguments: a bare word names a module; the rest are pytest's own."""
+    out = [str(Path(__file__).parent), "-p", "no:cacheprovider"]
+    expects_value = False
+    for word in given:
+        if word.startswith("-") or expects_value:
+            out.append(word)
+        else:
+            out += ["--impl", word]
+        expects_value = word in ("--xfails", "--device", "--impl", "-k", "-m", "-n", "-p", "-c")
+    return out
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, "")  # the caller's own module is importable from where they stand
+    sys.exit(pytest.main(arguments(sys.argv[1:])))

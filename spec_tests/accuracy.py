@@ -1,0 +1,108 @@
+"""The one tolerance of the suite.
+
+Masks, indices and codes are equal or wrong. A float may be at most twice as far from the float64
+answer as the reference itself is at the same dtype, plus four units in the last place. Where a
+result jumps (a kept set, a rounded code), what lies within four units in the last place of the
+jump may fall on either side.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ULPS = 4
+
+
+def assert_equal(actual: Any, expected: Any) -> None:
+    """`actual` is `expected`, bit for bit: type, shape, dtype and every element."""
+    if isinstance(expected, tuple):
+        assert isinstance(actual, tuple), f"{type(actual)} is no tuple"
+        assert len(actual) == len(expected), (len(actual), len(expected))
+        for part, other in zip(actual, expected, strict=True):
+            assert_equal(part, other)
+    elif isinstance(expected, Tensor):
+        assert_same_kind(actual, expected)
+        assert torch.equal(actual, expected), f"{actual} != {expected}"
+    else:
+        assert type(actual) is type(expected), (type(actual), type(expected))
+        assert actual == expected, f"{actual!r} != {expected!r}"
+
+
+def assert_as_accurate(actual: Any, spec: Callable[..., Any], inputs: dict[str, Any]) -> None:
+    """`actual` is as good an answer to `spec(**inputs)` as the reference gives."""
+    same = spec(**inputs)
+    exact = spec(**{k: v.double() if is_float(v) else v for k, v in inputs.items()})
+    _compare(actual, same, exact)
+
+
+def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
+    """`actual` is the `exact` value up to four units in the last place of max(|exact|, scale)."""
+    exact = torch.as_tensor(exact, dtype=torch.float64, device=actual.device)
+    allowed = ulp(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
+    same = actual.double() == exact  # also where both are infinite
+    error = (actual.double() - exact).abs().masked_fill(same, 0)
+    assert (error <= allowed).all(), f"{actual} is not {exact}: error {error.max():.3g}"
+
+
+def assert_at_most(low: Tensor, high: Tensor) -> None:
+    """`low` <= `high`, up to four units in the last place of the larger magnitude."""
+    low, high = torch.broadcast_tensors(low, high)
+    slack = ulp(low.dtype, torch.maximum(low.abs(), high.abs()).double())
+    excess = low.double() - high.double()
+    assert (excess <= slack).all(), f"{low} exceeds {high} by {(excess - slack).max():.3g}"
+
+
+def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) -> None:
+    """`kept` holds the best along the last axis: its worst is within 4 ulp of the best dropped.
+
+    `among` limits the comparison to the entries that compete.
+    """
+    rivals = ~kept if among is None else ~kept & among
+    held = kept if among is None else kept & among
+    worst = scores.double().masked_fill(~held, torch.inf).amin(-1)
+    best = scores.double().masked_fill(~rivals, -torch.inf).amax(-1)
+    fine = (worst >= best) | (best - worst <= ulp(scores.dtype, best.abs()))
+    assert fine.all(), f"kept {worst} but dropped {best}"
+
+
+def ulp(dtype: torch.dtype, magnitude: Tensor) -> Tensor:
+    """Four units in the last place of `magnitude` at `dtype`, in float64."""
+    info = torch.finfo(dtype)
+    return ULPS * info.eps * magnitude.double().clamp(info.tiny, info.max)
+
+
+def is_float(value: Any) -> bool:
+    """Whether `value` is a floating-point tensor."""
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def assert_same_kind(actual: Any, expected: Tensor) -> None:
+    """`actual` is a tensor of the expected shape and dtype."""
+    assert isinstance(actual, Tensor), f"{type(actual)} is no tensor"
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    assert actual.dtype == expected.dtype, (actual.dtype, expected.dtype)
+
+
+def _compare(actual: Any, same: Any, exact: Any) -> None:
+    if isinstance(same, tuple):
+        assert isinstance(actual, tuple), f"{type(actual)} is no tuple"
+        for parts in zip(actual, same, exact, strict=True):
+            _compare(*parts)
+    elif is_float(same):
+        assert_same_kind(actual, same)
+        infinite = torch.isinf(exact)
+        assert torch.equal(actual[infinite].double(), exact[infinite].double())
+        wrong = (actual.double() - exact.double())[~infinite].abs()
+        own = (same.double() - exact.double())[~infinite].abs()
+        if wrong.numel():
+            scale = exact[~infinite].abs().max()
+            allowed = 2 * own.max() + ulp(same.dtype, scale)
+            # written so that NaN fails
+            assert wrong.max() <= allowed, f"error {wrong.max():.3g} > {allowed:.3g}"
+    elif isinstance(same, float):
+        assert isinstance(actual, float), type(actual)
+        assert abs(actual - exact) <= 2 * abs(same - exact) + ULPS * 2**-52 * abs(exact)
+    else:
+        assert_equal(actual, same)

@@ -1,0 +1,66 @@
+"""The closing table: equations passed, per paper and implementation.
+
+Built from the reports alone, because session state does not survive pytest-xdist.
+"""
+
+from collections import Counter, defaultdict
+
+import pytest
+
+from spec_tests.index import equations
+
+EQUATIONS = equations()
+PAPERS = ("HEX", "HubKV", "GraphKV")
+
+
+def is_ours_alone(item: pytest.Item) -> bool:
+    """Whether every equation a test checks is one the papers name without defining."""
+    ids = {i for mark in item.iter_markers("spec") for i in mark.args}
+    return bool(ids) and all(EQUATIONS.get(i, {}).get("ours") for i in ids)
+
+
+def write(reporter) -> None:
+    """Write the table, what did not pass, and what each implementation lacks."""
+    outcomes, missing = gather(reporter)
+    if not outcomes:
+        return
+    reporter.section("conformance: equations passed")
+    width = max(map(len, outcomes)) + 2
+    for impl, seen in outcomes.items():
+        cells = (f"{paper} {score(seen, paper):<8}" for paper in PAPERS)
+        reporter.write_line(f"{impl:<{width}}" + "  ".join(cells))
+    waiting = Counter(entry["later"] for entry in EQUATIONS.values() if "later" in entry)
+    for what, count in sorted(waiting.items()):
+        reporter.write_line(f"not counted: {count} equations that wait for {what}")
+    for impl, seen in outcomes.items():
+        if bad := sorted(i for i, results in seen.items() if results & {"failed", "xfailed"}):
+            reporter.write_line(f"{impl} fails: {', '.join(bad)}")
+        if missing[impl]:
+            reporter.write_line(f"{impl} lacks: {', '.join(sorted(missing[impl]))}")
+
+
+def gather(reporter) -> tuple[dict[str, dict[str, set[str]]], dict[str, set[str]]]:
+    """Return implementation -> equation -> outcomes, and implementation -> missing names."""
+    outcomes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    missing: dict[str, set[str]] = defaultdict(set)
+    for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
+        for report in reporter.stats.get(outcome, []):
+            seen = dict(report.user_properties)
+            if "impl" in seen:
+                missing[seen["impl"]].update(seen["missing"])
+                for spec in seen["spec"]:
+                    result = "failed" if outcome == "error" else outcome
+                    outcomes[seen["impl"]][spec].add(result)
+    return outcomes, missing
+
+
+def score(seen: dict[str, set[str]], paper: str) -> str:
+    """Return `passed/known`: an equation passes if a test of it passed and none failed."""
+    known = [i for i, entry in EQUATIONS.items() if i.startswith(paper + "-") and checked(entry)]
+    good = [i for i in known if "passed" in seen[i] and not seen[i] & {"failed", "xfailed"}]
+    return f"{len(good)}/{len(known)}"
+
+
+def checked(entry: dict) -> bool:
+    """Whether tests check an equation now: it is no timing, not skipped and waits for nothing."""
+    return entry["kind"] != "bench" and "skip" not in entry and "later" not in entry

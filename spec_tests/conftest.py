@@ -1,0 +1,116 @@
+"""Run the suite against any implementation: `pytest spec_tests --impl some.module`."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
+
+from spec_tests import closing
+from spec_tests.implementation import OURS, Implementation, under_test
+
+quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "conformance",
+    max_examples=50,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=quiet,
+)
+settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=quiet)
+settings.load_profile("conformance")
+
+IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
+
+
+def pytest_addoption(parser):
+    """Add the options of the conformance check."""
+    group = parser.getgroup("conformance")
+    group.addoption(
+        "--impl", action="append", metavar="MODULE", help="implementation to test; repeatable"
+    )
+    group.addoption(
+        "--xfails", metavar="FILE", help="expected failures, one `test id  # reason` a line"
+    )
+    group.addoption("--complete", action="store_true", help="fail if a function is missing")
+    group.addoption(
+        "--ours", action="store_true", help="also what the papers name but do not define"
+    )
+    group.addoption("--device", default="cpu", help="where the inputs live")
+
+
+def pytest_configure(config):
+    """Import the implementations and poison uninitialised memory."""
+    config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
+    # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
+    torch.use_deterministic_algorithms(True)
+    sys.path.insert(0, str(config.invocation_params.dir))
+    device = config.getoption("--device")
+    names = config.getoption("--impl") or OURS
+    try:
+        config.stash[IMPLEMENTATIONS] = [Implementation(name, device) for name in names]
+    except (ImportError, AttributeError) as error:
+        raise pytest.UsageError(f"--impl: {error}") from error
+
+
+def pytest_generate_tests(metafunc):
+    """Run every test that asks for `impl` once an implementation."""
+    if "impl" in metafunc.fixturenames:
+        impls = metafunc.config.stash[IMPLEMENTATIONS]
+        metafunc.parametrize("impl", impls, ids=repr, scope="session")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mark the expected failures; skip what is ours alone for other people's modules."""
+    if not config.getoption("--ours"):
+        for item in items:
+            impl = under_test(item)
+            if impl and not impl.ours and closing.is_ours_alone(item):
+                item.add_marker(pytest.mark.skip(reason="ours alone: pass --ours to run it"))
+    if file := config.getoption("--xfails"):
+        expect_failures(file, items)
+
+
+def expect_failures(file: str, items: list[pytest.Item]) -> None:
+    """Turn each line of `file` into a strict xfail; a line that matches nothing is an error."""
+    try:
+        text = Path(file).read_text()
+    except OSError as error:
+        raise pytest.UsageError(f"--xfails: {error}") from error
+    lines = (line.partition("#") for line in text.splitlines())
+    expected = {test.strip(): why.strip() for test, _, why in lines if test.strip()}
+    for item in items:
+        for test in [t for t in expected if t in item.nodeid]:
+            item.add_marker(pytest.mark.xfail(reason=expected[test], strict=True))
+    unknown = [t for t in expected if not any(t in item.nodeid for item in items)]
+    if unknown:
+        raise pytest.UsageError(f"{file}: no such test: {', '.join(unknown)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Write into the report what the closing table counts."""
+    report = yield
+    if (impl := under_test(item)) is not None:
+        ids = sorted({i for mark in item.iter_markers("spec") for i in mark.args})
+        report.user_properties += [("impl", impl.name), ("spec", ids)]
+        report.user_properties += [("missing", sorted(impl.missing))]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print equations passed, per paper and implementation."""
+    closing.write(terminalreporter)
+
+
+def pytest_sessionfinish(session):
+    """With --complete, a missing function is a failure."""
+    impls = session.config.stash.get(IMPLEMENTATIONS, [])
+    if session.config.getoption("--complete") and any(impl.missing for impl in impls):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

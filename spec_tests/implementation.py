@@ -1,0 +1,67 @@
+"""A module under test, as the suite sees it."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import reference
+
+OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
+
+
+class Implementation:
+    """A module under test. A name it lacks skips the test and is reported at the end."""
+
+    def __init__(self, name: str, device: str = "cpu"):
+        module, _, attribute = name.partition(":")
+        self.module = import_module(module)
+        if attribute:
+            self.module = getattr(self.module, attribute)
+        self.name, self.device = name, torch.device(device)
+        self.missing: set[str] = set()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this project wrote it."""
+        return self.name in OURS
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return a public function, its inputs and results carried to and from the device."""
+        if name not in reference.__all__:
+            raise AttributeError(f"{name} is not in the specification")
+        function = getattr(self.module, name, None)
+        if function is None:
+            self.missing.add(name)
+            pytest.skip(f"{self.name} has no {name}")
+        if self.device.type == "cpu":
+            return function
+        return lambda *args, **kwargs: carry(
+            function(
+                *(carry(a, self.device) for a in args),
+                **{k: carry(v, self.device) for k, v in kwargs.items()},
+            ),
+            torch.device("cpu"),
+        )
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def carry(value: Any, device: torch.device) -> Any:
+    """Move a tensor, or a tuple of them, to `device`."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, tuple):
+        moved = [carry(part, device) for part in value]
+        return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
+    return value
+
+
+def under_test(item: pytest.Item) -> Implementation | None:
+    """Return the implementation a collected test runs against, if it runs against one."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("impl") if callspec else None

@@ -1,0 +1,11 @@
+"""What every public function may be given, and what it must refuse.
+
+One Hypothesis strategy and one list of refusals for each name in `reference.__all__`, in one file
+for each paper.
+"""
+
+from spec_tests.inputs import hubkv
+
+FILES = (hubkv,)
+INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}
+REFUSALS = {name: cases for file in FILES for name, cases in file.REFUSALS.items()}

@@ -1,0 +1,99 @@
+"""Numbers for the tests, and ways to spoil them.
+
+`grid` draws numbers that float16 holds exactly, and few of them, so ties are common and a sum of
+products has one right answer whatever the order. Laws run on `grid`, accuracy on `real` as well.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+
+@st.composite
+def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
+    """Multiples of `scale` in [low, high] * scale."""
+    size = torch.Size(shape).numel()
+    codes = draw(st.lists(st.integers(low, high), min_size=size, max_size=size))
+    return (torch.tensor(codes, dtype=torch.float64) * scale).to(dtype).reshape(shape)
+
+
+@st.composite
+def real(draw, *shape, dtype=torch.float32):
+    """A seeded Gaussian: shrinks through its seed."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+@st.composite
+def booleans(draw, *shape):
+    """A mask of `shape`."""
+    size = torch.Size(shape).numel()
+    bits = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    return torch.tensor(bits, dtype=torch.bool).reshape(shape)
+
+
+tokens = st.integers(0, 24)
+"""An empty axis included."""
+
+heads = st.sampled_from([(), (1,), (3,), (2, 2), (0, 2)])
+"""Everything before the token axis: no heads, one, several, a batch of them, an empty batch."""
+
+
+class Refusal(NamedTuple):
+    """One bad argument, and what must come of it."""
+
+    argument: str
+    change: Any  # the bad value, or a function that spoils the good one
+    error: type[Exception]
+    says: str  # the admissible range, as our own modules print it
+
+
+def spoil(tensor: Tensor, value: float) -> Tensor:
+    """Return a copy with its last element replaced."""
+    bad = tensor.clone()
+    bad.view(-1)[-1] = value
+    return bad
+
+
+def spoiler(value: float) -> Callable[[Tensor], Tensor]:
+    """Return a function that replaces a tensor's last element."""
+    return lambda tensor: spoil(tensor, value)
+
+
+def integers(tensor: Tensor) -> Tensor:
+    """Return the tensor as int64: integer scores are refused."""
+    return tensor.long()
+
+
+def longer(tensor: Tensor) -> Tensor:
+    """Return a tensor whose last axis is one longer than it should be."""
+    return torch.cat([tensor, tensor[..., -1:]], -1)
+
+
+def numbers(tensor: Tensor) -> Tensor:
+    """Return a mask as numbers."""
+    return tensor.float()
+
+
+NEGATIVE, NAN, INFINITE = spoiler(-1.0), spoiler(torch.nan), spoiler(torch.inf)
+
+
+def bad_importance(argument: str = "scores") -> list[Refusal]:
+    """Refusals of a function whose scores must be finite and at least 0."""
+    return [
+        Refusal(argument, integers, TypeError, "floating-point"),
+        Refusal(argument, NEGATIVE, ValueError, "finite and >= 0"),
+        Refusal(argument, NAN, ValueError, "finite and >= 0"),
+        Refusal(argument, INFINITE, ValueError, "finite and >= 0"),
+    ]
+
+
+def bad_mask(argument: str) -> list[Refusal]:
+    """Refusals of a mask argument: not boolean, or of another shape."""
+    return [
+        Refusal(argument, numbers, TypeError, "boolean"),
+        Refusal(argument, longer, ValueError, "shape"),
+    ]

@@ -1,0 +1,69 @@
+"""Every function, every implementation: the reference's answer, signature and manners."""
+
+import inspect
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import reference
+from spec_tests.accuracy import assert_as_accurate, assert_equal, is_float
+from spec_tests.inputs import INPUTS
+
+every_function = pytest.mark.parametrize("name", sorted(INPUTS))
+every_dtype = pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
+)
+
+
+def test_inputs_cover_the_api():
+    functions = [n for n in reference.__all__ if inspect.isfunction(getattr(reference, n))]
+    assert sorted(INPUTS) == sorted(functions)
+
+
+@every_function
+def test_signature(impl, name):
+    """Same names, order and defaults; an implementation may add optional parameters."""
+    spec = list(inspect.signature(getattr(reference, name)).parameters.values())
+    ours = list(inspect.signature(getattr(impl, name)).parameters.values())
+    assert [(p.name, p.default) for p in ours[: len(spec)]] == [(p.name, p.default) for p in spec]
+    optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    assert all(p.default is not p.empty or p.kind in optional for p in ours[len(spec) :])
+
+
+@every_function
+@every_dtype
+@given(data=st.data())
+def test_agrees_with_reference(impl, name, dtype, data):
+    function = getattr(impl, name)
+    drawn = data.draw(INPUTS[name])
+    inputs = {k: v.to(dtype) if is_float(v) else v for k, v in drawn.items()}
+    assert_as_accurate(function(**inputs), getattr(reference, name), inputs)
+
+
+@every_function
+@given(data=st.data())
+def test_leaves_its_inputs_alone(impl, name, data):
+    function = getattr(impl, name)
+    inputs = data.draw(INPUTS[name])
+    before = {k: v.clone() if isinstance(v, Tensor) else v for k, v in inputs.items()}
+    function(**inputs)
+    for k, v in inputs.items():
+        assert_equal(v, before[k])
+
+
+@every_function
+@given(data=st.data())
+def test_accepts_any_memory_layout(impl, name, data):
+    function = getattr(impl, name)
+    inputs = data.draw(INPUTS[name])
+    strided = {k: spread(v) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+    assert_as_accurate(function(**strided), getattr(reference, name), inputs)
+
+
+def spread(tensor: Tensor) -> Tensor:
+    """Return the same values, not contiguous, starting in the middle of a storage."""
+    padded = torch.stack([torch.zeros_like(tensor), tensor], -1)
+    return padded[..., 1]

@@ -1,0 +1,82 @@
+"""Worked examples by hand, readable from any language: `vectors/*.json`.
+
+Each is one call: `function`, `inputs`, `expected`, the equations it works (`spec`) and the bug it
+hunts (`hunts`). A list is a tensor: of float64, int64 or bool by its elements; "inf", "-inf" and
+"nan" stand for themselves; `shape` entries (`{"shape": [2, 0], "of": "float"}`) are empty tensors.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spec_tests.accuracy import assert_close, assert_equal
+
+KINDS = {"float": torch.float64, "int": torch.int64, "bool": torch.bool}
+
+
+def load() -> list[Any]:
+    """Return every vector as a test parameter that carries its `spec` mark."""
+    cases = []
+    for file in sorted((Path(__file__).parent / "vectors").glob("*.json")):
+        for case in json.loads(file.read_text()):
+            name = f"{file.stem}-{case['id']}"
+            cases.append(pytest.param(case, id=name, marks=pytest.mark.spec(*case["spec"])))
+    return cases
+
+
+def read(value: Any) -> Any:
+    """Return a JSON value as the tensor, tuple or number it stands for."""
+    if isinstance(value, dict) and "shape" in value:
+        return torch.zeros(value["shape"], dtype=KINDS[value["of"]])
+    if isinstance(value, dict):
+        return {name: read(part) for name, part in value.items()}
+    if isinstance(value, list):
+        leaves = [number(leaf) for leaf in flatten(value)]
+        kind = "bool" if isinstance(leaves[0], bool) else "int"
+        if any(isinstance(leaf, float) for leaf in leaves):
+            kind = "float"
+        return torch.tensor(leaves, dtype=KINDS[kind]).reshape(shape(value))
+    return value
+
+
+def number(leaf: Any) -> Any:
+    """Return a JSON leaf as a number."""
+    return float(leaf) if leaf in ("inf", "-inf", "nan") else leaf
+
+
+def flatten(value: Any) -> list[Any]:
+    """Return the leaves of nested lists."""
+    return (
+        [leaf for part in value for leaf in flatten(part)] if isinstance(value, list) else [value]
+    )
+
+
+def shape(value: Any) -> list[int]:
+    """Return the lengths of nested lists."""
+    return [len(value), *shape(value[0])] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("case", load())
+def test_vector(impl, case):
+    actual = getattr(impl, case["function"])(**read(case["inputs"]))
+    check(actual, read(case["expected"]))
+
+
+def check(actual: Any, expected: Any) -> None:
+    """Compare a result with the answer by hand: an object names fields of a named tuple."""
+    if isinstance(expected, dict):
+        for field, value in expected.items():
+            check(getattr(actual, field), value)
+    elif isinstance(expected, Tensor) and expected.is_floating_point():
+        assert isinstance(actual, Tensor), type(actual)
+        assert actual.shape == expected.shape, (actual.shape, expected.shape)
+        assert_close(actual, expected)
+    elif isinstance(expected, float):
+        assert math.isclose(actual, expected) if math.isfinite(expected) else actual == expected
+    else:
+        assert_equal(actual, expected)
