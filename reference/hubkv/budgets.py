@@ -157,9 +157,7 @@ def _parts(heads: list[Tensor], rule: str, epsilon: float) -> list[int]:
     weights = {
         "selectivity": _fractions(spread),
         "entropy": _fractions(width),
-        "hybrid": [
-            (a + b) / 2 for a, b in zip(_fractions(spread), _fractions(width), strict=True)
-        ],
+        "hybrid": [(a + b) / 2 for a, b in zip(_fractions(spread), _fractions(width), strict=True)],
     }[rule]
     return [max(1, round(weight * 2**24)) for weight in weights]
 
