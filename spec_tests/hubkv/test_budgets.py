@@ -59,6 +59,14 @@ def test_budgets_hold_the_protected_and_no_more_than_there_is(impl, x):
 
 
 @pytest.mark.spec("HubKV-B")
+@given(grid(3, 8), rules, st.integers(3, 8), st.integers(0, 2))
+def test_a_head_of_nothing_but_protected_tokens_keeps_them_all(impl, scores, rule, keep, head):
+    protected = torch.zeros(3, 8, dtype=torch.bool)
+    protected[head] = True
+    assert impl.head_budgets(scores, keep, rule, protected)[head] == 8
+
+
+@pytest.mark.spec("HubKV-B")
 @given(rules, st.integers(1, 16), st.integers(1, 5), st.integers(0, 12), st.integers(0, 4))
 def test_uniform_scores_share_equally(impl, rule, level, heads, keep, sinks):
     scores = torch.full((2, heads, 12), level / 16)

@@ -10,7 +10,7 @@ from spec_tests.hubkv.test_discount import every_dtype, rivals, window_with_a_un
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.draw import grid
 from spec_tests.inputs.hubkv import gammas
-from spec_tests.inputs.hubkv_refine import bounds, powers, ratios
+from spec_tests.inputs.hubkv_refine import bounds, knobs, powers, ratios
 from spec_tests.oracles import hubkv as oracle
 
 finite_refine = INPUTS["hubkv_refine"].map(lambda x: {**x, "maximum": min(x["maximum"], 4.0)})
@@ -44,12 +44,12 @@ def test_refinement_is_its_four_steps(impl, dtype, x):
 
 @pytest.mark.spec("HubKV-15")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@given(x=INPUTS["hubkv_refine"], seed=st.integers(0, 99))
-def test_refined_scores_are_rounded_once(impl, dtype, x, seed):
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.rand(x["scores"].shape, generator=generator).to(dtype)
-    wide = impl.hubkv_refine(**{**x, "scores": scores.float()})
-    assert_equal(impl.hubkv_refine(**{**x, "scores": scores}), wide.to(dtype))
+@given(knobs=knobs(), ratio=ratios, seed=st.integers(0, 99), sinks=st.integers(0, 3))
+def test_refined_scores_are_rounded_once(impl, dtype, knobs, ratio, seed, sinks):
+    scores = torch.rand((2, 3, 16), generator=torch.Generator().manual_seed(seed)).to(dtype)
+    protected = impl.protected_mask(16, sinks).expand(scores.shape)
+    wide = impl.hubkv_refine(scores.float(), ratio, protected, **knobs)
+    assert_equal(impl.hubkv_refine(scores, ratio, protected, **knobs), wide.to(dtype))
 
 
 @pytest.mark.spec("HubKV-13")
