@@ -22,7 +22,7 @@ layers = st.sampled_from([(1,), (3,), (2, 2), (2, 1, 3), (0, 2), (2, 0)])
 
 @st.composite
 def layered(draw):
-    """Scores with a head axis; protected tokens anywhere, nowhere, at the ends, or all of a head."""
+    """Scores with a head axis; protected tokens anywhere, nowhere, at the ends, or a whole head."""
     shape = (*draw(layers), draw(tokens))
     sinks, recent, position = draw(short), draw(short), torch.arange(shape[-1])
     ends = (position < sinks) | (position >= shape[-1] - recent)

@@ -120,5 +120,5 @@ def logarithmic_weights(scores, keep, rule, protected=None, epsilon=1e-6):
 )
 def rules_exchanged(scores, keep, rule, protected=None, epsilon=1e-6):
     """Take one rule for the other."""
-    other = {"selectivity": "entropy", "entropy": "selectivity"}.get(rule, rule)
+    other = "entropy" if rule == "selectivity" else "selectivity"
     return reference.head_budgets(scores, keep, other, protected, epsilon)
