@@ -25,5 +25,22 @@ stored_bytes = dispatch(reference.stored_bytes, vector.stored_bytes)
 hub_mask = dispatch(reference.hub_mask, vector.hub_mask)
 discount = dispatch(reference.discount, vector.discount)
 smd = dispatch(reference.smd, vector.smd, kernels.smd)
+window_kernel = dispatch(reference.window_kernel, vector.window_kernel)
+gaussian_kernel = dispatch(reference.gaussian_kernel, vector.gaussian_kernel)
+coverage_weights = dispatch(reference.coverage_weights, vector.coverage_weights)
+coverage = dispatch(reference.coverage, vector.coverage)
+marginal_gain = dispatch(reference.marginal_gain, vector.marginal_gain)
+overlap = dispatch(reference.overlap, vector.overlap)
+greedy = dispatch(reference.greedy, vector.greedy)
+lazy_greedy = dispatch(reference.lazy_greedy, vector.lazy_greedy)
+segment_coverage = dispatch(reference.segment_coverage, vector.segment_coverage)
+autocorrelation = dispatch(reference.autocorrelation, vector.autocorrelation)
+nms = dispatch(reference.nms, vector.nms)
+distance_profile = dispatch(reference.distance_profile, vector.distance_profile)
+uniform_spread = dispatch(reference.uniform_spread, vector.uniform_spread)
+random_order = dispatch(reference.random_order, vector.random_order)
+retained_chains = dispatch(reference.retained_chains, vector.retained_chains)
+
+ChainDiagnostic = reference.ChainDiagnostic
 
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]

@@ -6,7 +6,11 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 
 from reference.attention import attention, attention_error, attention_weights
 from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
+from reference.hubkv.chains import ChainDiagnostic, retained_chains
+from reference.hubkv.coverage import coverage, coverage_weights, gaussian_kernel, marginal_gain, overlap, window_kernel
 from reference.hubkv.discount import discount, hub_mask, smd
+from reference.hubkv.greedy import greedy, lazy_greedy
+from reference.hubkv.locality import autocorrelation, distance_profile, nms, random_order, segment_coverage, uniform_spread
 from reference.retain import kept_count, modular_utility, ranking, retain
 
 __all__ = [
@@ -24,8 +28,28 @@ __all__ = [
     "RaggedCache",
     "evict",
     "stored_bytes",
+    # reference.hubkv.coverage
+    "window_kernel",
+    "gaussian_kernel",
+    "coverage_weights",
+    "coverage",
+    "marginal_gain",
+    "overlap",
+    # reference.hubkv.greedy
+    "greedy",
+    "lazy_greedy",
     # reference.hubkv.discount
     "hub_mask",
     "discount",
     "smd",
+    # reference.hubkv.locality
+    "segment_coverage",
+    "autocorrelation",
+    "nms",
+    "distance_profile",
+    "uniform_spread",
+    "random_order",
+    # reference.hubkv.chains
+    "ChainDiagnostic",
+    "retained_chains",
 ]

@@ -22,6 +22,12 @@ def whole(name: str, value: int, low: int = 0, high: int | None = None) -> None:
         raise ValueError(f"{name} must be {span}, got {value}")
 
 
+def floating_dtype(name: str, dtype: torch.dtype) -> None:
+    """Refuse what is not the dtype of floating-point tensors."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"{name} must be a floating-point dtype, got {dtype}")
+
+
 def fraction(name: str, value: float) -> None:
     """Refuse what is outside [0, 1]."""
     if not 0 <= value <= 1:
@@ -85,6 +91,46 @@ def shaped(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
     """Refuse a tensor that is not exactly of `shape`."""
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name} must have shape {tuple(shape)}, got {tuple(tensor.shape)}")
+
+
+def square(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose last two axes differ in length."""
+    if tensor.shape[-1] != tensor.shape[-2]:
+        raise ValueError(f"{name} must be square, got shape {tuple(tensor.shape)}")
+
+
+def covering(name: str, totals: Tensor) -> None:
+    """Refuse a kernel that covers nothing around some token."""
+    if torch.compiler.is_compiling():
+        return
+    if not bool((totals > 0).all()):
+        raise ValueError(
+            f"{name} must sum to > 0 around every token, got {_first(totals, ~(totals > 0))}"
+        )
+
+
+def not_empty(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor without elements: a mean over nothing has no value."""
+    if not tensor.numel():
+        raise ValueError(f"{name} must not be empty, got shape {tuple(tensor.shape)}")
+
+
+def marking(name: str, mask: Tensor) -> None:
+    """Refuse a mask that is true nowhere."""
+    if torch.compiler.is_compiling():
+        return
+    if not bool(mask.any()):
+        raise ValueError(f"{name} must be true somewhere, got {mask.tolist()}")
+
+
+def positions(name: str, tensor: Tensor, tokens: int) -> None:
+    """Refuse what is not an int64 tensor of positions in [0, tokens)."""
+    integral(name, tensor)
+    if torch.compiler.is_compiling():
+        return
+    fine = (tensor >= 0) & (tensor < tokens)
+    if not bool(fine.all()):
+        raise ValueError(f"{name} must be in [0, {tokens}), got {_first(tensor, ~fine)}")
 
 
 def no_nan(name: str, scores: Tensor) -> None:
