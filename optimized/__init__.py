@@ -7,7 +7,7 @@ specification that has no loop to get rid of: `optimized.vector` offers that ver
 
 import reference
 from optimized import kernels, vector
-from optimized._dispatch import dispatch
+from optimized._dispatch import dispatch, elementwise
 
 attention_weights = dispatch(reference.attention_weights, vector.attention_weights)
 attention = dispatch(reference.attention, vector.attention)
@@ -42,5 +42,14 @@ random_order = dispatch(reference.random_order, vector.random_order)
 retained_chains = dispatch(reference.retained_chains, vector.retained_chains)
 
 ChainDiagnostic = reference.ChainDiagnostic
+selectivity = dispatch(reference.selectivity, vector.selectivity)
+head_weights = dispatch(reference.head_weights, vector.head_weights)
+calibrate = elementwise(reference.calibrate)
+gate = elementwise(reference.gate)
+protected_mask = elementwise(reference.protected_mask)
+hubkv_refine = dispatch(reference.hubkv_refine, vector.hubkv_refine)
+shift_scores = elementwise(reference.shift_scores)
+ungated_refine = dispatch(reference.ungated_refine, vector.ungated_refine)
+head_budgets = dispatch(reference.head_budgets, vector.head_budgets)
 
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]

@@ -6,11 +6,29 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 
 from reference.attention import attention, attention_error, attention_weights
 from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
+from reference.hubkv.budgets import head_budgets, ungated_refine
+from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.chains import ChainDiagnostic, retained_chains
-from reference.hubkv.coverage import coverage, coverage_weights, gaussian_kernel, marginal_gain, overlap, window_kernel
+from reference.hubkv.coverage import (
+    coverage,
+    coverage_weights,
+    gaussian_kernel,
+    marginal_gain,
+    overlap,
+    window_kernel,
+)
 from reference.hubkv.discount import discount, hub_mask, smd
+from reference.hubkv.gate import gate
 from reference.hubkv.greedy import greedy, lazy_greedy
-from reference.hubkv.locality import autocorrelation, distance_profile, nms, random_order, segment_coverage, uniform_spread
+from reference.hubkv.locality import (
+    autocorrelation,
+    distance_profile,
+    nms,
+    random_order,
+    segment_coverage,
+    uniform_spread,
+)
+from reference.hubkv.refine import hubkv_refine, protected_mask, shift_scores
 from reference.retain import kept_count, modular_utility, ranking, retain
 
 __all__ = [
@@ -42,6 +60,19 @@ __all__ = [
     "hub_mask",
     "discount",
     "smd",
+    # reference.hubkv.calibration
+    "selectivity",
+    "head_weights",
+    "calibrate",
+    # reference.hubkv.gate
+    "gate",
+    # reference.hubkv.refine
+    "protected_mask",
+    "hubkv_refine",
+    "shift_scores",
+    # reference.hubkv.budgets
+    "ungated_refine",
+    "head_budgets",
     # reference.hubkv.locality
     "segment_coverage",
     "autocorrelation",

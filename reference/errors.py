@@ -58,6 +58,14 @@ def non_negative(name: str, value: float) -> None:
         raise ValueError(f"{name} must be >= 0, got {value}")
 
 
+def clip_bounds(low_name: str, low: float, high_name: str, high: float) -> None:
+    """Refuse a lower bound that is not finite and above 0, and an upper bound below it."""
+    if not 0 < low < math.inf:
+        raise ValueError(f"{low_name} must be finite and > 0, got {low}")
+    if not high >= low:
+        raise ValueError(f"{high_name} must be >= {low_name}, which is {low}, got {high}")
+
+
 def one_of(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse what is not among `choices`."""
     if value not in choices:
@@ -152,9 +160,9 @@ def finite(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} must be finite, got {_first(tensor, ~torch.isfinite(tensor))}")
 
 
-def importance(name: str, scores: Tensor) -> None:
+def importance(name: str, scores: Tensor, axes: int = 1) -> None:
     """Refuse scores that are not floating point, not finite, or negative."""
-    floating(name, scores)
+    floating(name, scores, axes)
     if torch.compiler.is_compiling():
         return
     fine = (scores >= 0) & (scores < torch.inf)
@@ -236,6 +244,15 @@ def strided(name: str, tensor: Tensor) -> None:
     """Refuse a tensor without one storage of its elements, such as a sparse one."""
     if tensor.layout != torch.strided:
         raise TypeError(f"{name} must hold strided tensors, got layout {tensor.layout}")
+
+
+def layer_room(name: str, mean: int, protected: Tensor) -> None:
+    """Refuse a mean budget of a head that leaves no room for the protected tokens of some layer."""
+    if torch.compiler.is_compiling() or protected.numel() == 0:
+        return
+    heads, most = protected.shape[-2], int(protected.sum((-2, -1)).max())
+    if mean * heads < most:
+        raise ValueError(f"{name} must be >= {-(-most // heads)} to hold {most}, got {mean}")
 
 
 def _axes(name: str, tensor: Tensor, axes: int) -> None:

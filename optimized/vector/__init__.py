@@ -1,11 +1,34 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
 from optimized.vector.attention import attention, attention_error, attention_weights
-from optimized.vector.coverage import coverage, coverage_weights, gaussian_kernel, greedy, lazy_greedy, marginal_gain, overlap, window_kernel
+from optimized.vector.coverage import (
+    coverage,
+    coverage_weights,
+    gaussian_kernel,
+    greedy,
+    lazy_greedy,
+    marginal_gain,
+    overlap,
+    window_kernel,
+)
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.hubkv import discount, hub_mask, smd
-from optimized.vector.locality import autocorrelation, distance_profile, nms, random_order, retained_chains, segment_coverage, uniform_spread
+from optimized.vector.hubkv_budgets import head_budgets
+from optimized.vector.hubkv_calibration import head_weights, selectivity
+from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
+from optimized.vector.locality import (
+    autocorrelation,
+    distance_profile,
+    nms,
+    random_order,
+    retained_chains,
+    segment_coverage,
+    uniform_spread,
+)
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
+from reference.hubkv.calibration import calibrate
+from reference.hubkv.gate import gate
+from reference.hubkv.refine import protected_mask, shift_scores
 
 __all__ = [
     "attention_weights",
@@ -37,4 +60,13 @@ __all__ = [
     "segment_coverage",
     "uniform_spread",
     "window_kernel",
+    "calibrate",
+    "gate",
+    "head_budgets",
+    "head_weights",
+    "hubkv_refine",
+    "protected_mask",
+    "selectivity",
+    "shift_scores",
+    "ungated_refine",
 ]
