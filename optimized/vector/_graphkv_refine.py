@@ -41,10 +41,11 @@ def graphkv_refine(
     clamp: bool = False,
     exclude_window: bool = False,
 ) -> Float[Tensor, "*batch heads tokens"]:
-    errors.importance("scores", scores)
-    errors.compared(kind, keys, queries, values)
-    errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
     errors.floating("scores", scores, 2)
+    errors.importance("scores", scores)
+    errors.floating("keys", keys, 2)
+    errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
+    errors.compared(kind, keys, queries, values)
     errors.whole("keep", keep)
     errors.whole("count", count)
     errors.above_zero_to_one("fraction", fraction)

@@ -37,7 +37,7 @@ def source_tokens(
 def ranked(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
     if protected is not None:
         scores = scores.masked_fill(protected, -torch.inf)
-    return scores.sort(-1, descending=True, stable=True).indices[..., :count]
+    return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
 def edges(

@@ -74,7 +74,7 @@ def source_tokens(
         errors.boolean("protected", protected, scores.shape)
         scores = scores.masked_fill(protected, -torch.inf)
     errors.content_count("count", count, scores.shape[-1], protected)
-    return scores.sort(-1, descending=True, stable=True).indices[..., :count]
+    return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
 def edges(
@@ -223,6 +223,6 @@ def neighbours(
     for i in range(sources.shape[-1]):
         candidates = allowed & (tokens != sources[..., i, None])
         ranked = weights[..., i, :].masked_fill(~candidates, -torch.inf)
-        best = ranked.sort(-1, descending=True, stable=True).indices[..., :count]
+        best = ranked.sort(dim=-1, descending=True, stable=True).indices[..., :count]
         reached[..., i, :] = candidates & torch.zeros_like(candidates).scatter(-1, best, True)
     return reached

@@ -103,10 +103,11 @@ def graphkv_refine(
         `exclude_window` and `per_head`. E-G13: protected tokens keep their score. E-G20: no more
         sources than content tokens.
     """
-    errors.importance("scores", scores)
-    errors.compared(kind, keys, queries, values)
-    errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
     errors.floating("scores", scores, 2)
+    errors.importance("scores", scores)
+    errors.floating("keys", keys, 2)
+    errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
+    errors.compared(kind, keys, queries, values)
     errors.whole("keep", keep)
     errors.whole("count", count)
     errors.above_zero_to_one("fraction", fraction)
