@@ -7,25 +7,25 @@ specification that has no loop to get rid of: `optimized.vector` offers that ver
 
 import reference
 from optimized import kernels, vector
-from optimized._dispatch import dispatch
+from optimized._dispatch import dispatch, elementwise
 
 hub_mask = dispatch(reference.hub_mask, vector.hub_mask)
 discount = dispatch(reference.discount, vector.discount)
 smd = dispatch(reference.smd, vector.smd, kernels.smd)
-source_count = dispatch(reference.source_count, vector.source_count)
+source_count = elementwise(reference.source_count)
 source_tokens = dispatch(reference.source_tokens, vector.source_tokens)
 edges = dispatch(reference.edges, vector.edges)
-neighbour_count = dispatch(reference.neighbour_count, vector.neighbour_count)
+neighbour_count = elementwise(reference.neighbour_count)
 neighbours = dispatch(reference.neighbours, vector.neighbours)
 decay = dispatch(reference.decay, vector.decay)
 enhance = dispatch(reference.enhance, vector.enhance)
 banish = dispatch(reference.banish, vector.banish)
-concatenate_heads = dispatch(reference.concatenate_heads, vector.concatenate_heads)
+concatenate_heads = elementwise(reference.concatenate_heads)
 graphkv_refine = dispatch(reference.graphkv_refine, vector.graphkv_refine)
 cosine_matrix = dispatch(reference.cosine_matrix, vector.cosine_matrix)
 CosineDistribution = reference.CosineDistribution
 cosine_distribution = dispatch(reference.cosine_distribution, vector.cosine_distribution)
 principal_components = dispatch(reference.principal_components, vector.principal_components)
-kv_bytes = dispatch(reference.kv_bytes, vector.kv_bytes)
+kv_bytes = elementwise(reference.kv_bytes)
 
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]

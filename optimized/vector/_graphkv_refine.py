@@ -58,7 +58,7 @@ def graphkv_refine(
     if not scores.numel():
         return scores.clone()
     ends = {"k": keys, "q": queries, "v": values}
-    start, end = (grouped(ends[letter], keys.shape) for letter in kind)
+    start, end = grouped(ends[kind[0]], keys.shape), grouped(ends[kind[1]], keys.shape)
     score = widen(scores)
     if not per_head:
         score, start, end = score.mean(-2), concatenate_heads(start), concatenate_heads(end)

@@ -52,7 +52,7 @@ def edges(
     errors.positions("sources", sources, keys.shape[-2])
     errors.shaped("sources", sources, (*keys.shape[:-2], sources.shape[-1]))
     ends = {"k": keys, "q": queries, "v": values}
-    start, end = (grouped(ends[letter], keys.shape) for letter in kind)
+    start, end = grouped(ends[kind[0]], keys.shape), grouped(ends[kind[1]], keys.shape)
     return cosine(start, end, sources, clamp)
 
 
