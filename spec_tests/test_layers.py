@@ -121,10 +121,10 @@ def test_a_row_with_another_default_is_refused_at_import():
     def other(*args, **kwargs):
         return reference.smd(*args, **kwargs)
 
-    other.__signature__ = spec  # pyright: ignore[reportFunctionMemberAccess]
+    other.__signature__ = spec
     dispatch(reference.smd, other)
     parameters = (spec.parameters | {"radius": radius}).values()
-    other.__signature__ = spec.replace(parameters=list(parameters))  # pyright: ignore[reportFunctionMemberAccess]
+    other.__signature__ = spec.replace(parameters=list(parameters))
     with pytest.raises(TypeError, match="radius: int = 3"):
         dispatch(reference.smd, other)
 
