@@ -20,11 +20,11 @@ kinds = st.sampled_from(["kk", "qk", "qq", "kv", "vv"])
 
 
 @st.composite
-def lattice(draw, *shape):
+def lattice(draw, *shape, zero=True):
     """Vectors with 0, 1, 4 or 16 entries of one magnitude, a power of two, and random signs."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     lead, width = shape[:-1], shape[-1]
-    sizes = torch.tensor([0, *(size for size in (1, 1, 4, 4, 16, 16) if size <= width)])
+    sizes = torch.tensor([0] * zero + [s for s in (1, 1, 4, 4, 16, 16) if s <= width])
     size = sizes[torch.randint(len(sizes), lead, generator=generator)]
     place = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
     sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
@@ -37,6 +37,11 @@ def picks(draw, count, *lead, size):
     """Positions of `size` different tokens among `count`, in any order, for each of `lead`."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.rand((*lead, count), generator=generator).argsort(-1)[..., :size]
+
+
+def maybe(strategy, absent=True):
+    """Return a strategy that may draw nothing, unless it must not."""
+    return st.none() | strategy if absent else strategy
 
 
 @st.composite
@@ -72,7 +77,7 @@ def edges(draw):
 
 
 @st.composite
-def neighbours(draw):
+def neighbours(draw, unprotected=True):
     """Edges with many ties; more neighbours asked for than there are."""
     lead, count = draw(heads), draw(few)
     sources = draw(picks(count, *lead, size=draw(st.integers(0, min(count, 4)))))
@@ -80,7 +85,7 @@ def neighbours(draw):
         weights=draw(grid(*sources.shape, count, low=-4, high=4)),
         sources=sources,
         count=draw(st.integers(0, count + 1)),
-        protected=draw(st.none() | booleans(*lead, count)),
+        protected=draw(maybe(booleans(*lead, count), unprotected)),
         spare_sources=draw(st.booleans()),
     )
 
@@ -123,9 +128,10 @@ def concatenate_heads(draw):
 
 
 @st.composite
-def graphkv_refine(draw, **fixed):
+def graphkv_refine(draw, unprotected=True, **fixed):
     """A layer or a batch of them, on the lattice its graph compares."""
-    batch, head_count, count = draw(heads), draw(st.sampled_from([1, 2, 4])), draw(few)
+    batch = fixed.pop("batch") if "batch" in fixed else draw(heads)
+    head_count, count = draw(st.sampled_from([1, 2, 4])), draw(few)
     per_head = fixed.get("per_head", draw(st.booleans()))
 
     def rows():
@@ -142,7 +148,7 @@ def graphkv_refine(draw, **fixed):
         keys=rows(),
         keep=count + draw(few),
         count=draw(few),
-        protected=draw(st.none() | booleans(*batch, head_count, count)),
+        protected=draw(maybe(booleans(*batch, head_count, count), unprotected)),
         queries=queries,
         values=rows(),
         kind=draw(kinds),
