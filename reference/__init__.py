@@ -6,6 +6,16 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 
 from reference.attention import attention, attention_error, attention_weights
 from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
+from reference.graphkv.decay import banish, decay, enhance
+from reference.graphkv.graph import edges, neighbour_count, neighbours, source_count, source_tokens
+from reference.graphkv.keys import (
+    CosineDistribution,
+    cosine_distribution,
+    cosine_matrix,
+    kv_bytes,
+    principal_components,
+)
+from reference.graphkv.refine import concatenate_heads, graphkv_refine
 from reference.hubkv.budgets import head_budgets, ungated_refine
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.chains import ChainDiagnostic, retained_chains
@@ -83,4 +93,23 @@ __all__ = [
     # reference.hubkv.chains
     "ChainDiagnostic",
     "retained_chains",
+    # reference.graphkv.graph
+    "source_count",
+    "source_tokens",
+    "edges",
+    "neighbour_count",
+    "neighbours",
+    # reference.graphkv.decay
+    "decay",
+    "enhance",
+    "banish",
+    # reference.graphkv.refine
+    "concatenate_heads",
+    "graphkv_refine",
+    # reference.graphkv.keys
+    "cosine_matrix",
+    "CosineDistribution",
+    "cosine_distribution",
+    "principal_components",
+    "kv_bytes",
 ]

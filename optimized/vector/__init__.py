@@ -1,5 +1,12 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
+from optimized.vector._graphkv_keys import (
+    cosine_distribution,
+    cosine_matrix,
+    kv_bytes,
+    principal_components,
+)
+from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
 from optimized.vector.coverage import (
     coverage,
@@ -12,6 +19,16 @@ from optimized.vector.coverage import (
     window_kernel,
 )
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
+from optimized.vector.graphkv import (
+    banish,
+    decay,
+    edges,
+    enhance,
+    neighbour_count,
+    neighbours,
+    source_count,
+    source_tokens,
+)
 from optimized.vector.hubkv import discount, hub_mask, smd
 from optimized.vector.hubkv_budgets import head_budgets
 from optimized.vector.hubkv_calibration import head_weights, selectivity
@@ -69,4 +86,18 @@ __all__ = [
     "selectivity",
     "shift_scores",
     "ungated_refine",
+    "banish",
+    "concatenate_heads",
+    "cosine_distribution",
+    "cosine_matrix",
+    "decay",
+    "edges",
+    "enhance",
+    "graphkv_refine",
+    "kv_bytes",
+    "neighbour_count",
+    "neighbours",
+    "principal_components",
+    "source_count",
+    "source_tokens",
 ]

@@ -4,10 +4,11 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import coverage, hubkv, hubkv_refine, locality
+from spec_tests.inputs import coverage, graphkv, hubkv, hubkv_refine, locality
 
 FILES = (
     coverage,
+    graphkv,
     hubkv,
     hubkv_refine,
     locality,

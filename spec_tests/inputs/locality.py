@@ -109,8 +109,8 @@ REFUSALS = dict(
         dict(order=torch.tensor([0, 3, 1]), tokens=4, segments=2),
         [
             Refusal("order", numbers, TypeError, "int64"),
-            Refusal("order", spoiler(-1), ValueError, "[0, 4)"),
-            Refusal("order", spoiler(4), ValueError, "[0, 4)"),
+            Refusal("order", spoiler(-1), ValueError, "[0, 3]"),
+            Refusal("order", spoiler(4), ValueError, "[0, 3]"),
             *bad_tokens,
             Refusal("segments", 0, ValueError, ">= 1"),
             Refusal("segments", 2.0, TypeError, "integer"),
