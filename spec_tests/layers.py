@@ -12,6 +12,7 @@ SHARED = {"errors"} | {n for n in reference.__all__ if isinstance(getattr(refere
 ALLOWED_LOOPS: dict[str, str] = {
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
+    "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",
 }
 
 

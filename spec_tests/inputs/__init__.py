@@ -4,8 +4,14 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import hubkv, hubkv_refine
+from spec_tests.inputs import coverage, graphkv, hubkv, hubkv_refine, locality
 
-FILES = (hubkv, hubkv_refine)
+FILES = (
+    coverage,
+    graphkv,
+    hubkv,
+    hubkv_refine,
+    locality,
+)
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}
 REFUSALS = {name: cases for file in FILES for name, cases in file.REFUSALS.items()}

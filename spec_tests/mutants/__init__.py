@@ -4,9 +4,24 @@
 `python -m spec_tests.mutants` runs each against the test it names and prints the report.
 """
 
-from spec_tests.mutants import hubkv, hubkv_budgets, hubkv_calibration, hubkv_refine
+from spec_tests.mutants import (
+    coverage,
+    hubkv,
+    hubkv_budgets,
+    hubkv_calibration,
+    hubkv_refine,
+    locality,
+)
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = ["MUTANTS", "hubkv", "hubkv_budgets", "hubkv_calibration", "hubkv_refine"]
+__all__ = [
+    "MUTANTS",
+    "coverage",
+    "hubkv",
+    "hubkv_budgets",
+    "hubkv_calibration",
+    "hubkv_refine",
+    "locality",
+]
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
