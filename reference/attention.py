@@ -41,7 +41,7 @@ def attention_weights(
         HEX-3.1a.
 
     Reading:
-        C3, C4, E-H40: softmax in float32; consecutive query heads share a key head; the last
+        C3, C4, E-A1: softmax in float32; consecutive query heads share a key head; the last
         query is aligned with the last key.
     """
     errors.attendable(queries, keys, causal)
