@@ -4,9 +4,9 @@
 `python -m spec_tests.mutants` runs each against the test it names and prints the report.
 """
 
-from spec_tests.mutants import coverage, hubkv, locality
+from spec_tests.mutants import attention, coverage, hubkv, locality, retain
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = ["MUTANTS", "coverage", "hubkv", "locality"]
+__all__ = ["MUTANTS", "attention", "coverage", "hubkv", "locality", "retain"]
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
