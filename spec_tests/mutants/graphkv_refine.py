@@ -1,0 +1,217 @@
+"""Mutants of GraphKV: the whole refinement, and what is said about keys."""
+
+import torch
+
+import reference
+from spec_tests.mutants.graphkv import VECTOR
+from spec_tests.mutants.make import mutant
+
+REFINE = "graphkv/test_refine.py::test_"
+KEYS = "graphkv/test_keys.py::test_"
+
+
+@mutant(
+    "concatenate_heads",
+    "tokens side by side instead of heads",
+    killer=f"{REFINE}a_row_holds_the_heads_of_a_token_side_by_side",
+)
+def reshaped_heads(vectors):
+    """Reshape without moving the axis."""
+    heads, tokens, width = vectors.shape[-3:]
+    return vectors.reshape(*vectors.shape[:-3], tokens, heads * width)
+
+
+@mutant(
+    "graphkv_refine",
+    "the first head's scores for the layer",
+    killer=f"{REFINE}a_layer_is_one_graph_over_its_heads",
+)
+def first_head_scores(scores, keys, keep, count, protected=None, **choices):
+    """Take head 0 where the mean is meant."""
+    if not choices.get("per_head"):
+        scores = scores[..., :1, :].expand_as(scores)
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "graphkv_refine",
+    "a graph a head, unasked",
+    killer=f"{REFINE}a_layer_graph_and_head_graphs_keep_different_tokens",
+)
+def always_per_head(scores, keys, keep, count, protected=None, **choices):
+    """Ignore the letter."""
+    choices["per_head"] = True
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "graphkv_refine",
+    "protected tokens decay",
+    killer=f"{REFINE}a_protected_token_keeps_its_score",
+)
+def protected_decay(scores, keys, keep, count, protected=None, **choices):
+    """Forget the mask."""
+    return reference.graphkv_refine(scores, keys, keep, count, **choices)
+
+
+@mutant(
+    "graphkv_refine",
+    "a protected token's score ranks among the sources",
+    killer=f"{REFINE}what_a_protected_token_scores_changes_no_other",
+)
+def sentinel_scores(scores, keys, keep, count, protected=None, **choices):
+    """Let protected tokens be sources, and put their scores back afterwards."""
+    refined = reference.graphkv_refine(scores, keys, keep, count, **choices)
+    return refined if protected is None else torch.where(protected, scores, refined)
+
+
+@mutant(
+    "graphkv_refine",
+    "the window off the budget, unasked",
+    killer=f"{VECTOR}a-window-counts-into-the-budget]",
+)
+def window_always_excluded(scores, keys, keep, count, protected=None, **choices):
+    """Turn the remedy on."""
+    choices["exclude_window"] = True
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "graphkv_refine",
+    "the window stays in the budget",
+    killer=f"{REFINE}excluding_the_window_takes_it_off_the_budget_of_every_graph",
+)
+def window_never_excluded(scores, keys, keep, count, protected=None, **choices):
+    """Ignore the remedy."""
+    choices["exclude_window"] = False
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "graphkv_refine",
+    "spares sources unasked",
+    killer=f"{REFINE}two_best_twins_annihilate_unless_sources_are_spared",
+)
+def always_spared(scores, keys, keep, count, protected=None, **choices):
+    """Draw the figure instead of the letter."""
+    choices["spare_sources"] = True
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "graphkv_refine",
+    "keys in half precision throughout",
+    killer=f"{REFINE}half_precision_is_rounded_once_at_the_end",
+)
+def rounded_scores(scores, keys, keep, count, protected=None, **choices):
+    """Round after the first round, too."""
+    rounds = choices.get("rounds", 1)
+    for _ in range(rounds):
+        choices["rounds"] = 1
+        scores = reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+    return scores
+
+
+@mutant(
+    "graphkv_refine",
+    "one number of sources for a whole batch",
+    killer=f"{REFINE}a_batch_is_its_rows_one_by_one",
+)
+def fewest_sources_for_all(scores, keys, keep, count, protected=None, **choices):
+    """Let the largest window of the batch count for every graph."""
+    if protected is not None and protected.numel():
+        keep = max(0, keep - int(protected.sum(-1).max()))
+    choices["exclude_window"] = False
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "cosine_matrix",
+    "keys centred first",
+    killer=f"{KEYS}the_matrix_is_the_graph_with_every_token_a_source",
+)
+def correlation(keys):
+    """Correlate."""
+    return reference.cosine_matrix(keys - keys.mean(-1, keepdim=True))
+
+
+@mutant(
+    "cosine_distribution",
+    "each pair twice",
+    killer=f"{KEYS}the_histogram_counts_every_pair_once",
+)
+def both_ways(keys, bins=50):
+    """Count i, j and j, i."""
+    found = reference.cosine_distribution(keys, bins)
+    return found._replace(histogram=found.histogram * 2)
+
+
+@mutant(
+    "cosine_distribution",
+    "tokens paired with themselves",
+    killer=f"{KEYS}the_distribution_is_that_of_the_pairs_of_different_tokens",
+)
+def with_the_diagonal(keys, bins=50):
+    """Average the whole matrix."""
+    matrix = reference.cosine_matrix(keys).flatten(-2)
+    number = max(1, matrix.shape[-1])
+    mean = matrix.sum(-1) / number
+    variance = (matrix - mean[..., None]).square().sum(-1) / number
+    return reference.cosine_distribution(keys, bins)._replace(mean=mean, variance=variance)
+
+
+@mutant(
+    "cosine_distribution",
+    "bins over [0, 1]",
+    killer=f"{KEYS}a_bin_counts_the_pairs_between_its_edges",
+)
+def positive_bins(keys, bins=50):
+    """Take it that keys are never opposed."""
+    return reference.cosine_distribution(keys, bins)._replace(
+        histogram=reference.cosine_distribution(keys, 2 * bins).histogram[..., bins:]
+    )
+
+
+@mutant(
+    "principal_components", "not centred", killer=f"{KEYS}shifting_the_keys_changes_no_projection"
+)
+def uncentred(keys, components=2):
+    """Decompose the keys with their mirror images, whose mean is 0."""
+    both = torch.cat([keys, -keys], -2)
+    return reference.principal_components(both, components)[..., : keys.shape[-2], :]
+
+
+@mutant("principal_components", "least first", killer=f"{KEYS}components_vary_less_and_less")
+def least_variance_first(keys, components=2):
+    """Forget that eigenvalues come in ascending order."""
+    return reference.principal_components(keys, components).flip(-1)
+
+
+@mutant(
+    "principal_components",
+    "any sign",
+    killer=f"{KEYS}an_axis_points_where_its_largest_coordinate_is_positive",
+)
+def any_sign(keys, components=2):
+    """Let the first token decide."""
+    found = reference.principal_components(keys, components)
+    return found * torch.where(found[..., :1, :] < 0, -1, 1)
+
+
+@mutant("kv_bytes", "the caption's 32 heads", killer=f"{KEYS}table_5_is_reproduced")
+def heads_of_the_caption(tokens, layers=32, heads=32, width=128, element_bytes=2):
+    """Count query heads."""
+    return reference.kv_bytes(tokens, layers, heads, width, element_bytes)
+
+
+@mutant("kv_bytes", "a K of 1024 tokens", killer=f"{KEYS}table_5_is_reproduced")
+def binary_thousands(tokens, layers=32, heads=8, width=128, element_bytes=2):
+    """Read 16K as 16384."""
+    tokens = tokens // 1000 * 1024 if tokens % 1000 == 0 else tokens
+    return reference.kv_bytes(tokens, layers, heads, width, element_bytes)
+
+
+@mutant("kv_bytes", "keys without values", killer=f"{KEYS}table_5_is_reproduced")
+def keys_alone(tokens, layers=32, heads=8, width=128, element_bytes=2):
+    """Forget the values."""
+    return reference.kv_bytes(tokens, layers, heads, width, element_bytes) // 2
