@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.draw import grid, real
-from spec_tests.inputs.graphkv import graphkv_refine, lattice, strengths
+from spec_tests.inputs.graphkv import graphkv_refine, strengths
+from spec_tests.inputs.graphkv_draw import lattice
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
 
@@ -135,9 +136,9 @@ def test_two_best_twins_annihilate_unless_sources_are_spared(impl, x, strength):
 @pytest.mark.spec("GraphKV-1")
 @given(real(2, 8, 16), grid(2, 8), st.sampled_from([torch.bfloat16, torch.float16]))
 def test_half_precision_is_rounded_once_at_the_end(impl, keys, scores, dtype):
-    half = dict(scores=scores.to(dtype), keys=keys.to(dtype), keep=6, count=3, rounds=2)
-    wide = half | {name: half[name].float() for name in ("scores", "keys")}
-    assert_equal(impl.graphkv_refine(**half), impl.graphkv_refine(**wide).to(dtype))
+    scores, keys, choices = scores.to(dtype), keys.to(dtype), dict(keep=6, count=3, rounds=2)
+    half = impl.graphkv_refine(scores, keys, **choices)
+    assert_equal(half, impl.graphkv_refine(scores.float(), keys.float(), **choices).to(dtype))
 
 
 @pytest.mark.spec("GraphKV-4.1")

@@ -1,54 +1,18 @@
-"""Inputs of GraphKV's functions.
-
-What jumps (sources, neighbours, bins) is computed from `lattice` vectors: their lengths are powers
-of two, so every cosine is a multiple of 1/16 whichever way it is computed, and many tie.
-"""
+"""Inputs of GraphKV's functions."""
 
 import torch
 from hypothesis import strategies as st
 
 from spec_tests.inputs.draw import booleans, grid, real
+from spec_tests.inputs.graphkv_draw import few, lattice, leads, maybe, picks, up_to
 from spec_tests.inputs.graphkv_refusals import REFUSALS
 
 __all__ = ["INPUTS", "REFUSALS"]
 
-# the empty and the lone are there, and rare: most examples have something to compare
-few = st.sampled_from([*range(3, 9), *range(3, 9), 2, 1, 0])
-leads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
 rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
 rules = st.sampled_from(["product", "sequential", "sum"])
 kinds = st.sampled_from(["kk", "qk", "qq", "kv", "vv"])
-
-
-@st.composite
-def lattice(draw, *shape, zero=True):
-    """Vectors with 0, 1, 4 or 16 entries of one magnitude, a power of two, and random signs."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    lead, width = shape[:-1], shape[-1]
-    sizes = torch.tensor([0] * zero + [s for s in (1, 1, 4, 4, 16, 16) if s <= width])
-    size = sizes[torch.randint(len(sizes), lead, generator=generator)]
-    place = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
-    sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
-    magnitude = 2.0 ** torch.randint(-1, 2, lead, generator=generator)
-    return torch.where(place < size[..., None], sign * magnitude[..., None], 0.0)
-
-
-@st.composite
-def picks(draw, count, *lead, size):
-    """Positions of `size` different tokens among `count`, in any order, for each of `lead`."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    return torch.rand((*lead, count), generator=generator).argsort(-1)[..., :size]
-
-
-def up_to(most):
-    """Return a strategy for a number in [0, most], 0 the rarest."""
-    return st.sampled_from([*range(1, most + 1), *range(1, most + 1), 0])
-
-
-def maybe(strategy, absent=True):
-    """Return a strategy that may draw nothing, unless it must not."""
-    return st.none() | strategy if absent else strategy
 
 
 @st.composite

@@ -1,1 +1,1 @@
-"""Slow, independent second opinions, exact where that is possible."""
+"""Slow, independent second opinions: exact arithmetic, exhaustive search."""
