@@ -7,6 +7,8 @@ from optimized.vector._graphkv_keys import (
     principal_components,
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
+from optimized.vector.attention import attention, attention_error, attention_weights
+from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -18,23 +20,35 @@ from optimized.vector.graphkv import (
     source_tokens,
 )
 from optimized.vector.hubkv import discount, hub_mask, smd
+from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 
 __all__ = [
-    "banish",
-    "concatenate_heads",
-    "cosine_distribution",
-    "cosine_matrix",
-    "decay",
-    "discount",
-    "edges",
-    "enhance",
-    "graphkv_refine",
+    "attention_weights",
+    "attention",
+    "attention_error",
+    "kept_count",
+    "ranking",
+    "retain",
+    "modular_utility",
+    "DenseCache",
+    "RaggedCache",
+    "evict",
+    "stored_bytes",
     "hub_mask",
-    "kv_bytes",
-    "neighbour_count",
-    "neighbours",
-    "principal_components",
+    "discount",
     "smd",
     "source_count",
     "source_tokens",
+    "edges",
+    "neighbour_count",
+    "neighbours",
+    "decay",
+    "enhance",
+    "banish",
+    "concatenate_heads",
+    "graphkv_refine",
+    "cosine_matrix",
+    "cosine_distribution",
+    "principal_components",
+    "kv_bytes",
 ]

@@ -4,8 +4,8 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import graphkv, hubkv
+from spec_tests.inputs import attention, graphkv, hubkv, retain
 
-FILES = (hubkv, graphkv)
+FILES = (attention, retain, hubkv, graphkv)
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}
 REFUSALS = {name: cases for file in FILES for name, cases in file.REFUSALS.items()}

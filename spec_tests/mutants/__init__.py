@@ -4,9 +4,26 @@
 `python -m spec_tests.mutants` runs each against the test it names and prints the report.
 """
 
-from spec_tests.mutants import graphkv, graphkv_decay, graphkv_keys, graphkv_refine, hubkv
+from spec_tests.mutants import (
+    attention,
+    graphkv,
+    graphkv_decay,
+    graphkv_keys,
+    graphkv_refine,
+    hubkv,
+    retain,
+)
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = ["MUTANTS", "graphkv", "graphkv_decay", "graphkv_keys", "graphkv_refine", "hubkv"]
+__all__ = [
+    "MUTANTS",
+    "attention",
+    "graphkv",
+    "graphkv_decay",
+    "graphkv_keys",
+    "graphkv_refine",
+    "hubkv",
+    "retain",
+]
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
