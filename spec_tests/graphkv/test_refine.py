@@ -9,7 +9,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.draw import grid, real
 from spec_tests.inputs.graphkv import graphkv_refine, strengths
-from spec_tests.inputs.graphkv_draw import lattice
+from spec_tests.inputs.graphkv_draw import lattice, up_to
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
 
@@ -49,6 +49,17 @@ def test_a_layer_is_one_graph_over_its_heads(impl, keep, count, fraction, data):
     reached = impl.neighbours(weights, sources, count)
     expected = impl.decay(mean, weights, reached).expand(4, 8).contiguous()
     assert_equal(impl.graphkv_refine(scores, keys, keep, count, fraction=fraction), expected)
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(graphkv_refine(per_head=False, exclude_window=False), st.data())
+def test_a_layer_keeps_as_many_rows_of_keys_and_values_as_its_budget(impl, x, data):
+    keep = data.draw(up_to(x["scores"].shape[-1]))
+    kept = impl.retain(impl.graphkv_refine(**x | dict(keep=keep)), keep=keep)
+    cache = impl.evict(x["keys"], x["values"], kept)
+    for whole, part in ((x["keys"], cache.keys), (x["values"], cache.values)):
+        rows, left = impl.concatenate_heads(whole), impl.concatenate_heads(part)
+        assert_equal(left, rows[kept[..., 0, :]].reshape(*rows.shape[:-2], keep, rows.shape[-1]))
 
 
 @pytest.mark.spec("GraphKV-7.2")
