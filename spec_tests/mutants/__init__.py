@@ -4,9 +4,30 @@
 `python -m spec_tests.mutants` runs each against the test it names and prints the report.
 """
 
-from spec_tests.mutants import attention, coverage, hubkv, locality, retain
+from spec_tests.mutants import (
+    attention,
+    coverage,
+    graphkv,
+    graphkv_decay,
+    graphkv_keys,
+    graphkv_refine,
+    hubkv,
+    locality,
+    retain,
+)
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = ["MUTANTS", "attention", "coverage", "hubkv", "locality", "retain"]
+__all__ = [
+    "MUTANTS",
+    "attention",
+    "coverage",
+    "graphkv",
+    "graphkv_decay",
+    "graphkv_keys",
+    "graphkv_refine",
+    "hubkv",
+    "locality",
+    "retain",
+]
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
