@@ -160,83 +160,6 @@ def importance(name: str, scores: Tensor, axes: int = 1) -> None:
         raise ValueError(f"{name} must be finite and >= 0, got {_first(scores, ~fine)}")
 
 
-<<<<<<< HEAD
-=======
-def given(name: str, value: object, where: str) -> None:
-    """Refuse an optional argument left out `where` it is needed."""
-    if value is None:
-        raise ValueError(f"{name} must be given {where}, got None")
-
-
-def positions(name: str, tensor: Tensor, tokens: int) -> None:
-    """Refuse what is not an int64 tensor of positions in [0, tokens - 1]."""
-    integral(name, tensor)
-    if torch.compiler.is_compiling():
-        return
-    fine = (tensor >= 0) & (tensor < tokens)
-    if not bool(fine.all()):
-        raise ValueError(f"{name} must be in [0, {tokens - 1}], got {_first(tensor, ~fine)}")
-
-
-def content_count(name: str, count: int, tokens: int, protected: Tensor | None) -> None:
-    """Refuse a count that is no integer or above the content tokens of any row."""
-    if protected is not None and protected.numel() and not torch.compiler.is_compiling():
-        tokens = int((~protected).sum(-1).min())
-    whole(name, count, 0, tokens)
-
-
-def grouped(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
-    """Refuse a tensor that is not of `shape`, give or take whole groups on the heads' axis -3."""
-    got, shape = tuple(tensor.shape), tuple(shape)
-    if got == shape:
-        return
-    alike = len(got) == len(shape) > 2 and got[:-3] + got[-2:] == shape[:-3] + shape[-2:]
-    if not (alike and got[-3] > 0 and shape[-3] > 0 and got[-3] % shape[-3] == 0):
-        raise ValueError(
-            f"{name} must have shape {shape} or a multiple of its heads on axis -3, got {got}"
-        )
-
-
-def compared(kind: str, keys: Tensor, queries: Tensor | None, values: Tensor | None) -> None:
-    """Refuse a kind of similarity, or vectors, that cannot be compared."""
-    floating("keys", keys, 2)
-    finite("keys", keys)
-    one_of("kind", kind, ("kk", "qk", "qq", "kv", "vv"))
-    if "q" in kind:
-        given("queries", queries, f"where kind is {kind!r}")
-    if "v" in kind:
-        given("values", values, f"where kind is {kind!r}")
-    if queries is not None:
-        floating("queries", queries, 2)
-        grouped("queries", queries, keys.shape)
-        finite("queries", queries)
-    if values is not None:
-        floating("values", values, 2)
-        shaped("values", values, keys.shape)
-        finite("values", values)
-
-
-def propagation(scores: Tensor, weights: Tensor | None, neighbours: Tensor, rounds: int) -> None:
-    """Refuse scores, a graph or a number of rounds that no signal can travel along."""
-    importance("scores", scores)
-    boolean("neighbours", neighbours)
-    sources = neighbours.shape[-2] if neighbours.ndim > 1 else 0
-    shaped("neighbours", neighbours, (*scores.shape[:-1], sources, scores.shape[-1]))
-    if weights is not None:
-        floating("weights", weights, 2)
-        shaped("weights", weights, neighbours.shape)
-        finite("weights", weights)
-    whole("rounds", rounds)
-
-
-def window(keep: int, protected: Tensor) -> None:
-    """Refuse a budget that the protected tokens of some row exceed."""
-    if torch.compiler.is_compiling() or not protected.numel():
-        return
-    whole("keep", keep, int(protected.sum(-1).max()))
-
-
->>>>>>> graphkv
 def positive_finite(name: str, value: float) -> None:
     """Refuse what is not above 0, and infinity."""
     if not 0 < value < math.inf:
@@ -311,7 +234,6 @@ def strided(name: str, tensor: Tensor) -> None:
     """Refuse a tensor without one storage of its elements, such as a sparse one."""
     if tensor.layout != torch.strided:
         raise TypeError(f"{name} must hold strided tensors, got layout {tensor.layout}")
-<<<<<<< HEAD
 
 
 def layer_room(name: str, mean: int, protected: Tensor) -> None:
@@ -395,8 +317,6 @@ def window(keep: int, protected: Tensor) -> None:
     if torch.compiler.is_compiling() or not protected.numel():
         return
     whole("keep", keep, int(protected.sum(-1).max()))
-=======
->>>>>>> graphkv
 
 
 def _axes(name: str, tensor: Tensor, axes: int) -> None:
