@@ -13,6 +13,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
     "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",
+    "vector/coverage.py::greedy": "a pick depends on the picks before it",
 }
 
 

@@ -11,7 +11,6 @@ from optimized.vector.attention import attention, attention_error, attention_wei
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
-    gaussian_kernel,
     greedy,
     lazy_greedy,
     marginal_gain,
@@ -37,14 +36,15 @@ from optimized.vector.locality import (
     autocorrelation,
     distance_profile,
     nms,
-    random_order,
     retained_chains,
     segment_coverage,
     uniform_spread,
 )
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from reference.hubkv.calibration import calibrate
+from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
+from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
 
 __all__ = [
