@@ -92,8 +92,8 @@ def hubkv_refine(
         HubKV-11, HubKV-12, HubKV-13, HubKV-15.
 
     Reading:
-        E-U1, E-U2, E-U8: protected tokens read 1 as printed, which is not the maximum; scores need
-        not stay below 1, but below 0 they are refused.
+        E-U1, E-U2, E-U8, E-U25: protected tokens read 1 as printed, which is not the maximum;
+        scores may exceed 1, but below 0 they are refused; head statistics are of raw scores.
     """
     errors.importance("scores", scores, axes=2)
     content = widen(scores)
