@@ -12,11 +12,11 @@ Convention. The rows of NAME stand in `bench_NAME.py`, a pytest-benchmark file b
         "Time one side of a row."
         measure(benchmark, device, row, side)
 
-No two rows share both name and shape. `versus` races a public function of `optimized` against its namesake of `reference`. Write a `Row`
+`versus` races a public function of `optimized` against its namesake of `reference`. Write a `Row`
 where the fast side is a chain of functions, or where the slow side is something else than the
-reference: a row says what it is measured against. Inputs are made anew for each side, from a
-function, so that nothing large is held; seed them. A file that reproduces timings of a paper names
-their id and gives the paper's figure as `paper`.
+reference: a row says what it is measured against. No two rows share both name and shape. Inputs are
+made anew for each side, from a function, so that nothing large is held; seed them. A file that
+reproduces timings of a paper names their id and gives the paper's figure as `paper`.
 
 The run is always the same: agreement tests first, and no figures if one fails; then both sides of
 every row in one process, the median of several rounds after a first call that is timed apart; then
