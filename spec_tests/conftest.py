@@ -42,6 +42,9 @@ def pytest_addoption(parser):
     group.addoption(
         "--ours", action="store_true", help="also what the papers name but do not define"
     )
+    group.addoption(
+        "--killers", action="store_true", help="run mutants, each against its killer alone"
+    )
     group.addoption("--device", default="cpu", help="where the inputs live")
 
 
@@ -63,15 +66,17 @@ def pytest_generate_tests(metafunc):
     """Run every test that asks for `impl` once an implementation."""
     if "impl" in metafunc.fixturenames:
         impls = metafunc.config.stash[IMPLEMENTATIONS]
+        if metafunc.config.getoption("--killers"):
+            test = metafunc.definition.nodeid
+            impls = [impl for impl in impls if impl.module.is_killed_by(test)]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
 
 def pytest_collection_modifyitems(config, items):
     """Mark the expected failures; leave out what says nothing about the modules under test."""
     if config.getoption("--impl"):
-        about_us = [item for item in items if under_test(item) is None]
-        config.hook.pytest_deselected(items=about_us)
-        items[:] = [item for item in items if item not in about_us]
+        config.hook.pytest_deselected(items=[item for item in items if under_test(item) is None])
+        items[:] = [item for item in items if under_test(item) is not None]
     if not config.getoption("--ours"):
         for item in items:
             impl = under_test(item)

@@ -55,7 +55,7 @@ def rounded_down(scores, keep, rule, protected=None, epsilon=1e-6):
     "protected tokens come on top of the budget",
     killer=VECTOR + "[hubkv-budgets-hold-protected-tokens]",
 )
-def protected_on_top(scores, keep, rule, protected=None, epsilon=1e-6):
+def protected_beyond_the_budgets(scores, keep, rule, protected=None, epsilon=1e-6):
     """Divide the budget first, then make room."""
     budgets = reference.head_budgets(scores, keep, rule, None, epsilon)
     return budgets if protected is None else budgets.maximum(protected.sum(-1))
