@@ -1,8 +1,9 @@
 """Draw the figures of the documentation from the code: `python docs/figures.py`.
 
-Written to docs/figures/, which git ignores. The site's build and the CI run this first.
+Written to docs/figures/, which git ignores. Run it before the site is built, as the CI does.
 """
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from matplotlib.axes import Axes
 
 import reference as kv
 
-FOLDER = Path(__file__).parent / "figures"
+DOCS = Path(__file__).parent
+FOLDER = DOCS / "figures"
 INK, STRONG, WEAK = "#7a8288", "#00897b", "#e07b39"  # legible on white and on near-black
 FIGURES: dict[str, tuple[tuple[float, float], Callable[[Axes], None]]] = {}
 
@@ -78,14 +80,25 @@ def gate(axes: Axes) -> None:
     axes.legend()
 
 
+def timings() -> str:
+    """Return the benchmarks' last figures as a table, if there are any."""
+    file = DOCS / "performance.csv"
+    if not file.exists():
+        return "None yet: `python -m optimized.bench NAME` writes them.\n"
+    head, *rows = csv.reader(file.read_text().splitlines())
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def main() -> None:
-    """Write every figure."""
+    """Write every figure, and the table of timings."""
     FOLDER.mkdir(exist_ok=True)
     for name, (size, draw) in FIGURES.items():
         canvas, axes = plt.subplots(figsize=size, layout="constrained")
         draw(axes)
         canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
         plt.close(canvas)
+    (FOLDER / "performance.txt").write_text(timings())
 
 
 if __name__ == "__main__":

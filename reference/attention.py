@@ -41,7 +41,8 @@ def attention_weights(
         HEX-3.1a.
 
     Reading:
-        C3, C4: softmax in float32; consecutive query heads share a key head.
+        C3, C4, E-A1: softmax in float32; consecutive query heads share a key head; the last
+        query is aligned with the last key.
     """
     errors.attendable(queries, keys, causal)
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale

@@ -10,7 +10,10 @@ SHARED = {"errors"} | {n for n in reference.__all__ if isinstance(getattr(refere
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
+    "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
+    "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
     "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",
+    "vector/coverage.py::greedy": "a pick depends on the picks before it",
 }
 
 

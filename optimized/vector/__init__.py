@@ -8,6 +8,15 @@ from optimized.vector._graphkv_keys import (
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
+from optimized.vector.coverage import (
+    coverage,
+    coverage_weights,
+    greedy,
+    lazy_greedy,
+    marginal_gain,
+    overlap,
+    window_kernel,
+)
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.graphkv import (
     banish,
@@ -20,7 +29,23 @@ from optimized.vector.graphkv import (
     source_tokens,
 )
 from optimized.vector.hubkv import discount, hub_mask, smd
+from optimized.vector.hubkv_budgets import head_budgets
+from optimized.vector.hubkv_calibration import head_weights, selectivity
+from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
+from optimized.vector.locality import (
+    autocorrelation,
+    distance_profile,
+    nms,
+    retained_chains,
+    segment_coverage,
+    uniform_spread,
+)
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
+from reference.hubkv.calibration import calibrate
+from reference.hubkv.coverage import gaussian_kernel
+from reference.hubkv.gate import gate
+from reference.hubkv.locality import random_order
+from reference.hubkv.refine import protected_mask, shift_scores
 
 __all__ = [
     "attention_weights",
@@ -37,18 +62,42 @@ __all__ = [
     "hub_mask",
     "discount",
     "smd",
-    "source_count",
-    "source_tokens",
-    "edges",
-    "neighbour_count",
-    "neighbours",
-    "decay",
-    "enhance",
+    "autocorrelation",
+    "coverage",
+    "coverage_weights",
+    "distance_profile",
+    "gaussian_kernel",
+    "greedy",
+    "lazy_greedy",
+    "marginal_gain",
+    "nms",
+    "overlap",
+    "random_order",
+    "retained_chains",
+    "segment_coverage",
+    "uniform_spread",
+    "window_kernel",
+    "calibrate",
+    "gate",
+    "head_budgets",
+    "head_weights",
+    "hubkv_refine",
+    "protected_mask",
+    "selectivity",
+    "shift_scores",
+    "ungated_refine",
     "banish",
     "concatenate_heads",
-    "graphkv_refine",
-    "cosine_matrix",
     "cosine_distribution",
-    "principal_components",
+    "cosine_matrix",
+    "decay",
+    "edges",
+    "enhance",
+    "graphkv_refine",
     "kv_bytes",
+    "neighbour_count",
+    "neighbours",
+    "principal_components",
+    "source_count",
+    "source_tokens",
 ]

@@ -4,8 +4,16 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import attention, graphkv, hubkv, retain
+from spec_tests.inputs import attention, coverage, graphkv, hubkv, hubkv_refine, locality, retain
 
-FILES = (attention, retain, hubkv, graphkv)
+FILES = (
+    attention,
+    coverage,
+    graphkv,
+    hubkv,
+    hubkv_refine,
+    locality,
+    retain,
+)
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}
 REFUSALS = {name: cases for file in FILES for name, cases in file.REFUSALS.items()}

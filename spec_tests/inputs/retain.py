@@ -1,5 +1,7 @@
 """Inputs of selection and eviction."""
 
+from typing import Any
+
 import torch
 from hypothesis import strategies as st
 
@@ -55,7 +57,7 @@ def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
     size, pools = pools.shape[-1], pools.shape[:-1]
     counts = torch.zeros(pools) if protected is None else pooled(protected, scope).sum(-1)
     needed = int(counts.max()) if counts.numel() else 0
-    budget = dict(keep=None, ratio=None)
+    budget: dict[str, Any] = dict(keep=None, ratio=None)
     form = draw(st.sampled_from(["number", "tensor", "ratio"]))
     if form == "number":
         budget["keep"] = draw(st.integers(needed, size))

@@ -6,24 +6,33 @@
 
 from spec_tests.mutants import (
     attention,
+    coverage,
     graphkv,
     graphkv_decay,
     graphkv_keys,
     graphkv_refine,
     hubkv,
+    hubkv_budgets,
+    hubkv_calibration,
+    hubkv_refine,
+    locality,
     retain,
 )
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = [
-    "MUTANTS",
-    "attention",
-    "graphkv",
-    "graphkv_decay",
-    "graphkv_keys",
-    "graphkv_refine",
-    "hubkv",
-    "retain",
-]
+FILES = (
+    attention,
+    coverage,
+    graphkv,
+    graphkv_decay,
+    graphkv_keys,
+    graphkv_refine,
+    hubkv,
+    hubkv_budgets,
+    hubkv_calibration,
+    hubkv_refine,
+    locality,
+    retain,
+)
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
