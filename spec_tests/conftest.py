@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
@@ -24,6 +24,10 @@ settings.register_profile(
     suppress_health_check=quiet,
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=quiet)
+# A killer that fails has said enough: its mutant needs no smallest counterexample.
+settings.register_profile(
+    "killers", settings.get_profile("conformance"), phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("conformance")
 
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
@@ -54,6 +58,8 @@ def pytest_configure(config):
     # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
     torch.use_deterministic_algorithms(True)
     sys.path.insert(0, str(config.invocation_params.dir))
+    if config.getoption("--killers"):
+        settings.load_profile("killers")
     device = config.getoption("--device")
     names = config.getoption("--impl") or OURS
     try:
