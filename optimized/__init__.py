@@ -20,7 +20,7 @@ modular_utility = dispatch(reference.modular_utility, vector.modular_utility)
 
 DenseCache, RaggedCache = reference.DenseCache, reference.RaggedCache
 evict = dispatch(reference.evict, vector.evict)
-stored_bytes = dispatch(reference.stored_bytes, vector.stored_bytes)
+stored_bytes = elementwise(reference.stored_bytes)
 
 hub_mask = dispatch(reference.hub_mask, vector.hub_mask)
 discount = dispatch(reference.discount, vector.discount)

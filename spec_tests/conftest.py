@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
@@ -24,6 +24,10 @@ settings.register_profile(
     suppress_health_check=quiet,
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=quiet)
+# A killer that fails has said enough: its mutant needs no smallest counterexample.
+settings.register_profile(
+    "killers", settings.get_profile("conformance"), phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("conformance")
 
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
@@ -42,6 +46,9 @@ def pytest_addoption(parser):
     group.addoption(
         "--ours", action="store_true", help="also what the papers name but do not define"
     )
+    group.addoption(
+        "--killers", action="store_true", help="run mutants, each against its killer alone"
+    )
     group.addoption("--device", default="cpu", help="where the inputs live")
 
 
@@ -51,6 +58,8 @@ def pytest_configure(config):
     # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
     torch.use_deterministic_algorithms(True)
     sys.path.insert(0, str(config.invocation_params.dir))
+    if config.getoption("--killers"):
+        settings.load_profile("killers")
     device = config.getoption("--device")
     names = config.getoption("--impl") or OURS
     try:
@@ -63,15 +72,17 @@ def pytest_generate_tests(metafunc):
     """Run every test that asks for `impl` once an implementation."""
     if "impl" in metafunc.fixturenames:
         impls = metafunc.config.stash[IMPLEMENTATIONS]
+        if metafunc.config.getoption("--killers"):
+            test = metafunc.definition.nodeid
+            impls = [impl for impl in impls if impl.module.is_killed_by(test)]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
 
 def pytest_collection_modifyitems(config, items):
     """Mark the expected failures; leave out what says nothing about the modules under test."""
     if config.getoption("--impl"):
-        about_us = [item for item in items if under_test(item) is None]
-        config.hook.pytest_deselected(items=about_us)
-        items[:] = [item for item in items if item not in about_us]
+        config.hook.pytest_deselected(items=[item for item in items if under_test(item) is None])
+        items[:] = [item for item in items if under_test(item) is not None]
     if not config.getoption("--ours"):
         for item in items:
             impl = under_test(item)

@@ -64,4 +64,5 @@ def carry(value: Any, device: torch.device) -> Any:
 def under_test(item: pytest.Item) -> Implementation | None:
     """Return the implementation a collected test runs against, if it runs against one."""
     callspec = getattr(item, "callspec", None)
-    return callspec.params.get("impl") if callspec else None
+    impl = callspec.params.get("impl") if callspec else None
+    return impl if isinstance(impl, Implementation) else None  # pytest fills in an empty list

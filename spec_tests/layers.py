@@ -10,6 +10,7 @@ SHARED = {"errors"} | {n for n in reference.__all__ if isinstance(getattr(refere
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
+    "vector/_select.py::_by_counting": "over layers or batch rows, each a long pool",
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
     "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",

@@ -119,23 +119,26 @@ def decay(
     errors.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
     errors.one_of("rule", rule, ("product", "sequential", "sum"))
-    loss = strength * widen(weights)
     if rule == "sum":
-        factor = 1 - torch.where(neighbours, loss, 0).sum(-2)
+        factor = 1 - _reached(strength * widen(weights), neighbours, 0).sum(-2)
     elif rule == "sequential":
-        factor = _of_the_last_source(1 - loss, neighbours)
+        factor = 1 - strength * widen(_of_the_last_source(weights, neighbours))
     else:
-        factor = torch.where(neighbours, 1 - loss, 1).prod(-2)
+        factor = _reached((-strength * widen(weights)).add_(1), neighbours, 1).prod(-2)
     return _scaled(scores, factor, rounds)
 
 
-def _of_the_last_source(factors: Tensor, neighbours: Tensor) -> Tensor:
-    if not factors.numel():
-        return factors.new_ones(neighbours.any(-2).shape)
-    count = torch.arange(1, neighbours.shape[-2] + 1, dtype=torch.int32, device=factors.device)
-    last = torch.where(neighbours, count[:, None], 0).amax(-2, keepdim=True)
-    factor = factors.take_along_dim((last.long() - 1).clamp_(min=0), -2)
-    return torch.where(last > 0, factor, 1).squeeze(-2)
+def _reached(weights: Tensor, neighbours: Tensor, neutral: float) -> Tensor:
+    return weights.masked_fill_(~neighbours, neutral)
+
+
+def _of_the_last_source(weights: Tensor, neighbours: Tensor) -> Tensor:
+    if not weights.numel():
+        return weights.new_zeros(neighbours.any(-2).shape)
+    count = torch.arange(1, neighbours.shape[-2] + 1, dtype=torch.int32, device=weights.device)
+    last = (neighbours * count[:, None]).amax(-2, keepdim=True)
+    edge = weights.take_along_dim((last.long() - 1).clamp_(min=0), -2)
+    return torch.where(last > 0, edge, 0).squeeze(-2)
 
 
 def _scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
@@ -151,8 +154,8 @@ def enhance(
 ) -> Float[Tensor, "*heads tokens"]:
     errors.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
-    gain = torch.where(neighbours, 1 + strength * widen(weights), 1)
-    return _scaled(scores, gain.prod(-2), rounds)
+    gain = _reached((strength * widen(weights)).add_(1), neighbours, 1).prod(-2)
+    return _scaled(scores, gain, rounds)
 
 
 def banish(

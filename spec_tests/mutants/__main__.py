@@ -8,43 +8,59 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.implementation import under_test
+from spec_tests.implementation import Implementation, under_test
 from spec_tests.mutants import MUTANTS
 
 
 class Trial:
-    """A pytest plugin: keep only each mutant's killer, and write down how it ended."""
+    """A pytest plugin: run each mutant against its killer alone, and write down how that ended."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, list[str]] = {name: [] for name in MUTANTS}
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list) -> None:
-        """Keep each mutant's killer and drop every other test."""
-        chosen = [item for item in items if self.accused(item)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        """Drop the tests that are nobody's killer."""
+        chosen = [item for item in items if self.is_killer(item)]
+        config.hook.pytest_deselected(items=[i for i in items if not self.is_killer(i)])
         items[:] = chosen
 
-    def accused(self, item: pytest.Item) -> str | None:
-        """Return the mutant that `item` must kill, if it is one's killer."""
+    def is_killer(self, item: pytest.Item) -> bool:
+        """Whether `item` runs a mutant against the case that must kill it."""
         if (impl := under_test(item)) is None:
-            return None
-        name = impl.name.partition(":")[2]
-        base, _, parameters = item.nodeid.partition("[")
-        place, _, case = MUTANTS[name].killer.partition("[")
-        return name if base.endswith(place) and case.rstrip("]") in parameters else None
+            return False
+        case = MUTANTS[mutant_name(impl)].killer.partition("[")[2]
+        return case.rstrip("]") in item.nodeid.partition("[")[2]
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write down how a killer ended."""
-        if report.when == "call":
-            name = str(dict(report.user_properties)["impl"]).partition(":")[2]
-            self.outcomes[name].append(report.outcome)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo):
+        """Write down how a killer ended: only a failed assertion is a kill."""
+        report = yield
+        if call.when == "call" and (impl := under_test(item)) is not None:
+            failed = call.excinfo is not None and asserts(call.excinfo.value)
+            crashed = call.excinfo is not None and not failed
+            outcome = "failed" if failed else "crashed" if crashed else "passed"
+            self.outcomes[mutant_name(impl)].append(outcome)
+        return report
+
+
+def mutant_name(impl: Implementation) -> str:
+    """Return the name a mutant is registered under."""
+    return impl.name.partition(":")[2]
+
+
+def asserts(error: BaseException) -> bool:
+    """Whether `error` is a failed assertion, or a group that holds one."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(asserts(part) for part in error.exceptions)
+    return isinstance(error, AssertionError | pytest.fail.Exception)
 
 
 def run() -> dict[str, list[str]]:
     """Return, for each mutant, the outcomes of the tests that must kill it."""
     trial = Trial()
     impls = [word for name in MUTANTS for word in ("--impl", f"spec_tests.mutants:{name}")]
-    quiet = ["-q", "--tb=no", "-p", "no:cacheprovider", "--ours"]
+    quiet = ["-q", "--tb=no", "-p", "no:cacheprovider", "--ours", "--killers"]
     # jaxtyping's plugin is already imported here, by the reference
     quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     with redirect_stdout(StringIO()):

@@ -55,7 +55,7 @@ def rounded_down(scores, keep, rule, protected=None, epsilon=1e-6):
     "protected tokens come on top of the budget",
     killer=VECTOR + "[hubkv-budgets-hold-protected-tokens]",
 )
-def room_made_afterwards(scores, keep, rule, protected=None, epsilon=1e-6):
+def protected_beyond_the_budgets(scores, keep, rule, protected=None, epsilon=1e-6):
     """Divide the budget first, then make room."""
     budgets = reference.head_budgets(scores, keep, rule, None, epsilon)
     return budgets if protected is None else budgets.maximum(protected.sum(-1))
@@ -80,7 +80,7 @@ def ranked_raw(scores, keep, rule, protected=None, epsilon=1e-6):
     """Forget to normalise each head."""
     if rule != "waterfill" or protected is not None:
         return reference.head_budgets(scores, keep, rule, protected, epsilon)
-    order = scores.flatten(-2).sort(-1, descending=True, stable=True).indices
+    order = scores.flatten(-2).sort(dim=-1, descending=True, stable=True).indices
     kept = torch.zeros_like(scores.flatten(-2), dtype=torch.bool)
     kept.scatter_(-1, order[..., : keep * scores.shape[-2]], True)
     return kept.reshape(scores.shape).sum(-1)

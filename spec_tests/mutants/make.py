@@ -1,6 +1,7 @@
 """How a mutant is made: the reference with one function replaced."""
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -27,10 +28,17 @@ def mutant(function: str, lie: str, killer: str) -> Callable[[Callable[..., Any]
         assert name not in MUTANTS, f"two mutants are called {name}"
         assert function in reference.__all__, f"{function} is not in the specification"
         names = {public: getattr(reference, public) for public in reference.__all__}
-        MUTANTS[name] = Mutant(function, lie, killer, SimpleNamespace(**names | {function: body}))
+        module = SimpleNamespace(**names | {function: body})
+        module.is_killed_by = partial(ends, killer.partition("[")[0])
+        MUTANTS[name] = Mutant(function, lie, killer, module)
         return body
 
     return register
+
+
+def ends(place: str, nodeid: str) -> bool:
+    """Whether `nodeid`, up to its parameters, names the test at `place`."""
+    return nodeid.partition("[")[0].endswith(place)
 
 
 def standing_in(module: ModuleType) -> list[str]:
