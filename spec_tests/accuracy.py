@@ -1,9 +1,9 @@
 """The one tolerance of the suite.
 
 Masks, indices and codes are equal or wrong. A float may be at most twice as far from the float64
-answer as the reference itself is at the same dtype, plus four units in the last place. Where a
-result jumps (a kept set, a rounded code), what lies within four units in the last place of the
-jump may fall on either side.
+answer as the reference itself is at its worst at the same dtype, plus four units in the last place
+of the element (of the largest one where sums cancel). Where a result jumps (a kept set, a rounded
+code), what lies within four units in the last place of the jump may fall on either side.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,10 @@ import torch
 from torch import Tensor
 
 ULPS = 4
+
+# Sums of terms of both signs: an element is rounded as its terms are, however small it comes out.
+# Units in the last place are those of the largest element.
+CANCELLING = {"attention", "attention_error", "autocorrelation", "principal_components"}
 
 
 def assert_equal(actual: Any, expected: Any) -> None:
@@ -34,7 +38,7 @@ def assert_as_accurate(actual: Any, spec: Callable[..., Any], inputs: dict[str, 
     """`actual` is as good an answer to `spec(**inputs)` as the reference gives."""
     same = spec(**inputs)
     exact = spec(**{k: v.double() if is_float(v) else v for k, v in inputs.items()})
-    _compare(actual, same, exact)
+    _compare(actual, same, exact, spec.__name__ in CANCELLING)
 
 
 def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
@@ -85,11 +89,11 @@ def assert_same_kind(actual: Any, expected: Tensor) -> None:
     assert actual.dtype == expected.dtype, (actual.dtype, expected.dtype)
 
 
-def _compare(actual: Any, same: Any, exact: Any) -> None:
+def _compare(actual: Any, same: Any, exact: Any, cancelling: bool) -> None:
     if isinstance(same, tuple):
         assert isinstance(actual, tuple), f"{type(actual)} is no tuple"
         for parts in zip(actual, same, exact, strict=True):
-            _compare(*parts)
+            _compare(*parts, cancelling)
     elif is_float(same):
         assert_same_kind(actual, same)
         infinite = torch.isinf(exact)
@@ -97,10 +101,10 @@ def _compare(actual: Any, same: Any, exact: Any) -> None:
         wrong = (actual.double() - exact.double())[~infinite].abs()
         own = (same.double() - exact.double())[~infinite].abs()
         if wrong.numel():
-            scale = exact[~infinite].abs().max()
-            allowed = 2 * own.max() + ulp(same.dtype, scale)
-            # written so that NaN fails
-            assert wrong.max() <= allowed, f"error {wrong.max():.3g} > {allowed:.3g}"
+            scale = exact[~infinite].abs()
+            allowed = 2 * own.max() + ulp(same.dtype, scale.max() if cancelling else scale)
+            fine = wrong <= allowed  # written so that NaN fails
+            assert fine.all(), f"error {wrong[~fine][0]:.3g} > {allowed[~fine][0]:.3g}"
     elif isinstance(same, float):
         assert isinstance(actual, float), type(actual)
         assert abs(actual - exact) <= 2 * abs(same - exact) + ULPS * 2**-52 * abs(exact)

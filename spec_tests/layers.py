@@ -69,5 +69,13 @@ def is_kernel(statement: ast.stmt) -> bool:
 def is_loop(node: ast.AST) -> bool:
     """Whether a node repeats something as often as its data say."""
     if isinstance(node, ast.For | ast.comprehension):
-        return not isinstance(node.iter, ast.Tuple | ast.List)
+        return not is_literal(node.iter)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("map", "filter")
     return isinstance(node, ast.While)
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Whether a tuple or list is written out element by element."""
+    written_out = isinstance(node, ast.Tuple | ast.List)
+    return written_out and not any(isinstance(element, ast.Starred) for element in node.elts)

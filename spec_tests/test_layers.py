@@ -75,6 +75,11 @@ def by_head(scores):
 def by_query(queries):
     while len(queries):
         queries = queries[1:]
+def by_unpacking(scores):
+    for head in [*scores]:
+        head += 1
+def by_map(scores):
+    return list(map(torch.sum, scores))
 def fixed(scores):
     for axis in (-1, -2):
         scores = scores.sum(axis, keepdim=True)
@@ -84,7 +89,13 @@ def kernel(scores, radius):
     for offset in range(1, radius):
         pass
 """
-    assert loops(ast.parse(looping)) == ["by_token", "by_head", "by_query"]
+    assert loops(ast.parse(looping)) == [
+        "by_token",
+        "by_head",
+        "by_query",
+        "by_unpacking",
+        "by_map",
+    ]
 
 
 @pytest.mark.parametrize("name", reference.__all__)

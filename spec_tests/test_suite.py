@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import reference
+from spec_tests.accuracy import assert_as_accurate
+
 ROOT = Path(__file__).parent.parent
 MODULE = """
 from types import SimpleNamespace
@@ -108,3 +111,10 @@ def test_an_unknown_module_is_a_usage_error(suite, module):
     assert "--impl: " in done.stderr
     assert module.rpartition(":")[2] in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_small_elements_are_held_to_their_own_size():
+    scores = torch.tensor([[1.0, 0.015, 0.01, 0.005]]).bfloat16()
+    blanked = reference.smd(scores).where(scores > 0.02, 0)
+    with pytest.raises(AssertionError):
+        assert_as_accurate(blanked, reference.smd, dict(scores=scores))
