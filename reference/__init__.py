@@ -4,7 +4,9 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 `__all__` is the contract: `optimized` and every implementation under test offer these names.
 """
 
+from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
 from reference.hex.covering import lift, new_singular_value, ramanujan_lift
+from reference.hex.csr import CSR, from_csr, to_csr
 from reference.hex.expander import (
     Degrees,
     Expander,
@@ -12,18 +14,11 @@ from reference.hex.expander import (
     expander_mask,
     random_expander,
 )
-from reference.hex.expansion import (
-    bipartite_adjacency,
-    cheeger_constant,
-    component_count,
-    conductance,
-    is_connected,
-    spectral_gap,
-    vertex_expansion,
-)
+from reference.hex.expansion import cheeger_constant, conductance, spectral_gap, vertex_expansion
 from reference.hex.explicit import lps_graph, lps_mask
 from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
 from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
+from reference.hex.store import MaskStore
 from reference.hex.subtile import (
     SubtileExpander,
     subtile_codes,
@@ -42,10 +37,11 @@ __all__ = [
     "ramanujan_bound",
     "second_singular_value",
     "is_ramanujan",
-    # reference.hex.expansion
+    # reference.hex.connectivity
     "bipartite_adjacency",
     "component_count",
     "is_connected",
+    # reference.hex.expansion
     "spectral_gap",
     "vertex_expansion",
     "cheeger_constant",
@@ -69,6 +65,12 @@ __all__ = [
     "lift",
     "new_singular_value",
     "ramanujan_lift",
+    # reference.hex.csr
+    "CSR",
+    "to_csr",
+    "from_csr",
+    # reference.hex.store
+    "MaskStore",
     # reference.hubkv.discount
     "hub_mask",
     "discount",

@@ -34,8 +34,12 @@ from optimized.vector.spectrum import (
     ramanujan_bound,
     second_singular_value,
 )
+from optimized.vector.store import MaskStore, from_csr, to_csr
 
 __all__ = [
+    "MaskStore",
+    "from_csr",
+    "to_csr",
     "biadjacency",
     "bipartite_adjacency",
     "biregular_degrees",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reference import errors
 from reference.hex import refuse
-from reference.hex.expansion import is_connected
+from reference.hex.connectivity import is_connected
 from reference.hex.pairing import SEEDS, biadjacency, double_edge_swaps, half_edge_pairing
 from reference.hex.spectrum import is_ramanujan
 

@@ -120,3 +120,22 @@ def lps(prime: int, modulus: int, square: bool) -> None:
     if (pow(prime, modulus // 2, modulus) == 1) != square:
         kind = "a square" if square else "no square"
         raise ValueError(f"prime must be {kind} modulo {modulus}, got {prime}")
+
+
+def csr(offsets: Tensor, columns: Tensor, channels: int) -> None:
+    """Refuse what are not the offsets and columns of compressed sparse rows."""
+    errors.whole("channels", channels)
+    for name, tensor in (("offsets", offsets), ("columns", columns)):
+        errors.integral(name, tensor, 1)
+        if tensor.ndim != 1:
+            raise ValueError(f"{name} must have 1 axis, got shape {tuple(tensor.shape)}")
+    entries = len(columns)
+    ends = offsets[[0, -1]].tolist() if len(offsets) else []
+    if ends != [0, entries] or bool((offsets.diff() < 0).any()):
+        raise ValueError(
+            f"offsets must ascend from 0 to the number of columns = {entries}, "
+            f"got {offsets.tolist()}"
+        )
+    bad = (columns < 0) | (columns >= channels)
+    if bool(bad.any()):
+        raise ValueError(f"columns must be in [0, {channels - 1}], got {columns[bad][0].item()}")
