@@ -64,15 +64,19 @@ def biregular_degrees(tokens: int, channels: int, density: float, near: bool = F
     if near:
         token_degree = round(share * channels)
         return Degrees(token_degree, tokens * token_degree // channels)
-    token_degree, channel_degree = share * channels, share * tokens
-    if token_degree.denominator == channel_degree.denominator == 1:
-        if min(token_degree, channel_degree) >= 3:
-            return Degrees(int(token_degree), int(channel_degree))
-        why = "give degrees of at least 3, as the definition of a Ramanujan graph asks"
-    else:
-        why = "give whole degrees"
     # n d_1 = d d_2 holds for multiples of one part in gcd(n, d) alone
     parts = gcd(tokens, channels)
+    step = round(share * parts)
+    degrees = Degrees(step * channels // parts, step * tokens // parts)
+    # as floats: two thirds are feasible though no decimal text is two thirds
+    whole = step / parts == density
+    if whole and min(degrees) >= 3:
+        return degrees
+    why = (
+        "give degrees of at least 3, as the definition of a Ramanujan graph asks"
+        if whole
+        else "give whole degrees"
+    )
     least = ceil(Fraction(3 * parts, min(tokens, channels)))
     steps = (floor(share * parts), ceil(share * parts))
     feasible = sorted({min(max(step, least), parts) / parts for step in steps})

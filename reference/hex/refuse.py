@@ -113,9 +113,7 @@ def lps(prime: int, modulus: int, square: bool) -> None:
         if value % 4 != 1 or any(value % factor == 0 for factor in range(2, isqrt(value) + 1)):
             raise ValueError(f"{name} must be a prime of the form 4k + 1, got {value}")
     if modulus == prime or modulus**2 <= 4 * prime:
-        raise ValueError(
-            f"modulus must be above 2 sqrt({prime}) and another than it, got {modulus}"
-        )
+        raise ValueError(f"modulus must be another prime, above 2 sqrt({prime}), got {modulus}")
     # Euler: a square to the power (q - 1)/2 is 1, anything else -1
     if (pow(prime, modulus // 2, modulus) == 1) != square:
         kind = "a square" if square else "no square"
