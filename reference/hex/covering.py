@@ -104,7 +104,7 @@ def ramanujan_lift(
         HEX-A.2c.
 
     Reading:
-        E-H28: the old eigenvalues of a covering are the base's, so only the new ones are tested.
+        E-H31: the old eigenvalues of a covering are the base's, so only the new ones are tested.
     """
     refuse.matrix("mask", mask)
     errors.whole("sheets", sheets, 1)

@@ -37,8 +37,10 @@ def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
     for row in mask.tolist():
         columns += [channel for channel, kept in enumerate(row) if kept]
         offsets.append(len(columns))
-    whole = dict(dtype=torch.int64, device=mask.device)
-    return CSR(torch.tensor(offsets, **whole), torch.tensor(columns, **whole))
+    return CSR(
+        torch.tensor(offsets, dtype=torch.int64, device=mask.device),
+        torch.tensor(columns, dtype=torch.int64, device=mask.device),
+    )
 
 
 def from_csr(

@@ -51,7 +51,7 @@ def biregular_degrees(tokens: int, channels: int, density: float, near: bool = F
             is not whole or below 3. The message names the nearest feasible densities.
 
     Source:
-        HEX-3.2a, HEX-Def2.
+        HEX-3.2a, HEX-3.2d, HEX-Def2, HEX-Near.
 
     Reading:
         E-H2, E-H26: 4.6875 % and 7.8125 % of 96 tokens are infeasible, though the paper uses
@@ -113,7 +113,7 @@ def random_expander(
         RuntimeError: a thousand draws did not find one.
 
     Source:
-        HEX-A.2a, HEX-A.3a.
+        HEX-A.2a, HEX-A.3a, HEX-Near.
 
     Reading:
         E-H2, E-H3, E-H4: simple after repair, then filtered; never claimed Ramanujan with `near`.
@@ -175,7 +175,7 @@ def expander_mask(
         RuntimeError: a thousand draws found no Ramanujan graph.
 
     Source:
-        HEX-3.2a, HEX-A.2a.
+        HEX-3.2a, HEX-A.2a, HEX-Near.
 
     Reading:
         E-H2, E-H5, E-H6: one graph for a prompt, whatever its length; one mask for keys and

@@ -12,7 +12,9 @@ from reference.hex import refuse
 VERTICES = 20
 
 
-def spectral_gap(adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False) -> float:
+def spectral_gap(
+    adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False, two_sided: bool = False
+) -> float:
     r"""Return how far the trivial eigenvalues of a graph stand from the others.
 
     $$\min\bigl(|\lambda_1 - \lambda_2|,\; |\lambda_1 - \lambda_k|\bigr),
@@ -21,6 +23,7 @@ def spectral_gap(adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool =
     Args:
         adjacency: the symmetric adjacency matrix of a graph of at least two vertices.
         bipartite: whether $\lambda_n = -\lambda_1$ is trivial too.
+        two_sided: take $\lambda_1 - |\lambda_k|$ in the second place.
 
     Returns:
         The gap. For the bipartite graph of a biregular mask it is $\sigma_1 - \sigma_2$.
@@ -31,11 +34,15 @@ def spectral_gap(adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool =
 
     Source:
         HEX-A.1a, HEX-Tab5.
+
+    Reading:
+        E-H32: as printed, the second distance is never the smaller one; `two_sided` is what the
+        case distinction for $k$ is for.
     """
     refuse.graph("adjacency", adjacency)
-    values = torch.linalg.eigvalsh(adjacency.double()).flip(0)
+    values = torch.linalg.eigvalsh(adjacency.double()).flip(0).tolist()
     last = values[-2] if bipartite else values[-1]
-    return min((values[0] - values[1]).abs().item(), (values[0] - last).abs().item())
+    return min(abs(values[0] - values[1]), abs(values[0] - (abs(last) if two_sided else last)))
 
 
 def vertex_expansion(
@@ -116,7 +123,7 @@ def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
         HEX-Def1.
 
     Reading:
-        E-H27: Definition 1 counts boundary vertices; the Cheeger inequalities with the spectral
+        E-H30: Definition 1 counts boundary vertices; the Cheeger inequalities with the spectral
         gap are about boundary edges, so both constants are here.
     """
     refuse.graph("adjacency", adjacency, VERTICES)

@@ -128,7 +128,8 @@ def graph(draw, most=7):
 @st.composite
 def gap(draw):
     """What `spectral_gap` takes."""
-    return dict(**draw(graph()), bipartite=draw(st.booleans()))
+    flags = st.booleans()
+    return dict(**draw(graph()), bipartite=draw(flags), two_sided=draw(flags))
 
 
 @st.composite
@@ -256,7 +257,7 @@ REFUSALS = dict(
     bipartite_adjacency=(dict(mask=full), bad_matrix),
     component_count=(dict(mask=full), bad_matrix),
     is_connected=(dict(mask=full), bad_matrix),
-    spectral_gap=(dict(adjacency=full, bipartite=False), bad_graph),
+    spectral_gap=(dict(adjacency=full, bipartite=False, two_sided=False), bad_graph),
     vertex_expansion=(
         dict(adjacency=full, subset=full[0]),
         [
