@@ -56,6 +56,7 @@ def test_the_mask_is_the_first_draw_that_passes(impl, x):
     tokens, channels, degree, seed = x.values()
     # above half density the entries left out are drawn
     dense = 2 * degree > channels
+    mask = None
     for draw in range(found.draws):
         drawn = channels - degree if dense else degree
         pairs = impl.half_edge_pairing(tokens, channels, drawn, seed, draw)
@@ -74,8 +75,8 @@ def test_the_filter_needs_more_than_one_draw_now_and_then(impl):
 
 @pytest.mark.spec("HEX-A.2a")
 def test_every_entry_is_kept_equally_often(impl):
-    kept = sum(impl.random_expander(16, 12, 3, seed).mask.double() for seed in range(500))
-    assert_within_five_deviations(kept, 500 / 4, 500 * 3 / 16)
+    masks = torch.stack([impl.random_expander(16, 12, 3, seed).mask for seed in range(500)])
+    assert_within_five_deviations(masks.sum(0), 500 / 4, 500 * 3 / 16)
 
 
 @pytest.mark.spec("HEX-A.2a")
@@ -98,10 +99,10 @@ def test_degrees_balance_and_give_the_density(impl, x):
 
 
 @pytest.mark.spec("HEX-Def2")
-@pytest.mark.parametrize("density", [0.0, 0.03125, 0.125])
+@pytest.mark.parametrize("density", [0.0, 0.015625, 0.03125])
 def test_degrees_below_three_are_refused_and_the_definition_quoted(impl, density):
     with pytest.raises(ValueError, match="at least 3"):
-        impl.biregular_degrees(16, 64, density)
+        impl.biregular_degrees(64, 192, density)
 
 
 @pytest.mark.spec("HEX-3.2a")
