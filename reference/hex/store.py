@@ -101,7 +101,7 @@ class MaskStore:
             return None
         try:
             raw = self.path(key).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             return self._report(f"cannot read masks from {self.directory}: {error.strerror}")
