@@ -26,8 +26,9 @@ def signal(draw):
     """A covering, and whole numbers on the channels of its base and on its own."""
     x = draw(INPUTS["lift"])
     channels, sheets = x["mask"].shape[1], x["permutations"].shape[1]
-    whole = dict(low=-8, high=8, scale=1, dtype=torch.float64)
-    return x, draw(grid(channels, **whole)), draw(grid(channels, sheets, **whole))
+    base = draw(grid(channels, low=-8, high=8, scale=1, dtype=torch.float64))
+    above = draw(grid(channels, sheets, low=-8, high=8, scale=1, dtype=torch.float64))
+    return x, base, above
 
 
 @pytest.mark.spec("HEX-A.2c")
