@@ -265,17 +265,16 @@ def skip_empty_rows(mask):
     "what is in memory is handed out itself, for callers to write to",
     killer="hex/test_store.py::test_what_a_caller_does_to_a_mask_stays_with_the_caller",
 )
-def share_the_mask(directory=None, capacity=8, generate=reference.expander_mask):
+class SharedMasks(reference.MaskStore):
     """Remember masks in a dictionary and return them."""
-    store, masks = reference.MaskStore(directory, capacity, generate), {}
-    make = store.mask
 
-    def mask(**arguments):
-        key = tuple(arguments.values())
-        return masks[key] if key in masks else masks.setdefault(key, make(**arguments))
-
-    store.mask = mask
-    return store
+    def mask(self, *arguments, **named):
+        """Look the arguments up."""
+        masks = self.__dict__.setdefault("masks", {})
+        key = (arguments, *named.items())
+        if key not in masks:
+            masks[key] = super().mask(*arguments, **named)
+        return masks[key]
 
 
 @mutant(
@@ -283,9 +282,9 @@ def share_the_mask(directory=None, capacity=8, generate=reference.expander_mask)
     "the seed is not part of the key",
     killer="hex/test_store.py::test_masks_of_different_arguments_do_not_meet",
 )
-def forget_the_seed(directory=None, capacity=8, generate=reference.expander_mask):
+class SeedlessStore(reference.MaskStore):
     """File masks by size and density alone."""
-    store = reference.MaskStore(directory, capacity, generate)
-    make = store.mask
-    store.mask = lambda seed=0, **arguments: make(**arguments)
-    return store
+
+    def mask(self, *arguments, **named):
+        """Forget the seed."""
+        return super().mask(*arguments, **{**named, "seed": 0})
