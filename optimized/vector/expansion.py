@@ -6,7 +6,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from optimized.vector.spectrum import Graph
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.expansion import VERTICES
 
 

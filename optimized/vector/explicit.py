@@ -7,7 +7,7 @@ from torch import Tensor
 
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.expander import DRAWS, Expander
 from reference.hex.pairing import SEEDS
 from reference.hex.spectrum import ROUNDING

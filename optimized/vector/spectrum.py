@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.spectrum import ROUNDING, ramanujan_bound
 
 DENSE = 256

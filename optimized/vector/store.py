@@ -9,7 +9,7 @@ from torch import Tensor
 
 import reference.hex.store as reference_store
 from optimized.vector.expander import expander_mask
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.csr import CSR
 
 

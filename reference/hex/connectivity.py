@@ -3,7 +3,7 @@
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference.hex import refuse
+from reference.hex import errors as refuse
 
 
 def bipartite_adjacency(

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from reference.hex import refuse
+from reference.hex import errors as refuse
 
 
 class CSR(NamedTuple):

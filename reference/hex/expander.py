@@ -8,7 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.connectivity import is_connected
 from reference.hex.pairing import SEEDS, biadjacency, double_edge_swaps, half_edge_pairing
 from reference.hex.spectrum import is_ramanujan

@@ -7,7 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 
 ROUNDING = 1 + 2**-40
 """Graphs may lie on the bound itself: rounding must not push them over it."""

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.pairing import SEEDS
 from reference.hex.spectrum import is_ramanujan
 
