@@ -1,12 +1,26 @@
 """The reference API, fast: Triton kernels on CUDA, vectorised PyTorch everywhere else.
 
 The table below is the whole optimisation map: the specification, its vectorised body, its kernel.
-A row without a kernel runs its vectorised body on every device.
+A row without a kernel runs its vectorised body on every device. `elementwise` declares a
+specification that has no loop to get rid of: `optimized.vector` offers that very body.
 """
 
 import reference
 from optimized import kernels, vector
-from optimized._dispatch import dispatch
+from optimized._dispatch import dispatch, elementwise
+
+attention_weights = dispatch(reference.attention_weights, vector.attention_weights)
+attention = dispatch(reference.attention, vector.attention)
+attention_error = dispatch(reference.attention_error, vector.attention_error)
+
+kept_count = dispatch(reference.kept_count, vector.kept_count)
+ranking = dispatch(reference.ranking, vector.ranking)
+retain = dispatch(reference.retain, vector.retain)
+modular_utility = dispatch(reference.modular_utility, vector.modular_utility)
+
+DenseCache, RaggedCache = reference.DenseCache, reference.RaggedCache
+evict = dispatch(reference.evict, vector.evict)
+stored_bytes = dispatch(reference.stored_bytes, vector.stored_bytes)
 
 Degrees, Expander = reference.Degrees, reference.Expander
 SubtileExpander = reference.SubtileExpander
@@ -42,5 +56,46 @@ from_csr = dispatch(reference.from_csr, vector.from_csr)
 hub_mask = dispatch(reference.hub_mask, vector.hub_mask)
 discount = dispatch(reference.discount, vector.discount)
 smd = dispatch(reference.smd, vector.smd, kernels.smd)
+window_kernel = dispatch(reference.window_kernel, vector.window_kernel)
+gaussian_kernel = dispatch(reference.gaussian_kernel, vector.gaussian_kernel)
+coverage_weights = dispatch(reference.coverage_weights, vector.coverage_weights)
+coverage = dispatch(reference.coverage, vector.coverage)
+marginal_gain = dispatch(reference.marginal_gain, vector.marginal_gain)
+overlap = dispatch(reference.overlap, vector.overlap)
+greedy = dispatch(reference.greedy, vector.greedy)
+lazy_greedy = dispatch(reference.lazy_greedy, vector.lazy_greedy)
+segment_coverage = dispatch(reference.segment_coverage, vector.segment_coverage)
+autocorrelation = dispatch(reference.autocorrelation, vector.autocorrelation)
+nms = dispatch(reference.nms, vector.nms)
+distance_profile = dispatch(reference.distance_profile, vector.distance_profile)
+uniform_spread = dispatch(reference.uniform_spread, vector.uniform_spread)
+random_order = dispatch(reference.random_order, vector.random_order)
+retained_chains = dispatch(reference.retained_chains, vector.retained_chains)
+
+ChainDiagnostic = reference.ChainDiagnostic
+selectivity = dispatch(reference.selectivity, vector.selectivity)
+head_weights = dispatch(reference.head_weights, vector.head_weights)
+calibrate = elementwise(reference.calibrate)
+gate = elementwise(reference.gate)
+protected_mask = elementwise(reference.protected_mask)
+hubkv_refine = dispatch(reference.hubkv_refine, vector.hubkv_refine)
+shift_scores = elementwise(reference.shift_scores)
+ungated_refine = dispatch(reference.ungated_refine, vector.ungated_refine)
+head_budgets = dispatch(reference.head_budgets, vector.head_budgets)
+source_count = elementwise(reference.source_count)
+source_tokens = dispatch(reference.source_tokens, vector.source_tokens)
+edges = dispatch(reference.edges, vector.edges)
+neighbour_count = elementwise(reference.neighbour_count)
+neighbours = dispatch(reference.neighbours, vector.neighbours)
+decay = dispatch(reference.decay, vector.decay)
+enhance = dispatch(reference.enhance, vector.enhance)
+banish = dispatch(reference.banish, vector.banish)
+concatenate_heads = elementwise(reference.concatenate_heads)
+graphkv_refine = dispatch(reference.graphkv_refine, vector.graphkv_refine)
+cosine_matrix = dispatch(reference.cosine_matrix, vector.cosine_matrix)
+CosineDistribution = reference.CosineDistribution
+cosine_distribution = dispatch(reference.cosine_distribution, vector.cosine_distribution)
+principal_components = dispatch(reference.principal_components, vector.principal_components)
+kv_bytes = elementwise(reference.kv_bytes)
 
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]

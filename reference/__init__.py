@@ -4,6 +4,18 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 `__all__` is the contract: `optimized` and every implementation under test offer these names.
 """
 
+from reference.attention import attention, attention_error, attention_weights
+from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
+from reference.graphkv.decay import banish, decay, enhance
+from reference.graphkv.graph import edges, neighbour_count, neighbours, source_count, source_tokens
+from reference.graphkv.keys import (
+    CosineDistribution,
+    cosine_distribution,
+    cosine_matrix,
+    kv_bytes,
+    principal_components,
+)
+from reference.graphkv.refine import concatenate_heads, graphkv_refine
 from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
 from reference.hex.covering import lift, new_singular_value, ramanujan_lift
 from reference.hex.csr import CSR, from_csr, to_csr
@@ -26,9 +38,46 @@ from reference.hex.subtile import (
     subtile_mask,
     subtile_permutations,
 )
+from reference.hubkv.budgets import head_budgets, ungated_refine
+from reference.hubkv.calibration import calibrate, head_weights, selectivity
+from reference.hubkv.chains import ChainDiagnostic, retained_chains
+from reference.hubkv.coverage import (
+    coverage,
+    coverage_weights,
+    gaussian_kernel,
+    marginal_gain,
+    overlap,
+    window_kernel,
+)
 from reference.hubkv.discount import discount, hub_mask, smd
+from reference.hubkv.gate import gate
+from reference.hubkv.greedy import greedy, lazy_greedy
+from reference.hubkv.locality import (
+    autocorrelation,
+    distance_profile,
+    nms,
+    random_order,
+    segment_coverage,
+    uniform_spread,
+)
+from reference.hubkv.refine import hubkv_refine, protected_mask, shift_scores
+from reference.retain import kept_count, modular_utility, ranking, retain
 
 __all__ = [
+    # reference.attention
+    "attention_weights",
+    "attention",
+    "attention_error",
+    # reference.retain
+    "kept_count",
+    "ranking",
+    "retain",
+    "modular_utility",
+    # reference.evict
+    "DenseCache",
+    "RaggedCache",
+    "evict",
+    "stored_bytes",
     # reference.hex.pairing
     "half_edge_pairing",
     "double_edge_swaps",
@@ -71,8 +120,60 @@ __all__ = [
     "from_csr",
     # reference.hex.store
     "MaskStore",
+    # reference.hubkv.coverage
+    "window_kernel",
+    "gaussian_kernel",
+    "coverage_weights",
+    "coverage",
+    "marginal_gain",
+    "overlap",
+    # reference.hubkv.greedy
+    "greedy",
+    "lazy_greedy",
     # reference.hubkv.discount
     "hub_mask",
     "discount",
     "smd",
+    # reference.hubkv.calibration
+    "selectivity",
+    "head_weights",
+    "calibrate",
+    # reference.hubkv.gate
+    "gate",
+    # reference.hubkv.refine
+    "protected_mask",
+    "hubkv_refine",
+    "shift_scores",
+    # reference.hubkv.budgets
+    "ungated_refine",
+    "head_budgets",
+    # reference.hubkv.locality
+    "segment_coverage",
+    "autocorrelation",
+    "nms",
+    "distance_profile",
+    "uniform_spread",
+    "random_order",
+    # reference.hubkv.chains
+    "ChainDiagnostic",
+    "retained_chains",
+    # reference.graphkv.graph
+    "source_count",
+    "source_tokens",
+    "edges",
+    "neighbour_count",
+    "neighbours",
+    # reference.graphkv.decay
+    "decay",
+    "enhance",
+    "banish",
+    # reference.graphkv.refine
+    "concatenate_heads",
+    "graphkv_refine",
+    # reference.graphkv.keys
+    "cosine_matrix",
+    "CosineDistribution",
+    "cosine_distribution",
+    "principal_components",
+    "kv_bytes",
 ]

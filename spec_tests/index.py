@@ -1,6 +1,7 @@
 """Which equations the papers have, which code states them, which tests check them."""
 
 import ast
+import json
 import re
 import tomllib
 from inspect import getdoc
@@ -11,7 +12,8 @@ import reference
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-ID = re.compile(r"\b(?:HEX|HubKV|GraphKV)-[A-Z]?[A-Za-z]*[\d.]*\d?[a-z]?\b")
+# HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D; a full stop after it stays outside
+ID = re.compile(r"\b(?:HEX|HubKV|GraphKV)-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b")
 
 
 def equations() -> dict[str, dict[str, Any]]:
@@ -22,13 +24,13 @@ def equations() -> dict[str, dict[str, Any]]:
 
 
 def source(name: str) -> list[str]:
-    """Return the ids under `Source:` in a public function's docstring."""
+    """Return the ids under `Source:` in a public name's docstring."""
     section = (getdoc(getattr(reference, name)) or "").partition("Source:")[2]
     return ID.findall(section.partition("Reading:")[0])
 
 
 def cited_by_code() -> dict[str, list[str]]:
-    """Return, for each equation, the functions that state it."""
+    """Return, for each equation, the public names that state it."""
     found: dict[str, list[str]] = {}
     for name in reference.__all__:
         for spec in source(name):
@@ -37,15 +39,71 @@ def cited_by_code() -> dict[str, list[str]]:
 
 
 def cited_by_tests() -> dict[str, list[str]]:
-    """Return, for each equation, the tests that carry it in a `spec` mark."""
+    """Return, for each equation, the laws and the worked vectors that carry it."""
     found: dict[str, list[str]] = {}
     for path in sorted(HERE.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.FunctionDef):
-                continue
-            for mark in node.decorator_list:
-                if isinstance(mark, ast.Call) and ast.unparse(mark).startswith("pytest.mark.spec("):
-                    place = f"{path.relative_to(ROOT)}::{node.name}"
-                    for arg in mark.args:
-                        found.setdefault(ast.literal_eval(arg), []).append(place)
+        for spec, test in marked(path):
+            found.setdefault(spec, []).append(f"{path.relative_to(HERE)}::{test}")
+    for path in sorted((HERE / "vectors").glob("*.json")):
+        for case in json.loads(path.read_text()):
+            for spec in case["spec"]:
+                found.setdefault(spec, []).append(f"{path.relative_to(HERE)}::{case['id']}")
     return found
+
+
+def marked(path: Path) -> list[tuple[str, str]]:
+    """Return each equation and test of one file that a `spec` mark joins."""
+    return [
+        (ast.literal_eval(argument), node.name)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        for mark in node.decorator_list
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.spec"
+        for argument in mark.args
+    ]
+
+
+def cited_by_benches() -> set[str]:
+    """Return the equations that the benchmarks or the page about them name."""
+    files = [*(ROOT / "optimized/bench").rglob("*.py"), ROOT / "docs/performance.md"]
+    return {spec for file in files if file.exists() for spec in ID.findall(file.read_text())}
+
+
+def page() -> str:
+    """Return docs/equations.md: every equation, the functions that state it, what checks it."""
+    code, tests = cited_by_code(), cited_by_tests()
+    lines = [
+        "# Every equation",
+        "",
+        "Each numbered statement of the papers, the functions that state it and what checks them:",
+        "laws by name, worked examples by hand as a count. Generated; the suite compares it with",
+        "the code.",
+    ]
+    for paper in ("HEX", "HubKV", "GraphKV"):
+        lines += ["", f"## {paper}", ""]
+        lines += ["| Id | | Functions | Checked by |", "| --- | --- | --- | --- |"]
+        for spec, entry in equations().items():
+            if spec.startswith(f"{paper}-"):
+                functions = ", ".join(
+                    f"[`{name}`][reference.{name}]" for name in code.get(spec, [])
+                )
+                title = entry["title"].replace("|", r"\|")
+                where = f"{title} <small>({entry['where']})</small>"
+                cells = (functions or nowhere(entry), checks(tests.get(spec, [])))
+                lines.append(f"| [](){{ #{spec} }}{spec} | {where} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def nowhere(entry: dict[str, Any]) -> str:
+    """Return why no function states an equation."""
+    kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "not yet"}
+    return f"*{entry.get('skip') or kinds[entry['kind']]}*"
+
+
+def checks(tests: list[str]) -> str:
+    """Return a cell that names the laws and counts the worked examples."""
+    laws = [test.rpartition("::")[2] for test in tests if ".json::" not in test]
+    cells = [law.removeprefix("test_").replace("_", " ") for law in laws]
+    if examples := len(tests) - len(laws):
+        cells.append(f"*{examples} worked example{'s' * (examples > 1)}*")
+    return "<br>".join(cells)

@@ -11,10 +11,14 @@ from reference import errors
 
 @triton.jit
 def smd_kernel(
-    scores, protected, discounted, tokens, radius, gamma,
-    HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
+    scores, protected, discounted, tokens, radius,
+    GAMMA: tl.constexpr, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write one block of discounted scores."""
+    """Write one block of discounted scores.
+
+    GAMMA is a constant of the kernel because a number passed at run time arrives in float32, too
+    coarse for float64 scores.
+    """
     head = tl.program_id(0).to(tl.int64) * tokens
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = i < tokens
@@ -34,8 +38,14 @@ def smd_kernel(
         after = tl.load(scores + head + right, mask=at_right, other=0.0).to(mine.dtype)
         # the lowest index wins a tie: strict on the left, not on the right
         kept = kept & ((mine > before) | ~at_left) & ((mine >= after) | ~at_right)
-    out = tl.where(kept | aside, mine, mine * gamma)
-    tl.store(discounted + head + i, out.to(raw.dtype), mask=inside)
+    out = tl.where(kept | aside, mine, mine * GAMMA)
+    if raw.dtype == tl.bfloat16:
+        # half to even by hand: the interpreter's own conversion cuts the low bits off
+        bits = out.to(tl.uint32, bitcast=True)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        tl.store(discounted + head + i, bits.to(tl.uint16).to(raw.dtype, bitcast=True), mask=inside)
+    else:
+        tl.store(discounted + head + i, out.to(raw.dtype), mask=inside)
 
 
 def smd(
@@ -56,7 +66,8 @@ def smd(
     if scores.numel():
         grid = (scores.numel() // tokens, triton.cdiv(tokens, block))
         smd_kernel[grid](
-            scores, scores if protected is None else protected, discounted, tokens, radius, gamma,
-            HAS_PROTECTED=protected is not None, BLOCK=block,  # pyright: ignore[reportArgumentType]
+            scores, scores if protected is None else protected, discounted,
+            tokens, min(radius, tokens),
+            GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=block,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
     return discounted

@@ -1,10 +1,10 @@
 """HubKV without loops."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from optimized.vector.hubkv_windows import strongest_neighbours
 from reference import errors
 
 
@@ -19,19 +19,12 @@ def hub_mask(
     if protected is not None:
         errors.boolean("protected", protected, scores.shape)
         scores = scores.masked_fill(protected, -torch.inf)
-    hubs = _window_winners(scores, radius)
-    return hubs if protected is None else hubs & ~protected
-
-
-def _window_winners(scores: Tensor, radius: int) -> Tensor:
-    tokens = scores.shape[-1]
     if radius == 0 or scores.numel() == 0:
-        return torch.ones_like(scores, dtype=torch.bool)
-    padded = F.pad(scores.reshape(-1, 1, tokens), (radius, radius), value=-torch.inf)
-    best = F.max_pool1d(padded, radius, stride=1)[:, 0].reshape(*scores.shape[:-1], -1)
-    before, after = best[..., :tokens], best[..., radius + 1 :]
+        return torch.ones_like(scores, dtype=torch.bool) if protected is None else ~protected
+    before, after = strongest_neighbours(scores, radius, -torch.inf)
     # the lowest index wins a tie: strict on the left, not on the right
-    return (scores > before) & (scores >= after)
+    hubs = (scores > before) & (scores >= after)
+    return hubs if protected is None else hubs & ~protected
 
 
 def discount(

@@ -1,5 +1,7 @@
 """Hub detection and discounting: HubKV §3.3, A.1 and Appendix J.2."""
 
+from fractions import Fraction
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,6 +10,11 @@ from hypothesis import strategies as st
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.draw import grid
 from spec_tests.inputs.hubkv import gammas
+from spec_tests.oracles import hubkv as oracle
+
+every_dtype = pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
+)
 
 
 @st.composite
@@ -19,6 +26,22 @@ def window_with_a_unique_maximum(draw):
     window = slice(max(0, hub - radius), hub + radius + 1)
     scores[hub] = scores[window].max() + 1 / 16
     return scores, hub, radius
+
+
+def rivals(scores, hub, radius):
+    """Mark the other tokens of a hub's window."""
+    distance = (torch.arange(len(scores)) - hub).abs()
+    return (distance <= radius) & (distance > 0)
+
+
+@st.composite
+def long_row(draw):
+    """More tokens than a kernel's block, with plateaus across every 256th."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    scores = torch.randint(0, 256, (2, 600), generator=generator) / 256
+    for border in (256, 512):
+        scores[:, border - 3 : border + 3] = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    return scores
 
 
 @pytest.mark.spec("HubKV-6")
@@ -40,6 +63,30 @@ def test_no_two_hubs_are_within_a_radius(impl, x):
         assert (row.nonzero().flatten().diff() > x["radius"]).all()
 
 
+@pytest.mark.spec("HubKV-6", "HubKV-12")
+@given(grid(12, low=-4, high=4), st.integers(0, 13), st.lists(st.booleans(), min_size=12))
+def test_a_hub_has_no_stronger_or_earlier_equal_in_its_window(impl, scores, radius, bits):
+    mask = torch.tensor(bits[:12])
+    expected = oracle.hubs(oracle.exact(scores), radius, mask.tolist())
+    assert impl.hub_mask(scores, radius, mask).tolist() == expected
+
+
+@pytest.mark.spec("HubKV-6")
+@given(long_row(), st.integers(1, 4))
+def test_windows_reach_across_a_long_row(impl, scores, radius):
+    scores = scores + 1  # above 0, so that only a hub keeps its score
+    windows = torch.nn.functional.pad(scores, (radius, radius)).unfold(-1, 2 * radius + 1, 1)
+    assert torch.equal(impl.smd(scores, radius) == scores, windows.argmax(-1) == radius)
+
+
+@pytest.mark.spec("HubKV-6")
+@pytest.mark.parametrize("radius", [39, 40, 300, 10**9])
+def test_a_window_wider_than_the_row_leaves_one_hub(impl, radius):
+    scores = torch.arange(40.0).remainder(20) + 1
+    hubs = impl.smd(scores, radius) == scores
+    assert hubs.nonzero().flatten().tolist() == [19]
+
+
 @pytest.mark.spec("HubKV-7")
 @given(INPUTS["discount"])
 def test_a_hub_keeps_its_score(impl, x):
@@ -47,13 +94,33 @@ def test_a_hub_keeps_its_score(impl, x):
     assert torch.equal(out[x["hubs"]], x["scores"][x["hubs"]])
 
 
+@pytest.mark.spec("HubKV-7")
+@every_dtype
+@given(scores=long_row(), gamma=st.sampled_from([0.1, 0.3, 0.5, 0.7]))
+def test_a_discounted_score_is_rounded_once(impl, dtype, scores, gamma):
+    scores = scores.to(dtype)
+    out = impl.smd(scores, 2, gamma)
+    # the product of two half-precision numbers' mantissas is exact in float64
+    factor = torch.tensor(gamma, dtype=torch.promote_types(dtype, torch.float32))
+    once = (scores.double() * factor.double()).to(dtype)
+    assert torch.equal(out, torch.where(out == scores, scores, once))
+
+
 @pytest.mark.spec("HubKV-12")
-@given(INPUTS["smd"], st.sampled_from([0.0, 0.5, 4.0]))
+@given(INPUTS["smd"], st.sampled_from([0.0, 0.5, 4.0, 1e30]))
 def test_protected_tokens_suppress_nothing(impl, x, value):
     if x["protected"] is not None:
         replaced = x["scores"].masked_fill(x["protected"], value)
         before, after = impl.smd(**x), impl.smd(**{**x, "scores": replaced})
         assert torch.equal(before[~x["protected"]], after[~x["protected"]])
+        assert torch.equal(after[x["protected"]], replaced[x["protected"]])
+
+
+@pytest.mark.spec("HubKV-7")
+@given(grid(12, low=0, high=8), st.integers(-20, 20), gammas)
+def test_powers_of_two_pass_through(impl, scores, exponent, gamma):
+    scale = 2.0**exponent
+    assert torch.equal(impl.smd(scores * scale, 2, gamma), impl.smd(scores, 2, gamma) * scale)
 
 
 @pytest.mark.spec("HubKV-Thm1")
@@ -61,7 +128,26 @@ def test_protected_tokens_suppress_nothing(impl, x, value):
 def test_a_unique_maximum_outranks_its_window(impl, x, gamma):
     scores, hub, radius = x
     out = impl.smd(scores, radius, gamma)
-    window = torch.zeros_like(scores, dtype=torch.bool)
-    window[max(0, hub - radius) : hub + radius + 1] = True
-    window[hub] = False
-    assert (out[hub] > out[window]).all()
+    assert (out[hub] > out[rivals(scores, hub, radius)]).all()
+
+
+@pytest.mark.spec("HubKV-Thm1")
+@given(window_with_a_unique_maximum(), st.fractions(0, 1), st.fractions(0, 1), st.fractions(0, 4))
+def test_hub_dominance_holds_exactly_through_weight_and_gate(x, gamma, strength, weight):
+    scores, hub, radius = x
+    row = oracle.exact(scores)
+    gamma = (gamma + 1) / 3  # within (0, 1)
+    smd = oracle.discounted(row, radius, gamma)
+    final = [oracle.gated(s, weight * u, strength) for s, u in zip(row, smd, strict=True)]
+    for rival in rivals(scores, hub, radius).nonzero().flatten().tolist():
+        assert smd[hub] > smd[rival]
+        assert final[hub] > final[rival] or (strength == 1 and weight == 0)
+
+
+@pytest.mark.spec("HubKV-Thm1")
+def test_hub_dominance_needs_scores_of_at_least_zero():
+    """The reason for the precondition: half of -1.5 is above -1."""
+    row = [Fraction(-1), Fraction(-3, 2)]
+    assert oracle.hubs(row, 1) == [True, False]
+    hub, other = oracle.discounted(row, 1, Fraction(1, 2))
+    assert hub < other

@@ -16,7 +16,7 @@ from spec_tests.inputs.draw import (
     tokens,
 )
 
-gammas = st.sampled_from([0.25, 0.5, 0.75])
+gammas = st.sampled_from([0.25, 0.3, 0.5, 0.75])
 bad_radius = [
     Refusal("radius", -1, ValueError, ">= 0"),
     Refusal("radius", 1.5, TypeError, "integer"),

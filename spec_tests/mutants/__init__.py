@@ -4,9 +4,9 @@
 `python -m spec_tests.mutants` runs each against the test it names and prints the report.
 """
 
-from spec_tests.mutants import expander, hubkv
+from spec_tests.mutants import coverage, expander, hubkv, locality
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = ["MUTANTS", "expander", "hubkv"]
+__all__ = ["MUTANTS", "coverage", "expander", "hubkv", "locality"]
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})

@@ -1,0 +1,105 @@
+"""Draw the figures of the documentation from the code: `python docs/figures.py`.
+
+Written to docs/figures/, which git ignores. Run it before the site is built, as the CI does.
+"""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+
+import reference as kv
+
+DOCS = Path(__file__).parent
+FOLDER = DOCS / "figures"
+INK, STRONG, WEAK = "#7a8288", "#00897b", "#e07b39"  # legible on white and on near-black
+FIGURES: dict[str, tuple[tuple[float, float], Callable[[Axes], None]]] = {}
+
+mpl.use("svg")
+mpl.rcParams.update(
+    {
+        "svg.hashsalt": "kvspec",  # the same figure is the same file
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 10,
+        "text.color": INK,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "legend.frameon": False,
+        "savefig.transparent": True,
+    }
+)
+
+
+def figure(width: float = 7.2, height: float = 2.6) -> Callable[[Callable[[Axes], None]], None]:
+    """Register a function that draws one figure, called after the function."""
+
+    def register(draw: Callable[[Axes], None]) -> None:
+        FIGURES[draw.__name__] = ((width, height), draw)
+
+    return register
+
+
+def clustered_scores(tokens: int = 48) -> torch.Tensor:
+    """Scores as attention makes them: a few clusters over a low floor."""
+    at = torch.arange(tokens, dtype=torch.float32)
+    clusters = ((6, 0.9, 2.0), (19, 0.6, 3.5), (34, 1.0, 1.5), (41, 0.5, 2.0))
+    hills = sum(h * torch.exp(-(((at - c) / w) ** 2)) for c, h, w in clusters)
+    noise = torch.rand(tokens, generator=torch.Generator().manual_seed(1))
+    return hills + 0.12 * noise
+
+
+@figure()
+def discount(axes: Axes) -> None:
+    """Raw scores, hubs, and what discounting leaves of the rest."""
+    scores = clustered_scores()
+    hubs, left = kv.hub_mask(scores, radius=2), kv.smd(scores, radius=2, gamma=0.5)
+    at = torch.arange(len(scores))
+    axes.bar(at, scores, color=INK, alpha=0.35, label="score")
+    axes.bar(at, left, color=[STRONG if hub else WEAK for hub in hubs], label="after discounting")
+    axes.plot(at[hubs], scores[hubs] + 0.05, "v", color=STRONG, markersize=5, label="hub")
+    axes.set(xlabel="token", ylabel="score", xlim=(-1, len(scores)))
+    axes.legend(ncols=3, loc="upper right", bbox_to_anchor=(1.0, 1.2))
+
+
+@figure(height=2.8)
+def gate(axes: Axes) -> None:
+    """How much of the correction is let through at each compression ratio."""
+    ratio = torch.linspace(0, 1, 101)
+    for power, style in ((1, ":"), (2, "-"), (4, "--")):
+        axes.plot(ratio, ratio**power, style, color=STRONG, label=f"p = {power}")
+    axes.set(xlabel="share of the cache removed, r", ylabel="λ = r^p", xlim=(0, 1), ylim=(0, 1))
+    axes.legend()
+
+
+def timings() -> str:
+    """Return the benchmarks' last figures as a table, if there are any."""
+    file = DOCS / "performance.csv"
+    if not file.exists():
+        return "None yet: `python -m optimized.bench NAME` writes them.\n"
+    head, *rows = csv.reader(file.read_text().splitlines())
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main() -> None:
+    """Write every figure, and the table of timings."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, (size, draw) in FIGURES.items():
+        canvas, axes = plt.subplots(figsize=size, layout="constrained")
+        draw(axes)
+        canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
+        plt.close(canvas)
+    (FOLDER / "performance.txt").write_text(timings())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The graph and its signals, without loops over sources or rounds."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from reference import errors
+from reference.graphkv.graph import neighbour_count, source_count
+from reference.precision import widen
+
+__all__ = [
+    "banish",
+    "decay",
+    "edges",
+    "enhance",
+    "neighbour_count",
+    "neighbours",
+    "source_count",
+    "source_tokens",
+]
+
+
+def source_tokens(
+    scores: Float[Tensor, "*heads tokens"],
+    count: int,
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+) -> Int[Tensor, "*heads sources"]:
+    errors.floating("scores", scores)
+    errors.finite("scores", scores)
+    if protected is not None:
+        errors.boolean("protected", protected, scores.shape)
+    errors.content_count("count", count, scores.shape[-1], protected)
+    return ranked(scores, count, protected)
+
+
+def ranked(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
+    if protected is not None:
+        scores = scores.masked_fill(protected, -torch.inf)
+    return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+
+
+def edges(
+    keys: Float[Tensor, "*heads tokens width"],
+    sources: Int[Tensor, "*heads sources"],
+    kind: str = "kk",
+    queries: Float[Tensor, "*query_heads tokens width"] | None = None,
+    values: Float[Tensor, "*heads tokens width"] | None = None,
+    clamp: bool = False,
+) -> Float[Tensor, "*heads sources tokens"]:
+    errors.compared(kind, keys, queries, values)
+    errors.positions("sources", sources, keys.shape[-2])
+    errors.shaped("sources", sources, (*keys.shape[:-2], sources.shape[-1]))
+    ends = {"k": keys, "q": queries, "v": values}
+    start, end = grouped(ends[kind[0]], keys.shape), grouped(ends[kind[1]], keys.shape)
+    return cosine(start, end, sources, clamp)
+
+
+def grouped(vectors: Tensor | None, shape: torch.Size) -> Tensor:
+    assert vectors is not None
+    if vectors.shape == shape:
+        return widen(vectors)
+    return widen(vectors).unflatten(-3, (shape[-3], -1)).mean(-3)
+
+
+def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
+    source = start.take_along_dim(sources[..., None], -2)
+    lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None]
+    lengths = lengths * torch.linalg.vector_norm(end, dim=-1)[..., None, :]
+    # quotient of the product, never a product of quotients: exact where the lengths are
+    inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
+    return inner.clamp_(0 if clamp else -1, 1)
+
+
+def neighbours(
+    weights: Float[Tensor, "*heads sources tokens"],
+    sources: Int[Tensor, "*heads sources"],
+    count: int,
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+    spare_sources: bool = False,
+) -> Bool[Tensor, "*heads sources tokens"]:
+    errors.floating("weights", weights, 2)
+    errors.finite("weights", weights)
+    errors.positions("sources", sources, weights.shape[-1])
+    errors.shaped("sources", sources, weights.shape[:-1])
+    errors.whole("count", count)
+    if protected is not None:
+        errors.boolean("protected", protected, (*weights.shape[:-2], weights.shape[-1]))
+    return strongest(weights, sources, count, protected, spare_sources)
+
+
+def strongest(
+    weights: Tensor, sources: Tensor, count: int, protected: Tensor | None, spare_sources: bool
+) -> Tensor:
+    count = min(count, weights.shape[-1])
+    if count == 0 or weights.numel() == 0:
+        return torch.zeros_like(weights, dtype=torch.bool)
+    barred = torch.zeros_like(weights[..., 0, :], dtype=torch.bool)
+    if protected is not None:
+        barred = protected
+    if spare_sources:
+        barred = barred.scatter(-1, sources, True)
+    weights = weights.masked_fill(barred[..., None, :], -torch.inf)
+    weights = weights.scatter(-1, sources[..., None], -torch.inf)
+    last = weights.topk(count, -1).values[..., -1:]
+    above, tied = weights > last, weights == last
+    # topk breaks ties as it likes: of those at the last value, the lowest indices fill what is left
+    room = count - above.sum(-1, keepdim=True)
+    return (above | tied & (tied.cumsum(-1) <= room)) & (weights > -torch.inf)
+
+
+def decay(
+    scores: Float[Tensor, "*heads tokens"],
+    weights: Float[Tensor, "*heads sources tokens"],
+    neighbours: Bool[Tensor, "*heads sources tokens"],
+    rounds: int = 1,
+    strength: float = 1.0,
+    rule: str = "product",
+) -> Float[Tensor, "*heads tokens"]:
+    errors.propagation(scores, weights, neighbours, rounds)
+    errors.above_zero_to_one("strength", strength)
+    errors.one_of("rule", rule, ("product", "sequential", "sum"))
+    loss = strength * widen(weights)
+    if rule == "sum":
+        factor = 1 - torch.where(neighbours, loss, 0).sum(-2)
+    elif rule == "sequential":
+        factor = _of_the_last_source(1 - loss, neighbours)
+    else:
+        factor = torch.where(neighbours, 1 - loss, 1).prod(-2)
+    return _scaled(scores, factor, rounds)
+
+
+def _of_the_last_source(factors: Tensor, neighbours: Tensor) -> Tensor:
+    # a row of ones in front stands for "no source"
+    factors = F.pad(factors, (0, 0, 1, 0), value=1.0)
+    reached = F.pad(neighbours, (0, 0, 1, 0), value=True)
+    order = torch.arange(reached.shape[-2], device=reached.device)[:, None]
+    return factors.take_along_dim((order * reached).amax(-2, keepdim=True), -2).squeeze(-2)
+
+
+def _scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
+    return (widen(scores) * factor**rounds).to(scores.dtype)
+
+
+def enhance(
+    scores: Float[Tensor, "*heads tokens"],
+    weights: Float[Tensor, "*heads sources tokens"],
+    neighbours: Bool[Tensor, "*heads sources tokens"],
+    rounds: int = 1,
+    strength: float = 1.0,
+) -> Float[Tensor, "*heads tokens"]:
+    errors.propagation(scores, weights, neighbours, rounds)
+    errors.above_zero_to_one("strength", strength)
+    gain = torch.where(neighbours, 1 + strength * widen(weights), 1)
+    return _scaled(scores, gain.prod(-2), rounds)
+
+
+def banish(
+    scores: Float[Tensor, "*heads tokens"],
+    neighbours: Bool[Tensor, "*heads sources tokens"],
+    rounds: int = 1,
+) -> Float[Tensor, "*heads tokens"]:
+    errors.propagation(scores, None, neighbours, rounds)
+    return scores.masked_fill(neighbours.any(-2) & (rounds > 0), -torch.inf)

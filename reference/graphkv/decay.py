@@ -1,0 +1,150 @@
+"""Signals along the graph: a source decays, enhances or evicts the tokens most like it."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+
+
+def decay(
+    scores: Float[Tensor, "*heads tokens"],
+    weights: Float[Tensor, "*heads sources tokens"],
+    neighbours: Bool[Tensor, "*heads sources tokens"],
+    rounds: int = 1,
+    strength: float = 1.0,
+    rule: str = "product",
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Lower each score by its similarity to the sources that reach it, in rounds.
+
+    $$s_j^{(t)} = s_j^{(t-1)} \prod_{o_i \in O_{\mathrm{source}},\; o_j \in N(o_i)}
+      (1 - \alpha\, e_{ij})$$
+
+    Args:
+        scores: importance $s^{(0)}$, finite and at least 0.
+        weights: edges $e$, finite; a negative one raises the score.
+        neighbours: true where token $j$ is in $N(o_i)$.
+        rounds: number of rounds $T$, at least 0.
+        strength: decay strength $\alpha$, in (0, 1].
+        rule: how the sources that reach one token combine in a round: `product`, above;
+            `sequential`, each overwrites what the one before wrote, so only the last counts;
+            `sum`, their losses add: $s_j (1 - \sum_i \alpha\, e_{ij})$.
+
+    Returns:
+        The scores $s^{(T)}$, bit for bit `scores` where no source reaches.
+
+    Raises:
+        TypeError: `scores` or `weights` is not floating point, `neighbours` not boolean, or
+            `rounds` not an integer.
+        ValueError: a score is negative, NaN or infinite, an edge NaN or infinite, `rounds`
+            negative, `strength` outside (0, 1], `rule` none of the three, or a shape does not
+            match.
+
+    Source:
+        GraphKV-4, GraphKV-5, GraphKV-Alg2, GraphKV-6.3, GraphKV-7.2.
+
+    Reading:
+        E-G1: the missing coefficient is `strength`. E-G2: the equation, the algorithm and the
+        figure combine sources in three ways. E-G4: negative edges amplify. E-G6: one graph for
+        all rounds. E-G17: what no source reaches carries over.
+    """
+    errors.propagation(scores, weights, neighbours, rounds)
+    errors.above_zero_to_one("strength", strength)
+    errors.one_of("rule", rule, ("product", "sequential", "sum"))
+    after = widen(scores).clone()
+    for _ in range(rounds):
+        before = after
+        for i in range(weights.shape[-2]):
+            loss = strength * widen(weights[..., i, :])
+            if rule == "product":
+                lowered = after * (1 - loss)
+            elif rule == "sequential":
+                lowered = before * (1 - loss)
+            else:
+                lowered = after - before * loss
+            after = torch.where(neighbours[..., i, :], lowered, after)
+    return after.to(scores.dtype)
+
+
+def enhance(
+    scores: Float[Tensor, "*heads tokens"],
+    weights: Float[Tensor, "*heads sources tokens"],
+    neighbours: Bool[Tensor, "*heads sources tokens"],
+    rounds: int = 1,
+    strength: float = 1.0,
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Raise each score by its similarity to the sources that reach it, in rounds.
+
+    $$s_j^{(t)} = s_j^{(t-1)} \prod_{o_i \in O_{\mathrm{source}},\; o_j \in N(o_i)}
+      (1 + \alpha\, e_{ij})$$
+
+    Args:
+        scores: importance $s^{(0)}$, finite and at least 0.
+        weights: edges $e$, finite.
+        neighbours: true where token $j$ is in $N(o_i)$.
+        rounds: number of rounds $T$, at least 0.
+        strength: strength $\alpha$ of the signal, in (0, 1].
+
+    Returns:
+        The scores $s^{(T)}$, bit for bit `scores` where no source reaches.
+
+    Raises:
+        TypeError: `scores` or `weights` is not floating point, `neighbours` not boolean, or
+            `rounds` not an integer.
+        ValueError: a score is negative, NaN or infinite, an edge NaN or infinite, `rounds`
+            negative, `strength` outside (0, 1], or a shape does not match.
+
+    Source:
+        GraphKV-7.2.
+
+    Reading:
+        E-G17: the signal is named "+" and not defined; the product of the decay with the sign
+        turned.
+    """
+    errors.propagation(scores, weights, neighbours, rounds)
+    errors.above_zero_to_one("strength", strength)
+    enhanced = widen(scores).clone()
+    for _ in range(rounds):
+        for i in range(weights.shape[-2]):
+            gain = strength * widen(weights[..., i, :])
+            enhanced = torch.where(neighbours[..., i, :], enhanced * (1 + gain), enhanced)
+    return enhanced.to(scores.dtype)
+
+
+def banish(
+    scores: Float[Tensor, "*heads tokens"],
+    neighbours: Bool[Tensor, "*heads sources tokens"],
+    rounds: int = 1,
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Send every neighbour of a source to the end of the ranking.
+
+    $$s_j^{(t)} = -\infty \quad \text{where } o_j \in N(o_i) \text{ for some }
+      o_i \in O_{\mathrm{source}}$$
+
+    Args:
+        scores: importance $s^{(0)}$, finite and at least 0.
+        neighbours: true where token $j$ is in $N(o_i)$.
+        rounds: number of rounds $T$, at least 0.
+
+    Returns:
+        The scores $s^{(T)}$; rounds after the first change nothing.
+
+    Raises:
+        TypeError: `scores` is not floating point, `neighbours` not boolean, or `rounds` not an
+            integer.
+        ValueError: a score is negative, NaN or infinite, `rounds` is negative, or `neighbours`
+            has not the tokens of `scores`.
+
+    Source:
+        GraphKV-7.2.
+
+    Reading:
+        E-G17: the evicted signal reaches every neighbour, whatever its edge.
+    """
+    errors.propagation(scores, None, neighbours, rounds)
+    banished = scores.clone()
+    for _ in range(rounds):
+        for i in range(neighbours.shape[-2]):
+            banished = banished.masked_fill(neighbours[..., i, :], -torch.inf)
+    return banished

@@ -1,0 +1,228 @@
+"""The sparse similarity graph: a few strong sources, and an edge from each to every token."""
+
+from fractions import Fraction
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+
+
+def source_count(keep: int, fraction: float = 0.3, window: int = 0) -> int:
+    r"""Return how many tokens of a cache budget act as sources.
+
+    $$k = \max\bigl(1, \lfloor f \cdot (k_l - w) \rfloor\bigr)$$
+
+    Args:
+        keep: the layer's budget $k_l$ in tokens, at least 0.
+        fraction: share $f$ of the budget, in (0, 1], read as the decimal number it prints as.
+        window: tokens $w$ of the budget that a protected window takes, in [0, keep].
+
+    Returns:
+        The number of sources $k$, at least 1: a budget of 512 has 153.
+
+    Raises:
+        TypeError: `keep` or `window` is not an integer.
+        ValueError: `keep` is negative, `fraction` outside (0, 1], or `window` outside [0, keep].
+
+    Source:
+        GraphKV-6.1.
+
+    Reading:
+        E-G7: 0.3 of a budget is no integer; rounded down, and the window counts unless given.
+    """
+    errors.whole("keep", keep)
+    errors.above_zero_to_one("fraction", fraction)
+    errors.whole("window", window, 0, keep)
+    return max(1, int(Fraction(str(fraction)) * (keep - window)))
+
+
+def source_tokens(
+    scores: Float[Tensor, "*heads tokens"],
+    count: int,
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+) -> Int[Tensor, "*heads sources"]:
+    r"""Return the tokens with the highest scores, best first.
+
+    $$O_{\mathrm{source}} = \{o_i \mid s_i \text{ ranks in top-}k\}$$
+
+    Args:
+        scores: importance $s$, finite.
+        count: number of sources $k$, at least 0.
+        protected: true at tokens that cannot be sources.
+
+    Returns:
+        Positions in rank order; among equal scores the lowest index comes first.
+
+    Raises:
+        TypeError: `scores` is not floating point, `count` not an integer, or `protected` not
+            boolean.
+        ValueError: a score is NaN or infinite, `count` is negative or above the content tokens of
+            a row, or `protected` has another shape than `scores`.
+
+    Source:
+        GraphKV-2, GraphKV-Alg1.
+
+    Reading:
+        E-G13: protected tokens are no sources.
+    """
+    errors.floating("scores", scores)
+    errors.finite("scores", scores)
+    if protected is not None:
+        errors.boolean("protected", protected, scores.shape)
+        scores = scores.masked_fill(protected, -torch.inf)
+    errors.content_count("count", count, scores.shape[-1], protected)
+    return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+
+
+def edges(
+    keys: Float[Tensor, "*heads tokens width"],
+    sources: Int[Tensor, "*heads sources"],
+    kind: str = "kk",
+    queries: Float[Tensor, "*query_heads tokens width"] | None = None,
+    values: Float[Tensor, "*heads tokens width"] | None = None,
+    clamp: bool = False,
+) -> Float[Tensor, "*heads sources tokens"]:
+    r"""Cosine similarity of each source to each token.
+
+    $$e_{ij} = \frac{\langle k_i, k_j \rangle}{\lVert k_i \rVert\, \lVert k_j \rVert}$$
+
+    Args:
+        keys: key vectors $k$ as the cache holds them, finite.
+        sources: positions $i$ of the sources.
+        kind: which vectors are compared, the source's then the token's: `kk`, `qk`, `qq`, `kv` or
+            `vv` (so `qk` is the source's query against the token's key).
+        queries: query vectors, for `qk` and `qq`; $G$ query heads for each head of `keys` are
+            averaged.
+        values: value vectors, for `kv` and `vv`.
+        clamp: replace negative similarities by 0.
+
+    Returns:
+        The edges $e$ in [-1, 1], float32 (float64 for float64 input): 0 at a vector of length 0.
+        The edge of a source to itself is there as well; `neighbours` leaves it out.
+
+    Raises:
+        TypeError: `keys`, `queries` or `values` is not floating point, or `sources` not int64.
+        ValueError: a vector is not finite, a source is no position of a token, `kind` is none of
+            the five, the vectors it needs are missing, or a shape does not match `keys`.
+
+    Source:
+        GraphKV-1, GraphKV-Alg1, GraphKV-7.1.
+
+    Reading:
+        E-G4: rounding may not leave [-1, 1]; `clamp` is off, as printed. E-G12: keys after rotary
+        embedding. E-G17: direction and grouped queries. E-G19: a vector of length 0 has edges 0.
+    """
+    errors.compared(kind, keys, queries, values)
+    errors.positions("sources", sources, keys.shape[-2])
+    errors.shaped("sources", sources, (*keys.shape[:-2], sources.shape[-1]))
+    vectors = {"k": widen(keys)}
+    if queries is not None:
+        vectors["q"] = group_mean(queries, keys)
+    if values is not None:
+        vectors["v"] = widen(values)
+    start, end = vectors[kind[0]], vectors[kind[1]]
+    weights = torch.zeros(
+        *sources.shape, keys.shape[-2], dtype=torch.result_type(start, end), device=keys.device
+    )
+    for i in range(sources.shape[-1]):
+        source = start.take_along_dim(sources[..., i, None, None], -2)
+        inner = (source * end).sum(-1)
+        lengths = source.square().sum(-1).sqrt() * end.square().sum(-1).sqrt()
+        weights[..., i, :] = torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)
+    return weights.clamp(min=0) if clamp else weights
+
+
+def group_mean(
+    queries: Float[Tensor, "*query_heads tokens width"], keys: Float[Tensor, "*heads tokens width"]
+) -> Float[Tensor, "*heads tokens width"]:
+    """Average the queries that share a head of `keys`, in float32 or float64."""
+    queries = widen(queries)
+    if queries.shape == keys.shape:
+        return queries
+    return queries.unflatten(-3, (keys.shape[-3], -1)).mean(-3)
+
+
+def neighbour_count(predefined: int, length: int) -> int:
+    r"""Return how many neighbours each source reaches, adapted to the length of the query.
+
+    $$m = \min(m_0, L)$$
+
+    Args:
+        predefined: the number $m_0$ set beforehand, at least 0.
+        length: the query's length $L$ in tokens, at least 0.
+
+    Returns:
+        The number of neighbours $m$.
+
+    Raises:
+        TypeError: an argument is not an integer.
+        ValueError: an argument is negative.
+
+    Source:
+        GraphKV-6.2.
+
+    Reading:
+        E-G8: no value of $m_0$ is given, so there is no default.
+    """
+    errors.whole("predefined", predefined)
+    errors.whole("length", length)
+    return min(predefined, length)
+
+
+def neighbours(
+    weights: Float[Tensor, "*heads sources tokens"],
+    sources: Int[Tensor, "*heads sources"],
+    count: int,
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+    spare_sources: bool = False,
+) -> Bool[Tensor, "*heads sources tokens"]:
+    r"""Mark, for each source, the tokens at its strongest edges.
+
+    $$N(o_i) = \{o_j \mid e_{ij} \ge e_{i(m)},\; j \ne i\}$$
+
+    Args:
+        weights: edges $e$ of `edges`, finite.
+        sources: positions $i$ of the sources.
+        count: number of neighbours $m$, at least 0.
+        protected: true at tokens that are nobody's neighbour.
+        spare_sources: no source is a neighbour of another.
+
+    Returns:
+        True at exactly $\min(m, \text{candidates})$ tokens a source, never the source itself;
+        among equal edges the lowest index is taken.
+
+    Raises:
+        TypeError: `weights` is not floating point, `sources` not int64, `count` not an integer, or
+            `protected` not boolean.
+        ValueError: an edge is NaN or infinite, a source is no position of a token, `count` is
+            negative, or a shape does not match `weights`.
+
+    Source:
+        GraphKV-3, GraphKV-Alg2.
+
+    Reading:
+        E-G3: sources are neighbours of sources, as printed. E-G8, E-G9: exactly $m$, at most the
+        candidates. E-G13: protected tokens are no neighbours.
+    """
+    errors.floating("weights", weights, 2)
+    errors.finite("weights", weights)
+    errors.positions("sources", sources, weights.shape[-1])
+    errors.shaped("sources", sources, weights.shape[:-1])
+    errors.whole("count", count)
+    allowed = weights.new_ones((*weights.shape[:-2], weights.shape[-1]), dtype=torch.bool)
+    if protected is not None:
+        errors.boolean("protected", protected, allowed.shape)
+        allowed = ~protected
+    if spare_sources:
+        allowed = allowed.scatter(-1, sources, False)
+    tokens = torch.arange(weights.shape[-1], device=weights.device)
+    reached = torch.zeros_like(weights, dtype=torch.bool)
+    for i in range(sources.shape[-1]):
+        candidates = allowed & (tokens != sources[..., i, None])
+        ranked = weights[..., i, :].masked_fill(~candidates, -torch.inf)
+        best = ranked.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+        reached[..., i, :] = candidates & torch.zeros_like(candidates).scatter(-1, best, True)
+    return reached

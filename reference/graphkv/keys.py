@@ -1,0 +1,162 @@
+"""What the paper looks at: how alike keys are, where they lie, how much memory they take."""
+
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from reference import errors
+from reference.graphkv.graph import edges
+
+
+def cosine_matrix(
+    keys: Float[Tensor, "*heads tokens width"],
+) -> Float[Tensor, "*heads tokens tokens"]:
+    r"""Cosine similarity of every token to every token.
+
+    $$e_{ij} = \frac{\langle k_i, k_j \rangle}{\lVert k_i \rVert\, \lVert k_j \rVert}$$
+
+    Args:
+        keys: key vectors $k$, finite.
+
+    Returns:
+        The similarities $e$ in [-1, 1], float32 (float64 for float64 input); symmetric, 1 on the
+        diagonal up to rounding, 0 at a vector of length 0.
+
+    Raises:
+        TypeError: `keys` is not floating point.
+        ValueError: a key is not finite, or `keys` has fewer than two axes.
+
+    Source:
+        GraphKV-1, GraphKV-Obs.
+    """
+    errors.floating("keys", keys, 2)
+    every = torch.arange(keys.shape[-2], device=keys.device)
+    return edges(keys, every.expand(keys.shape[:-1]))
+
+
+class CosineDistribution(NamedTuple):
+    """How the similarities of all pairs of different tokens are distributed."""
+
+    mean: Float[Tensor, "*heads"]
+    variance: Float[Tensor, "*heads"]  # divided by the number of pairs
+    histogram: Int[Tensor, "*heads bins"]  # pairs by similarity, from -1 to 1
+
+
+def cosine_distribution(
+    keys: Float[Tensor, "*heads tokens width"], bins: int = 50
+) -> CosineDistribution:
+    r"""Mean, variance and histogram of the cosine similarity over all pairs of tokens.
+
+    $$\bar e = \frac{2}{n(n-1)} \sum_{i < j} e_{ij}$$
+
+    Args:
+        keys: key vectors $k$ of the $n$ tokens looked at, finite.
+        bins: bins of equal width over [-1, 1], at least 1; a similarity of 1 is in the last.
+
+    Returns:
+        The distribution: mean and variance in float32 (float64 for float64 input), both 0 where
+        there is no pair; the counts of the histogram sum to $n(n-1)/2$.
+
+    Raises:
+        TypeError: `keys` is not floating point, or `bins` not an integer.
+        ValueError: a key is not finite, `keys` has fewer than two axes, or `bins` is below 1.
+
+    Source:
+        GraphKV-Obs.
+
+    Reading:
+        E-G21: pairs of different tokens, each once; variance over the pairs.
+    """
+    errors.whole("bins", bins, 1)
+    similarity = cosine_matrix(keys)
+    first, second = torch.triu_indices(*similarity.shape[-2:], offset=1, device=keys.device)
+    pairs = similarity[..., first, second]
+    number = max(1, len(first))
+    mean = pairs.sum(-1) / number
+    variance = (pairs - mean[..., None]).square().sum(-1) / number
+    place = ((pairs + 1) * (bins / 2)).long().clamp(max=bins - 1)
+    histogram = torch.stack([(place == bin).sum(-1) for bin in range(bins)], -1)
+    return CosineDistribution(mean, variance, histogram)
+
+
+def principal_components(
+    keys: Float[Tensor, "*heads tokens width"], components: int = 2
+) -> Float[Tensor, "*heads tokens components"]:
+    r"""Project the centred keys on the axes along which they vary most.
+
+    $$P = (K - \bar K)\,V, \qquad (K - \bar K)^{\top}(K - \bar K) = V \Lambda V^{\top}, \qquad
+      \lambda_1 \ge \lambda_2 \ge \dots$$
+
+    Args:
+        keys: key vectors $K$, finite.
+        components: number of axes, in [1, width].
+
+    Returns:
+        The projections $P$ in float32 (float64 for float64 input), most variance first. An axis
+        points so that its largest coordinate, the first of equals, is positive.
+
+    Raises:
+        TypeError: `keys` is not floating point, or `components` not an integer.
+        ValueError: a key is not finite, `keys` has fewer than two axes, or `components` is outside
+            [1, width].
+
+    Source:
+        GraphKV-PCA.
+
+    Reading:
+        E-G22: keys are centred, not scaled; the sign is ours. Axes are found in float64 and
+        projections rounded once.
+    """
+    errors.floating("keys", keys, 2)
+    errors.finite("keys", keys)
+    errors.whole("components", components, 1, keys.shape[-1])
+    wide = keys.double()
+    projections = wide.new_zeros(*keys.shape[:-1], components)
+    if not keys.numel():
+        return projections.to(torch.promote_types(keys.dtype, torch.float32))
+    for head in product(*map(range, keys.shape[:-2])):
+        centred = wide[head] - wide[head].mean(0)
+        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(-1)
+        for c in range(components):
+            axis = axes[:, c]
+            sign = axis[axis.abs().argmax()].sign()
+            projections[(*head, slice(None), c)] = (centred * (sign * axis)).sum(-1)
+    return projections.to(torch.promote_types(keys.dtype, torch.float32))
+
+
+def kv_bytes(
+    tokens: int, layers: int = 32, heads: int = 8, width: int = 128, element_bytes: int = 2
+) -> int:
+    r"""Bytes that the keys and values of a context take.
+
+    $$2 \cdot n \cdot L \cdot H \cdot d_h \cdot b$$
+
+    Args:
+        tokens: length $n$ of the context, at least 0.
+        layers: number of layers $L$, at least 1.
+        heads: number of key-value heads $H$, at least 1.
+        width: width $d_h$ of a head, at least 1.
+        element_bytes: bytes $b$ of a number, at least 1: 2 for bfloat16.
+
+    Returns:
+        The bytes: 131 072 a token with the defaults.
+
+    Raises:
+        TypeError: an argument is not an integer.
+        ValueError: an argument is out of range.
+
+    Source:
+        GraphKV-Tab5.
+
+    Reading:
+        E-G16, E-G18: the table counts 8 heads, not the 32 of its caption, and 1 000 tokens a K.
+    """
+    errors.whole("tokens", tokens)
+    errors.whole("layers", layers, 1)
+    errors.whole("heads", heads, 1)
+    errors.whole("width", width, 1)
+    errors.whole("element_bytes", element_bytes, 1)
+    return 2 * tokens * layers * heads * width * element_bytes

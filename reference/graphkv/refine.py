@@ -1,0 +1,150 @@
+"""GraphKV end to end: build the graph, send the signal, hand back the scores."""
+
+from itertools import product
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.graphkv.decay import banish, decay, enhance
+from reference.graphkv.graph import edges, group_mean, neighbours, source_count, source_tokens
+from reference.precision import widen
+
+
+def concatenate_heads(
+    vectors: Float[Tensor, "*batch heads tokens width"],
+) -> Float[Tensor, "*batch tokens heads*width"]:
+    r"""Put the heads of each token side by side: one vector as wide as the model's cache.
+
+    $$\mathbf{K}^l \in \mathbb{R}^{n \times d}$$
+
+    Args:
+        vectors: keys, values or grouped queries.
+
+    Returns:
+        The rows of $\mathbf{K}^l$, head 0 first.
+
+    Raises:
+        TypeError: `vectors` is not floating point.
+        ValueError: `vectors` has fewer than three axes.
+
+    Source:
+        GraphKV-4.1.
+
+    Reading:
+        E-G11: the edges of a layer compare whole rows.
+    """
+    errors.floating("vectors", vectors, 3)
+    return vectors.movedim(-3, -2).flatten(-2)
+
+
+def graphkv_refine(
+    scores: Float[Tensor, "*batch heads tokens"],
+    keys: Float[Tensor, "*batch heads tokens width"],
+    keep: int,
+    count: int,
+    protected: Bool[Tensor, "*batch heads tokens"] | None = None,
+    *,
+    queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
+    values: Float[Tensor, "*batch heads tokens width"] | None = None,
+    kind: str = "kk",
+    fraction: float = 0.3,
+    rounds: int = 1,
+    strength: float = 1.0,
+    rule: str = "product",
+    signal: str = "decay",
+    per_head: bool = False,
+    spare_sources: bool = False,
+    clamp: bool = False,
+    exclude_window: bool = False,
+) -> Float[Tensor, "*batch heads tokens"]:
+    r"""Rescore tokens so that those most like a stronger one fall behind.
+
+    $$s^{(T)} = \operatorname{decay}\bigl(s,\, e,\, N,\, T\bigr), \qquad
+      e = \cos(\mathbf{K}^l),\quad N = \text{top-}m(e),\quad
+      |O_{\mathrm{source}}| = \max(1, \lfloor f\, k_l \rfloor)$$
+
+    Args:
+        scores: importance $s$ by any scorer, finite and at least 0.
+        keys: the keys of the same tokens, as the cache holds them.
+        keep: the budget $k_l$ in tokens, at least 0: of a layer, or of a head with `per_head`.
+        count: number of neighbours $m$ of each source, at least 0.
+        protected: true at tokens that are neither sources nor neighbours; a layer's token is
+            protected where any of its heads protects it.
+        queries: query vectors, where `kind` compares them; grouped heads are averaged.
+        values: value vectors, where `kind` compares them.
+        kind: which vectors an edge compares: `kk`, `qk`, `qq`, `kv` or `vv`.
+        fraction: sources as a share $f$ of the budget, in (0, 1].
+        rounds: number of rounds $T$, at least 0.
+        strength: strength $\alpha$ of the signal, in (0, 1].
+        rule: how several sources combine in a decay: `product`, `sequential` or `sum`.
+        signal: `decay`, `enhance` or `evict`.
+        per_head: one graph a head instead of one a layer.
+        spare_sources: no source is a neighbour of another.
+        clamp: replace negative similarities by 0.
+        exclude_window: take the protected tokens off the budget before the share.
+
+    Returns:
+        The scores $s^{(T)}$. Without `per_head` a layer has one score a token, the mean over its
+        heads, refined once and repeated for each head.
+
+    Raises:
+        TypeError: a tensor or a number is of the wrong type.
+        ValueError: a score is negative, NaN or infinite, a vector not finite or missing, a shape
+            does not match `scores`, a choice is unknown, a number outside its range, or
+            `exclude_window` finds more protected tokens than `keep`.
+
+    Source:
+        GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-7.1, GraphKV-7.2.
+
+    Reading:
+        E-G3, E-G4, E-G7, E-G11: the letter, and the remedies `spare_sources`, `clamp`,
+        `exclude_window` and `per_head`. E-G13: protected tokens keep their score. E-G20: no more
+        sources than content tokens.
+    """
+    errors.floating("scores", scores, 2)
+    errors.importance("scores", scores)
+    errors.floating("keys", keys, 2)
+    errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
+    errors.compared(kind, keys, queries, values)
+    errors.whole("keep", keep)
+    errors.whole("count", count)
+    errors.above_zero_to_one("fraction", fraction)
+    errors.whole("rounds", rounds)
+    errors.above_zero_to_one("strength", strength)
+    errors.one_of("rule", rule, ("product", "sequential", "sum"))
+    errors.one_of("signal", signal, ("decay", "enhance", "evict"))
+    if protected is None:
+        protected = torch.zeros_like(scores, dtype=torch.bool)
+    errors.boolean("protected", protected, scores.shape)
+    if not scores.numel():
+        return scores.clone()
+    vectors = {"keys": keys}
+    if queries is not None:
+        vectors["queries"] = group_mean(queries, keys)
+    if values is not None:
+        vectors["values"] = values
+    refined = widen(scores).clone()
+    if not per_head:
+        refined, protected = refined.mean(-2), protected.any(-2)
+        vectors = {name: concatenate_heads(whole) for name, whole in vectors.items()}
+    if exclude_window:
+        errors.window(keep, protected)
+    for graph in product(*map(range, refined.shape[:-1])):
+        score, aside = refined[graph], protected[graph]
+        nodes = {name: whole[graph] for name, whole in vectors.items()}
+        window, content = int(aside.sum()), int((~aside).sum())
+        sources = source_count(keep, fraction, window if exclude_window else 0)
+        chosen = source_tokens(score, min(sources, content), aside)
+        weights = edges(**nodes, sources=chosen, kind=kind, clamp=clamp)
+        reached = neighbours(weights, chosen, count, aside, spare_sources)
+        if signal == "decay":
+            refined[graph] = decay(score, weights, reached, rounds, strength, rule)
+        elif signal == "enhance":
+            refined[graph] = enhance(score, weights, reached, rounds, strength)
+        else:
+            refined[graph] = banish(score, reached, rounds)
+    if not per_head:
+        refined = refined[..., None, :].expand(scores.shape)
+    return refined.to(scores.dtype).contiguous()

@@ -1,0 +1,189 @@
+"""What HubKV is compared with: its correction without the gate, and budgets that differ by head."""
+
+from fractions import Fraction
+from itertools import product
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from reference import errors
+from reference.hubkv.calibration import calibrate, head_weights, selectivity
+from reference.hubkv.discount import smd
+from reference.precision import widen
+
+
+def ungated_refine(
+    scores: Float[Tensor, "*layers heads tokens"],
+    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
+    radius: int = 2,
+    gamma: float = 0.5,
+    tau: float = 0.5,
+    minimum: float = 0.8,
+    maximum: float = 1.2,
+    epsilon: float = 1e-6,
+) -> Float[Tensor, "*layers heads tokens"]:
+    r"""Discount and calibrate the scores at full strength, whatever the compression.
+
+    $$z_{\ell,h,i} = \begin{cases} 1 & P_{\ell,h,i} = 1 \\
+      \beta_{\ell,h}\, \tilde s_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
+
+    Args:
+        scores: importance $s$, finite and at least 0.
+        protected: the mask $P$: true at tokens outside the content region.
+        radius: half-width $k$ of the hub window, at least 0.
+        gamma: discount factor $\gamma$, in (0, 1).
+        tau: exponent $\tau$ of the head weights, at least 0.
+        minimum: lower bound of the head weights, finite and above 0.
+        maximum: upper bound of the head weights, at least `minimum`.
+        epsilon: $\epsilon$ of the selectivity, at least 0.
+
+    Returns:
+        The corrected scores in the dtype of `scores`, rounded once: what `hubkv_refine` gives at
+        ratio 1.
+
+    Raises:
+        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
+            boolean.
+        ValueError: a score is negative, NaN or infinite, `scores` has no head axis, `protected`
+            has another shape, or a number is outside its range.
+
+    Source:
+        HubKV-B.
+    """
+    errors.importance("scores", scores, axes=2)
+    content = widen(scores)
+    if protected is not None:
+        errors.boolean("protected", protected, scores.shape)
+        content = content.masked_fill(protected, 0)
+    weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
+    corrected = calibrate(smd(content, radius, gamma, protected), weights)
+    if protected is not None:
+        corrected = corrected.masked_fill(protected, 1)
+    return corrected.to(scores.dtype)
+
+
+def head_budgets(
+    scores: Float[Tensor, "*layers heads tokens"],
+    keep: int,
+    rule: str,
+    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
+    epsilon: float = 1e-6,
+) -> Int[Tensor, "*layers heads"]:
+    r"""Divide a layer's budget among its heads, more to heads that seem to need more.
+
+    $$B_h = \mathrm{round}\bigl(\mathrm{clip}(t\, w_h,\, |P_h|,\, T)\bigr),
+      \qquad \sum_h B_h = H B$$
+
+    Args:
+        scores: importance $s$, finite and at least 0.
+        keep: mean budget $B$ of a head, from 0 to the number of tokens.
+        rule: "selectivity" takes $w_h = c_h$; "entropy" $w_h = e^{-\sum_i p_i \ln p_i}$ with
+            $p_i = s_i / \sum_j s_j$; "hybrid" the mean of the two, each divided by its sum over
+            the heads; "waterfill" counts each head's entries among the best by $p$ of all heads.
+        protected: true at tokens that every head keeps; $w$ and $p$ are over the others.
+        epsilon: $\epsilon$ of the selectivity, at least 0.
+
+    Returns:
+        The budgets $B_h$, summing to the number of heads times `keep` in every layer, none below
+        a head's protected tokens or above its tokens. Heads that are alike get the same, give or
+        take one place.
+
+    Raises:
+        TypeError: `scores` is not floating point, `keep` not an integer, or `protected` not
+            boolean.
+        ValueError: a score is negative, NaN or infinite, `scores` has no head axis, `keep` is
+            outside its range or less than the protected tokens need, `rule` is none of the four,
+            `protected` has another shape, or `epsilon` is negative.
+
+    Source:
+        HubKV-B.
+
+    Reading:
+        E-U24: the paper names the four rules and defines none. Weights are computed in float64 and
+        rounded to whole parts in $2^{24}$, at least one; $t$ is the level at which the budgets add
+        up, and largest remainders round them. Ties in "waterfill" go in turn, not to one head.
+    """
+    errors.importance("scores", scores, axes=2)
+    tokens = scores.shape[-1]
+    errors.whole("keep", keep, 0, tokens)
+    errors.one_of("rule", rule, ("waterfill", "entropy", "selectivity", "hybrid"))
+    errors.non_negative("epsilon", epsilon)
+    if protected is None:
+        protected = torch.zeros_like(scores, dtype=torch.bool)
+    errors.boolean("protected", protected, scores.shape)
+    errors.layer_room("keep", keep, protected)
+    budgets = torch.zeros(scores.shape[:-1], dtype=torch.int64, device=scores.device)
+    for layer in product(*map(range, scores.shape[:-2])):
+        heads = [
+            row[~aside].double() for row, aside in zip(scores[layer], protected[layer], strict=True)
+        ]
+        lowest = [tokens - len(content) for content in heads]
+        total = keep * len(heads)
+        if rule == "waterfill":
+            divided = _waterfill(heads, total - sum(lowest))
+            divided = [low + extra for low, extra in zip(lowest, divided, strict=True)]
+        else:
+            parts = _parts(heads, rule, epsilon)
+            divided = _apportion(parts, lowest, [tokens] * len(heads), total)
+        budgets[layer] = budgets.new_tensor(divided)
+    return budgets
+
+
+def _shares(content: Tensor) -> Tensor:
+    """Return the scores over their sum; a head of zeros has equal shares."""
+    total = content.sum()
+    return content / total if total > 0 else torch.full_like(content, 1 / max(1, len(content)))
+
+
+def _waterfill(heads: list[Tensor], places: int) -> list[int]:
+    """Count each head's entries among the `places` best shares of all heads."""
+    pool = [
+        (-share, rank, head)
+        for head, content in enumerate(heads)
+        for rank, share in enumerate(_shares(content).sort(descending=True).values.tolist())
+    ]
+    winners = [head for _, _, head in sorted(pool)[:places]]
+    return [winners.count(head) for head in range(len(heads))]
+
+
+def _parts(heads: list[Tensor], rule: str, epsilon: float) -> list[int]:
+    """Return each head's weight as whole parts in 2^24 of the layer's, at least one."""
+    spread = [float(selectivity(content, epsilon=epsilon)) for content in heads]
+    width = [
+        float(torch.special.entr(_shares(content)).sum().exp()) if len(content) else 0.0
+        for content in heads
+    ]
+    weights = {
+        "selectivity": _fractions(spread),
+        "entropy": _fractions(width),
+        "hybrid": [(a + b) / 2 for a, b in zip(_fractions(spread), _fractions(width), strict=True)],
+    }[rule]
+    return [max(1, round(weight * 2**24)) for weight in weights]
+
+
+def _fractions(weights: list[float]) -> list[float]:
+    """Return the weights over their sum; equal where they are all 0."""
+    total = sum(weights)
+    return [weight / total if total > 0 else 1 / len(weights) for weight in weights]
+
+
+def _apportion(parts: list[int], lowest: list[int], highest: list[int], total: int) -> list[int]:
+    """Divide `total` in proportion to `parts` within bounds, by largest remainders."""
+    bounds = list(zip(parts, lowest, highest, strict=True))
+
+    def at(level: Fraction) -> list[Fraction]:
+        return [min(max(level * part, low), high) for part, low, high in bounds]
+
+    levels = {Fraction(bound, part) for part, low, high in bounds for bound in (low, high)}
+    level = max((x for x in levels if sum(at(x)) <= total), default=Fraction(0))
+    rising = sum(part for part, low, high in bounds if low <= level * part < high)
+    if rising:
+        level += (total - sum(at(level))) / rising
+    quotas = at(level)
+    whole = [int(quota) for quota in quotas]
+    remainders = [low - quota for quota, low in zip(quotas, whole, strict=True)]
+    by_remainder = sorted(range(len(parts)), key=remainders.__getitem__)
+    for head in by_remainder[: total - sum(whole)]:
+        whole[head] += 1
+    return whole

@@ -1,0 +1,234 @@
+"""The ideal objective: how well a kept set covers the importance of the whole context."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+
+
+def window_kernel(
+    tokens: int, radius: int, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "tokens"]:
+    r"""Let a token cover its neighbours evenly up to a radius, and nothing beyond.
+
+    $$\mathcal{K}(d) = \mathbb{I}(d \le R)$$
+
+    Args:
+        tokens: number of distances $N$, from 0 to $N - 1$; at least 0.
+        radius: half-width $R$ of the window, at least 0.
+        dtype: floating-point type of the kernel.
+
+    Returns:
+        $\mathcal{K}(0), \dots, \mathcal{K}(N - 1)$. A token in the interior covers $2R + 1$
+        places.
+
+    Raises:
+        TypeError: `tokens` or `radius` is not an integer, or `dtype` not floating point.
+        ValueError: `tokens` or `radius` is negative.
+
+    Source:
+        HubKV-5.
+    """
+    errors.whole("tokens", tokens)
+    errors.whole("radius", radius)
+    errors.floating_dtype("dtype", dtype)
+    return torch.tensor([float(distance <= radius) for distance in range(tokens)], dtype=dtype)
+
+
+def gaussian_kernel(
+    tokens: int, deviation: float, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "tokens"]:
+    r"""Let a token cover its neighbours less and less with distance.
+
+    $$\mathcal{K}(d) = \exp\Bigl(-\frac{d^2}{2\sigma^2}\Bigr)$$
+
+    Args:
+        tokens: number of distances $N$, from 0 to $N - 1$; at least 0.
+        deviation: standard deviation $\sigma$ in tokens, above 0.
+        dtype: floating-point type of the kernel.
+
+    Returns:
+        $\mathcal{K}(0), \dots, \mathcal{K}(N - 1)$, computed in float64 and rounded once.
+        $\mathcal{K}(0)$ is 1.
+
+    Raises:
+        TypeError: `tokens` is not an integer, or `dtype` not floating point.
+        ValueError: `tokens` is negative, or `deviation` is not above 0.
+
+    Source:
+        HubKV-5.
+
+    Reading:
+        E-U31: the paper names a Gaussian kernel and leaves its shape open; this is the usual one.
+    """
+    errors.whole("tokens", tokens)
+    errors.positive("deviation", deviation)
+    errors.floating_dtype("dtype", dtype)
+    distances = torch.arange(tokens, dtype=torch.float64)
+    return torch.exp(-((distances / deviation) ** 2) / 2).to(dtype)
+
+
+def coverage_weights(
+    scores: Float[Tensor, "*heads tokens"], kernel: Float[Tensor, "tokens"]
+) -> Float[Tensor, "*heads tokens tokens"]:
+    r"""Spread each token's importance over the places it covers.
+
+    $$w_{i,j} = s_j \cdot \frac{\mathcal{K}(|i - j|)}{Z_j},
+      \qquad Z_j = \sum_{k \in V} \mathcal{K}(|j - k|)$$
+
+    Args:
+        scores: importance $s$, finite and at least 0.
+        kernel: $\mathcal{K}(0), \dots, \mathcal{K}(N - 1)$, finite and at least 0.
+
+    Returns:
+        The weights $w$ with $i$ on the last axis but one and $j$ on the last, in float32, or
+        float64 where `scores` are. Column $j$ sums to $s_j$, also at the two ends, where $Z_j$
+        has fewer terms.
+
+    Raises:
+        TypeError: `scores` or `kernel` is not floating point.
+        ValueError: a score or a value of the kernel is negative, NaN or infinite, `kernel` has
+            not one value a token, or covers nothing around some token ($Z_j = 0$).
+
+    Source:
+        HubKV-5, HubKV-Def1.
+
+    Reading:
+        E-U31: $Z_j = 0$ leaves the weight undefined and is refused.
+    """
+    errors.importance("scores", scores)
+    errors.importance("kernel", kernel)
+    errors.shaped("kernel", kernel, scores.shape[-1:])
+    scores = widen(scores)
+    kernel = kernel.to(scores.dtype)
+    tokens = scores.shape[-1]
+    weights = scores.new_zeros(*scores.shape, tokens)
+    for j in range(tokens):
+        distances = (torch.arange(tokens, device=kernel.device) - j).abs()
+        spread = kernel[distances]
+        total = spread.sum()
+        errors.covering("kernel", total)
+        weights[..., :, j] = scores[..., j, None] * spread / total
+    return weights
+
+
+def coverage(
+    weights: Float[Tensor, "*heads tokens tokens"], kept: Bool[Tensor, "*heads tokens"]
+) -> Float[Tensor, "*heads"]:
+    r"""Add up, over all places, the best coverage that a kept token gives.
+
+    $$F_{sub}(S) = \sum_{i \in V} \max_{j \in S} w_{i,j}$$
+
+    Args:
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        kept: true at the tokens of $S$.
+
+    Returns:
+        The utility $F_{sub}(S)$ of each head, in float32, or float64 where `weights` are. One
+        token alone is worth its score; nothing is worth 0.
+
+    Raises:
+        TypeError: `weights` is not floating point, or `kept` not boolean.
+        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `kept` is
+            not of the shape of `weights` without its last axis.
+
+    Source:
+        HubKV-4, HubKV-Def1.
+
+    Reading:
+        E-U30: the maximum over the empty set is 0.
+    """
+    _check(weights)
+    errors.boolean("kept", kept, weights.shape[:-1])
+    return _covered(widen(weights), kept).sum(-1)
+
+
+def marginal_gain(
+    weights: Float[Tensor, "*heads tokens tokens"], kept: Bool[Tensor, "*heads tokens"]
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Say what each token would add to a kept set.
+
+    $$\Delta(k \mid S) = \sum_{i \in V} \max\bigl(0,\, w_{i,k} - \max_{j \in S} w_{i,j}\bigr)$$
+
+    Args:
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        kept: true at the tokens of $S$.
+
+    Returns:
+        The gain $\Delta(k \mid S)$ of each token $k$, in float32, or float64 where `weights` are.
+        It is 0 for the members of $S$, and the score of $k$ where $S$ is empty.
+
+    Raises:
+        TypeError: `weights` is not floating point, or `kept` not boolean.
+        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `kept` is
+            not of the shape of `weights` without its last axis.
+
+    Source:
+        HubKV-3.2a.
+
+    Reading:
+        E-U30: the maximum over the empty set is 0.
+    """
+    _check(weights)
+    errors.boolean("kept", kept, weights.shape[:-1])
+    weights = widen(weights)
+    covered = _covered(weights, kept)
+    gains = torch.zeros_like(covered)
+    for k in range(weights.shape[-1]):
+        gains[..., k] = torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
+    return gains
+
+
+def overlap(
+    weights: Float[Tensor, "*heads tokens tokens"], hub: int
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Say which share of each token's coverage a hub gives already.
+
+    $$\rho(i, h) = \frac{1}{s_i} \sum_{x \in V} \min(w_{x,i},\, w_{x,h}),
+      \qquad s_i = \sum_{x \in V} w_{x,i}$$
+
+    Args:
+        weights: the coverage $w_{x,i}$ that token $i$ gives to place $x$, finite and at least 0.
+        hub: position of the hub $h$, the same in every head.
+
+    Returns:
+        The overlap $\rho(i, h)$ of each token $i$ with the hub, in [0, 1], in float32, or float64
+        where `weights` are. The hub overlaps itself fully, whatever its score above 0.
+
+    Raises:
+        TypeError: `weights` is not floating point, or `hub` not an integer.
+        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `hub` is
+            not one of its tokens.
+
+    Source:
+        HubKV-Prop2.
+
+    Reading:
+        E-U30: a token of score 0 covers nothing, so that 0/0 counts as no overlap.
+    """
+    _check(weights)
+    errors.whole("hub", hub, 0, weights.shape[-1] - 1)
+    weights = widen(weights)
+    shares = weights.new_zeros(weights.shape[:-1])
+    for i in range(weights.shape[-1]):
+        score = weights[..., :, i].sum(-1)
+        shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
+        shares[..., i] = torch.where(score > 0, shared / score, 0)
+    return shares
+
+
+def _covered(weights: Tensor, kept: Tensor) -> Tensor:
+    """Return the maximum of w_ij over the kept j, for each place i; 0 where nothing is kept."""
+    best = weights.new_zeros(weights.shape[:-1])
+    for j in range(weights.shape[-1]):
+        better = torch.maximum(best, weights[..., :, j])
+        best = torch.where(kept[..., j, None], better, best)
+    return best
+
+
+def _check(weights: Tensor) -> None:
+    errors.floating("weights", weights, axes=2)
+    errors.importance("weights", weights)
+    errors.square("weights", weights)

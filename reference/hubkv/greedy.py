@@ -1,0 +1,106 @@
+"""The theoretical oracle: take, one at a time, the token that adds the most coverage."""
+
+import heapq
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+
+
+def greedy(weights: Float[Tensor, "*heads tokens tokens"], keep: int) -> Int[Tensor, "*heads keep"]:
+    r"""Select tokens one after the other, each the one with the largest marginal gain.
+
+    $$k_t = \arg\max_{k \in V \setminus S_{t-1}} \Delta(k \mid S_{t-1}),
+      \qquad S_t = S_{t-1} \cup \{k_t\}$$
+
+    Args:
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        keep: number $B$ of tokens to select, at most the number of tokens.
+
+    Returns:
+        The positions of the selected tokens in the order picked: the first $b$ of them are the
+        selection of a budget of $b$. Their utility is at least $1 - 1/e$ of the optimum.
+
+    Raises:
+        TypeError: `weights` is not floating point, or `keep` not an integer.
+        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `keep` is
+            not between 0 and the number of tokens.
+
+    Source:
+        HubKV-Greedy.
+
+    Reading:
+        E-U32: equal gains go to the lowest index, and tokens are selected up to the budget also
+        where none gains any more.
+    """
+    rows, picked = _prepare(weights, keep)
+    for row, order in zip(rows, picked, strict=True):
+        covered = row.new_zeros(len(row))
+        left = list(range(len(row)))
+        for t in range(keep):
+            gains = [_gain(row, covered, k) for k in left]
+            best = left.pop(gains.index(max(gains)))
+            covered = torch.maximum(covered, row[:, best])
+            order[t] = best
+    return picked.reshape(*weights.shape[:-2], keep)
+
+
+def lazy_greedy(
+    weights: Float[Tensor, "*heads tokens tokens"], keep: int
+) -> Int[Tensor, "*heads keep"]:
+    r"""Select what `greedy` selects, and evaluate few gains.
+
+    $$A \subseteq B \implies \Delta(k \mid A) \ge \Delta(k \mid B)$$
+
+    A gain computed earlier bounds the gain now, so that a token whose renewed gain still leads
+    the queue is the best of all, and the others need no evaluation.
+
+    Args:
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        keep: number $B$ of tokens to select, at most the number of tokens.
+
+    Returns:
+        The positions of the selected tokens in the order picked, equal to those of `greedy`.
+
+    Raises:
+        TypeError: `weights` is not floating point, or `keep` not an integer.
+        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `keep` is
+            not between 0 and the number of tokens.
+
+    Source:
+        HubKV-Greedy, HubKV-2.
+
+    Reading:
+        E-U32: equal gains go to the lowest index.
+    """
+    rows, picked = _prepare(weights, keep)
+    for row, order in zip(rows, picked, strict=True):
+        covered = row.new_zeros(len(row))
+        queue = [(-_gain(row, covered, k), k) for k in range(len(row))]
+        heapq.heapify(queue)
+        for t in range(keep):
+            _, best = heapq.heappop(queue)
+            while queue and (entry := (-_gain(row, covered, best), best)) > queue[0]:
+                _, best = heapq.heapreplace(queue, entry)
+            covered = torch.maximum(covered, row[:, best])
+            order[t] = best
+    return picked.reshape(*weights.shape[:-2], keep)
+
+
+def _gain(row: Tensor, covered: Tensor, k: int) -> float:
+    """Return what token k adds where `covered` is covered already."""
+    return torch.clamp(row[:, k] - covered, min=0).sum().item()
+
+
+def _prepare(weights: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """Return the weights with one axis of heads, and room for the picks of each."""
+    errors.floating("weights", weights, axes=2)
+    errors.importance("weights", weights)
+    errors.square("weights", weights)
+    errors.whole("keep", keep, 0, weights.shape[-1])
+    heads = weights.shape[:-2].numel()
+    rows = widen(weights).reshape(heads, *weights.shape[-2:])
+    return rows, torch.zeros(heads, keep, dtype=torch.int64, device=weights.device)

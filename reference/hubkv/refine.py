@@ -1,0 +1,135 @@
+"""HubKV from end to end: hubs, discount, head weights and gate, around the protected tokens."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.hubkv.calibration import calibrate, head_weights, selectivity
+from reference.hubkv.discount import smd
+from reference.hubkv.gate import gate
+from reference.precision import widen
+
+
+def protected_mask(
+    tokens: int, sinks: int = 4, recent: int | None = None
+) -> Bool[Tensor, "tokens"]:
+    r"""Mark the tokens that are kept whatever their score: the first few and the latest.
+
+    $$P_i = \mathbb{I}[\, i \in \mathcal{P}_{\mathrm{sink}} \cup \mathcal{P}_{\mathrm{recent}} \,]$$
+
+    Args:
+        tokens: length $T$ of the sequence, at least 0.
+        sinks: how many tokens at the start are attention sinks, at least 0.
+        recent: how many tokens at the end are the recent window, at least 0; by default
+            $\lfloor 0.02\,T \rfloor$.
+
+    Returns:
+        The protected mask $P$ of one head; every head has the same. All of it is true where the
+        two stretches meet.
+
+    Raises:
+        TypeError: an argument is not an integer.
+        ValueError: an argument is negative.
+
+    Source:
+        HubKV-11.
+
+    Reading:
+        E-U13, E-U14: the same defaults serve every base scorer; a mask that exceeds a budget is
+        refused by the selection, not here.
+    """
+    errors.whole("tokens", tokens)
+    errors.whole("sinks", sinks)
+    if recent is None:
+        recent = tokens // 50
+    errors.whole("recent", recent)
+    positions = torch.arange(tokens)
+    return (positions < sinks) | (positions >= tokens - recent)
+
+
+def hubkv_refine(
+    scores: Float[Tensor, "*layers heads tokens"],
+    ratio: float,
+    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
+    radius: int = 2,
+    gamma: float = 0.5,
+    tau: float = 0.5,
+    minimum: float = 0.8,
+    maximum: float = 1.2,
+    power: float = 2.0,
+    epsilon: float = 1e-6,
+) -> Float[Tensor, "*layers heads tokens"]:
+    r"""Refine importance scores by everything HubKV does, in its order.
+
+    $$z_{\ell,h,i} = \begin{cases} 1 & P_{\ell,h,i} = 1 \\
+      (1 - \lambda)\, s_{\ell,h,i} + \lambda\, u_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
+
+    Args:
+        scores: importance $s$, finite and at least 0; the heads of a layer share the last axis
+            but one, what stands before it is refined row by row.
+        ratio: fraction $r$ of the entries that will be removed, in [0, 1].
+        protected: the mask $P$: true at tokens outside the content region.
+        radius: half-width $k$ of the hub window, at least 0.
+        gamma: discount factor $\gamma$, in (0, 1).
+        tau: exponent $\tau$ of the head weights, at least 0.
+        minimum: lower bound of the head weights, finite and above 0.
+        maximum: upper bound of the head weights, at least `minimum`.
+        power: gate exponent $p$, above 0.
+        epsilon: $\epsilon$ of the selectivity, at least 0.
+
+    Returns:
+        The refined scores $z$ in the dtype of `scores`, rounded once after the last step. The 1 of
+        a protected token is for show: content can exceed it, so select by the mask.
+
+    Raises:
+        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
+            boolean.
+        ValueError: a score is negative, NaN or infinite, `scores` has no head axis, `protected`
+            has another shape, or a number is outside its range.
+
+    Source:
+        HubKV-11, HubKV-12, HubKV-13, HubKV-15.
+
+    Reading:
+        E-U1, E-U2, E-U8: protected tokens read 1 as printed, which is not the maximum; scores need
+        not stay below 1, but below 0 they are refused.
+    """
+    errors.importance("scores", scores, axes=2)
+    content = widen(scores)
+    if protected is not None:
+        errors.boolean("protected", protected, scores.shape)
+        content = content.masked_fill(protected, 0)
+    discounted = smd(content, radius, gamma, protected)
+    weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
+    refined = gate(content, calibrate(discounted, weights), ratio, power)
+    if protected is not None:
+        refined = refined.masked_fill(protected, 1)
+    return refined.to(scores.dtype)
+
+
+def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
+    r"""Shift the scores of each head so that its lowest is 0.
+
+    $$s'_{h,i} = s_{h,i} - \min_j s_{h,j}$$
+
+    Args:
+        scores: importance $s$ of either sign, finite.
+
+    Returns:
+        The shifted scores $s'$, at least 0, in the dtype and the order of `scores`.
+
+    Raises:
+        TypeError: `scores` is not floating point.
+        ValueError: a score is NaN or infinite.
+
+    Source:
+        HubKV-16.
+
+    Reading:
+        E-U8: HubKV's statements hold for scores that are at least 0; base scorers that give
+        negative ones enter through this function.
+    """
+    errors.floating("scores", scores)
+    errors.finite("scores", scores)
+    return scores - scores.amin(-1, keepdim=True) if scores.numel() else scores.clone()

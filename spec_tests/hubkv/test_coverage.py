@@ -1,0 +1,173 @@
+"""The coverage objective: HubKV §2.2, §3.2 and Appendix J.1, J.2."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.inputs.coverage import kernel, ties
+from spec_tests.inputs.draw import grid
+from spec_tests.inputs.hubkv import gammas
+from spec_tests.oracles import coverage as oracle
+
+
+@st.composite
+def exact_weights(draw):
+    """Weights whose sums float64 holds exactly."""
+    tokens = draw(st.integers(2, 5))
+    return draw(ties(tokens, tokens)).double()
+
+
+@st.composite
+def covering(draw, *, low=0):
+    """Scores and a kernel that covers every token."""
+    tokens = draw(st.integers(1, 6))
+    return draw(grid(tokens, low=low)).double(), draw(kernel(tokens)).double()
+
+
+@st.composite
+def beside_a_hub(draw):
+    """Scores with one strict maximum, and a neighbour in its window."""
+    tokens, radius = draw(st.integers(2, 8)), draw(st.integers(1, 3))
+    scores, shape = draw(grid(tokens, low=1, high=8)).double(), draw(kernel(tokens)).double()
+    hub = draw(st.integers(0, tokens - 1))
+    scores[hub] = draw(st.sampled_from([9 / 16, 1.0]))
+    window = [i for i in range(tokens) if 0 < abs(i - hub) <= radius]
+    return scores, shape, radius, hub, draw(st.sampled_from(window))
+
+
+def utilities(impl, weights):
+    """Return F of every subset."""
+    sets = oracle.subsets(len(weights))
+    return sets, impl.coverage(weights.expand(len(sets), -1, -1), sets)
+
+
+@pytest.mark.spec("HubKV-Prop1")
+@given(exact_weights())
+def test_a_larger_set_is_never_worth_less(impl, weights):
+    worth = utilities(impl, weights)[1].tolist()
+    for larger in range(len(worth)):
+        for smaller in range(larger + 1):
+            assert smaller & larger != smaller or worth[smaller] <= worth[larger]
+
+
+@pytest.mark.spec("HubKV-2", "HubKV-Prop1")
+@given(exact_weights())
+def test_returns_diminish_for_all_nested_sets(impl, weights):
+    worth = utilities(impl, weights)[1].tolist()
+    for larger in range(len(worth)):
+        for smaller in [a for a in range(larger + 1) if a & larger == a]:
+            for new in [1 << v for v in range(len(weights)) if not larger >> v & 1]:
+                early, late = worth[smaller | new], worth[larger | new]
+                assert early - worth[smaller] >= late - worth[larger]
+
+
+@pytest.mark.spec("HubKV-3.2a")
+@given(exact_weights())
+def test_a_marginal_gain_is_what_the_utility_gains(impl, weights):
+    sets, worth = utilities(impl, weights)
+    gains = impl.marginal_gain(weights.expand(len(sets), -1, -1), sets)
+    for k in range(len(weights)):
+        joined = torch.arange(len(sets)) | 1 << k
+        assert_equal(gains[:, k], worth[joined] - worth)
+
+
+@pytest.mark.spec("HubKV-4", "HubKV-Def1")
+@given(covering())
+def test_coverage_is_the_sum_of_the_best_weights(impl, x):
+    scores, shape = x
+    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    sets, worth = utilities(impl, impl.coverage_weights(scores, shape))
+    exact = [float(oracle.utility(w, oracle.members(kept))) for kept in sets]
+    assert_close(worth, torch.tensor(exact, dtype=torch.float64))
+
+
+@pytest.mark.spec("HubKV-Prop1", "HubKV-Def1")
+@given(covering())
+def test_one_token_is_worth_its_score(impl, x):
+    scores, shape = x
+    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    assert [oracle.utility(w, [j]) for j in range(len(scores))] == oracle.exact(scores)
+    alone = torch.eye(len(scores), dtype=torch.bool)
+    weights = impl.coverage_weights(scores, shape).expand(len(scores), -1, -1)
+    assert_close(impl.coverage(weights, alone), scores)
+    assert_close(impl.marginal_gain(weights, alone & ~alone)[0], scores)
+
+
+@pytest.mark.spec("HubKV-5")
+@given(covering())
+def test_a_column_sums_to_its_score(impl, x):
+    scores, shape = x
+    assert_close(impl.coverage_weights(scores, shape).sum(-2), scores)
+
+
+@pytest.mark.spec("HubKV-5")
+@given(st.integers(1, 12), st.integers(0, 6))
+def test_a_window_at_the_end_spreads_over_fewer_places(impl, tokens, radius):
+    shape = impl.window_kernel(tokens, radius, torch.float64)
+    weights = impl.coverage_weights(torch.ones(tokens, dtype=torch.float64), shape)
+    for j in range(tokens):
+        places = min(j, radius) + 1 + min(tokens - 1 - j, radius)
+        assert int((weights[:, j] > 0).sum()) == places
+        assert_close(weights[j, j], 1 / places)
+
+
+@pytest.mark.spec("HubKV-5")
+@given(st.integers(2, 20), st.sampled_from([0.5, 1.0, 4.0]))
+def test_a_gaussian_starts_at_one_and_falls(impl, tokens, deviation):
+    shape = impl.gaussian_kernel(tokens, deviation, torch.float64)
+    assert shape[0] == 1
+    assert (shape.diff() < 0).all()
+    # K(d)⁴ = K(2d): nothing but a Gaussian has it at every d
+    assert_close(shape[: (tokens + 1) // 2] ** 4, shape[::2])
+
+
+@pytest.mark.spec("HubKV-Prop2")
+@given(beside_a_hub())
+def test_beside_a_hub_the_gain_is_what_the_overlap_leaves(impl, x):
+    scores, shape, _, hub, i = x
+    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    share, gain = oracle.overlap(w, i, hub), oracle.gain(w, i, [hub])
+    assert gain == (1 - share) * Fraction(scores[i].item())
+    weights = impl.coverage_weights(scores, shape)
+    kept = torch.arange(len(scores)) == hub
+    assert_close(impl.overlap(weights, hub)[i], float(share))
+    assert_close(impl.marginal_gain(weights, kept)[i], float(gain))
+
+
+@pytest.mark.spec("HubKV-14", "HubKV-Prop2")
+@given(beside_a_hub(), gammas, st.sampled_from([1 / 16, 1 / 4]))
+def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
+    scores, shape, radius, hub, i = x
+    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    least = abs(oracle.overlap(w, i, hub) - (1 - Fraction(gamma)))
+    kept = torch.arange(len(scores)) == hub
+    gain = impl.marginal_gain(impl.coverage_weights(scores, shape), kept)[i]
+    discounted = impl.smd(scores, radius, gamma)[i]
+    # the least eta is attained, a larger one bounds strictly
+    assert_close((gain - discounted).abs(), float(least) * scores[i])
+    eta = float(least) + slack
+    assert (gamma - eta) * scores[i] < gain < (gamma + eta) * scores[i]
+
+
+@pytest.mark.spec("HubKV-Prop2")
+@given(grid(13, low=1, high=16), st.integers(4, 8))
+def test_the_window_of_the_method_overlaps_by_four_and_three_fifths(impl, scores, hub):
+    """So the half that the default discount leaves is too much at both distances."""
+    scores[hub] = 1.0
+    weights = impl.coverage_weights(scores.double(), impl.window_kernel(13, 2, torch.float64))
+    shares = impl.overlap(weights, hub)
+    fifths = [max(0, 5 - abs(i - hub)) / 5 for i in range(2, 11)]
+    assert_close(shares[2:11], torch.tensor(fifths, dtype=torch.float64))
+
+
+@pytest.mark.spec("HubKV-Prop2")
+@given(exact_weights())
+def test_every_token_overlaps_itself_fully_unless_it_covers_nothing(impl, weights):
+    for hub in range(len(weights)):
+        shares = impl.overlap(weights, hub)
+        assert shares[hub] == float(weights[:, hub].any())
+        assert ((shares >= 0) & (shares <= 1)).all()

@@ -1,0 +1,185 @@
+"""Observations 1 to 3 and their reference lines: HubKV §2.3, Appendix I."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.draw import grid
+from spec_tests.inputs.locality import lengths
+from spec_tests.oracles.coverage import top
+
+
+@st.composite
+def walks(draw):
+    """A few positions in any order."""
+    tokens = draw(st.integers(1, 60))
+    order = draw(st.lists(st.integers(0, tokens - 1), min_size=1, max_size=20))
+    return torch.tensor(order), tokens, draw(st.integers(1, 70))
+
+
+@st.composite
+def exact_sequences(draw):
+    """As many values as a power of two, so that their mean is exact; not all equal."""
+    tokens = 2 ** draw(st.integers(1, 4))
+    values = draw(grid(tokens, low=-8)).double()
+    values[draw(st.integers(0, tokens - 1))] = 1 + 1 / 16
+    return values
+
+
+@st.composite
+def clustered(draw):
+    """A cluster of seven in the first of eight regions, single peaks in three of the others.
+
+    The cluster's scores beat the peaks; times 0.3 they do not.
+    """
+    scores = draw(grid(128, low=0, high=2))
+    scores[4:11] = draw(grid(7, low=12, high=15))
+    scores[7] = 1.0
+    regions = draw(st.permutations(range(1, 8)))[:3]
+    peaks = [16 * region + draw(st.integers(4, 12)) for region in regions]
+    scores[peaks] = draw(grid(3, low=6, high=10))
+    return scores
+
+
+@st.composite
+def by_distance(draw):
+    """A weight for each distance, and how many queries there are."""
+    tokens = draw(st.integers(1, 16))
+    return draw(grid(tokens)), draw(st.integers(1, tokens))
+
+
+@pytest.mark.spec("HubKV-Obs1")
+@given(walks())
+def test_a_pick_gains_where_its_segment_is_new(impl, x):
+    order, tokens, segments = x
+    gains = impl.segment_coverage(order, tokens, segments)
+    seen: set[int] = set()
+    for pick, gain in zip(order.tolist(), gains, strict=True):
+        segment = segments * pick // tokens
+        assert_close(gain, 0.0 if segment in seen else 1 / segments)
+        seen.add(segment)
+
+
+@pytest.mark.spec("HubKV-Obs1")
+@given(walks())
+def test_gains_sum_to_the_covered_share_in_any_order(impl, x):
+    order, tokens, segments = x
+    gains = impl.segment_coverage(order, tokens, segments)
+    covered = len({segments * pick // tokens for pick in order.tolist()}) / segments
+    assert gains[0] > 0
+    assert_close(gains.sum(), covered)
+    assert_close(impl.segment_coverage(order.flip(0), tokens, segments).sum(), covered)
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(exact_sequences())
+def test_a_sequence_is_its_own_perfect_match(impl, values):
+    assert impl.autocorrelation(values, 0)[0] == 1
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(exact_sequences(), st.integers(-16, 16), st.sampled_from([1 / 4, 2.0, 3.0]))
+def test_autocorrelation_ignores_shift_scale_and_direction(impl, values, shift, scale):
+    whole = impl.autocorrelation(values, len(values) - 1)
+    for same in (values + shift / 16, scale * values, values.flip(0), -values):
+        assert_close(impl.autocorrelation(same, len(values) - 1), whole, whole.abs())
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(st.sampled_from([0.0, 0.1, 1 / 3, -7.7]), lengths)
+def test_a_constant_sequence_has_no_correlation(impl, value, tokens):
+    for dtype in (torch.float32, torch.float64):
+        flat = torch.full((tokens,), value, dtype=dtype)
+        assert_equal(impl.autocorrelation(flat, tokens - 1), torch.zeros_like(flat))
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(exact_sequences(), st.integers(2, 4))
+def test_a_repeated_sequence_matches_itself_after_every_period(impl, values, repeats):
+    """Because the mean at distance d runs over the pairs there are."""
+    whole = impl.autocorrelation(values.repeat(repeats), len(values) * (repeats - 1))
+    assert_close(whole[:: len(values)], 1.0)
+
+
+@pytest.mark.spec("HubKV-Obs3")
+@given(INPUTS["nms"])
+def test_only_local_maxima_keep_their_score(impl, x):
+    scores, radius, factor = x["scores"], x["radius"], x["factor"]
+    out, tokens = impl.nms(**x), scores.shape[-1]
+    for i in range(tokens):
+        near = [j for j in range(max(0, i - radius), min(tokens, i + radius + 1)) if j != i]
+        beats = [
+            scores[..., i] > scores[..., j] if j < i else scores[..., i] >= scores[..., j]
+            for j in near
+        ]
+        peak = torch.stack([*beats, torch.ones_like(scores[..., i], dtype=torch.bool)]).all(0)
+        assert_equal(out[..., i], torch.where(peak, scores[..., i], factor * scores[..., i]))
+
+
+@pytest.mark.spec("HubKV-Obs3", "HubKV-Obs1")
+@given(clustered())
+def test_suppression_covers_more_segments_than_top_k(impl, scores):
+    plain, spread = top(scores, 4), top(impl.nms(scores), 4)
+    covered = [impl.segment_coverage(torch.tensor(o), 128, 8).sum() for o in (plain, spread)]
+    assert covered[0] == 1 / 8
+    assert covered[1] == 4 / 8
+
+
+@pytest.mark.spec("HubKV-I")
+@given(by_distance())
+def test_weights_that_depend_on_the_distance_alone_are_the_profile(impl, x):
+    profile, queries = x
+    tokens = len(profile)
+    apart = torch.arange(tokens - queries, tokens)[:, None] - torch.arange(tokens)
+    # what a query gives to later tokens must not enter any mean
+    weights = torch.where(apart >= 0, profile[apart.clamp(min=0)], 99.0)
+    assert_close(impl.distance_profile(weights, tokens - 1), profile)
+
+
+@pytest.mark.spec("HubKV-I")
+@given(INPUTS["distance_profile"])
+def test_the_profile_spreads_the_whole_causal_mass(impl, x):
+    weights = x["weights"].double()
+    queries, tokens = weights.shape[-2:]
+    profile = impl.distance_profile(weights, tokens - 1)
+    pairs = torch.tensor([min(queries, tokens - d) for d in range(tokens)]).double()
+    mass = weights.tril(tokens - queries).sum((-2, -1))
+    assert_close((profile * pairs).sum(-1), mass, mass.abs() + tokens)
+
+
+@pytest.mark.spec("HubKV-I")
+@given(INPUTS["uniform_spread"])
+def test_an_even_spread_has_even_gaps(impl, x):
+    spread = impl.uniform_spread(**x)
+    edges = torch.cat([spread, torch.tensor([x["tokens"]])])
+    gaps = edges.diff()
+    assert spread.shape == (x["picks"],)
+    assert gaps.numel() == 0 or (spread[0] == 0 and gaps.min() > 0)
+    assert gaps.numel() == 0 or gaps.max() - gaps.min() <= 1
+
+
+@pytest.mark.spec("HubKV-I", "HubKV-Obs1")
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 100))
+def test_an_even_spread_covers_every_segment(impl, segments, each, more):
+    """For a multiple of the segments; other numbers of picks need a long enough context."""
+    picks = segments * each
+    spread = impl.uniform_spread(picks + more, picks)
+    assert (impl.segment_coverage(spread, picks + more, segments) > 0).sum() == segments
+
+
+@pytest.mark.spec("HubKV-I", "HubKV-Obs1")
+def test_at_the_length_of_the_paper_no_pick_of_the_spread_is_wasted(impl):
+    for picks in range(1, 81):
+        gains = impl.segment_coverage(impl.uniform_spread(2004, picks), 2004)
+        assert_close(gains.sum(), min(picks, 64) / 64)
+
+
+@pytest.mark.spec("HubKV-I")
+@given(INPUTS["random_order"])
+def test_a_random_order_visits_each_position_once(impl, x):
+    order = impl.random_order(**x)
+    assert_equal(order.sort().values, torch.arange(x["tokens"]))
+    assert_equal(order, impl.random_order(**x))

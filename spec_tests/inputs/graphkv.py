@@ -1,0 +1,222 @@
+"""Inputs of GraphKV's functions.
+
+What jumps (sources, neighbours, bins) is computed from `lattice` vectors: their lengths are powers
+of two, so every cosine is a multiple of 1/16 whichever way it is computed, and many tie.
+"""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.inputs.draw import booleans, grid, heads, real
+from spec_tests.inputs.graphkv_refusals import REFUSALS
+
+__all__ = ["INPUTS", "REFUSALS"]
+
+few = st.integers(0, 8)
+rounds = st.integers(0, 3)
+strengths = st.sampled_from([0.25, 0.5, 1.0])
+rules = st.sampled_from(["product", "sequential", "sum"])
+kinds = st.sampled_from(["kk", "qk", "qq", "kv", "vv"])
+
+
+@st.composite
+def lattice(draw, *shape, zero=True):
+    """Vectors with 0, 1, 4 or 16 entries of one magnitude, a power of two, and random signs."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    lead, width = shape[:-1], shape[-1]
+    sizes = torch.tensor([0] * zero + [s for s in (1, 1, 4, 4, 16, 16) if s <= width])
+    size = sizes[torch.randint(len(sizes), lead, generator=generator)]
+    place = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
+    sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
+    magnitude = 2.0 ** torch.randint(-1, 2, lead, generator=generator)
+    return torch.where(place < size[..., None], sign * magnitude[..., None], 0.0)
+
+
+@st.composite
+def picks(draw, count, *lead, size):
+    """Positions of `size` different tokens among `count`, in any order, for each of `lead`."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    return torch.rand((*lead, count), generator=generator).argsort(-1)[..., :size]
+
+
+def maybe(strategy, absent=True):
+    """Return a strategy that may draw nothing, unless it must not."""
+    return st.none() | strategy if absent else strategy
+
+
+@st.composite
+def source_tokens(draw):
+    """Scores with many ties; as many sources as the emptiest row has content."""
+    shape = (*draw(heads), draw(few))
+    protected = draw(st.none() | booleans(*shape))
+    content = shape[-1]
+    if protected is not None and protected.numel():
+        content = int((~protected).sum(-1).min())
+    return dict(
+        scores=draw(grid(*shape, low=-4, high=4)),
+        count=draw(st.integers(0, content)),
+        protected=protected,
+    )
+
+
+@st.composite
+def edges(draw):
+    """Every kind; keys with and without a heads axis; one to three queries a head."""
+    lead, count = draw(heads), draw(few)
+    shape, numbers = (*lead, count, 4), draw(st.sampled_from([lattice, real]))
+    group = draw(st.integers(1, 3)) if lead and lead[-1] else 1
+    grouped = (*lead[:-1], group * lead[-1], count, 4) if lead else shape
+    return dict(
+        keys=draw(numbers(*shape)),
+        sources=draw(picks(count, *lead, size=draw(st.integers(0, count)))),
+        kind=draw(kinds),
+        queries=draw(numbers(*grouped)),
+        values=draw(numbers(*shape)),
+        clamp=draw(st.booleans()),
+    )
+
+
+@st.composite
+def neighbours(draw, unprotected=True):
+    """Edges with many ties; more neighbours asked for than there are."""
+    lead, count = draw(heads), draw(few)
+    sources = draw(picks(count, *lead, size=draw(st.integers(0, min(count, 4)))))
+    return dict(
+        weights=draw(grid(*sources.shape, count, low=-4, high=4)),
+        sources=sources,
+        count=draw(st.integers(0, count + 1)),
+        protected=draw(maybe(booleans(*lead, count), unprotected)),
+        spare_sources=draw(st.booleans()),
+    )
+
+
+@st.composite
+def graph(draw, low=-16):
+    """Scores and any graph over them; edges in [low / 16, 1]."""
+    lead, count, sources = draw(heads), draw(few), draw(st.integers(0, 3))
+    return dict(
+        scores=draw(grid(*lead, count)),
+        weights=draw(grid(*lead, sources, count, low=low)),
+        neighbours=draw(booleans(*lead, sources, count)),
+        rounds=draw(rounds),
+    )
+
+
+@st.composite
+def decay(draw, low=-16, rules=rules):
+    """A graph, and how its sources combine."""
+    return draw(graph(low)) | dict(strength=draw(strengths), rule=draw(rules))
+
+
+@st.composite
+def enhance(draw, low=-16):
+    """A graph and a strength."""
+    return draw(graph(low)) | dict(strength=draw(strengths))
+
+
+@st.composite
+def banish(draw):
+    """A graph without edges: the signal does not look at them."""
+    drawn = draw(graph())
+    return {name: drawn[name] for name in ("scores", "neighbours", "rounds")}
+
+
+@st.composite
+def concatenate_heads(draw):
+    """Vectors with a heads axis."""
+    return dict(vectors=draw(real(*draw(heads), 2, draw(few), 3)))
+
+
+@st.composite
+def graphkv_refine(draw, unprotected=True, **fixed):
+    """A layer or a batch of them, on the lattice its graph compares."""
+    batch = fixed.pop("batch") if "batch" in fixed else draw(heads)
+    head_count, count = draw(st.sampled_from([1, 2, 4])), draw(few)
+    per_head = fixed.get("per_head", draw(st.booleans()))
+
+    def rows():
+        if per_head:
+            return draw(lattice(*batch, head_count, count, 4))
+        return draw(lattice(*batch, count, head_count * 4)).unflatten(-1, (-1, 4)).movedim(-2, -3)
+
+    queries = rows()
+    if draw(st.booleans()):
+        apart = draw(grid(*queries.shape, low=-2, high=2, scale=1 / 4))
+        queries = torch.stack([queries + apart, queries - apart], -3).flatten(-4, -3)
+    drawn = dict(
+        scores=draw(grid(*batch, head_count, count)),
+        keys=rows(),
+        keep=count + draw(few),
+        count=draw(few),
+        protected=draw(maybe(booleans(*batch, head_count, count), unprotected)),
+        queries=queries,
+        values=rows(),
+        kind=draw(kinds),
+        fraction=draw(st.sampled_from([0.1, 0.3, 1.0])),
+        rounds=draw(rounds),
+        strength=draw(strengths),
+        rule=draw(rules),
+        signal=draw(st.sampled_from(["decay", "enhance", "evict"])),
+        per_head=per_head,
+        spare_sources=draw(st.booleans()),
+        clamp=draw(st.booleans()),
+        exclude_window=draw(st.booleans()),
+    )
+    return drawn | fixed
+
+
+@st.composite
+def keys(draw, numbers=lattice):
+    """Keys of a few tokens."""
+    return dict(keys=draw(numbers(*draw(heads), draw(few), 4)))
+
+
+@st.composite
+def cosine_distribution(draw):
+    """Keys whose cosines fall between no two bins."""
+    return draw(keys()) | dict(bins=draw(st.sampled_from([1, 2, 7, 50])))
+
+
+@st.composite
+def principal_components(draw):
+    """Keys that vary along each channel about four times less than along the one before."""
+    count = draw(st.sampled_from([0, 1, 2, 4, 8]))
+    spread = 4.0 ** -torch.arange(4)
+    return dict(
+        keys=draw(grid(*draw(heads), count, 4, low=-8, high=8, scale=1.0)) * spread,
+        components=draw(st.integers(1, 4)),
+    )
+
+
+INPUTS = dict(
+    source_count=st.integers(0, 600).flatmap(
+        lambda keep: st.fixed_dictionaries(
+            dict(
+                keep=st.just(keep),
+                fraction=st.integers(1, 100).map(lambda percent: percent / 100),
+                window=st.integers(0, keep),
+            )
+        )
+    ),
+    source_tokens=source_tokens(),
+    edges=edges(),
+    neighbour_count=st.fixed_dictionaries(dict(predefined=few, length=few)),
+    neighbours=neighbours(),
+    decay=decay(),
+    enhance=enhance(),
+    banish=banish(),
+    concatenate_heads=concatenate_heads(),
+    graphkv_refine=graphkv_refine(),
+    cosine_matrix=st.sampled_from([lattice, real]).flatmap(keys),
+    cosine_distribution=cosine_distribution(),
+    principal_components=principal_components(),
+    kv_bytes=st.fixed_dictionaries(
+        dict(
+            tokens=st.integers(0, 10**6),
+            layers=st.integers(1, 80),
+            heads=st.integers(1, 32),
+            width=st.integers(1, 256),
+            element_bytes=st.sampled_from([1, 2, 4]),
+        )
+    ),
+)

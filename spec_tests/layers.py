@@ -1,0 +1,71 @@
+"""Read the source of the fast layers: what they import from the reference, where they loop."""
+
+import ast
+
+import reference
+
+# What any body may take from the reference: argument checks, the precision rule, result types.
+CHECKS = ("reference.errors", "reference.precision")
+SHARED = {"errors"} | {n for n in reference.__all__ if isinstance(getattr(reference, n), type)}
+
+# `file::function`, and why its loop is not one over tokens, heads or queries.
+ALLOWED_LOOPS: dict[str, str] = {
+    "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
+    "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
+    "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",
+}
+
+
+def declared_elementwise(table: ast.Module) -> set[str]:
+    """Return the names that the table binds with `elementwise(reference.name)`."""
+    return {
+        target.id
+        for node in table.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if ast.unparse(node.value.func) == "elementwise"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def foreign_imports(source: ast.Module, elementwise: set[str]) -> list[str]:
+    """Return what `source` imports from the reference and must not."""
+    found = []
+    for node in ast.walk(source):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if within_reference(alias.name)]
+        elif isinstance(node, ast.ImportFrom) and node.module not in CHECKS:
+            taken = [alias.name for alias in node.names if within_reference(node.module or "")]
+            found += [name for name in taken if name not in SHARED | elementwise]
+    return found
+
+
+def within_reference(module: str) -> bool:
+    """Whether a dotted name is the reference or part of it."""
+    return module.partition(".")[0] == "reference"
+
+
+def loops(source: ast.Module) -> list[str]:
+    """Return the functions with a loop, but one over a literal or within a kernel.
+
+    A loop over a literal tuple or list runs a fixed number of times; a loop inside a Triton kernel
+    is device code.
+    """
+    return [
+        getattr(statement, "name", "<module>")
+        for statement in source.body
+        if not is_kernel(statement) and any(is_loop(node) for node in ast.walk(statement))
+    ]
+
+
+def is_kernel(statement: ast.stmt) -> bool:
+    """Whether Triton compiles the function."""
+    marks = statement.decorator_list if isinstance(statement, ast.FunctionDef) else []
+    return any("triton.jit" in ast.unparse(mark) for mark in marks)
+
+
+def is_loop(node: ast.AST) -> bool:
+    """Whether a node repeats something as often as its data say."""
+    if isinstance(node, ast.For | ast.comprehension):
+        return not isinstance(node.iter, ast.Tuple | ast.List)
+    return isinstance(node, ast.While)

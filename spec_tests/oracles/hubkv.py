@@ -1,0 +1,66 @@
+"""HubKV on Python numbers, one token at a time: exact over `Fraction`."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+Row = Sequence[Fraction]
+
+
+def exact(row: Tensor) -> list[Fraction]:
+    """Return the exact values of one row."""
+    return [Fraction(value) for value in row.tolist()]
+
+
+def hubs(row: Row, radius: int, protected: Sequence[bool] | None = None) -> list[bool]:
+    """Return whether no rival in a token's window is stronger, or as strong and earlier."""
+    aside = protected or [False] * len(row)
+
+    def beats(j: int, i: int) -> bool:
+        return not aside[j] and (row[j] > row[i] or (row[j] == row[i] and j < i))
+
+    return [
+        not aside[i]
+        and not any(beats(j, i) for j in range(len(row)) if j != i and abs(i - j) <= radius)
+        for i in range(len(row))
+    ]
+
+
+def discounted(row: Row, radius: int, gamma: Fraction) -> list[Fraction]:
+    """Return the scores, all but the hubs' multiplied by gamma."""
+    marks = hubs(row, radius)
+    return [s if hub else gamma * s for s, hub in zip(row, marks, strict=True)]
+
+
+def gated(score: Fraction, corrected: Fraction, strength: Fraction) -> Fraction:
+    """Return the mixture of a raw and a corrected score."""
+    return (1 - strength) * score + strength * corrected
+
+
+def variance(row: Row) -> Fraction:
+    """Return the population variance."""
+    mean = sum(row, Fraction(0)) / len(row)
+    return sum(((s - mean) ** 2 for s in row), Fraction(0)) / len(row)
+
+
+def variation(row: Row, epsilon: Fraction) -> float:
+    """Return the coefficient of variation; 0 for no scores and for zeros."""
+    if not any(row):
+        return 0.0
+    return math.sqrt(variance(row)) / float(sum(row, Fraction(0)) / len(row) + epsilon)
+
+
+def factors(
+    strength: Fraction, gamma: Fraction, low: Fraction, high: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Return the least and the greatest share of its raw score that refinement leaves a token."""
+    return gated(Fraction(1), gamma * low, strength), gated(Fraction(1), high, strength)
+
+
+def best(scores: Tensor, count: int) -> Tensor:
+    """Mark the `count` best of each row, the earlier of equals: a plain Top-K."""
+    order = scores.sort(descending=True, stable=True).indices[..., :count]
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)

@@ -1,0 +1,138 @@
+"""Paper, code, tests and docs name the same things, checked both ways.
+
+`python -m spec_tests.test_index` writes docs/equations.md anew.
+"""
+
+import re
+from inspect import getdoc, getmodule, isfunction
+from pathlib import Path
+
+import pytest
+
+import reference
+from spec_tests import index
+from spec_tests.index import ROOT
+
+EQUATIONS = index.equations()
+CODE, TESTS = index.cited_by_code(), index.cited_by_tests()
+PAGE, DOCS, SUITE = ROOT / "docs/equations.md", ROOT / "docs", ROOT / "spec_tests"
+REFERENCE = ROOT / "reference"
+NOT_AN_IDEA = ("__init__", "errors", "precision")  # docs/conventions.md is about the last two
+FILES = [
+    path.relative_to(REFERENCE).with_suffix("")
+    for path in sorted(REFERENCE.rglob("*.py"))
+    if path.stem not in NOT_AN_IDEA and not path.stem.startswith("_")
+]
+SHOWN = re.compile(r"^::: reference\.(\w+)$", re.MULTILINE)
+ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")
+
+
+def of_kind(*kinds: str) -> list[str]:
+    """Ids of these kinds that can be checked now."""
+    waiting = ("later", "skip")
+    return [
+        i for i, e in EQUATIONS.items() if e["kind"] in kinds and not any(w in e for w in waiting)
+    ]
+
+
+def page_of(name: str) -> Path:
+    """The page that must show a public name: the one of the file that defines it."""
+    module = getmodule(getattr(reference, name))
+    assert module is not None
+    place = Path(*module.__name__.split(".")[1:])
+    return DOCS / place.with_suffix(".md")
+
+
+def shown() -> dict[str, list[Path]]:
+    """Every name that a page shows, and the pages that do."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(DOCS.rglob("*.md")):
+        for name in SHOWN.findall(path.read_text()):
+            found.setdefault(name, []).append(path)
+    return found
+
+
+def suite_of(file: Path) -> Path:
+    """The folder with the laws of a reference file: its paper's, or the shared one."""
+    return SUITE / (file.parent if file.parent.name else "attention")
+
+
+@pytest.mark.parametrize("spec", of_kind("code"))
+def test_a_function_states_the_equation(spec):
+    assert spec in CODE, f"no public docstring cites {spec} under `Source:`"
+
+
+@pytest.mark.parametrize("spec", of_kind("code", "law", "table"))
+def test_a_law_or_a_vector_checks_the_equation(spec):
+    assert spec in TESTS, f"no `spec` mark and no vector names {spec}"
+
+
+@pytest.mark.parametrize("spec", of_kind("bench"))
+def test_a_benchmark_measures_the_timing(spec):
+    assert spec in index.cited_by_benches()
+
+
+def test_a_timing_is_never_a_test():
+    assert not [i for i, entry in EQUATIONS.items() if entry["kind"] == "bench" and i in TESTS]
+
+
+def test_what_waits_or_is_skipped_is_cited_nowhere():
+    idle = {i for i, entry in EQUATIONS.items() if "later" in entry or "skip" in entry}
+    assert not idle & (CODE.keys() | TESTS.keys()), "remove its `later` or `skip`"
+
+
+def test_nothing_cites_an_unknown_equation():
+    assert not (CODE.keys() | TESTS.keys() | index.cited_by_benches()) - EQUATIONS.keys()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in reference.__all__ if isfunction(getattr(reference, n))]
+)
+def test_a_function_states_its_source(name):
+    assert index.source(name), "no id under `Source:`"
+
+
+@pytest.mark.parametrize("name", reference.__all__)
+def test_a_public_name_is_shown_once_on_its_files_page(name):
+    assert shown().get(name) == [page_of(name)]
+
+
+def test_every_name_that_a_page_shows_is_public():
+    assert not shown().keys() - set(reference.__all__)
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
+    assert (DOCS / file).with_suffix(".md").exists()
+    laws = suite_of(file).glob(f"test_{file.name}*.py")
+    assert [spec for path in laws for spec, _ in index.marked(path)], "no law carries a `spec` mark"
+
+
+@pytest.mark.parametrize("name", reference.__all__)
+def test_every_reading_is_explained_in_the_errata(name):
+    cited = set(ERRATUM.findall((getdoc(getattr(reference, name)) or "").partition("Reading:")[2]))
+    assert not cited - set(errata())
+
+
+def test_every_erratum_is_told_once_and_can_be_linked_to():
+    assert len(errata()) == len(set(errata()))
+    for path in sorted((DOCS / "errata").glob("*.md")):
+        for heading in re.findall(r"^### .*$", path.read_text(), re.MULTILINE):
+            ids = re.findall(r"\{ #(E-[A-Z]\d+) \}", heading)
+            assert ids, f"{path.name}: `{heading}` ends with no {{ #id }}"
+            assert set(ids) <= set(ERRATUM.findall(heading)), heading
+
+
+def errata() -> list[str]:
+    """Every id that a heading of the errata tells of, once a heading."""
+    text = "\n".join(path.read_text() for path in sorted((DOCS / "errata").glob("*.md")))
+    headings = re.findall(r"^### .*$", text, re.MULTILINE)
+    return [i for heading in headings for i in dict.fromkeys(ERRATUM.findall(heading))]
+
+
+def test_the_page_of_equations_is_current():
+    assert PAGE.read_text() == index.page(), "run `python -m spec_tests.test_index`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(index.page())

@@ -1,0 +1,164 @@
+"""The fast layers stand on their own: no specification beneath them, no Python loop over data."""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+import ast
+import sys
+from inspect import getdoc, isclass, isfunction, signature
+from pathlib import Path
+from types import ModuleType
+from typing import assert_type
+
+import pytest
+import torch
+from torch import Tensor
+
+import optimized
+import reference
+from optimized import kernels, vector
+from optimized._dispatch import dispatch, on_gpu
+from spec_tests.layers import ALLOWED_LOOPS, declared_elementwise, foreign_imports, loops
+
+TABLE = Path(optimized.__file__)
+FILES = sorted(
+    path for part in ("vector", "kernels") for path in TABLE.parent.glob(f"{part}/**/*.py")
+)
+ELEMENTWISE = declared_elementwise(ast.parse(TABLE.read_text()))
+every_file = pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+
+
+@every_file
+def test_only_checks_results_and_elementwise_bodies_come_from_the_reference(path):
+    assert foreign_imports(ast.parse(path.read_text()), ELEMENTWISE) == []
+
+
+@every_file
+def test_no_python_loop_runs_over_data(path):
+    allowed = {where.partition("::")[2] for where in ALLOWED_LOOPS if where.startswith(place(path))}
+    found = set(loops(ast.parse(path.read_text())))
+    assert found <= allowed, f"loops in {sorted(found - allowed)}"
+
+
+def test_every_allowed_loop_exists():
+    found = {
+        f"{place(path)}{function}"
+        for path in FILES
+        for function in loops(ast.parse(path.read_text()))
+    }
+    assert ALLOWED_LOOPS.keys() <= found
+
+
+def place(path: Path) -> str:
+    """`vector/hubkv.py::`, the head of an allowed loop's name."""
+    return f"{path.relative_to(TABLE.parent)}::"
+
+
+def test_the_checker_sees_a_body_that_calls_the_specification():
+    borrowed = """
+import reference
+from reference.hubkv.discount import smd
+from reference import errors, gate
+from reference.precision import widen
+"""
+    assert foreign_imports(ast.parse(borrowed), {"gate"}) == ["reference", "smd"]
+
+
+def test_the_checker_sees_loops_over_tokens_heads_and_queries():
+    looping = """
+def by_token(scores):
+    for i in range(scores.shape[-1]):
+        scores[..., i] += 1
+def by_head(scores):
+    return torch.stack([head.cumsum(-1) for head in scores])
+def by_query(queries):
+    while len(queries):
+        queries = queries[1:]
+def fixed(scores):
+    for axis in (-1, -2):
+        scores = scores.sum(axis, keepdim=True)
+    return scores
+@triton.jit
+def kernel(scores, radius):
+    for offset in range(1, radius):
+        pass
+"""
+    assert loops(ast.parse(looping)) == ["by_token", "by_head", "by_query"]
+
+
+@pytest.mark.parametrize("name", reference.__all__)
+def test_the_table_has_a_row_for_every_public_name(name):
+    spec, row = getattr(reference, name), getattr(optimized, name)
+    if isclass(spec):
+        assert row is spec
+    else:
+        assert isfunction(row)
+        assert str(signature(row)) == str(signature(spec))
+        assert getdoc(row) == getdoc(spec)
+        assert row.__name__ == name
+
+
+def test_the_table_has_no_row_beside_the_public_names():
+    rows = {name for name, value in vars(optimized).items() if isfunction(value)}
+    assert rows - {"dispatch", "elementwise"} <= set(reference.__all__)
+
+
+@pytest.mark.parametrize("layer", [vector, kernels], ids=lambda layer: layer.__name__)
+def test_a_layer_offers_public_names_only(layer: ModuleType):
+    assert set(layer.__all__) <= set(reference.__all__)
+    assert all(hasattr(layer, name) for name in layer.__all__)
+
+
+def test_an_elementwise_row_is_the_specifications_own_body():
+    assert all(getattr(vector, name) is getattr(reference, name) for name in ELEMENTWISE)
+
+
+def test_a_row_with_another_default_is_refused_at_import():
+    spec = signature(reference.smd)
+    radius = spec.parameters["radius"].replace(default=3)
+
+    def other(*args, **kwargs):
+        return reference.smd(*args, **kwargs)
+
+    other.__signature__ = spec
+    dispatch(reference.smd, other)
+    parameters = (spec.parameters | {"radius": radius}).values()
+    other.__signature__ = spec.replace(parameters=list(parameters))
+    with pytest.raises(TypeError, match="radius: int = 3"):
+        dispatch(reference.smd, other)
+
+
+def test_a_kernel_serves_only_calls_whose_tensors_are_all_on_a_gpu():
+    assert not on_gpu((torch.ones(2), 1))
+    assert not on_gpu((100, 0.5)), "no tensor, no GPU"
+
+
+def test_a_call_compiles_into_one_graph():
+    compiled = torch.compile(optimized.smd, fullgraph=True, backend="eager")
+    scores = torch.tensor([0.5, 0.25, 0.75, 0.0])
+    assert torch.equal(compiled(scores, radius=1), optimized.smd(scores, radius=1))
+
+
+def test_a_type_checker_sees_through_the_table():
+    """`assert_type` does nothing here: pyright holds it, and the refused call, in CI."""
+    assert_type(optimized.smd(torch.ones(3)), Tensor)
+    with pytest.raises(TypeError):
+        optimized.smd(torch.ones(3), radius="two")  # pyright: ignore[reportArgumentType]
+
+
+def test_importing_the_reference_imports_nothing_of_the_optimized_layers():
+    source = "\n".join(p.read_text() for p in Path(reference.__file__).parent.rglob("*.py"))
+    names = {
+        name
+        for node in ast.walk(ast.parse(source))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    allowed = {"torch", "numpy", "scipy", "jaxtyping", "reference", *sys.stdlib_module_names}
+    assert {name.partition(".")[0] for name in names} <= allowed

@@ -1,0 +1,110 @@
+"""The suite itself: what it reports, what it refuses, and that it bites."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+MODULE = """
+from types import SimpleNamespace
+import torch
+import reference
+
+def every_token(scores, radius=2, protected=None):
+    return torch.ones_like(scores, dtype=torch.bool)
+
+def unwritten(scores, hubs, gamma=0.5):
+    return torch.empty_like(scores)
+
+partial = SimpleNamespace(hub_mask=reference.hub_mask)
+wrong = SimpleNamespace(hub_mask=every_token)
+holes = SimpleNamespace(discount=unwritten)
+"""
+VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
+NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    """Run the suite from another folder, on a module `theirs` that stands in that folder."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "theirs.py").write_text(MODULE)
+
+    def run(*words: str, xfails: str = "") -> subprocess.CompletedProcess[str]:
+        (folder / "xfails.txt").write_text(xfails)
+        command = [sys.executable, "-m", "spec_tests", *words]
+        command += ["--xfails", "xfails.txt"] if xfails else []
+        place = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+        return subprocess.run(
+            command, cwd=folder, env=place, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def report(suite):
+    """One run over three modules: a partial one, a wrong one, one that leaves memory unwritten."""
+    tests = f"{VECTOR} or {LAW} or {NEEDS_DISCOUNT} or test_index or test_layers"
+    modules = ("theirs:partial", "theirs:wrong", "theirs:holes")
+    return suite(*modules, "-v", "--tb=no", "-k", tests).stdout
+
+
+def test_a_partial_module_passes_and_what_it_lacks_is_listed(report):
+    assert f"{LAW}[theirs:partial] PASSED" in report
+    assert f"{NEEDS_DISCOUNT}[theirs:partial] SKIPPED" in report
+    assert "theirs:partial fails" not in report
+    assert "theirs:partial lacks: discount" in report
+
+
+def test_a_wrong_module_fails_a_law_and_a_vector(report):
+    assert f"{LAW}[theirs:wrong] FAILED" in report
+    assert f"[theirs:wrong-hubkv-{VECTOR}] FAILED" in report
+    assert "theirs:wrong fails: HubKV-6" in report
+
+
+def test_a_result_with_unwritten_memory_is_found_out(report):
+    assert f"{NEEDS_DISCOUNT}[theirs:holes] FAILED" in report
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_unwritten_memory_is_poisoned(dtype):
+    assert torch.empty(1000, dtype=dtype).isnan().all()
+
+
+def test_other_peoples_modules_are_not_held_to_our_docs_and_layers(report):
+    assert "test_index.py" not in report
+    assert "test_layers.py" not in report
+
+
+def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
+    words = ("theirs:partial", "-k", f"{LAW} or {NEEDS_DISCOUNT}")
+    assert suite(*words).returncode == pytest.ExitCode.OK
+    assert suite(*words, "--complete").returncode == pytest.ExitCode.TESTS_FAILED
+
+
+def test_an_expected_failure_is_strict(suite):
+    lines = f"{LAW}[theirs:wrong]  # a known bug\n{LAW}[theirs:partial]  # mended since\n"
+    done = suite("theirs:wrong", "theirs:partial", "-v", "-k", LAW, xfails=lines)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert f"{LAW}[theirs:wrong] - a known bug" in done.stdout
+    assert "[XPASS(strict)] mended since" in done.stdout
+
+
+def test_an_expected_failure_that_matches_nothing_is_a_usage_error(suite):
+    done = suite("theirs:partial", xfails="test_of_another_day  # renamed since\n")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no such test: test_of_another_day" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "theirs:no_such_attribute"])
+def test_an_unknown_module_is_a_usage_error(suite, module):
+    done = suite(module)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--impl: " in done.stderr
+    assert module.rpartition(":")[2] in done.stderr
+    assert "Traceback" not in done.stderr
