@@ -26,6 +26,18 @@ def generate(tokens, channels, _density, seed, *_kind):
     return (places * (2 * seed + 3) % 509) % 8 == 0
 
 
+class Counted:
+    """A generator that counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, *arguments):
+        """Generate, and count."""
+        self.calls += 1
+        return generate(*arguments)
+
+
 def wrong(store, seed: int) -> bool:
     """Whether the store gives another mask than it should."""
     return not torch.equal(store.mask(*SIZES, 0.125, seed), generate(*SIZES, 0.125, seed))
