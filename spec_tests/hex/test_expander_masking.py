@@ -1,4 +1,4 @@
-"""What masking does to a matrix: beyond the paper, the statement its stability claim gestures at."""
+"""What masking does to a matrix: beyond the paper, what its stability claim gestures at."""
 
 import math
 
