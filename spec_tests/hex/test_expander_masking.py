@@ -17,9 +17,8 @@ from spec_tests.inputs.expander import biregular, seeds
 def masked_factors(draw, low, high, rank):
     """Sizes of a mask, a seed, and two factors of a matrix of that size."""
     x = draw(biregular())
-    whole = dict(low=low, high=high, scale=1)
-    left = draw(grid(x["tokens"], rank, **whole)).double()
-    right = draw(grid(x["channels"], rank, **whole)).double()
+    left = draw(grid(x["tokens"], rank, low=low, high=high, scale=1)).double()
+    right = draw(grid(x["channels"], rank, low=low, high=high, scale=1)).double()
     return dict(**x, seed=draw(seeds)), left, right
 
 
