@@ -84,19 +84,24 @@ def page() -> str:
         lines += ["| Id | | Functions | Checked by |", "| --- | --- | --- | --- |"]
         for spec, entry in equations().items():
             if spec.startswith(f"{paper}-"):
-                functions = ", ".join(
-                    f"[`{name}`][reference.{name}]" for name in code.get(spec, [])
-                )
+                functions = ", ".join(f"[`{name}`][{path_of(name)}]" for name in code.get(spec, []))
                 title = entry["title"].replace("|", r"\|")
                 where = f"{title} <small>({entry['where']})</small>"
                 cells = (functions or nowhere(entry), checks(tests.get(spec, [])))
-                lines.append(f"| [](){{ #{spec} }}{spec} | {where} | {' | '.join(cells)} |")
+                lines.append(f'| <span id="{spec}">{spec}</span> | {where} | {" | ".join(cells)} |')
     return "\n".join(lines) + "\n"
+
+
+def path_of(name: str) -> str:
+    """Return where a public name is defined, as the docs link to it."""
+    return f"{getattr(reference, name).__module__}.{name}"
 
 
 def nowhere(entry: dict[str, Any]) -> str:
     """Return why no function states an equation."""
-    kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "not yet"}
+    if waits := entry.get("later"):
+        return f"*waits for {waits}*"
+    kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "none yet"}
     return f"*{entry.get('skip') or kinds[entry['kind']]}*"
 
 

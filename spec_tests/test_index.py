@@ -4,7 +4,7 @@
 """
 
 import re
-from inspect import getdoc, getmodule, isfunction
+from inspect import getdoc, isfunction
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ FILES = [
     for path in sorted(REFERENCE.rglob("*.py"))
     if path.stem not in NOT_AN_IDEA and not path.stem.startswith("_")
 ]
-SHOWN = re.compile(r"^::: reference\.(\w+)$", re.MULTILINE)
+SHOWN = re.compile(r"^::: reference\.([\w.]+)$", re.MULTILINE)
 ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")
 
 
@@ -37,19 +37,22 @@ def of_kind(*kinds: str) -> list[str]:
 
 def page_of(name: str) -> Path:
     """The page that must show a public name: the one of the file that defines it."""
-    module = getmodule(getattr(reference, name))
-    assert module is not None
-    place = Path(*module.__name__.split(".")[1:])
-    return DOCS / place.with_suffix(".md")
+    return DOCS / Path(*index.path_of(name).split(".")[1:-1]).with_suffix(".md")
 
 
 def shown() -> dict[str, list[Path]]:
     """Every name that a page shows, and the pages that do."""
     found: dict[str, list[Path]] = {}
     for path in sorted(DOCS.rglob("*.md")):
-        for name in SHOWN.findall(path.read_text()):
-            found.setdefault(name, []).append(path)
+        for place in SHOWN.findall(path.read_text()):
+            found.setdefault(name_at(place), []).append(path)
     return found
+
+
+def name_at(place: str) -> str:
+    """The name at `gate` or `hubkv.gate.gate`; at `retain` a file, its function is one deeper."""
+    file = f"{place}.py"
+    return file if (REFERENCE / file).exists() else place.rpartition(".")[2]
 
 
 def suite_of(file: Path) -> Path:

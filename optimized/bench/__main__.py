@@ -1,8 +1,87 @@
-"""`python -m optimized.bench NAME [arguments]`."""
+"""`python -m optimized.bench NAME [NAME ...]`: agreement first, then the figures."""
 
+import argparse
+import json
+import subprocess
 import sys
+import tempfile
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from optimized.bench import report
+
+HERE = Path(__file__).parent
+TABLES = ("table5",)
+"""Figures that are no timings: a file of that name with FUNCTIONS and a `main`."""
+
+NAMES = sorted([*(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")), *TABLES])
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m optimized.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.csv")
+    on_gpu = "cuda" if torch.cuda.is_available() else "cpu"
+    parser.add_argument("--device", default=on_gpu, help="where the inputs live")
+    given = parser.parse_args()
+    if unknown := [name for name in given.names if name not in NAMES]:
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    return given
+
+
+def pytest(*words: str) -> int:
+    """Run pytest in a process of its own; return how it ended."""
+    return subprocess.run([sys.executable, "-m", "pytest", *words], check=False).returncode
+
+
+def module_of(name: str) -> ModuleType:
+    """Return the module that a name stands for."""
+    return import_module(f"optimized.bench.{name if name in TABLES else f'bench_{name}'}")
+
+
+def agree(names: list[str], device: str) -> None:
+    """Run the agreement tests of every function concerned; stop if one fails."""
+    modules = [module_of(name) for name in names]
+    functions = sorted({function for module in modules for function in module.FUNCTIONS})
+    suite = find_spec("spec_tests")
+    assert suite is not None
+    assert suite.origin is not None
+    file = Path(suite.origin).with_name("test_agreement.py")
+    chosen = ("-k", " or ".join(functions), "--impl", "optimized", "--device", device)
+    if failed := pytest(str(file), "-q", "-p", "no:cacheprovider", *chosen):
+        sys.exit(failed)
+
+
+def times(name: str, device: str) -> list[report.Line]:
+    """Run one benchmark file and return its lines; stop if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "timings.json")
+        options = (f"--benchmark-json={out}", "--benchmark-quiet", f"--bench-device={device}")
+        file = str(HERE / f"bench_{name}.py")
+        if failed := pytest(file, "-q", "-p", "no:cacheprovider", *options):
+            sys.exit(failed)
+        return report.lines(name, json.loads(out.read_text())["benchmarks"], device)
+
+
+def main() -> None:
+    """Check, time, print, and write if asked to."""
+    given = arguments()
+    names = given.names or NAMES
+    agree(names, given.device)
+    for name in names:
+        if name in TABLES:
+            module_of(name).main()
+    found = [line for name in names if name not in TABLES for line in times(name, given.device)]
+    if found:
+        print(report.table(found))
+    if given.write:
+        report.write(found)
+
 
 if __name__ == "__main__":
-    name, *arguments = sys.argv[1:]
-    import_module(f"optimized.bench.{name}").main(arguments)
+    main()

@@ -12,6 +12,7 @@ from pathlib import Path
 from optimized import ramanujan_bound, random_expander, second_singular_value
 
 HERE = Path(__file__).parents[2] / "spec_tests" / "hex"
+FUNCTIONS = ("random_expander", "second_singular_value", "ramanujan_bound")
 CHANNELS, TOKEN_DEGREE = 1024, 32
 HEADER = ["tokens", "draws", "graphs", "mean", "deviation", "least", "most"]
 
@@ -32,7 +33,7 @@ def draw(tokens: int, draws: int) -> dict[str, float]:
     return dict(zip(HEADER, figures, strict=True))
 
 
-def main(_arguments: list[str]) -> None:
+def main() -> None:
     """Print the 18 rows and write what was drawn."""
     print(
         "| size | d₁ | d₂ | λ₁ | λ₂, drawn: mean ± sd | least to most | λ₂, paper | bound "

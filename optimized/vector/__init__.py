@@ -11,7 +11,6 @@ from optimized.vector.attention import attention, attention_error, attention_wei
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
-    gaussian_kernel,
     greedy,
     lazy_greedy,
     marginal_gain,
@@ -65,7 +64,6 @@ from optimized.vector.locality import (
     autocorrelation,
     distance_profile,
     nms,
-    random_order,
     retained_chains,
     segment_coverage,
     uniform_spread,
@@ -78,7 +76,9 @@ from optimized.vector.spectrum import (
 )
 from optimized.vector.store import MaskStore, from_csr, to_csr
 from reference.hubkv.calibration import calibrate
+from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
+from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
 
 __all__ = [

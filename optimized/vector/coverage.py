@@ -17,16 +17,6 @@ def window_kernel(
     return (torch.arange(tokens) <= radius).to(dtype)
 
 
-def gaussian_kernel(
-    tokens: int, deviation: float, dtype: torch.dtype = torch.float32
-) -> Float[Tensor, "tokens"]:
-    errors.whole("tokens", tokens)
-    errors.positive("deviation", deviation)
-    errors.floating_dtype("dtype", dtype)
-    distances = torch.arange(tokens, dtype=torch.float64)
-    return torch.exp((distances / deviation).square() / -2).to(dtype)
-
-
 def coverage_weights(
     scores: Float[Tensor, "*heads tokens"], kernel: Float[Tensor, "tokens"]
 ) -> Float[Tensor, "*heads tokens tokens"]:

@@ -10,8 +10,7 @@ from torch import Tensor
 from optimized.vector.spectrum import Graph, is_within, ramanujan_bound
 from reference import errors
 from reference.hex import errors as refuse
-from reference.hex.expander import DRAWS, Expander, biregular_degrees
-from reference.hex.pairing import ROUNDS, SEEDS
+from reference.hex.expander import Expander, biregular_degrees
 
 
 def half_edge_pairing(
@@ -20,8 +19,8 @@ def half_edge_pairing(
     errors.whole("tokens", tokens)
     errors.whole("channels", channels, 1)
     errors.whole("token_degree", token_degree, 0, channels)
-    errors.whole("seed", seed, 0, SEEDS)
-    errors.whole("draw", draw, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
     return torch.from_numpy(_pairing(tokens, channels, token_degree, seed, draw))
 
 
@@ -37,8 +36,8 @@ def double_edge_swaps(
     pairs: Int[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
 ) -> Int[Tensor, "tokens degree"]:
     refuse.edges("pairs", pairs, channels)
-    errors.whole("seed", seed, 0, SEEDS)
-    errors.whole("draw", draw, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
     repaired = _swaps(pairs.cpu().numpy(), channels, seed, draw)
     return torch.from_numpy(repaired).to(pairs.device)
 
@@ -48,7 +47,7 @@ def _swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray
     # an edge as one number: rows are sorted and follow each other, so the whole list is sorted
     edges = np.sort(pairs + channels * np.arange(len(pairs))[:, None], axis=1)
     flat = edges.reshape(-1)
-    for _ in range(ROUNDS):
+    for _ in range(refuse.ROUNDS):
         repeated = np.flatnonzero(flat[1:] == flat[:-1]) + 1
         if not len(repeated):
             return edges % channels
@@ -56,7 +55,7 @@ def _swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray
         changed = _exchange(flat, repeated, partners, channels)
         rows = np.unique(changed // edges.shape[1])
         edges[rows] = np.sort(edges[rows], axis=1)
-    raise RuntimeError(f"pairs still repeat an edge after {ROUNDS} rounds of swaps")
+    raise RuntimeError(f"pairs still repeat an edge after {refuse.ROUNDS} rounds of swaps")
 
 
 def _exchange(
@@ -111,16 +110,16 @@ def random_expander(
     tokens: int, channels: int, token_degree: int, seed: int = 0, near: bool = False
 ) -> Expander:
     refuse.biregular(tokens, channels, token_degree, near)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     channel_degree = tokens * token_degree // channels
-    for draw in range(DRAWS):
+    for draw in range(refuse.DRAWS):
         graph = _simple_graph(tokens, channels, token_degree, seed, draw)
         if min(token_degree, channel_degree) < 3 or _passes(
             graph, channels, token_degree, channel_degree, near
         ):
             return Expander(graph.mask(channels), draw + 1)
     raise RuntimeError(
-        f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
+        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {channels} channels "
         f"at token_degree {token_degree}"
     )
 
@@ -146,7 +145,7 @@ def expander_mask(
     block: int = 96,
 ) -> Bool[Tensor, "tokens channels"]:
     errors.whole("tokens", tokens, 1)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     errors.whole("block", block, 1)
     if tile:
         refuse.multiple("tokens", tokens, "block", block)

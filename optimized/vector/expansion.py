@@ -7,7 +7,6 @@ from torch import Tensor
 
 from optimized.vector.spectrum import Graph
 from reference.hex import errors as refuse
-from reference.hex.expansion import VERTICES
 
 
 def component_count(mask: Bool[Tensor, "tokens channels"]) -> int:
@@ -50,7 +49,7 @@ def vertex_expansion(
 
 
 def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
-    refuse.graph("adjacency", adjacency, VERTICES)
+    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     neighbours = _bits(adjacency)
     sets = np.arange(1 << len(neighbours))
     reached = np.zeros(1, np.int64)
@@ -62,7 +61,7 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
 
 
 def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
-    refuse.graph("adjacency", adjacency, VERTICES)
+    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     neighbours = _bits(adjacency)
     degrees = np.bitwise_count(neighbours).astype(np.int64)
     volume, within = np.zeros(1, np.int64), np.zeros(1, np.int64)

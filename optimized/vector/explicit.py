@@ -8,9 +8,7 @@ from torch import Tensor
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound
 from reference import errors
 from reference.hex import errors as refuse
-from reference.hex.expander import DRAWS, Expander
-from reference.hex.pairing import SEEDS
-from reference.hex.spectrum import ROUNDING
+from reference.hex.expander import Expander
 from reference.hex.subtile import SubtileExpander
 
 
@@ -24,8 +22,8 @@ def subtile_codes(
 ) -> Int[Tensor, "heads subtiles"]:
     errors.whole("tokens", tokens)
     errors.whole("heads", heads)
-    errors.whole("seed", seed, 0, SEEDS)
-    errors.whole("draw", draw, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
     refuse.subtiles(width, subtile)
     refuse.multiple("tokens", tokens, "subtile", subtile)
     generator = np.random.RandomState([seed, draw, 2])
@@ -63,15 +61,17 @@ def subtile_expander(
 ) -> SubtileExpander:
     errors.whole("tokens", tokens, 3 * subtile if isinstance(subtile, int) else 0)
     errors.whole("heads", heads, 1)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     refuse.subtiles(width, subtile)
     refuse.multiple("tokens", tokens, "subtile", subtile)
     errors.whole("heads", heads, -(-3 * subtile // width))
-    for draw in range(DRAWS):
+    for draw in range(refuse.DRAWS):
         codes = subtile_codes(tokens, heads, seed, draw, width, subtile)
         if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
             return SubtileExpander(codes, draw + 1)
-    raise RuntimeError(f"no expander among {DRAWS} draws of {tokens} tokens and {heads} heads")
+    raise RuntimeError(
+        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {heads} heads"
+    )
 
 
 def lps_mask(prime: int, modulus: int) -> Bool[Tensor, "tokens channels"]:
@@ -156,14 +156,14 @@ def ramanujan_lift(
 ) -> Expander:
     refuse.matrix("mask", mask)
     errors.whole("sheets", sheets, 1)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     if not is_ramanujan(mask):
         raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
     bound = ramanujan_bound(int(mask[0].sum()), int(mask[:, 0].sum()))
-    for draw in range(DRAWS):
+    for draw in range(refuse.DRAWS):
         generator = np.random.RandomState([seed, draw, 3])
         keys = generator.random_sample((int(mask.sum()), sheets))
         permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
-        if new_singular_value(mask, permutations) <= bound * ROUNDING:
+        if new_singular_value(mask, permutations) <= bound * refuse.ROUNDING:
             return Expander(lift(mask, permutations), draw + 1)
-    raise RuntimeError(f"no Ramanujan lift among {DRAWS} draws of {sheets} sheets")
+    raise RuntimeError(f"no Ramanujan lift among {refuse.DRAWS} draws of {sheets} sheets")

@@ -1,7 +1,6 @@
 """The graph and its signals, without loops over sources or rounds."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -131,11 +130,12 @@ def decay(
 
 
 def _of_the_last_source(factors: Tensor, neighbours: Tensor) -> Tensor:
-    # a row of ones in front stands for "no source"
-    factors = F.pad(factors, (0, 0, 1, 0), value=1.0)
-    reached = F.pad(neighbours, (0, 0, 1, 0), value=True)
-    order = torch.arange(reached.shape[-2], device=reached.device)[:, None]
-    return factors.take_along_dim((order * reached).amax(-2, keepdim=True), -2).squeeze(-2)
+    if not factors.numel():
+        return factors.new_ones(neighbours.any(-2).shape)
+    count = torch.arange(1, neighbours.shape[-2] + 1, dtype=torch.int32, device=factors.device)
+    last = torch.where(neighbours, count[:, None], 0).amax(-2, keepdim=True)
+    factor = factors.take_along_dim((last.long() - 1).clamp_(min=0), -2)
+    return torch.where(last > 0, factor, 1).squeeze(-2)
 
 
 def _scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:

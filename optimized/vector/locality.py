@@ -1,6 +1,5 @@
 """The diagnostics of locality without loops over tokens, heads or queries."""
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -27,7 +26,7 @@ def segment_coverage(
 
 def autocorrelation(
     values: Float[Tensor, "*batch tokens"], distances: int
-) -> Float[Tensor, "*batch distances+1"]:
+) -> Float[Tensor, "*batch {distances}+1"]:
     errors.floating("values", values)
     errors.finite("values", values)
     tokens = values.shape[-1]
@@ -51,7 +50,7 @@ def nms(
 
 def distance_profile(
     weights: Float[Tensor, "*heads queries tokens"], distances: int = 128
-) -> Float[Tensor, "*heads distances+1"]:
+) -> Float[Tensor, "*heads {distances}+1"]:
     errors.floating("weights", weights, axes=2)
     errors.importance("weights", weights)
     queries, tokens = weights.shape[-2:]
@@ -69,12 +68,6 @@ def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:
     errors.whole("tokens", tokens)
     errors.whole("picks", picks, 0, tokens)
     return -(-torch.arange(picks) * tokens // max(picks, 1))
-
-
-def random_order(tokens: int, seed: int) -> Int[Tensor, "tokens"]:
-    errors.whole("tokens", tokens)
-    errors.whole("seed", seed, 0, 2**32 - 1)
-    return torch.from_numpy(np.random.RandomState(seed).permutation(tokens).astype(np.int64))
 
 
 def retained_chains(

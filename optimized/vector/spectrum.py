@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from reference.hex import errors as refuse
-from reference.hex.spectrum import ROUNDING, ramanujan_bound
+from reference.hex.spectrum import ramanujan_bound
 
 DENSE = 256
 """Up to this many vertices on the smaller side, dense eigenvalues are as fast."""
@@ -82,7 +82,7 @@ def is_within(graph: Graph, bound: float) -> bool:
     bound how far the largest one may lag behind after k steps from a random start: one far enough
     below accepts. What stays open goes to the dense solver.
     """
-    bound *= ROUNDING
+    bound *= refuse.ROUNDING
     size = min(graph.shape)
     if size < 2:
         return True

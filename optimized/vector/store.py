@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-import reference.hex.store as reference_store
 from optimized.vector.expander import expander_mask
+from reference import MaskStore as SlowMaskStore
 from reference.hex import errors as refuse
 from reference.hex.csr import CSR
 
@@ -30,7 +30,7 @@ def from_csr(
     return mask
 
 
-class MaskStore(reference_store.MaskStore):
+class MaskStore(SlowMaskStore):
     """The store of the reference over the vectorised generator."""
 
     def __init__(

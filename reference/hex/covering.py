@@ -7,9 +7,8 @@ from torch import Tensor
 
 from reference import errors
 from reference.hex import errors as refuse
-from reference.hex.expander import DRAWS, Expander
-from reference.hex.pairing import SEEDS
-from reference.hex.spectrum import ROUNDING, is_ramanujan, ramanujan_bound
+from reference.hex.expander import Expander
+from reference.hex.spectrum import is_ramanujan, ramanujan_bound
 
 
 def lift(
@@ -108,14 +107,14 @@ def ramanujan_lift(
     """
     refuse.matrix("mask", mask)
     errors.whole("sheets", sheets, 1)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     if not is_ramanujan(mask):
         raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
     bound = ramanujan_bound(int(mask[0].sum()), int(mask[:, 0].sum()))
-    for draw in range(DRAWS):
+    for draw in range(refuse.DRAWS):
         generator = np.random.RandomState([seed, draw, 3])
         keys = generator.random_sample((int(mask.sum()), sheets))
         permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
-        if new_singular_value(mask, permutations) <= bound * ROUNDING:
+        if new_singular_value(mask, permutations) <= bound * refuse.ROUNDING:
             return Expander(lift(mask, permutations), draw + 1)
-    raise RuntimeError(f"no Ramanujan lift among {DRAWS} draws of {sheets} sheets")
+    raise RuntimeError(f"no Ramanujan lift among {refuse.DRAWS} draws of {sheets} sheets")

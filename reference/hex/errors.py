@@ -1,4 +1,4 @@
-"""What the functions on graphs refuse, in the voice of `reference.errors`."""
+"""What the functions on graphs refuse, in the voice of `reference.errors`, and their limits."""
 
 from math import isqrt
 
@@ -6,6 +6,14 @@ import torch
 from torch import Tensor
 
 from reference import errors
+
+SEEDS = 2**32 - 1
+DRAWS = 1000
+ROUNDS = 1000
+VERTICES = 20
+
+ROUNDING = 1 + 2**-40
+"""Graphs may lie on the bound itself: rounding must not push them over it."""
 
 
 def edges(name: str, pairs: Tensor, channels: int) -> None:

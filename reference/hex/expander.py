@@ -10,10 +10,8 @@ from torch import Tensor
 from reference import errors
 from reference.hex import errors as refuse
 from reference.hex.connectivity import is_connected
-from reference.hex.pairing import SEEDS, biadjacency, double_edge_swaps, half_edge_pairing
+from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
 from reference.hex.spectrum import is_ramanujan
-
-DRAWS = 1000
 
 
 class Degrees(NamedTuple):
@@ -119,16 +117,16 @@ def random_expander(
         E-H2, E-H3, E-H4: simple after repair, then filtered; never claimed Ramanujan with `near`.
     """
     refuse.biregular(tokens, channels, token_degree, near)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     channel_degree = tokens * token_degree // channels
-    for draw in range(DRAWS):
+    for draw in range(refuse.DRAWS):
         mask = _simple_graph(tokens, channels, token_degree, seed, draw)
         if min(token_degree, channel_degree) < 3 or (
             is_connected(mask) if near else is_ramanujan(mask)
         ):
             return Expander(mask, draw + 1)
     raise RuntimeError(
-        f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
+        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {channels} channels "
         f"at token_degree {token_degree}"
     )
 
@@ -182,7 +180,7 @@ def expander_mask(
         values and all layers.
     """
     errors.whole("tokens", tokens, 1)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     errors.whole("block", block, 1)
     if tile:
         refuse.multiple("tokens", tokens, "block", block)

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from reference.hex import errors as refuse
 
-VERTICES = 20
-
 
 def spectral_gap(
     adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False, two_sided: bool = False
@@ -93,7 +91,7 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
     Source:
         HEX-Def1.
     """
-    refuse.graph("adjacency", adjacency, VERTICES)
+    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     half = len(adjacency) // 2
     return min(
         vertex_expansion(adjacency, subset)
@@ -126,7 +124,7 @@ def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
         E-H30: Definition 1 counts boundary vertices; the Cheeger inequalities with the spectral
         gap are about boundary edges, so both constants are here.
     """
-    refuse.graph("adjacency", adjacency, VERTICES)
+    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     degree = adjacency.sum(1)
     found = [
         int(adjacency[subset][:, ~subset].sum()) / int(degree[subset].sum())

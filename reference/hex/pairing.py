@@ -10,9 +10,6 @@ from torch import Tensor
 from reference import errors
 from reference.hex import errors as refuse
 
-SEEDS = 2**32 - 1
-ROUNDS = 1000
-
 
 def half_edge_pairing(
     tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
@@ -49,8 +46,8 @@ def half_edge_pairing(
     errors.whole("tokens", tokens)
     errors.whole("channels", channels, 1)
     errors.whole("token_degree", token_degree, 0, channels)
-    errors.whole("seed", seed, 0, SEEDS)
-    errors.whole("draw", draw, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
     # numpy promises that the streams of RandomState never change; those of Generator may
     generator = np.random.RandomState([seed, draw, 0])
     order = generator.permutation(channels)
@@ -94,12 +91,12 @@ def double_edge_swaps(
         E-H3: swaps are needed for biregularity; the paper has them only as an optimisation.
     """
     refuse.edges("pairs", pairs, channels)
-    errors.whole("seed", seed, 0, SEEDS)
-    errors.whole("draw", draw, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
     generator = np.random.RandomState([seed, draw, 1])
     degree = pairs.shape[1]
     rows = [sorted(row) for row in pairs.tolist()]
-    for _ in range(ROUNDS):
+    for _ in range(refuse.ROUNDS):
         edges = [(t, c) for t, row in enumerate(rows) for c in row]
         repeated = [e for e in range(1, len(edges)) if edges[e] == edges[e - 1]]
         if not repeated:
@@ -116,7 +113,7 @@ def double_edge_swaps(
                 rows[e // degree][e % degree] = edges[f][1]
                 rows[f // degree][f % degree] = edges[e][1]
         rows = [sorted(row) for row in rows]
-    raise RuntimeError(f"pairs still repeat an edge after {ROUNDS} rounds of swaps")
+    raise RuntimeError(f"pairs still repeat an edge after {refuse.ROUNDS} rounds of swaps")
 
 
 def crossed(edge: tuple[int, int], other: tuple[int, int]) -> list[tuple[int, int]]:

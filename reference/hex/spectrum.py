@@ -9,9 +9,6 @@ from torch import Tensor
 from reference import errors
 from reference.hex import errors as refuse
 
-ROUNDING = 1 + 2**-40
-"""Graphs may lie on the bound itself: rounding must not push them over it."""
-
 
 def ramanujan_bound(token_degree: int, channel_degree: int) -> float:
     r"""Return the largest second eigenvalue that a biregular Ramanujan graph may have.
@@ -98,4 +95,4 @@ def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
     if min(token_degree, channel_degree) < 3:
         return False
     bound = ramanujan_bound(token_degree, channel_degree)
-    return second_singular_value(mask) <= bound * ROUNDING
+    return second_singular_value(mask) <= bound * refuse.ROUNDING

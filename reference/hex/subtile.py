@@ -9,10 +9,7 @@ from torch import Tensor
 
 from reference import errors
 from reference.hex import errors as refuse
-from reference.hex.pairing import SEEDS
 from reference.hex.spectrum import is_ramanujan
-
-DRAWS = 1000
 
 
 class SubtileExpander(NamedTuple):
@@ -52,8 +49,8 @@ def subtile_codes(
     """
     errors.whole("tokens", tokens)
     errors.whole("heads", heads)
-    errors.whole("seed", seed, 0, SEEDS)
-    errors.whole("draw", draw, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
     refuse.subtiles(width, subtile)
     refuse.multiple("tokens", tokens, "subtile", subtile)
     generator = np.random.RandomState([seed, draw, 2])
@@ -164,12 +161,14 @@ def subtile_expander(
     """
     errors.whole("tokens", tokens, 3 * subtile if isinstance(subtile, int) else 0)
     errors.whole("heads", heads, 1)
-    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
     refuse.subtiles(width, subtile)
     refuse.multiple("tokens", tokens, "subtile", subtile)
     errors.whole("heads", heads, -(-3 * subtile // width))
-    for draw in range(DRAWS):
+    for draw in range(refuse.DRAWS):
         codes = subtile_codes(tokens, heads, seed, draw, width, subtile)
         if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
             return SubtileExpander(codes, draw + 1)
-    raise RuntimeError(f"no expander among {DRAWS} draws of {tokens} tokens and {heads} heads")
+    raise RuntimeError(
+        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {heads} heads"
+    )

@@ -51,7 +51,7 @@ def segment_coverage(
 
 def autocorrelation(
     values: Float[Tensor, "*batch tokens"], distances: int
-) -> Float[Tensor, "*batch distances+1"]:
+) -> Float[Tensor, "*batch {distances}+1"]:
     r"""Correlate a sequence with itself, shifted.
 
     $$R(d) = \frac{\mathbb{E}_i[(s_i - \bar s)(s_{i+d} - \bar s)]}{\mathbb{E}_i[(s_i - \bar s)^2]}$$
@@ -127,7 +127,7 @@ def nms(
 
 def distance_profile(
     weights: Float[Tensor, "*heads queries tokens"], distances: int = 128
-) -> Float[Tensor, "*heads distances+1"]:
+) -> Float[Tensor, "*heads {distances}+1"]:
     r"""Average the attention weight over all pairs of a query and a key at a distance.
 
     $$a(d) = \mathbb{E}_{(q, t)\,:\, p_q - t = d}\bigl[A_{q,t}\bigr],

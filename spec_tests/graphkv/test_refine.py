@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.draw import grid, real
-from spec_tests.inputs.graphkv import graphkv_refine, lattice, strengths
+from spec_tests.inputs.graphkv import graphkv_refine, strengths
+from spec_tests.inputs.graphkv_draw import lattice, up_to
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
 
@@ -48,6 +49,17 @@ def test_a_layer_is_one_graph_over_its_heads(impl, keep, count, fraction, data):
     reached = impl.neighbours(weights, sources, count)
     expected = impl.decay(mean, weights, reached).expand(4, 8).contiguous()
     assert_equal(impl.graphkv_refine(scores, keys, keep, count, fraction=fraction), expected)
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(graphkv_refine(per_head=False, exclude_window=False), st.data())
+def test_a_layer_keeps_as_many_rows_of_keys_and_values_as_its_budget(impl, x, data):
+    keep = data.draw(up_to(x["scores"].shape[-1]))
+    kept = impl.retain(impl.graphkv_refine(**x | dict(keep=keep)), keep=keep)
+    cache = impl.evict(x["keys"], x["values"], kept)
+    for whole, part in ((x["keys"], cache.keys), (x["values"], cache.values)):
+        rows, left = impl.concatenate_heads(whole), impl.concatenate_heads(part)
+        assert_equal(left, rows[kept[..., 0, :]].reshape(*rows.shape[:-2], keep, rows.shape[-1]))
 
 
 @pytest.mark.spec("GraphKV-7.2")
@@ -135,9 +147,9 @@ def test_two_best_twins_annihilate_unless_sources_are_spared(impl, x, strength):
 @pytest.mark.spec("GraphKV-1")
 @given(real(2, 8, 16), grid(2, 8), st.sampled_from([torch.bfloat16, torch.float16]))
 def test_half_precision_is_rounded_once_at_the_end(impl, keys, scores, dtype):
-    half = dict(scores=scores.to(dtype), keys=keys.to(dtype), keep=6, count=3, rounds=2)
-    wide = half | {name: half[name].float() for name in ("scores", "keys")}
-    assert_equal(impl.graphkv_refine(**half), impl.graphkv_refine(**wide).to(dtype))
+    scores, keys, choices = scores.to(dtype), keys.to(dtype), dict(keep=6, count=3, rounds=2)
+    half = impl.graphkv_refine(scores, keys, **choices)
+    assert_equal(half, impl.graphkv_refine(scores.float(), keys.float(), **choices).to(dtype))
 
 
 @pytest.mark.spec("GraphKV-4.1")

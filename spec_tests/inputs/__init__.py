@@ -4,9 +4,8 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import coverage, expander, explicit, graphkv, hubkv, hubkv_refine, locality
-
-FILES = (
+from spec_tests.inputs import (
+    attention,
     coverage,
     expander,
     explicit,
@@ -14,6 +13,19 @@ FILES = (
     hubkv,
     hubkv_refine,
     locality,
+    retain,
+)
+
+FILES = (
+    attention,
+    coverage,
+    expander,
+    explicit,
+    graphkv,
+    hubkv,
+    hubkv_refine,
+    locality,
+    retain,
 )
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}
 REFUSALS = {name: cases for file in FILES for name, cases in file.REFUSALS.items()}

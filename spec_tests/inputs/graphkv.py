@@ -1,60 +1,31 @@
-"""Inputs of GraphKV's functions.
-
-What jumps (sources, neighbours, bins) is computed from `lattice` vectors: their lengths are powers
-of two, so every cosine is a multiple of 1/16 whichever way it is computed, and many tie.
-"""
+"""Inputs of GraphKV's functions."""
 
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.inputs.draw import booleans, grid, heads, real
+from spec_tests.inputs.draw import booleans, grid, real
+from spec_tests.inputs.graphkv_draw import few, lattice, leads, maybe, picks, up_to
 from spec_tests.inputs.graphkv_refusals import REFUSALS
 
 __all__ = ["INPUTS", "REFUSALS"]
 
-few = st.integers(0, 8)
-rounds = st.integers(0, 3)
+rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
 rules = st.sampled_from(["product", "sequential", "sum"])
 kinds = st.sampled_from(["kk", "qk", "qq", "kv", "vv"])
 
 
 @st.composite
-def lattice(draw, *shape, zero=True):
-    """Vectors with 0, 1, 4 or 16 entries of one magnitude, a power of two, and random signs."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    lead, width = shape[:-1], shape[-1]
-    sizes = torch.tensor([0] * zero + [s for s in (1, 1, 4, 4, 16, 16) if s <= width])
-    size = sizes[torch.randint(len(sizes), lead, generator=generator)]
-    place = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
-    sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
-    magnitude = 2.0 ** torch.randint(-1, 2, lead, generator=generator)
-    return torch.where(place < size[..., None], sign * magnitude[..., None], 0.0)
-
-
-@st.composite
-def picks(draw, count, *lead, size):
-    """Positions of `size` different tokens among `count`, in any order, for each of `lead`."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    return torch.rand((*lead, count), generator=generator).argsort(-1)[..., :size]
-
-
-def maybe(strategy, absent=True):
-    """Return a strategy that may draw nothing, unless it must not."""
-    return st.none() | strategy if absent else strategy
-
-
-@st.composite
 def source_tokens(draw):
     """Scores with many ties; as many sources as the emptiest row has content."""
-    shape = (*draw(heads), draw(few))
+    shape = (*draw(leads), draw(few))
     protected = draw(st.none() | booleans(*shape))
     content = shape[-1]
     if protected is not None and protected.numel():
         content = int((~protected).sum(-1).min())
     return dict(
         scores=draw(grid(*shape, low=-4, high=4)),
-        count=draw(st.integers(0, content)),
+        count=draw(up_to(content)),
         protected=protected,
     )
 
@@ -62,13 +33,13 @@ def source_tokens(draw):
 @st.composite
 def edges(draw):
     """Every kind; keys with and without a heads axis; one to three queries a head."""
-    lead, count = draw(heads), draw(few)
+    lead, count = draw(leads), draw(few)
     shape, numbers = (*lead, count, 4), draw(st.sampled_from([lattice, real]))
     group = draw(st.integers(1, 3)) if lead and lead[-1] else 1
     grouped = (*lead[:-1], group * lead[-1], count, 4) if lead else shape
     return dict(
         keys=draw(numbers(*shape)),
-        sources=draw(picks(count, *lead, size=draw(st.integers(0, count)))),
+        sources=draw(picks(count, *lead, size=draw(up_to(count)))),
         kind=draw(kinds),
         queries=draw(numbers(*grouped)),
         values=draw(numbers(*shape)),
@@ -79,12 +50,12 @@ def edges(draw):
 @st.composite
 def neighbours(draw, unprotected=True):
     """Edges with many ties; more neighbours asked for than there are."""
-    lead, count = draw(heads), draw(few)
-    sources = draw(picks(count, *lead, size=draw(st.integers(0, min(count, 4)))))
+    lead, count = draw(leads), draw(few)
+    sources = draw(picks(count, *lead, size=draw(up_to(min(count, 4)))))
     return dict(
         weights=draw(grid(*sources.shape, count, low=-4, high=4)),
         sources=sources,
-        count=draw(st.integers(0, count + 1)),
+        count=draw(up_to(count + 1)),
         protected=draw(maybe(booleans(*lead, count), unprotected)),
         spare_sources=draw(st.booleans()),
     )
@@ -93,7 +64,7 @@ def neighbours(draw, unprotected=True):
 @st.composite
 def graph(draw, low=-16):
     """Scores and any graph over them; edges in [low / 16, 1]."""
-    lead, count, sources = draw(heads), draw(few), draw(st.integers(0, 3))
+    lead, count, sources = draw(leads), draw(few), draw(up_to(3))
     return dict(
         scores=draw(grid(*lead, count)),
         weights=draw(grid(*lead, sources, count, low=low)),
@@ -124,13 +95,13 @@ def banish(draw):
 @st.composite
 def concatenate_heads(draw):
     """Vectors with a heads axis."""
-    return dict(vectors=draw(real(*draw(heads), 2, draw(few), 3)))
+    return dict(vectors=draw(real(*draw(leads), 2, draw(few), 3)))
 
 
 @st.composite
 def graphkv_refine(draw, unprotected=True, **fixed):
     """A layer or a batch of them, on the lattice its graph compares."""
-    batch = fixed.pop("batch") if "batch" in fixed else draw(heads)
+    batch = fixed.pop("batch") if "batch" in fixed else draw(leads)
     head_count, count = draw(st.sampled_from([1, 2, 4])), draw(few)
     per_head = fixed.get("per_head", draw(st.booleans()))
 
@@ -146,8 +117,8 @@ def graphkv_refine(draw, unprotected=True, **fixed):
     drawn = dict(
         scores=draw(grid(*batch, head_count, count)),
         keys=rows(),
-        keep=count + draw(few),
-        count=draw(few),
+        keep=count + draw(up_to(8)),
+        count=draw(up_to(count)),
         protected=draw(maybe(booleans(*batch, head_count, count), unprotected)),
         queries=queries,
         values=rows(),
@@ -168,7 +139,7 @@ def graphkv_refine(draw, unprotected=True, **fixed):
 @st.composite
 def keys(draw, numbers=lattice):
     """Keys of a few tokens."""
-    return dict(keys=draw(numbers(*draw(heads), draw(few), 4)))
+    return dict(keys=draw(numbers(*draw(leads), draw(few), 4)))
 
 
 @st.composite
@@ -183,7 +154,7 @@ def principal_components(draw):
     count = draw(st.sampled_from([0, 1, 2, 4, 8]))
     spread = 4.0 ** -torch.arange(4)
     return dict(
-        keys=draw(grid(*draw(heads), count, 4, low=-8, high=8, scale=1.0)) * spread,
+        keys=draw(grid(*draw(leads), count, 4, low=-8, high=8, scale=1.0)) * spread,
         components=draw(st.integers(1, 4)),
     )
 

@@ -22,11 +22,14 @@ layers = st.sampled_from([(1,), (3,), (2, 2), (2, 1, 3), (0, 2), (2, 0)])
 
 @st.composite
 def layered(draw):
-    """Scores with a head axis, and protected tokens anywhere, nowhere, or at both ends."""
+    """Scores with a head axis; protected tokens anywhere, nowhere, at the ends, or a whole head."""
     shape = (*draw(layers), draw(tokens))
     sinks, recent, position = draw(short), draw(short), torch.arange(shape[-1])
     ends = (position < sinks) | (position >= shape[-1] - recent)
-    protected = draw(st.none() | booleans(*shape) | st.just(ends.expand(shape)))
+    first = torch.zeros(shape, dtype=torch.bool)
+    first[..., :1, :] = True
+    masks = st.just(ends.expand(shape)) | st.just(first) | booleans(*shape)
+    protected = draw(st.none() | masks)
     return draw(grid(*shape)), protected
 
 

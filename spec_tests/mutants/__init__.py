@@ -4,9 +4,37 @@
 `python -m spec_tests.mutants` runs each against the test it names and prints the report.
 """
 
-from spec_tests.mutants import coverage, expander, hubkv, locality
+from spec_tests.mutants import (
+    attention,
+    coverage,
+    expander,
+    graphkv,
+    graphkv_decay,
+    graphkv_keys,
+    graphkv_refine,
+    hubkv,
+    hubkv_budgets,
+    hubkv_calibration,
+    hubkv_refine,
+    locality,
+    retain,
+)
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = ["MUTANTS", "coverage", "expander", "hubkv", "locality"]
+FILES = (
+    attention,
+    coverage,
+    expander,
+    graphkv,
+    graphkv_decay,
+    graphkv_keys,
+    graphkv_refine,
+    hubkv,
+    hubkv_budgets,
+    hubkv_calibration,
+    hubkv_refine,
+    locality,
+    retain,
+)
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})

@@ -64,3 +64,17 @@ def best(scores: Tensor, count: int) -> Tensor:
     """Mark the `count` best of each row, the earlier of equals: a plain Top-K."""
     order = scores.sort(descending=True, stable=True).indices[..., :count]
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)
+
+
+def winners(heads: Sequence[Row], places: int) -> list[int]:
+    """Count each head's entries among the best shares of its sum, ties in turn."""
+    totals = [sum(row, Fraction(0)) for row in heads]
+    shares = [
+        sorted((s / total if total else Fraction(1, len(row)) for s in row), reverse=True)
+        for row, total in zip(heads, totals, strict=True)
+    ]
+    order = sorted(
+        ((head, rank) for head, row in enumerate(shares) for rank in range(len(row))),
+        key=lambda entry: (-shares[entry[0]][entry[1]], entry[1], entry[0]),
+    )
+    return [sum(head == winner for winner, _ in order[:places]) for head in range(len(heads))]

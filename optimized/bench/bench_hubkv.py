@@ -1,0 +1,141 @@
+"""HubKV's refinement and everything it is made of.
+
+Refinement and selection at the shapes of HubKV-Tab5, [36, B, 8, N] in bfloat16, are raced against
+what one would write first: every step over the whole tensor in float32, then one stable sort. The
+reference itself, which walks over tokens, is raced at a modest size.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+
+FUNCTIONS = (
+    "hub_mask",
+    "discount",
+    "smd",
+    "selectivity",
+    "head_weights",
+    "calibrate",
+    "gate",
+    "protected_mask",
+    "hubkv_refine",
+    "shift_scores",
+    "ungated_refine",
+    "head_budgets",
+    "retain",
+)
+RATIO = 0.95
+PAPER = {
+    (4096, 1): "2.51",
+    (4096, 4): "10.19",
+    (8192, 1): "4.76",
+    (8192, 4): "17.40",
+    (16384, 1): "10.18",
+    (16384, 4): "20.96",
+    (32768, 1): "17.90",
+    (32768, 4): "26.73",
+}
+"""Tokens and batch, and the milliseconds of refinement and selection in the FastKVZip branch."""
+
+
+def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return skewed scores in [0, 1], few of them large."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(shape, generator=generator).pow(4).to(dtype)
+
+
+def table5(tokens: int, batch: int) -> Inputs:
+    """Return scores and protected tokens of the paper's microbenchmark."""
+    scores = seeded(36, batch, 8, tokens, dtype=torch.bfloat16)
+    return dict(scores=scores, protected=kv.protected_mask(tokens).expand(scores.shape))
+
+
+def refine(scores: Tensor, protected: Tensor) -> Tensor:
+    """Refine alone."""
+    return kv.hubkv_refine(scores, RATIO, protected)
+
+
+def refine_and_retain(scores: Tensor, protected: Tensor) -> Tensor:
+    """Refine, then keep the best of the whole model."""
+    return kv.retain(refine(scores, protected), protected, ratio=RATIO, scope="model")
+
+
+def eager_refine(scores: Tensor, protected: Tensor) -> Tensor:
+    """Refine step by step, every step over the whole tensor in float32."""
+    inside = (~protected[0, 0, 0]).nonzero()
+    start, stop = int(inside[0]), int(inside[-1]) + 1
+    content = scores.float()[..., start:stop]
+    padded, tokens = F.pad(content, (2, 2), value=-math.inf), content.shape[-1]
+    hubs = torch.ones_like(content, dtype=torch.bool)
+    for distance in (1, 2):
+        hubs &= content > padded[..., 2 - distance : 2 - distance + tokens]
+        hubs &= content >= padded[..., 2 + distance : 2 + distance + tokens]
+    mean = content.mean(-1, keepdim=True)
+    variation = content.std(-1, correction=0, keepdim=True) / (mean + 1e-6)
+    weights = (variation / variation.mean(-2, keepdim=True)).sqrt().clamp(0.8, 1.2)
+    strength = RATIO**2
+    corrected = weights * torch.where(hubs, content, 0.5 * content)
+    refined = torch.ones_like(scores, dtype=torch.float32)
+    refined[..., start:stop] = (1 - strength) * content + strength * corrected
+    return refined.to(scores.dtype)
+
+
+def eager_refine_and_sort(scores: Tensor, protected: Tensor) -> Tensor:
+    """Refine eagerly, then sort everything there is and mark the best."""
+    refined = eager_refine(scores, protected).movedim(0, 1).flatten(1)
+    keep = kv.kept_count(refined.shape[-1], RATIO)
+    order = refined.sort(descending=True, stable=True).indices[..., :keep]
+    return torch.zeros_like(refined, dtype=torch.bool).scatter_(-1, order, True)
+
+
+def of_the_paper(tokens: int, batch: int) -> Row:
+    """Return refinement and selection at one shape of the paper."""
+    return Row(
+        "hubkv_refine + retain",
+        f"[36, {batch}, 8, {tokens}] bfloat16",
+        lambda: table5(tokens, batch),
+        refine_and_retain,
+        eager_refine_and_sort,
+        "eager refinement and stable sort",
+        PAPER[tokens, batch],
+    )
+
+
+def modest(name: str, what: str = "", **rest: Any) -> Row:
+    """Return a function of scores against the reference."""
+    shape = f"[4, 8, 1024] float32{what}"
+    return versus(name, shape, lambda: dict(scores=seeded(4, 8, 1024), **rest))
+
+
+SHAPE = (4, 8, 1024)
+WHOLE = "[36, 1, 8, 32768] bfloat16"
+ROWS = [
+    *(of_the_paper(tokens, batch) for tokens, batch in PAPER),
+    Row("hubkv_refine", WHOLE, lambda: table5(32768, 1), refine, eager_refine, "eager refinement"),
+    modest("hub_mask"),
+    modest("discount", hubs=seeded(*SHAPE) > 0.5),
+    modest("smd"),
+    modest("selectivity"),
+    versus("head_weights", "[4, 8] float32", lambda: dict(selectivity=seeded(4, 8))),
+    modest("calibrate", weights=seeded(4, 8)),
+    modest("gate", corrected=seeded(*SHAPE) / 2, ratio=RATIO),
+    versus("protected_mask", "32768 tokens", lambda: dict(tokens=32768)),
+    modest("hubkv_refine", ratio=RATIO),
+    modest("hubkv_refine", ", scattered mask", ratio=RATIO, protected=seeded(*SHAPE) > 0.5),
+    modest("shift_scores"),
+    modest("ungated_refine"),
+    modest("head_budgets", ", waterfill", keep=128, rule="waterfill"),
+    modest("head_budgets", ", hybrid", keep=128, rule="hybrid"),
+]
+
+
+@both_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side of a row."""
+    measure(benchmark, device, row, side)

@@ -1,0 +1,113 @@
+"""What the benchmarks print and write."""
+
+import csv
+import os
+import platform
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = ("bench", "row", "shape", "against", "against ms", "ms", "ratio", "first call ms")
+COLUMNS += ("paper ms", "device", "torch", "triton", "commit", "date")
+Line = dict[str, str]
+
+
+def lines(bench: str, timings: list[dict[str, Any]], device: str) -> list[Line]:
+    """Return one line a row from pytest-benchmark's records of both its sides."""
+    sides: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for timing in timings:
+        about = timing["extra_info"]
+        sides.setdefault((about["name"], about["shape"]), {})[about["side"]] = timing
+    where = surroundings(device)
+    out = []
+    for (name, shape), side in sides.items():
+        slow, fast = side["slow"]["stats"]["median"], side["fast"]["stats"]["median"]
+        about = side["fast"]["extra_info"]
+        cells = (bench, name, shape, about["against"], milliseconds(slow), milliseconds(fast))
+        cells += (f"{slow / fast:.2f}", milliseconds(about["first"]), about["paper"])
+        out.append(dict(zip(COLUMNS, (*cells, *where), strict=True)))
+    return out
+
+
+def milliseconds(seconds: float) -> str:
+    """Return a time with three significant digits."""
+    return f"{1000 * seconds:.3g}" if seconds < 1 else f"{1000 * seconds:.0f}"
+
+
+def surroundings(device: str) -> tuple[str, str, str, str, str]:
+    """Return the device's name, the versions of torch and triton, the commit and the date."""
+    date = datetime.now(UTC).date().isoformat()
+    return hardware(device), torch.__version__, installed("triton"), commit(), date
+
+
+def hardware(device: str) -> str:
+    """Return the name of the GPU, or of the processor with the threads that torch uses."""
+    if device != "cpu":
+        return torch.cuda.get_device_name(device)
+    about = Path("/proc/cpuinfo")
+    names = [
+        line.partition(":")[2].strip()
+        for line in (about.read_text().splitlines() if about.exists() else [])
+        if line.startswith("model name")
+    ]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+def installed(package: str) -> str:
+    """Return a package's version, or that there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def commit() -> str:
+    """Return the commit, with a plus sign where the tree differs from it."""
+    try:
+        done = [
+            subprocess.run(
+                ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "-uno"))
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done[0] + ("+" if done[1] else "")
+
+
+def table(found: list[Line]) -> str:
+    """Return the lines as a table under their surroundings, slow rows listed once more."""
+    shown = COLUMNS[:9]
+    rows = [shown, *(tuple(line[column] for column in shown) for line in found)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(shown))]
+    text = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    about = {column: found[0][column] for column in COLUMNS[9:]} if found else {}
+    text.insert(0, ", ".join(f"{column} {value}" for column, value in about.items()))
+    if any(line["paper ms"] for line in found):
+        text.append("paper ms: as the paper reports it, clearly not the same hardware")
+    slow = [line for line in found if float(line["ratio"]) < 1]
+    text.append(f"below 1x: {len(slow)} of {len(found)} rows")
+    text += [f"  {line['row']} {line['shape']}: {line['ratio']}" for line in slow]
+    return "\n".join(text)
+
+
+def write(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None:
+    """Replace the lines of the same benches in `file`, all at once or not at all."""
+    kept: list[Line] = []
+    if file.exists():
+        with file.open(newline="") as old:
+            again = {line["bench"] for line in found}
+            kept = [line for line in csv.DictReader(old) if line["bench"] not in again]
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, newline="") as new:
+        writer = csv.DictWriter(new, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept + found)
+    os.chmod(new.name, 0o644)
+    os.replace(new.name, file)

@@ -1,0 +1,65 @@
+"""One row of the benchmarks: the same inputs through a slow and a fast side."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+import optimized
+import reference
+
+Inputs = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """What is raced, on which inputs, against what."""
+
+    name: str
+    shape: str
+    inputs: Callable[[], Inputs]
+    fast: Callable[..., object]
+    slow: Callable[..., object]
+    against: str = "reference"
+    paper: str = ""  # milliseconds that a paper reports for the fast side, on its own hardware
+
+
+def versus(name: str, shape: str, inputs: Callable[[], Inputs]) -> Row:
+    """Return the row of a public function against its namesake of the reference."""
+    return Row(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
+
+
+def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
+    """Run a test for the slow and the fast side of each row, one right after the other."""
+    labels = [(row.name, row.shape) for row in rows]
+    assert len(set(labels)) == len(rows), "two rows have the same name and shape"
+    cases = [
+        pytest.param(row, side, id=f"{row.name}-{row.shape}-{side}")
+        for row in rows
+        for side in ("slow", "fast")
+    ]
+    return pytest.mark.parametrize(("row", "side"), cases)
+
+
+def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side: the first call apart, then 3 to 30 rounds, as many as fit into 2 seconds."""
+    inputs = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in row.inputs().items()}
+    work = row.fast if side == "fast" else row.slow
+
+    def call() -> None:
+        work(**inputs)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    start = time.perf_counter()
+    call()
+    first = time.perf_counter() - start
+    start = time.perf_counter()
+    call()
+    rounds = min(30, max(3, int(2 / (time.perf_counter() - start))))
+    benchmark.extra_info.update(
+        name=row.name, shape=row.shape, against=row.against, paper=row.paper, side=side, first=first
+    )
+    benchmark.pedantic(call, rounds=rounds)
