@@ -12,11 +12,11 @@ Convention. The rows of NAME stand in `bench_NAME.py`, a pytest-benchmark file b
         "Time one side of a row."
         measure(benchmark, device, row, side)
 
-No two rows share both name and shape. `versus` races a public function of `optimized` against its namesake of `reference`. Write a `Row`
+`versus` races a public function of `optimized` against its namesake of `reference`. Write a `Row`
 where the fast side is a chain of functions, or where the slow side is something else than the
-reference: a row says what it is measured against. Inputs are made anew for each side, from a
-function, so that nothing large is held; seed them. A file that reproduces timings of a paper names
-their id and gives the paper's figure as `paper`.
+reference: a row says what it is measured against. No two rows share both name and shape. Inputs are
+made anew for each side, from a function, so that nothing large is held; seed them. A file that
+reproduces timings of a paper names their id and gives the paper's figure as `paper`.
 
 A table of figures that are no timings (`table5`) is a file of its name with FUNCTIONS and a `main`.
 

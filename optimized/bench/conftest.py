@@ -12,4 +12,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> torch.device:
     """Return the device to time on."""
-    return torch.device(request.config.getoption("--bench-device"))
+    return torch.device(str(request.config.getoption("--bench-device")))

@@ -13,9 +13,11 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).parents[2]
-COLUMNS = ("bench", "row", "shape", "against", "against ms", "ms", "ratio", "first call ms")
-COLUMNS += ("paper ms", "device", "torch", "triton", "commit", "date")
 Line = dict[str, str]
+COLUMNS: tuple[str, ...] = (
+    *("bench", "row", "shape", "against", "against ms", "ms", "ratio", "first call ms"),
+    *("paper ms", "device", "torch", "triton", "commit", "date"),
+)
 
 
 def lines(bench: str, timings: list[dict[str, Any]], device: str) -> list[Line]:

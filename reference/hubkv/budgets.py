@@ -45,8 +45,8 @@ def ungated_refine(
     Raises:
         TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
             boolean.
-        ValueError: a score is negative, NaN or infinite, `scores` has no head axis, `protected`
-            has another shape, or a number is outside its range.
+        ValueError: a score is negative, NaN, infinite or too large to be squared, `scores` has no
+            head axis, `protected` has another shape, or a number is outside its range.
 
     Source:
         HubKV-B.

@@ -37,8 +37,8 @@ def selectivity(
         HubKV-8, HubKV-12.
 
     Reading:
-        E-U7: $\sigma$ is the population deviation (it divides by the number of content tokens);
-        the paper gives no value for $\epsilon$, $10^{-6}$ is ours.
+        E-U7, E-U25: $\sigma$ is the population deviation (it divides by the number of content
+        tokens), of the raw scores; the paper gives no value for $\epsilon$, $10^{-6}$ is ours.
     """
     errors.importance("scores", scores)
     errors.non_negative("epsilon", epsilon)

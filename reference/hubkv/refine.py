@@ -85,15 +85,15 @@ def hubkv_refine(
     Raises:
         TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
             boolean.
-        ValueError: a score is negative, NaN or infinite, `scores` has no head axis, `protected`
-            has another shape, or a number is outside its range.
+        ValueError: a score is negative, NaN, infinite or too large to be squared, `scores` has no
+            head axis, `protected` has another shape, or a number is outside its range.
 
     Source:
         HubKV-11, HubKV-12, HubKV-13, HubKV-15.
 
     Reading:
-        E-U1, E-U2, E-U8: protected tokens read 1 as printed, which is not the maximum; scores need
-        not stay below 1, but below 0 they are refused.
+        E-U1, E-U2, E-U8, E-U25: protected tokens read 1 as printed, which is not the maximum;
+        scores may exceed 1, but below 0 they are refused; head statistics are of raw scores.
     """
     errors.importance("scores", scores, axes=2)
     content = widen(scores)
