@@ -80,6 +80,30 @@ def gate(axes: Axes) -> None:
     axes.legend()
 
 
+@figure(height=1.6)
+def expander_mask(axes: Axes) -> None:
+    """The block mask: each row keeps 32 channels, each column 3 tokens."""
+    mask = kv.expander_mask(tokens=96, channels=1024, density=0.03125)
+    tokens, channels = mask.nonzero(as_tuple=True)
+    axes.scatter(channels, tokens, s=0.4, color=STRONG, linewidths=0, rasterized=True)
+    axes.set(xlabel="channel", ylabel="token", xlim=(-1, 1024), ylim=(96, -1))
+    axes.set_xticks(range(0, 1025, 128))
+
+
+@figure(height=2.8)
+def spectrum(axes: Axes) -> None:
+    """Singular values of one graph of 960 tokens and of ten tiles of 96, against the bound."""
+    for tile, colour, label in ((False, STRONG, "one graph"), (True, WEAK, "ten tiles")):
+        mask = kv.expander_mask(tokens=960, channels=1024, density=0.03125, tile=tile)
+        values = torch.linalg.svdvals(mask.double())
+        values = values[values > 2**-20]
+        axes.plot(range(1, len(values) + 1), values, ".", markersize=3, color=colour, label=label)
+    bound = kv.ramanujan_bound(32, 30)
+    axes.axhline(bound, color=INK, linewidth=1, linestyle="--", label="Ramanujan bound")
+    axes.set(xlabel="singular value, largest first", ylabel="size", xscale="log", ylim=(0, 34))
+    axes.legend()
+
+
 def timings() -> str:
     """Return the benchmarks' last figures as a table, if there are any."""
     file = DOCS / "performance.csv"

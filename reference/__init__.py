@@ -16,6 +16,28 @@ from reference.graphkv.keys import (
     principal_components,
 )
 from reference.graphkv.refine import concatenate_heads, graphkv_refine
+from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
+from reference.hex.covering import lift, new_singular_value, ramanujan_lift
+from reference.hex.csr import CSR, from_csr, to_csr
+from reference.hex.expander import (
+    Degrees,
+    Expander,
+    biregular_degrees,
+    expander_mask,
+    random_expander,
+)
+from reference.hex.expansion import cheeger_constant, conductance, spectral_gap, vertex_expansion
+from reference.hex.explicit import lps_graph, lps_mask
+from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
+from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
+from reference.hex.store import MaskStore
+from reference.hex.subtile import (
+    SubtileExpander,
+    subtile_codes,
+    subtile_expander,
+    subtile_mask,
+    subtile_permutations,
+)
 from reference.hubkv.budgets import head_budgets, ungated_refine
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.chains import ChainDiagnostic, retained_chains
@@ -56,6 +78,48 @@ __all__ = [
     "RaggedCache",
     "evict",
     "stored_bytes",
+    # reference.hex.pairing
+    "half_edge_pairing",
+    "double_edge_swaps",
+    "biadjacency",
+    # reference.hex.spectrum
+    "ramanujan_bound",
+    "second_singular_value",
+    "is_ramanujan",
+    # reference.hex.connectivity
+    "bipartite_adjacency",
+    "component_count",
+    "is_connected",
+    # reference.hex.expansion
+    "spectral_gap",
+    "vertex_expansion",
+    "cheeger_constant",
+    "conductance",
+    # reference.hex.expander
+    "Degrees",
+    "Expander",
+    "biregular_degrees",
+    "random_expander",
+    "expander_mask",
+    # reference.hex.subtile
+    "SubtileExpander",
+    "subtile_codes",
+    "subtile_permutations",
+    "subtile_mask",
+    "subtile_expander",
+    # reference.hex.explicit
+    "lps_mask",
+    "lps_graph",
+    # reference.hex.covering
+    "lift",
+    "new_singular_value",
+    "ramanujan_lift",
+    # reference.hex.csr
+    "CSR",
+    "to_csr",
+    "from_csr",
+    # reference.hex.store
+    "MaskStore",
     # reference.hubkv.coverage
     "window_kernel",
     "gaussian_kernel",

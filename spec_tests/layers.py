@@ -10,6 +10,15 @@ SHARED = {"errors"} | {n for n in reference.__all__ if isinstance(getattr(refere
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
+    "vector/expander.py::_swaps": "rounds of swaps, each over all repeated edges",
+    "vector/expander.py::random_expander": "draws, until one is accepted",
+    "vector/expansion.py::cheeger_constant": "doublings of the list of sets, one a vertex of 20",
+    "vector/expansion.py::conductance": "doublings of the list of sets, one a vertex of 20",
+    "vector/explicit.py::subtile_expander": "draws, until one is accepted",
+    "vector/explicit.py::ramanujan_lift": "draws, until one is accepted",
+    "vector/explicit.py::_projective": "inverses in a field of a few dozen numbers",
+    "vector/spectrum.py::is_within": "steps of Lanczos, until the verdict is certain",
+    "vector/spectrum.py::_lanczos": "steps of Lanczos",
     "vector/_select.py::_by_counting": "over layers or batch rows, each a long pool",
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",

@@ -18,6 +18,34 @@ from optimized.vector.coverage import (
     window_kernel,
 )
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
+from optimized.vector.expander import (
+    biadjacency,
+    biregular_degrees,
+    double_edge_swaps,
+    expander_mask,
+    half_edge_pairing,
+    random_expander,
+)
+from optimized.vector.expansion import (
+    bipartite_adjacency,
+    cheeger_constant,
+    component_count,
+    conductance,
+    is_connected,
+    spectral_gap,
+    vertex_expansion,
+)
+from optimized.vector.explicit import (
+    lift,
+    lps_graph,
+    lps_mask,
+    new_singular_value,
+    ramanujan_lift,
+    subtile_codes,
+    subtile_expander,
+    subtile_mask,
+    subtile_permutations,
+)
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -41,6 +69,12 @@ from optimized.vector.locality import (
     uniform_spread,
 )
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
+from optimized.vector.spectrum import (
+    is_ramanujan,
+    ramanujan_bound,
+    second_singular_value,
+)
+from optimized.vector.store import MaskStore, from_csr, to_csr
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
@@ -48,6 +82,34 @@ from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
 
 __all__ = [
+    "MaskStore",
+    "from_csr",
+    "to_csr",
+    "biadjacency",
+    "bipartite_adjacency",
+    "biregular_degrees",
+    "cheeger_constant",
+    "component_count",
+    "conductance",
+    "double_edge_swaps",
+    "expander_mask",
+    "half_edge_pairing",
+    "is_connected",
+    "is_ramanujan",
+    "lift",
+    "lps_graph",
+    "lps_mask",
+    "new_singular_value",
+    "ramanujan_bound",
+    "ramanujan_lift",
+    "random_expander",
+    "second_singular_value",
+    "spectral_gap",
+    "subtile_codes",
+    "subtile_expander",
+    "subtile_mask",
+    "subtile_permutations",
+    "vertex_expansion",
     "attention_weights",
     "attention",
     "attention_error",

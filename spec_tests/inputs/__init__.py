@@ -4,11 +4,23 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import attention, coverage, graphkv, hubkv, hubkv_refine, locality, retain
+from spec_tests.inputs import (
+    attention,
+    coverage,
+    expander,
+    explicit,
+    graphkv,
+    hubkv,
+    hubkv_refine,
+    locality,
+    retain,
+)
 
 FILES = (
     attention,
     coverage,
+    expander,
+    explicit,
     graphkv,
     hubkv,
     hubkv_refine,

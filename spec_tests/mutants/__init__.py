@@ -7,6 +7,7 @@
 from spec_tests.mutants import (
     attention,
     coverage,
+    expander,
     graphkv,
     graphkv_decay,
     graphkv_keys,
@@ -23,6 +24,7 @@ from spec_tests.mutants.make import MUTANTS
 FILES = (
     attention,
     coverage,
+    expander,
     graphkv,
     graphkv_decay,
     graphkv_keys,
