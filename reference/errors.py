@@ -184,6 +184,62 @@ def storable(name: str, scales: Tensor, dtype: torch.dtype) -> None:
         )
 
 
+def edges(name: str, pairs: Tensor, channels: int) -> None:
+    """Refuse what is not an int64 matrix of channels, one row a token."""
+    whole("channels", channels, 1)
+    integral(name, pairs, 2)
+    if pairs.ndim != 2:
+        raise ValueError(f"{name} must have 2 axes, got shape {tuple(pairs.shape)}")
+    bad = (pairs < 0) | (pairs >= channels)
+    if bool(bad.any()):
+        raise ValueError(f"{name} must be in [0, {channels - 1}], got {_first(pairs, bad)}")
+
+
+def multiple(name: str, value: int, of: str, unit: int) -> None:
+    """Refuse what is not a multiple of another argument."""
+    if value % unit:
+        raise ValueError(f"{name} must be a multiple of {of} = {unit}, got {value}")
+
+
+def biregular(tokens: int, channels: int, token_degree: int, near: bool) -> None:
+    """Refuse sizes and degrees that no biregular graph has, or, if `near`, no graph at all."""
+    whole("tokens", tokens, 1)
+    whole("channels", channels, 1)
+    whole("token_degree", token_degree, 0 if near else 3, channels)
+    if not near:
+        channel_degree, rest = divmod(tokens * token_degree, channels)
+        if rest or channel_degree < 3:
+            raise ValueError(
+                f"token_degree must give {channels} channels one whole degree of at least 3 "
+                f"from {tokens} tokens, got {token_degree}"
+            )
+
+
+def matrix(name: str, mask: Tensor) -> None:
+    """Refuse what is not a boolean matrix."""
+    boolean(name, mask)
+    if mask.ndim != 2:
+        raise ValueError(f"{name} must have 2 axes, got shape {tuple(mask.shape)}")
+
+
+def graph(name: str, adjacency: Tensor, most: int | None = None) -> None:
+    """Refuse what is not a symmetric boolean matrix of 2 to `most` vertices."""
+    matrix(name, adjacency)
+    vertices = adjacency.shape[0]
+    if adjacency.shape[1] != vertices or not bool((adjacency == adjacency.T).all()):
+        raise ValueError(f"{name} must be symmetric, got shape {tuple(adjacency.shape)}")
+    if vertices < 2 or (most is not None and vertices > most):
+        span = ">= 2" if most is None else f"in [2, {most}]"
+        raise ValueError(f"{name} must have a number of vertices {span}, got {vertices}")
+
+
+def subset(name: str, members: Tensor, vertices: int) -> None:
+    """Refuse what is not a non-empty set of vertices."""
+    boolean(name, members, (vertices,))
+    if not bool(members.any()):
+        raise ValueError(f"{name} must have a member, got none")
+
+
 def no_nan(name: str, scores: Tensor) -> None:
     """Refuse NaN and plus infinity: minus infinity marks an evicted token and may stay."""
     if torch.compiler.is_compiling():

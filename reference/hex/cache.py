@@ -212,18 +212,20 @@ def carried(config: HexConfig) -> int:
     return config.recent if config.carry_recent else 0
 
 
-@lru_cache(maxsize=16)
 def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
     """Return the expander mask of a span, or none, or all of it."""
     if config.density in (0, 1):
         return torch.full((tokens, channels), config.density == 1)
-    arguments = (tokens, channels, config.density, config.seed)
+    shape = (tokens, channels, config.density, config.seed)
     try:
-        return expander_mask(*arguments, False, config.tile, config.block)
+        return _recent_masks(*shape, False, config.tile, config.block)
     except ValueError:
         if not config.near:
             raise
-        return expander_mask(*arguments, True, config.tile, config.block)
+        return _recent_masks(*shape, True, config.tile, config.block)
+
+
+_recent_masks = lru_cache(maxsize=8)(expander_mask)
 
 
 def compress_span(

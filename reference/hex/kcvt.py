@@ -162,7 +162,9 @@ def kcvt(
     errors.boolean("kept", kept, keys.shape)
     by_channel = dequantise(*quantise(by_column(keys), bits, by_column(kept), scales))
     rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
-    by_token = from_row(dequantise(*quantise(rows, bits, kept_rows, scales)), value_group, values.shape[-1])
+    by_token = from_row(
+        dequantise(*quantise(rows, bits, kept_rows, scales)), value_group, values.shape[-1]
+    )
     restored_keys = narrow(by_column(by_channel), keys.dtype)
     restored_values = narrow(by_token, values.dtype)
     return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)

@@ -7,9 +7,7 @@ from torch import Tensor
 from reference import errors
 
 
-def pack_bits(
-    codes: UInt8[Tensor, "*rows length"], bits: int
-) -> Int32[Tensor, "*rows words"]:
+def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, "*rows words"]:
     r"""Write codes as one dense stream of bits a row.
 
     $$w_k = \sum_{j=0}^{31} 2^j\, \beta_{32k + j}, \qquad
