@@ -148,6 +148,13 @@ def arrival(queries: Tensor, keys: Tensor, values: Tensor) -> None:
     shaped("queries", queries, (*queries.shape[:-2], *keys.shape[-2:]))
 
 
+def joins(keys: Tensor, stored: Tensor) -> None:
+    """Refuse new keys of another type or shape than the ones stored."""
+    if keys.dtype != stored.dtype:
+        raise TypeError(f"keys must be a {stored.dtype} tensor, got {_kind(keys)}")
+    shaped("keys", keys, (*stored.shape[:-2], keys.shape[-2], stored.shape[-1]))
+
+
 def entries(name: str, kept: Tensor, stored: Tensor) -> None:
     """Refuse a mask that keeps another number of entries than are stored."""
     count = int(kept.sum())

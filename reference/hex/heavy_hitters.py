@@ -106,7 +106,7 @@ def heavy_hitter_mask(
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     count = min(floor(Fraction(str(ratio)) * tokens), rivals)
-    order = mass[..., :rivals].sort(-1, descending=True, stable=True).indices
+    order = mass[..., :rivals].sort(dim=-1, descending=True, stable=True).indices
     heavy = torch.zeros_like(mass, dtype=torch.bool)
     for rank in range(count):
         heavy.scatter_(-1, order[..., rank : rank + 1], True)

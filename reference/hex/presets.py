@@ -24,7 +24,7 @@ class HexConfig(NamedTuple):
     block: int = 96
     """Tokens n_b compressed at a time while decoding."""
     mode: str = "append"
-    """`"append"`; `"full"` recompresses what the cache holds; `"oracle"` the originals, for study."""
+    """`"append"`; `"full"` compresses again what it holds; `"oracle"`, for study, the originals."""
     period: int = 1
     """How many blocks may stand beside the whole before `full` and `oracle` recompress."""
     value_group: str = "token"
