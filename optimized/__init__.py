@@ -8,6 +8,34 @@ import reference
 from optimized import kernels, vector
 from optimized._dispatch import dispatch
 
+Degrees, Expander = reference.Degrees, reference.Expander
+SubtileExpander = reference.SubtileExpander
+half_edge_pairing = dispatch(reference.half_edge_pairing, vector.half_edge_pairing)
+double_edge_swaps = dispatch(reference.double_edge_swaps, vector.double_edge_swaps)
+biadjacency = dispatch(reference.biadjacency, vector.biadjacency)
+ramanujan_bound = dispatch(reference.ramanujan_bound, vector.ramanujan_bound)
+second_singular_value = dispatch(reference.second_singular_value, vector.second_singular_value)
+is_ramanujan = dispatch(reference.is_ramanujan, vector.is_ramanujan)
+bipartite_adjacency = dispatch(reference.bipartite_adjacency, vector.bipartite_adjacency)
+component_count = dispatch(reference.component_count, vector.component_count)
+is_connected = dispatch(reference.is_connected, vector.is_connected)
+spectral_gap = dispatch(reference.spectral_gap, vector.spectral_gap)
+vertex_expansion = dispatch(reference.vertex_expansion, vector.vertex_expansion)
+cheeger_constant = dispatch(reference.cheeger_constant, vector.cheeger_constant)
+conductance = dispatch(reference.conductance, vector.conductance)
+biregular_degrees = dispatch(reference.biregular_degrees, vector.biregular_degrees)
+random_expander = dispatch(reference.random_expander, vector.random_expander)
+expander_mask = dispatch(reference.expander_mask, vector.expander_mask)
+subtile_codes = dispatch(reference.subtile_codes, vector.subtile_codes)
+subtile_permutations = dispatch(reference.subtile_permutations, vector.subtile_permutations)
+subtile_mask = dispatch(reference.subtile_mask, vector.subtile_mask)
+subtile_expander = dispatch(reference.subtile_expander, vector.subtile_expander)
+lps_mask = dispatch(reference.lps_mask, vector.lps_mask)
+lps_graph = dispatch(reference.lps_graph, vector.lps_graph)
+lift = dispatch(reference.lift, vector.lift)
+new_singular_value = dispatch(reference.new_singular_value, vector.new_singular_value)
+ramanujan_lift = dispatch(reference.ramanujan_lift, vector.ramanujan_lift)
+
 hub_mask = dispatch(reference.hub_mask, vector.hub_mask)
 discount = dispatch(reference.discount, vector.discount)
 smd = dispatch(reference.smd, vector.smd, kernels.smd)

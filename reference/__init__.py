@@ -4,6 +4,7 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 `__all__` is the contract: `optimized` and every implementation under test offer these names.
 """
 
+from reference.hex.covering import lift, new_singular_value, ramanujan_lift
 from reference.hex.expander import (
     Degrees,
     Expander,
@@ -20,8 +21,16 @@ from reference.hex.expansion import (
     spectral_gap,
     vertex_expansion,
 )
+from reference.hex.explicit import lps_graph, lps_mask
 from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
 from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
+from reference.hex.subtile import (
+    SubtileExpander,
+    subtile_codes,
+    subtile_expander,
+    subtile_mask,
+    subtile_permutations,
+)
 from reference.hubkv.discount import discount, hub_mask, smd
 
 __all__ = [
@@ -47,6 +56,19 @@ __all__ = [
     "biregular_degrees",
     "random_expander",
     "expander_mask",
+    # reference.hex.subtile
+    "SubtileExpander",
+    "subtile_codes",
+    "subtile_permutations",
+    "subtile_mask",
+    "subtile_expander",
+    # reference.hex.explicit
+    "lps_mask",
+    "lps_graph",
+    # reference.hex.covering
+    "lift",
+    "new_singular_value",
+    "ramanujan_lift",
     # reference.hubkv.discount
     "hub_mask",
     "discount",

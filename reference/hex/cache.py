@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
+from reference.hex import refuse_cache as refuse
 from reference.hex.compress import HexBlock, hex_reconstruct
 from reference.hex.heavy_hitters import attention_mass
 from reference.hex.presets import HexConfig
@@ -61,8 +61,8 @@ def hex_prefill(
         E-H5, E-H9, E-H11: one mask for the whole span; the span's mass comes from its own
         queries over exact keys; the last $r$ tokens of every span are kept.
     """
-    errors.arrival(queries, keys, values)
-    errors.instance("config", config, HexConfig)
+    refuse.arrival(queries, keys, values)
+    refuse.instance("config", config, HexConfig)
     config.check()
     length = keys.shape[-2]
     tokens = max(0, length - carried(config)) // config.block * config.block
@@ -116,9 +116,9 @@ def hex_append(
         E-H9, E-H11, E-H17: a query's weights run over the restored blocks, the residual buffer
         and itself; `full` recompresses what the cache still holds.
     """
-    errors.instance("cache", cache, HexCache)
-    errors.arrival(queries, keys, values)
-    errors.joins(keys, cache.residual_keys)
+    refuse.instance("cache", cache, HexCache)
+    refuse.arrival(queries, keys, values)
+    refuse.joins(keys, cache.residual_keys)
     limit = cache.config.block + carried(cache.config)
     start, length = 0, keys.shape[-2]
     while start < length:
@@ -156,7 +156,7 @@ def hex_recompress(cache: HexCache) -> HexCache:
         E-H9, E-H17: heavy hitters by the mass since each token's arrival; the originals are gone,
         so `full` quantises what was quantised before.
     """
-    errors.instance("cache", cache, HexCache)
+    refuse.instance("cache", cache, HexCache)
     if cache.config.mode == "append":
         raise ValueError("cache must be in mode 'full' or 'oracle', got 'append'")
     if not cache.blocks:
@@ -192,7 +192,7 @@ def hex_read(
     Source:
         HEX-4.1a.
     """
-    errors.instance("cache", cache, HexCache)
+    refuse.instance("cache", cache, HexCache)
     keys, values = [], []
     for block in cache.blocks:
         channels = block.key_steps.shape[-2] * block.key_steps.shape[-1]

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from reference import errors
+from reference.hex import refuse_cache as refuse
 from reference.hex.kcvt import (
     VALUE_GROUPS,
     by_column,
@@ -59,7 +60,7 @@ def hex_mask(
     Source:
         HEX-3.5a.
     """
-    errors.masks(expander, dynamic, kv_heads)
+    refuse.masks(expander, dynamic, kv_heads)
     width = expander.shape[1] // kv_heads
     kept = dynamic.new_zeros(*dynamic.shape[:-1], kv_heads, dynamic.shape[-1], width)
     for head in range(kv_heads):
@@ -109,7 +110,7 @@ def hex_compress(
         E-H13, E-H24, E-H25: statistics over the remaining entries; the code planes are dense, the
         codes of a channel in token order, with code 0 under kept entries.
     """
-    errors.span(keys, values, expander, dynamic)
+    refuse.span(keys, values, expander, dynamic)
     errors.one_of("value_group", value_group, VALUE_GROUPS)
     kept = hex_mask(expander, dynamic, keys.shape[-3])
     by_channel = quantise(by_column(keys), bits, by_column(kept), scales)
@@ -154,12 +155,12 @@ def hex_reconstruct(
     Source:
         HEX-3.1c, HEX-3.5a.
     """
-    errors.instance("block", block, HexBlock)
+    refuse.instance("block", block, HexBlock)
     kv_heads, width = block.key_steps.shape[-2:]
     tokens = block.dynamic.shape[-1]
     errors.boolean("expander", expander, (tokens, kv_heads * width))
     kept = hex_mask(expander, block.dynamic, kv_heads)
-    errors.entries("expander", kept, block.kept_keys)
+    refuse.entries("expander", kept, block.kept_keys)
     value_group = "head" if block.value_steps.ndim == block.key_steps.ndim else "token"
     key_codes = unpack_bits(block.key_words, block.bits, tokens)
     by_channel = dequantise(key_codes, block.key_steps, block.key_minima)

@@ -4,11 +4,11 @@ from fractions import Fraction
 from math import ceil, floor, gcd
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
+from reference.hex import refuse
 from reference.hex.expansion import is_connected
 from reference.hex.pairing import SEEDS, biadjacency, double_edge_swaps, half_edge_pairing
 from reference.hex.spectrum import is_ramanujan
@@ -114,7 +114,7 @@ def random_expander(
     Reading:
         E-H2, E-H3, E-H4: simple after repair, then filtered; never claimed Ramanujan with `near`.
     """
-    errors.biregular(tokens, channels, token_degree, near)
+    refuse.biregular(tokens, channels, token_degree, near)
     errors.whole("seed", seed, 0, SEEDS)
     channel_degree = tokens * token_degree // channels
     for draw in range(DRAWS):
@@ -181,7 +181,7 @@ def expander_mask(
     errors.whole("seed", seed, 0, SEEDS)
     errors.whole("block", block, 1)
     if tile:
-        errors.multiple("tokens", tokens, "block", block)
+        refuse.multiple("tokens", tokens, "block", block)
         return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
     degrees = biregular_degrees(tokens, channels, density, near)
     return random_expander(tokens, channels, degrees.token, seed, near).mask

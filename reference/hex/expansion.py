@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference import errors
+from reference.hex import refuse
 
 VERTICES = 20
 
@@ -28,7 +28,7 @@ def component_count(mask: Bool[Tensor, "tokens channels"]) -> int:
     Source:
         HEX-A.3a.
     """
-    errors.matrix("mask", mask)
+    refuse.matrix("mask", mask)
     adjacency = bipartite_adjacency(mask)
     seen: set[int] = set()
     count = 0
@@ -61,7 +61,7 @@ def is_connected(mask: Bool[Tensor, "tokens channels"]) -> bool:
     Source:
         HEX-A.3a.
     """
-    errors.matrix("mask", mask)
+    refuse.matrix("mask", mask)
     return component_count(mask) == 1
 
 
@@ -85,7 +85,7 @@ def bipartite_adjacency(
     Source:
         HEX-3.2a.
     """
-    errors.matrix("mask", mask)
+    refuse.matrix("mask", mask)
     tokens, channels = mask.shape
     adjacency = mask.new_zeros(tokens + channels, tokens + channels)
     adjacency[:tokens, tokens:] = mask
@@ -113,7 +113,7 @@ def spectral_gap(adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool =
     Source:
         HEX-A.1a, HEX-Tab5.
     """
-    errors.graph("adjacency", adjacency)
+    refuse.graph("adjacency", adjacency)
     values = torch.linalg.eigvalsh(adjacency.double()).flip(0)
     last = values[-2] if bipartite else values[-1]
     return min((values[0] - values[1]).abs().item(), (values[0] - last).abs().item())
@@ -141,8 +141,8 @@ def vertex_expansion(
     Source:
         HEX-Def1.
     """
-    errors.graph("adjacency", adjacency)
-    errors.subset("subset", subset, len(adjacency))
+    refuse.graph("adjacency", adjacency)
+    refuse.subset("subset", subset, len(adjacency))
     outside = [v for v in range(len(adjacency)) if not subset[v]]
     boundary = [v for v in outside if bool((adjacency[v] & subset).any())]
     return len(boundary) / int(subset.sum())
@@ -167,7 +167,7 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
     Source:
         HEX-Def1.
     """
-    errors.graph("adjacency", adjacency, VERTICES)
+    refuse.graph("adjacency", adjacency, VERTICES)
     half = len(adjacency) // 2
     return min(
         vertex_expansion(adjacency, subset)
@@ -200,7 +200,7 @@ def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
         E-H27: Definition 1 counts boundary vertices; the Cheeger inequalities with the spectral
         gap are about boundary edges, so both constants are here.
     """
-    errors.graph("adjacency", adjacency, VERTICES)
+    refuse.graph("adjacency", adjacency, VERTICES)
     degree = adjacency.sum(1)
     found = [
         int(adjacency[subset][:, ~subset].sum()) / int(degree[subset].sum())

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from reference import errors
+from reference.hex import refuse_cache as refuse
 from reference.precision import widen
 
 
@@ -70,7 +71,7 @@ def quantise(
         if rest.numel() == 0:
             continue
         low, step = rest.min(), (rest.max() - rest.min()) / top
-        errors.storable("x", torch.stack([low, step]), stored)
+        refuse.storable("x", torch.stack([low, step]), stored)
         minima[group], steps[group] = low, step
         low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
         if step > 0:
@@ -104,7 +105,7 @@ def dequantise(
     Source:
         HEX-3.4a.
     """
-    errors.codes("codes", codes)
+    refuse.codes("codes", codes)
     for name, scale in (("steps", steps), ("minima", minima)):
         errors.floating(name, scale, 0)
         errors.shaped(name, scale, codes.shape[:-1])
@@ -155,7 +156,7 @@ def kcvt(
         token's group spans the heads is not said; what rounds past the largest finite number
         stays there.
     """
-    errors.cache(keys, values)
+    refuse.cache(keys, values)
     errors.one_of("value_group", value_group, VALUE_GROUPS)
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)

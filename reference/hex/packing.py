@@ -5,6 +5,7 @@ from jaxtyping import Int32, UInt8
 from torch import Tensor
 
 from reference import errors
+from reference.hex import refuse_cache as refuse
 
 
 def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, "*rows words"]:
@@ -35,7 +36,7 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, 
         E-H24: the paper does not say how 3-bit codes are stored.
     """
     errors.whole("bits", bits, 1, 8)
-    errors.codes("codes", codes, 2**bits - 1)
+    refuse.codes("codes", codes, 2**bits - 1)
     length = codes.shape[-1]
     words = torch.zeros(
         *codes.shape[:-1], word_count(length, bits), dtype=torch.int64, device=codes.device
@@ -77,7 +78,7 @@ def unpack_bits(
     """
     errors.whole("bits", bits, 1, 8)
     errors.whole("length", length)
-    errors.words("words", words, word_count(length, bits))
+    refuse.words("words", words, word_count(length, bits))
     codes = torch.zeros(*words.shape[:-1], length, dtype=torch.uint8, device=words.device)
     for i in range(length):
         for j in range(bits):

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reference import errors
+from reference.hex import refuse
 
 SEEDS = 2**32 - 1
 ROUNDS = 1000
@@ -92,7 +93,7 @@ def double_edge_swaps(
     Reading:
         E-H3: swaps are needed for biregularity; the paper has them only as an optimisation.
     """
-    errors.edges("pairs", pairs, channels)
+    refuse.edges("pairs", pairs, channels)
     errors.whole("seed", seed, 0, SEEDS)
     errors.whole("draw", draw, 0, SEEDS)
     generator = np.random.RandomState([seed, draw, 1])
@@ -145,7 +146,7 @@ def biadjacency(
     Source:
         HEX-3.2a.
     """
-    errors.edges("pairs", pairs, channels)
+    refuse.edges("pairs", pairs, channels)
     mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)
     for token, row in enumerate(pairs.tolist()):
         for channel in row:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from reference import errors
 from reference.attention import attention_error
+from reference.hex import refuse_cache as refuse
 from reference.hex.cache import hex_append, hex_prefill, hex_read
 from reference.hex.presets import HexConfig
 from reference.hex.size import hex_bytes
@@ -59,11 +60,11 @@ def sensitivity(
     Source:
         HEX-A.5, HEX-Tab4.
     """
-    errors.arrival(queries, keys, values)
+    refuse.arrival(queries, keys, values)
     tokens = keys.shape[-2]
     errors.whole("prompt", prompt, 0, tokens - 1)
     for config in configs:
-        errors.instance("configs", config, HexConfig)
+        refuse.instance("configs", config, HexConfig)
         config.check()
     rows = []
     for config in configs:

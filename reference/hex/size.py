@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from reference import errors
+from reference.hex import refuse_cache as refuse
 from reference.hex.cache import HexCache
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
@@ -63,7 +64,7 @@ def hex_bytes(cache: HexCache) -> HexBytes:
         E-H20: the paper does not say what its sizes count; this counts all that is stored. The
         static mask is not: its seed gives it back, and all layers share it.
     """
-    errors.instance("cache", cache, HexCache)
+    refuse.instance("cache", cache, HexCache)
     codes = scales = expander = tokens = index = 0
     for block in cache.blocks:
         for words in (block.key_words, block.value_words):
@@ -123,7 +124,7 @@ def hex_size(
     Reading:
         E-H20.
     """
-    errors.instance("config", config, HexConfig)
+    refuse.instance("config", config, HexConfig)
     config.check()
     errors.whole("tokens", tokens)
     errors.whole("kv_heads", kv_heads, 1)

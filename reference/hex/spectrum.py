@@ -7,6 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
+from reference.hex import refuse
 
 
 def ramanujan_bound(token_degree: int, channel_degree: int) -> float:
@@ -57,7 +58,7 @@ def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
         E-H4: the eigenvalues of the definition are those of the bipartite adjacency matrix, so
         plus and minus the singular values of the mask.
     """
-    errors.matrix("mask", mask)
+    refuse.matrix("mask", mask)
     if min(mask.shape) < 2:
         return 0.0
     wide = mask.double() if mask.shape[0] <= mask.shape[1] else mask.double().T
@@ -90,7 +91,7 @@ def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
     Reading:
         E-H4: the balanced definition is the case $d_1 = d_2$ of the unbalanced one.
     """
-    errors.matrix("mask", mask)
+    refuse.matrix("mask", mask)
     rows, columns = set(mask.sum(1).tolist()), set(mask.sum(0).tolist())
     if len(rows) != 1 or len(columns) != 1:
         return False
