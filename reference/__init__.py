@@ -4,6 +4,8 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 `__all__` is the contract: `optimized` and every implementation under test offer these names.
 """
 
+from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
+from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.covering import lift, new_singular_value, ramanujan_lift
 from reference.hex.expander import (
     Degrees,
@@ -22,7 +24,13 @@ from reference.hex.expansion import (
     vertex_expansion,
 )
 from reference.hex.explicit import lps_graph, lps_mask
+from reference.hex.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
+from reference.hex.kcvt import Quantised, dequantise, kcvt, quantise
+from reference.hex.packing import pack_bits, unpack_bits
 from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
+from reference.hex.presets import HexConfig, hex_preset
+from reference.hex.sensitivity import Sensitivity, sensitivity
+from reference.hex.size import HexBytes, PaperSize, hex_bytes, hex_size, paper_size
 from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
 from reference.hex.subtile import (
     SubtileExpander,
@@ -69,6 +77,42 @@ __all__ = [
     "lift",
     "new_singular_value",
     "ramanujan_lift",
+    # reference.hex.heavy_hitters
+    "attention_mass",
+    "heavy_hitter_mask",
+    "recent_mask",
+    "h2o_mask",
+    # reference.hex.kcvt
+    "Quantised",
+    "quantise",
+    "dequantise",
+    "kcvt",
+    # reference.hex.packing
+    "pack_bits",
+    "unpack_bits",
+    # reference.hex.presets
+    "HexConfig",
+    "hex_preset",
+    # reference.hex.compress
+    "HexBlock",
+    "hex_mask",
+    "hex_compress",
+    "hex_reconstruct",
+    # reference.hex.cache
+    "HexCache",
+    "hex_prefill",
+    "hex_append",
+    "hex_recompress",
+    "hex_read",
+    # reference.hex.size
+    "HexBytes",
+    "PaperSize",
+    "hex_bytes",
+    "hex_size",
+    "paper_size",
+    # reference.hex.sensitivity
+    "Sensitivity",
+    "sensitivity",
     # reference.hubkv.discount
     "hub_mask",
     "discount",

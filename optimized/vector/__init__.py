@@ -28,7 +28,12 @@ from optimized.vector.explicit import (
     subtile_mask,
     subtile_permutations,
 )
+from optimized.vector.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
+from optimized.vector.hex_block import hex_compress, hex_mask, hex_reconstruct
+from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_recompress
+from optimized.vector.hex_study import hex_bytes, hex_preset, hex_size, paper_size, sensitivity
 from optimized.vector.hubkv import discount, hub_mask, smd
+from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
 from optimized.vector.spectrum import (
     is_ramanujan,
     ramanujan_bound,
@@ -61,6 +66,27 @@ __all__ = [
     "subtile_mask",
     "subtile_permutations",
     "vertex_expansion",
+    "attention_mass",
+    "heavy_hitter_mask",
+    "recent_mask",
+    "h2o_mask",
+    "quantise",
+    "dequantise",
+    "kcvt",
+    "pack_bits",
+    "unpack_bits",
+    "hex_preset",
+    "hex_mask",
+    "hex_compress",
+    "hex_reconstruct",
+    "hex_prefill",
+    "hex_append",
+    "hex_recompress",
+    "hex_read",
+    "hex_bytes",
+    "hex_size",
+    "paper_size",
+    "sensitivity",
     "discount",
     "hub_mask",
     "smd",

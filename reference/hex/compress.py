@@ -30,8 +30,8 @@ class HexBlock(NamedTuple):
     value_words: Int32[Tensor, "*batch kv_heads width words"]
     value_steps: Float[Tensor, "*batch tokens"] | Float[Tensor, "*batch kv_heads tokens"]
     value_minima: Float[Tensor, "*batch tokens"] | Float[Tensor, "*batch kv_heads tokens"]
-    kept_keys: Float[Tensor, "entries"]
-    kept_values: Float[Tensor, "entries"]
+    kept_keys: Float[Tensor, " entries"]
+    kept_values: Float[Tensor, " entries"]
     dynamic: Bool[Tensor, "*batch tokens"]
 
 

@@ -34,7 +34,7 @@ def attention_mass(
 
     Returns:
         The mass $s$ of each token of the span, at most heads × queries in all; float32, or
-        float64 for float64 keys.
+        float64 where an argument is.
 
     Raises:
         TypeError: `queries` or `keys` is not floating point, or `span` not an integer.
@@ -53,7 +53,8 @@ def attention_mass(
     tokens, count = keys.shape[-2], queries.shape[-2]
     if span is not None:
         errors.whole("span", span, 0, tokens)
-    mass = widen(keys.new_zeros(*keys.shape[:-3], tokens))
+    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     for q in range(count):
         seen = tokens - count + q + 1 if causal else tokens
         query = queries[..., q : q + 1, :]
@@ -114,9 +115,7 @@ def heavy_hitter_mask(
     return heavy
 
 
-def recent_mask(
-    tokens: int, recent: int, device: torch.device | str | None = None
-) -> Bool[Tensor, "tokens"]:
+def recent_mask(tokens: int, recent: int) -> Bool[Tensor, " tokens"]:
     r"""Mark the last tokens.
 
     $$\mathrm{Mask}_{\mathrm{local}}(t) = \mathbb{I}(t \ge n - r)$$
@@ -124,10 +123,9 @@ def recent_mask(
     Args:
         tokens: number of tokens $n$, at least 0.
         recent: length $r$ of the window, at least 0; a window longer than the cache covers it.
-        device: where the mask lives.
 
     Returns:
-        The mask: none of the tokens at $r = 0$.
+        The mask, on the CPU: none of the tokens at $r = 0$.
 
     Raises:
         TypeError: `tokens` or `recent` is not an integer.
@@ -138,7 +136,7 @@ def recent_mask(
     """
     errors.whole("tokens", tokens)
     errors.whole("recent", recent)
-    return torch.tensor([t >= tokens - recent for t in range(tokens)], dtype=torch.bool).to(device)
+    return torch.tensor([t >= tokens - recent for t in range(tokens)], dtype=torch.bool)
 
 
 def h2o_mask(
@@ -171,4 +169,4 @@ def h2o_mask(
         E-H8: a plain union, so that a token may be both.
     """
     heavy = heavy_hitter_mask(mass, ratio, recent, outside_recent)
-    return heavy | recent_mask(mass.shape[-1], recent, mass.device)
+    return heavy | recent_mask(mass.shape[-1], recent).to(mass.device)

@@ -87,6 +87,8 @@ def codes(name: str, tensor: Tensor, high: int = 255) -> None:
     """Refuse what is not a uint8 tensor, or holds a number above `high`."""
     if not isinstance(tensor, Tensor) or tensor.dtype != torch.uint8:
         raise TypeError(f"{name} must be a uint8 tensor, got {_kind(tensor)}")
+    if tensor.ndim == 0:
+        raise ValueError(f"{name} must have at least 1 axis, got shape ()")
     if not torch.compiler.is_compiling() and bool((tensor > high).any()):
         raise ValueError(f"{name} must be in [0, {high}], got {_first(tensor, tensor > high)}")
 
@@ -95,6 +97,8 @@ def words(name: str, tensor: Tensor, count: int) -> None:
     """Refuse what is not an int32 tensor of `count` words a row."""
     if not isinstance(tensor, Tensor) or tensor.dtype != torch.int32:
         raise TypeError(f"{name} must be an int32 tensor, got {_kind(tensor)}")
+    if tensor.ndim == 0:
+        raise ValueError(f"{name} must have at least 1 axis, got shape ()")
     errors.shaped(name, tensor, (*tensor.shape[:-1], count))
 
 

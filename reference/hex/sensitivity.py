@@ -19,7 +19,7 @@ class Sensitivity(NamedTuple):
     """One row of the study."""
 
     config: HexConfig
-    error: float
+    error: Float[Tensor, ""]
     """Mean attention deviation of the decoded queries."""
     bytes: int
     """Bytes of the cache at the end."""
@@ -85,6 +85,6 @@ def sensitivity(
             cache = hex_append(cache, query, key, value)
         size = hex_bytes(cache).total
         dense = 2 * keys.nbytes
-        error = torch.cat(deviations, -1).double().mean().item()
+        error = torch.cat(deviations, -1).mean()
         rows.append(Sensitivity(config, error, size, 100 * size / dense))
     return tuple(rows)

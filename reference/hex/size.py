@@ -98,10 +98,10 @@ def hex_size(
 ) -> HexBytes:
     r"""Say beforehand what a compressed prompt weighs, if no heavy hitter is a recent token.
 
-    $$2 \Bigl( 4\, d \Bigl\lceil \frac{b n}{32} \Bigr\rceil + 2 e (d + n)
-      + e\, \rho d\, (n - k - r) + e\, d\, (k + r) + e\, d\, R \Bigr) + n + 4 R$$
+    $$8 d \Bigl\lceil \frac{b n}{32} \Bigr\rceil + 2 e\, (d + n)
+      + 2 e\, \rho d\, (n - k - r) + 2 e\, d\, (k + r + R) + n + 4 R$$
 
-    The scales $2 e (d + n)$ of both planes together are counted once; element size $e$.
+    Code planes, scales, expander, kept and residual tokens, marks and mass, at $e$ bytes a number.
 
     Args:
         config: settings, see `HexConfig`.
@@ -111,8 +111,8 @@ def hex_size(
         dtype: type of the cache.
 
     Returns:
-        Bytes by part, for one sequence and one layer, as `hex_bytes` counts them; more than that
-        by the entries of the tokens that are both heavy hitters and recent.
+        Bytes by part, for one sequence and one layer: what `hex_bytes` counts, or more where a
+        heavy hitter is a recent token too.
 
     Raises:
         TypeError: `config` is no `HexConfig`, or a size not an integer.
