@@ -54,7 +54,7 @@ def heavy_hitter_mask(
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     count = min(int(Fraction(str(ratio)) * tokens), rivals)
-    order = mass[..., :rivals].argsort(-1, descending=True, stable=True)
+    order = mass[..., :rivals].argsort(dim=-1, descending=True, stable=True)
     return torch.zeros_like(mass, dtype=torch.bool).scatter(-1, order[..., :count], True)
 
 

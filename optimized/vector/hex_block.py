@@ -5,10 +5,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from optimized.vector.kcvt import (
+    code,
     dequantise,
     group_tokens,
     pack_bits,
-    quantise,
     round_to,
     split_heads,
     unpack_bits,
@@ -42,9 +42,9 @@ def hex_compress(
     refuse.span(keys, values, expander, dynamic)
     errors.one_of("value_group", value_group, VALUE_GROUPS)
     kept = hex_mask(expander, dynamic, keys.shape[-3])
-    channels = quantise(keys.mT, bits, kept.mT, scales)
-    rows = quantise(
-        group_tokens(values, value_group), bits, group_tokens(kept, value_group), scales
+    channels = code("keys", keys.mT, bits, kept.mT, scales)
+    rows = code(
+        "values", group_tokens(values, value_group), bits, group_tokens(kept, value_group), scales
     )
     value_codes = split_heads(rows.codes, value_group, *values.shape[-3::2]).mT
     return HexBlock(

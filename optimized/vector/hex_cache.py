@@ -12,7 +12,7 @@ from optimized.vector.hex_block import hex_compress, hex_reconstruct
 from reference.hex import refuse_cache as refuse
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
-from reference.hex.presets import HexConfig
+from reference.hex.presets import HexConfig, check
 
 recent_masks = lru_cache(maxsize=8)(expander_mask)
 
@@ -24,8 +24,7 @@ def hex_prefill(
     config: HexConfig,
 ) -> HexCache:
     refuse.arrival(queries, keys, values)
-    refuse.instance("config", config, HexConfig)
-    config.check()
+    check("config", config, config)
     held = config.recent if config.carry_recent else 0
     tokens = max(0, keys.shape[-2] - held) // config.block * config.block
     mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
@@ -57,6 +56,8 @@ def hex_append(
     refuse.instance("cache", cache, HexCache)
     refuse.arrival(queries, keys, values)
     refuse.joins(keys, cache.residual_keys)
+    if keys.shape[-2] == 0:
+        return cache
     config = cache.config
     limit = config.block + (config.recent if config.carry_recent else 0)
     pieces = [limit - cache.residual_keys.shape[-2]]

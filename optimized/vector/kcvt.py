@@ -20,11 +20,15 @@ def quantise(
 ) -> Quantised:
     errors.floating("x", x)
     errors.finite("x", x)
-    errors.whole("bits", bits, 1, 8)
-    errors.one_of("scales", scales, (None, torch.float16, torch.float32))
     if kept is None:
         kept = torch.zeros_like(x, dtype=torch.bool)
     errors.boolean("kept", kept, x.shape)
+    return code("x", x, bits, kept, scales)
+
+
+def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:
+    errors.whole("bits", bits, 1, 8)
+    errors.one_of("scales", scales, (None, torch.float16, torch.float32))
     wide, top = widen(x), 2**bits - 1
     stored = scales or (x.dtype if x.dtype == torch.float16 else wide.dtype)
     # a group without members has minimum and step 0
@@ -33,7 +37,7 @@ def quantise(
     high = F.pad(wide.masked_fill(kept, -torch.inf), (0, 1), value=-torch.inf).amax(-1)
     low, high = low.masked_fill(empty, 0), high.masked_fill(empty, 0)
     step = (high - low) / top
-    refuse.storable("x", torch.stack([low, step], -1), stored)
+    refuse.storable(name, torch.stack([low, step], -1), stored)
     minima, steps = low.to(stored), step.to(stored)
     low, step = minima.to(wide.dtype)[..., None], steps.to(wide.dtype)[..., None]
     codes = ((wide - low) / step).round().clamp(0, top)
@@ -55,9 +59,9 @@ def kcvt(
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
     errors.boolean("kept", kept, keys.shape)
-    by_channel = dequantise(*quantise(keys.mT, bits, kept.mT, scales)).mT
+    by_channel = dequantise(*code("keys", keys.mT, bits, kept.mT, scales)).mT
     rows, kept_rows = group_tokens(values, value_group), group_tokens(kept, value_group)
-    by_token = dequantise(*quantise(rows, bits, kept_rows, scales))
+    by_token = dequantise(*code("values", rows, bits, kept_rows, scales))
     by_token = split_heads(by_token, value_group, *values.shape[-3::2])
     restored = round_to(by_channel, keys.dtype), round_to(by_token, values.dtype)
     return torch.where(kept, keys, restored[0]), torch.where(kept, values, restored[1])
@@ -72,8 +76,8 @@ def split_heads(x: Tensor, value_group: str, kv_heads: int, width: int) -> Tenso
 
 
 def round_to(x: Tensor, dtype: torch.dtype) -> Tensor:
-    info = torch.finfo(dtype)
-    return x.clamp(info.min, info.max).to(dtype)
+    limit = min(torch.finfo(dtype).max, torch.finfo(x.dtype).max)
+    return x.clamp(-limit, limit).to(dtype)
 
 
 def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, "*rows words"]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from reference.hex import refuse_cache as refuse
 from reference.hex.compress import HexBlock, hex_reconstruct
 from reference.hex.heavy_hitters import attention_mass
-from reference.hex.presets import HexConfig
+from reference.hex.presets import HexConfig, check
 from reference.hex.span import carried, compress_span, static_mask
 
 
@@ -62,8 +62,7 @@ def hex_prefill(
         queries over exact keys; the last $r$ tokens of every span are kept.
     """
     refuse.arrival(queries, keys, values)
-    refuse.instance("config", config, HexConfig)
-    config.check()
+    check("config", config, config)
     length = keys.shape[-2]
     tokens = max(0, length - carried(config)) // config.block * config.block
     mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])

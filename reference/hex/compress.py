@@ -12,10 +12,10 @@ from reference.hex.kcvt import (
     VALUE_GROUPS,
     by_column,
     by_row,
+    code,
     dequantise,
     from_row,
     narrow,
-    quantise,
 )
 from reference.hex.packing import pack_bits, unpack_bits
 
@@ -113,8 +113,8 @@ def hex_compress(
     refuse.span(keys, values, expander, dynamic)
     errors.one_of("value_group", value_group, VALUE_GROUPS)
     kept = hex_mask(expander, dynamic, keys.shape[-3])
-    by_channel = quantise(by_column(keys), bits, by_column(kept), scales)
-    by_token = quantise(by_row(values, value_group), bits, by_row(kept, value_group), scales)
+    by_channel = code("keys", by_column(keys), bits, by_column(kept), scales)
+    by_token = code("values", by_row(values, value_group), bits, by_row(kept, value_group), scales)
     value_codes = by_column(from_row(by_token.codes, value_group, values.shape[-1]))
     return HexBlock(
         bits,

@@ -57,27 +57,10 @@ def quantise(
     """
     errors.floating("x", x)
     errors.finite("x", x)
-    errors.whole("bits", bits, 1, 8)
-    errors.one_of("scales", scales, (None, torch.float16, torch.float32))
     if kept is None:
         kept = torch.zeros_like(x, dtype=torch.bool)
     errors.boolean("kept", kept, x.shape)
-    wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
-    codes = torch.zeros_like(x, dtype=torch.uint8)
-    steps = wide.new_zeros(x.shape[:-1], dtype=stored)
-    minima = wide.new_zeros(x.shape[:-1], dtype=stored)
-    for group in np.ndindex(*x.shape[:-1]):
-        rest = wide[group][~kept[group]]
-        if rest.numel() == 0:
-            continue
-        low, step = rest.min(), (rest.max() - rest.min()) / top
-        refuse.storable("x", torch.stack([low, step]), stored)
-        minima[group], steps[group] = low, step
-        low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
-        if step > 0:
-            code = ((rest - low) / step).round().clamp(0, top)
-            codes[group][~kept[group]] = code.to(torch.uint8)
-    return Quantised(codes, steps, minima)
+    return code("x", x, bits, kept, scales)
 
 
 def dequantise(
@@ -161,10 +144,10 @@ def kcvt(
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
     errors.boolean("kept", kept, keys.shape)
-    by_channel = dequantise(*quantise(by_column(keys), bits, by_column(kept), scales))
+    by_channel = dequantise(*code("keys", by_column(keys), bits, by_column(kept), scales))
     rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
     by_token = from_row(
-        dequantise(*quantise(rows, bits, kept_rows, scales)), value_group, values.shape[-1]
+        dequantise(*code("values", rows, bits, kept_rows, scales)), value_group, values.shape[-1]
     )
     restored_keys = narrow(by_column(by_channel), keys.dtype)
     restored_values = narrow(by_token, values.dtype)
@@ -172,6 +155,28 @@ def kcvt(
 
 
 VALUE_GROUPS = ("token", "head")
+
+
+def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:
+    """Quantise what the argument `name` brought."""
+    errors.whole("bits", bits, 1, 8)
+    errors.one_of("scales", scales, (None, torch.float16, torch.float32))
+    wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
+    codes = torch.zeros_like(x, dtype=torch.uint8)
+    steps = wide.new_zeros(x.shape[:-1], dtype=stored)
+    minima = wide.new_zeros(x.shape[:-1], dtype=stored)
+    for group in np.ndindex(*x.shape[:-1]):
+        rest = wide[group][~kept[group]]
+        if rest.numel() == 0:
+            continue
+        low, step = rest.min(), (rest.max() - rest.min()) / top
+        refuse.storable(name, torch.stack([low, step]), stored)
+        minima[group], steps[group] = low, step
+        low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
+        if step > 0:
+            code = ((rest - low) / step).round().clamp(0, top)
+            codes[group][~kept[group]] = code.to(torch.uint8)
+    return Quantised(codes, steps, minima)
 
 
 def scale_dtype(dtype: torch.dtype, scales: torch.dtype | None) -> torch.dtype:
@@ -182,7 +187,7 @@ def scale_dtype(dtype: torch.dtype, scales: torch.dtype | None) -> torch.dtype:
 
 def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Round to `dtype`, and stay finite."""
-    limit = torch.finfo(dtype).max
+    limit = min(torch.finfo(dtype).max, torch.finfo(x.dtype).max)
     return x.clamp(-limit, limit).to(dtype)
 
 

@@ -46,22 +46,6 @@ class HexConfig(NamedTuple):
     seed: int = 0
     """Names the expander mask."""
 
-    def check(self) -> None:
-        """Refuse settings outside their range."""
-        try:
-            errors.whole("bits", self.bits, 1, 8)
-            errors.fraction("density", self.density)
-            errors.fraction("heavy", self.heavy)
-            errors.whole("recent", self.recent)
-            errors.whole("block", self.block, 1)
-            errors.one_of("mode", self.mode, MODES)
-            errors.whole("period", self.period, 1)
-            errors.one_of("value_group", self.value_group, VALUE_GROUPS)
-            errors.one_of("scales", self.scales, (None, torch.float16, torch.float32))
-            errors.whole("seed", self.seed, 0, 2**32 - 1)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"config.{error} in {self}") from error
-
 
 LONGBENCH = HexConfig(density=0.046875, near=True)
 NO_EXPANDER = {"density": 0.0}
@@ -114,3 +98,22 @@ def hex_preset(name: str) -> HexConfig:
     """
     errors.one_of("name", name, PRESETS)
     return PRESETS[name]
+
+
+def check(name: str, config: object, given: object) -> None:
+    """Refuse what is no configuration, or one outside its range, in the argument `given`."""
+    if not isinstance(config, HexConfig):
+        raise TypeError(f"{name} must be a HexConfig, got {given!r}")
+    try:
+        errors.whole("bits", config.bits, 1, 8)
+        errors.fraction("density", config.density)
+        errors.fraction("heavy", config.heavy)
+        errors.whole("recent", config.recent)
+        errors.whole("block", config.block, 1)
+        errors.one_of("mode", config.mode, MODES)
+        errors.whole("period", config.period, 1)
+        errors.one_of("value_group", config.value_group, VALUE_GROUPS)
+        errors.one_of("scales", config.scales, (None, torch.float16, torch.float32))
+        errors.whole("seed", config.seed, 0, 2**32 - 1)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}.{error} in {given!r}") from error

@@ -33,11 +33,11 @@ def cache(keys: Tensor, values: Tensor) -> None:
     for name, tensor in (("keys", keys), ("values", values)):
         errors.floating(name, tensor, 3)
         errors.finite(name, tensor)
+    if keys.shape[-3] == 0 or keys.shape[-1] == 0:
+        raise ValueError(f"keys must have a head and a channel, got shape {tuple(keys.shape)}")
     errors.shaped("values", values, keys.shape)
     if values.dtype != keys.dtype:
         raise TypeError(f"values must be a {keys.dtype} tensor, got {_kind(values)}")
-    if keys.shape[-3] == 0 or keys.shape[-1] == 0:
-        raise ValueError(f"keys must have a head and a channel, got shape {tuple(keys.shape)}")
 
 
 def masks(expander: Tensor, dynamic: Tensor, kv_heads: int) -> None:

@@ -11,7 +11,7 @@ from reference.hex import refuse_cache as refuse
 from reference.hex.cache import HexCache
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
-from reference.hex.presets import HexConfig, hex_preset
+from reference.hex.presets import HexConfig, check, hex_preset
 
 
 class HexBytes(NamedTuple):
@@ -124,8 +124,7 @@ def hex_size(
     Reading:
         E-H20.
     """
-    refuse.instance("config", config, HexConfig)
-    config.check()
+    check("config", config, config)
     errors.whole("tokens", tokens)
     errors.whole("kv_heads", kv_heads, 1)
     errors.whole("width", width, 1)
