@@ -8,6 +8,19 @@ import reference
 from optimized import kernels, vector
 from optimized._dispatch import dispatch
 
+attention_weights = dispatch(reference.attention_weights, vector.attention_weights)
+attention = dispatch(reference.attention, vector.attention)
+attention_error = dispatch(reference.attention_error, vector.attention_error)
+
+kept_count = dispatch(reference.kept_count, vector.kept_count)
+ranking = dispatch(reference.ranking, vector.ranking)
+retain = dispatch(reference.retain, vector.retain)
+modular_utility = dispatch(reference.modular_utility, vector.modular_utility)
+
+DenseCache, RaggedCache = reference.DenseCache, reference.RaggedCache
+evict = dispatch(reference.evict, vector.evict)
+stored_bytes = dispatch(reference.stored_bytes, vector.stored_bytes)
+
 Degrees, Expander = reference.Degrees, reference.Expander
 SubtileExpander = reference.SubtileExpander
 half_edge_pairing = dispatch(reference.half_edge_pairing, vector.half_edge_pairing)

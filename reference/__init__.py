@@ -4,6 +4,8 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 `__all__` is the contract: `optimized` and every implementation under test offer these names.
 """
 
+from reference.attention import attention, attention_error, attention_weights
+from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.covering import lift, new_singular_value, ramanujan_lift
@@ -40,8 +42,23 @@ from reference.hex.subtile import (
     subtile_permutations,
 )
 from reference.hubkv.discount import discount, hub_mask, smd
+from reference.retain import kept_count, modular_utility, ranking, retain
 
 __all__ = [
+    # reference.attention
+    "attention_weights",
+    "attention",
+    "attention_error",
+    # reference.retain
+    "kept_count",
+    "ranking",
+    "retain",
+    "modular_utility",
+    # reference.evict
+    "DenseCache",
+    "RaggedCache",
+    "evict",
+    "stored_bytes",
     # reference.hex.pairing
     "half_edge_pairing",
     "double_edge_swaps",

@@ -1,5 +1,7 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
+from optimized.vector.attention import attention, attention_error, attention_weights
+from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.expander import (
     biadjacency,
     biregular_degrees,
@@ -34,6 +36,7 @@ from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_re
 from optimized.vector.hex_study import hex_bytes, hex_preset, hex_size, paper_size, sensitivity
 from optimized.vector.hubkv import discount, hub_mask, smd
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
+from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from optimized.vector.spectrum import (
     is_ramanujan,
     ramanujan_bound,
@@ -41,6 +44,17 @@ from optimized.vector.spectrum import (
 )
 
 __all__ = [
+    "attention_weights",
+    "attention",
+    "attention_error",
+    "kept_count",
+    "ranking",
+    "retain",
+    "modular_utility",
+    "DenseCache",
+    "RaggedCache",
+    "evict",
+    "stored_bytes",
     "biadjacency",
     "bipartite_adjacency",
     "biregular_degrees",

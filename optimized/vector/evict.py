@@ -1,0 +1,34 @@
+"""Eviction as one gather in position order."""
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.evict import DenseCache, RaggedCache, stored_bytes
+
+__all__ = ["DenseCache", "RaggedCache", "evict", "stored_bytes"]
+
+
+def evict(
+    keys: Float[Tensor, "*heads tokens width"],
+    values: Float[Tensor, "*heads tokens width"],
+    kept: Bool[Tensor, "*heads tokens"],
+) -> DenseCache | RaggedCache:
+    errors.floating("keys", keys, 2)
+    errors.floating("values", values, 2)
+    errors.shaped("values", values, keys.shape)
+    errors.boolean("kept", kept, keys.shape[:-1])
+    *heads, tokens, width = keys.shape
+    counts = kept.sum(-1).flatten()
+    entries = kept.flatten().nonzero()[:, 0]
+    left_keys = keys.reshape(kept.numel(), width).index_select(0, entries)
+    left_values = values.reshape(kept.numel(), width).index_select(0, entries)
+    positions = entries % max(1, tokens)
+    if bool((counts != counts[:1]).any()):
+        offsets = F.pad(counts.cumsum(0), (1, 0))
+        return RaggedCache(left_keys, left_values, positions, offsets)
+    shape = (*heads, len(entries) // max(1, len(counts)))
+    return DenseCache(
+        left_keys.view(*shape, width), left_values.view(*shape, width), positions.view(shape)
+    )

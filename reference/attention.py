@@ -1,0 +1,152 @@
+"""Softmax attention with grouped queries, and how far a compressed cache moves its output."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+
+
+def attention_weights(
+    queries: Float[Tensor, "*batch query_heads queries width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    causal: bool = True,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch query_heads queries tokens"]:
+    r"""How much each query attends to each cached token.
+
+    $$a_t = \operatorname{softmax}\Bigl(\frac{q_t K^\top}{\sqrt{d_h}}\Bigr)$$
+
+    Args:
+        queries: $q_t$, finite; the last query sees the last key.
+        keys: $K$, finite; head $h$ of the queries reads key head $\lfloor h / G \rfloor$, with
+            $G$ query heads for each key head.
+        causal: query number $t$ of $m$ sits at position $n - m + t$ of the $n$ tokens and sees
+            nothing after it; otherwise it sees every token.
+        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+
+    Returns:
+        The weights in float32, or float64 where an argument is; each row sums to 1.
+
+    Raises:
+        TypeError: `queries` or `keys` is not floating point.
+        ValueError: an entry is NaN or infinite, the batch axes or widths differ, the width is 0,
+            the query heads are no multiple of the key heads, there are more queries than tokens
+            while `causal`, or `scale` is not finite and above 0.
+
+    Source:
+        HEX-3.1a.
+
+    Reading:
+        C3, C4: softmax in float32; consecutive query heads share a key head.
+    """
+    errors.attendable(queries, keys, causal)
+    scale = queries.shape[-1] ** -0.5 if scale is None else scale
+    errors.positive_finite("scale", scale)
+    queries, keys = widen(queries), widen(keys)
+    heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]
+    group = heads // max(1, keys.shape[-3])
+    exact = torch.promote_types(queries.dtype, keys.dtype)
+    weights = queries.new_zeros(*queries.shape[:-1], tokens, dtype=exact)
+    for h in range(heads):
+        for t in range(count):
+            seen = tokens - count + t + 1 if causal else tokens
+            query = queries[..., h, t, None, :]
+            logits = (query * keys[..., h // group, :seen, :]).sum(-1) * scale
+            weights[..., h, t, :seen] = logits.softmax(-1)
+    return weights
+
+
+def attention(
+    queries: Float[Tensor, "*batch query_heads queries width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    causal: bool = True,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch query_heads queries width"]:
+    r"""Attention of each query over the cache.
+
+    $$\operatorname{Attn}(q_t, K, V)
+      = \operatorname{softmax}\Bigl(\frac{q_t K^\top}{\sqrt{d_h}}\Bigr) V$$
+
+    Args:
+        queries: $q_t$, finite; the last query sees the last key.
+        keys: $K$, finite.
+        values: $V$, finite, of the shape of `keys`.
+        causal: whether a query sees nothing after its own position.
+        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+
+    Returns:
+        The output in the dtype of `queries`, rounded to it once; a query that sees one token
+        returns that token's value.
+
+    Raises:
+        TypeError: `queries`, `keys` or `values` is not floating point.
+        ValueError: as `attention_weights`, or `values` is not finite or has another shape than
+            `keys`.
+
+    Source:
+        HEX-3.1a.
+    """
+    errors.floating("values", values, 3)
+    errors.finite("values", values)
+    weights = attention_weights(queries, keys, causal, scale)
+    errors.shaped("values", values, keys.shape)
+    exact = torch.promote_types(weights.dtype, values.dtype)
+    weights, values = weights.to(exact), values.to(exact)
+    group = weights.shape[-3] // max(1, values.shape[-3])
+    out = torch.empty_like(queries)
+    for h in range(weights.shape[-3]):
+        out[..., h, :, :] = weights[..., h, :, :] @ values[..., h // group, :, :]
+    return out
+
+
+def attention_error(
+    queries: Float[Tensor, "*batch query_heads queries width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    compressed_keys: Float[Tensor, "*batch kv_heads tokens width"],
+    compressed_values: Float[Tensor, "*batch kv_heads tokens width"],
+    causal: bool = True,
+    scale: float | None = None,
+) -> Float[Tensor, "*batch query_heads queries"]:
+    r"""How far a compressed cache moves the output of each query.
+
+    $$\epsilon_t = \bigl\lVert \operatorname{Attn}(q_t, K, V)
+      - \operatorname{Attn}(q_t, \widehat K, \widehat V) \bigr\rVert_2$$
+
+    Args:
+        queries: $q_t$, finite; the last query sees the last key.
+        keys: $K$, finite.
+        values: $V$, finite, of the shape of `keys`.
+        compressed_keys: $\widehat K$, finite, of the shape of `keys`: a compressed cache has an
+            entry for every token.
+        compressed_values: $\widehat V$, finite, of the shape of `keys`.
+        causal: whether a query sees nothing after its own position.
+        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+
+    Returns:
+        The deviation $\epsilon_t$ of each query in float32, or float64 where an argument is:
+        exactly 0 where the two caches are equal.
+
+    Raises:
+        TypeError: an argument is not floating point.
+        ValueError: as `attention`, or `compressed_keys` or `compressed_values` is not finite or
+            has another shape than `keys`.
+
+    Source:
+        HEX-3.1b.
+    """
+    errors.attendable(queries, keys, causal)
+    for name, tensor in (
+        ("compressed_keys", compressed_keys),
+        ("compressed_values", compressed_values),
+    ):
+        errors.floating(name, tensor, 3)
+        errors.finite(name, tensor)
+        errors.shaped(name, tensor, keys.shape)
+    exact = widen(queries)
+    before = attention(exact, keys, values, causal, scale)
+    after = attention(exact, compressed_keys, compressed_values, causal, scale)
+    return (before - after).norm(dim=-1)

@@ -1,0 +1,155 @@
+"""A cache without the evicted entries: smaller in memory, not merely masked."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from itertools import product
+from types import FunctionType, ModuleType
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from reference import errors
+
+
+class DenseCache(NamedTuple):
+    """What is left where every head keeps equally many entries, in position order.
+
+    Source:
+        GraphKV-4.1.
+    """
+
+    keys: Float[Tensor, "*heads kept width"]
+    values: Float[Tensor, "*heads kept width"]
+    positions: Int[Tensor, "*heads kept"]
+
+
+class RaggedCache(NamedTuple):
+    """What is left where heads keep different numbers: one head's entries after another's.
+
+    Entries `offsets[h]` to `offsets[h + 1]` are head `h`'s, in position order; heads are counted
+    as in the flattened leading axes.
+
+    Source:
+        GraphKV-4.1.
+    """
+
+    keys: Float[Tensor, "entries width"]
+    values: Float[Tensor, "entries width"]
+    positions: Int[Tensor, " entries"]
+    offsets: Int[Tensor, " bounds"]
+
+
+def evict(
+    keys: Float[Tensor, "*heads tokens width"],
+    values: Float[Tensor, "*heads tokens width"],
+    kept: Bool[Tensor, "*heads tokens"],
+) -> DenseCache | RaggedCache:
+    r"""Copy the kept entries out of a cache, so that the rest can be freed.
+
+    $$K_s = (k_i)_{i \in S}, \qquad V_s = (v_i)_{i \in S}$$
+
+    Args:
+        keys: $K$, one row for each token.
+        values: $V$, of the shape of `keys`.
+        kept: the retained set $S$ of each head, as `retain` marks it.
+
+    Returns:
+        A `DenseCache` where every head keeps equally many entries, else a `RaggedCache`. Both
+        hold entries in position order and share no storage with `keys` and `values`.
+
+    Raises:
+        TypeError: `keys` or `values` is not floating point or `kept` not boolean.
+        ValueError: `keys` has fewer than 2 axes, `values` has another shape than `keys`, or
+            `kept` another than `keys` without its last axis.
+
+    Source:
+        HubKV-1, GraphKV-4.1.
+
+    Reading:
+        C8, C10: position order; real bytes go away.
+    """
+    errors.floating("keys", keys, 2)
+    errors.floating("values", values, 2)
+    errors.shaped("values", values, keys.shape)
+    errors.boolean("kept", kept, keys.shape[:-1])
+    *heads, _, width = keys.shape
+    counts = kept.sum(-1).flatten()
+    offsets = F.pad(counts.cumsum(0), (1, 0))
+    entries = int(offsets[-1])
+    left = RaggedCache(
+        keys=keys.new_empty(entries, width),
+        values=values.new_empty(entries, width),
+        positions=offsets.new_empty(entries),
+        offsets=offsets,
+    )
+    for h, head in enumerate(product(*map(range, heads))):
+        span = slice(offsets[h], offsets[h + 1])
+        positions = kept[head].nonzero()[:, 0]
+        left.positions[span] = positions
+        left.keys[span] = keys[head][positions]
+        left.values[span] = values[head][positions]
+    if not bool((counts == counts[:1]).all()):
+        return left
+    count = entries // max(1, len(counts))
+    return DenseCache(
+        keys=left.keys.reshape(*heads, count, width),
+        values=left.values.reshape(*heads, count, width),
+        positions=left.positions.reshape(*heads, count),
+    )
+
+
+def stored_bytes(object: object) -> int:
+    r"""How many bytes of memory an object keeps alive.
+
+    $$\sum_{\text{distinct storages}} \text{bytes of the storage}$$
+
+    Args:
+        object: a tensor, or anything that holds tensors: tuples, lists, dictionaries, objects
+            with attributes, nested at will.
+
+    Returns:
+        The bytes of every storage that a reachable tensor points into, each counted once and
+        whole: a view keeps all of its parent alive.
+
+    Raises:
+        TypeError: `object` can hold no tensor, or a tensor is not strided.
+
+    Source:
+        GraphKV-Tab5.
+
+    Reading:
+        C10: this is the only measure of a cache's size.
+    """
+    errors.holder("object", object)
+    storages: dict[int, int] = {}
+    for tensor in _tensors(object, set()):
+        errors.strided("object", tensor)
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
+
+
+def _tensors(value: object, seen: set[int]) -> Iterator[Tensor]:
+    """Walk through everything `value` holds, each object once."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        yield value
+    else:
+        for part in _parts(value):
+            yield from _tensors(part, seen)
+
+
+def _parts(value: object) -> list[object]:
+    """Return what an object holds directly; numbers, strings and code hold nothing."""
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if isinstance(value, (type, ModuleType, FunctionType)):
+        return []
+    slots = [field.name for field in fields(value)] if is_dataclass(value) else []
+    return [getattr(value, slot) for slot in slots] + [*getattr(value, "__dict__", {}).values()]

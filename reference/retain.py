@@ -1,0 +1,171 @@
+"""Which cache entries survive a budget: exactly as many as it says, protected ones first."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+
+# How many of the last axes compete with each other; "model" takes the first axis in as well.
+AXES = {"head": 1, "layer": 2, "model": 3}
+
+
+def kept_count(pool: int, ratio: float) -> int:
+    r"""How many of `pool` entries are kept when the share `ratio` is removed.
+
+    $$B = \lfloor (1 - r)\, N \rfloor$$
+
+    Args:
+        pool: number $N$ of entries that compete, at least 0.
+        ratio: removed share $r$, in [0, 1], read as the decimal number it prints as.
+
+    Returns:
+        The budget $B$: 10 of 100 at 0.9, where binary arithmetic gives 9.
+
+    Raises:
+        TypeError: `pool` is not an integer.
+        ValueError: `pool` is negative or `ratio` outside [0, 1].
+
+    Source:
+        HubKV-1.
+
+    Reading:
+        C2: the removed share is at least $r$, the arithmetic exact.
+    """
+    errors.whole("pool", pool)
+    errors.fraction("ratio", ratio)
+    return math.floor((1 - Fraction(str(ratio))) * pool)
+
+
+def ranking(scores: Float[Tensor, "*heads tokens"]) -> Int[Tensor, "*heads tokens"]:
+    r"""The positions of each head from the best score to the worst.
+
+    $$i \prec j \iff s_i > s_j \;\lor\; (s_i = s_j \land i < j)$$
+
+    Args:
+        scores: importance $s$; minus infinity, the mark of an evicted token, ranks last.
+
+    Returns:
+        The positions, best first; equal scores stay in position order, and -0.0 equals 0.0.
+
+    Raises:
+        TypeError: `scores` is not floating point.
+        ValueError: a score is NaN or plus infinity.
+
+    Source:
+        HubKV-3.
+
+    Reading:
+        C1: one total order everywhere, which `torch.topk` does not give.
+    """
+    errors.floating("scores", scores)
+    errors.no_nan("scores", scores)
+    return scores.argsort(dim=-1, descending=True, stable=True)
+
+
+def retain(
+    scores: Float[Tensor, "*heads tokens"],
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+    *,
+    keep: int | Int[Tensor, "*pools"] | None = None,
+    ratio: float | None = None,
+    scope: str = "head",
+) -> Bool[Tensor, "*heads tokens"]:
+    r"""Keep exactly the budget of each pool: the protected entries, then the best of the rest.
+
+    $$S^* = \arg\max_{S \supseteq P,\; |S| = B} \sum_{i \in S} s_i$$
+
+    Args:
+        scores: importance $s$, laid out `[layers, ..., heads, tokens]`; minus infinity marks an
+            evicted token, which is kept only when nothing else is left.
+        protected: the set $P$, true at entries that are kept whatever their score; they count
+            towards the budget.
+        keep: budget $B$ of every pool, from 0 to the pool's size; a tensor holds one for each.
+        ratio: removed share $r$, in [0, 1], instead of `keep`: the budget is `kept_count`.
+        scope: which entries form a pool. `"head"`: the tokens of a head. `"layer"`: heads and
+            tokens of a layer. `"model"`: layers, heads and tokens, each batch row its own pool.
+
+    Returns:
+        The mask of $S^*$. Of equal scores the lowest (layer, head, position) is kept.
+
+    Raises:
+        TypeError: `scores` is not floating point, `protected` not boolean, or `keep` neither an
+            integer nor an int64 tensor.
+        ValueError: a score is NaN or plus infinity, `protected` has another shape than `scores`,
+            both or neither of `keep` and `ratio` are given, one is out of range, a budget is
+            below the number of protected entries, `scope` is unknown, or `scores` has too few
+            axes for it.
+
+    Source:
+        HubKV-1, HubKV-3, GraphKV-4.1.
+
+    Reading:
+        C1, C2, C6, E-U16: ties, counts and protected entries; never a threshold, never a
+        sentinel.
+    """
+    errors.one_of("scope", scope, AXES)
+    errors.floating("scores", scores, AXES[scope])
+    errors.no_nan("scores", scores)
+    if protected is None:
+        protected = torch.zeros_like(scores, dtype=torch.bool)
+    errors.boolean("protected", protected, scores.shape)
+    pools, shields = _pooled(scores, scope), _pooled(protected, scope)
+    errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
+    budget = keep if ratio is None else kept_count(pools.shape[-1], ratio)
+    budgets = torch.as_tensor(budget, device=scores.device).expand(pools.shape[:-1])
+    errors.room(keep, ratio, budgets, shields.sum(-1))
+    kept = torch.zeros_like(shields)
+    best_first = ranking(pools)
+    for pool in product(*map(range, budgets.shape)):
+        order, shield = best_first[pool], shields[pool]
+        protected_first = torch.cat([order[shield[order]], order[~shield[order]]])
+        kept[pool][protected_first[: budgets[pool]]] = True
+    return _unpooled(kept, scores.shape, scope)
+
+
+def modular_utility(
+    scores: Float[Tensor, "*heads tokens"], kept: Bool[Tensor, "*heads tokens"]
+) -> Float[Tensor, "*heads"]:
+    r"""The utility that Top-K maximises: every kept token counts, whatever its neighbours.
+
+    $$F_{mod}(S) = \sum_{i \in S} s_i$$
+
+    Args:
+        scores: importance $s$; minus infinity marks an evicted token.
+        kept: the retained set $S$.
+
+    Returns:
+        $F_{mod}(S)$ of each head in float32, or float64 where `scores` is; 0 of the empty set.
+
+    Raises:
+        TypeError: `scores` is not floating point or `kept` not boolean.
+        ValueError: a score is NaN or plus infinity, or `kept` has another shape than `scores`.
+
+    Source:
+        HubKV-3.
+    """
+    errors.floating("scores", scores)
+    errors.no_nan("scores", scores)
+    errors.boolean("kept", kept, scores.shape)
+    scores = widen(scores)
+    utility = scores.new_zeros(scores.shape[:-1])
+    for i in range(scores.shape[-1]):
+        utility += torch.where(kept[..., i], scores[..., i], 0)
+    return utility
+
+
+def _pooled(x: Tensor, scope: str) -> Tensor:
+    """Lay the entries of a pool along the last axis, in order of (layer, head, position)."""
+    return (x.movedim(0, -3) if scope == "model" else x).flatten(-AXES[scope])
+
+
+def _unpooled(kept: Tensor, shape: torch.Size, scope: str) -> Tensor:
+    """Lay the entries out as they were."""
+    if scope == "model":
+        return kept.reshape(*shape[1:-2], shape[0], *shape[-2:]).movedim(-3, 0)
+    return kept.reshape(shape)
