@@ -8,7 +8,6 @@ from torch import Tensor
 
 from optimized.vector.attention import attention_weights
 from reference import errors
-from reference.hex import refuse_cache as refuse
 from reference.precision import widen
 
 # queries at a time: bounds the weights to this many rows a head
@@ -22,7 +21,7 @@ def attention_mass(
     causal: bool = True,
     normalize: bool = False,
 ) -> Float[Tensor, "*batch span"]:
-    refuse.grouped(queries, keys, causal)
+    errors.attendable(queries, keys, causal)
     tokens, count = keys.shape[-2], queries.shape[-2]
     if span is not None:
         errors.whole("span", span, 0, tokens)

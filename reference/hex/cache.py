@@ -14,7 +14,11 @@ from reference.hex.span import carried, compress_span, static_mask
 
 
 class HexCache(NamedTuple):
-    """One layer's cache: immutable, each step returns the next one."""
+    """One layer's cache: immutable, each step returns the next one.
+
+    Source:
+        HEX-4.1a.
+    """
 
     config: HexConfig
     blocks: tuple[HexBlock, ...]

@@ -21,7 +21,11 @@ from reference.hex.packing import pack_bits, unpack_bits
 
 
 class HexBlock(NamedTuple):
-    """What is stored of a span; the static mask is not, since its seed gives it back."""
+    """What is stored of a span; the static mask is not, since its seed gives it back.
+
+    Source:
+        HEX-3.5a.
+    """
 
     bits: int
     key_words: Int32[Tensor, "*batch kv_heads width words"]

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from reference import errors
 from reference.attention import attention_weights
-from reference.hex import refuse_cache as refuse
 from reference.precision import widen
 
 
@@ -49,7 +48,7 @@ def attention_mass(
         float32 and over all query heads; uniform attention favours early tokens, which
         `normalize` undoes.
     """
-    refuse.grouped(queries, keys, causal)
+    errors.attendable(queries, keys, causal)
     tokens, count = keys.shape[-2], queries.shape[-2]
     if span is not None:
         errors.whole("span", span, 0, tokens)

@@ -13,7 +13,11 @@ from reference.precision import widen
 
 
 class Quantised(NamedTuple):
-    """Codes of each member, and the step and minimum of each group as they are stored."""
+    """Codes of each member, and the step and minimum of each group as they are stored.
+
+    Source:
+        HEX-3.4a.
+    """
 
     codes: UInt8[Tensor, "*groups members"]
     steps: Float[Tensor, "*groups"]

@@ -11,7 +11,11 @@ MODES = ("append", "full", "oracle")
 
 
 class HexConfig(NamedTuple):
-    """Every setting of HEX; the defaults are HEX-3."""
+    """Every setting of HEX; the defaults are HEX-3.
+
+    Source:
+        HEX-4.2b, HEX-A.5.
+    """
 
     bits: int = 3
     """Code width b, in [1, 8]."""

@@ -12,22 +12,6 @@ def instance(name: str, value: object, kind: type) -> None:
         raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
 
 
-def grouped(queries: Tensor, keys: Tensor, causal: bool) -> None:
-    """Refuse queries that cannot attend to the keys."""
-    errors.floating("queries", queries, 3)
-    errors.floating("keys", keys, 3)
-    heads, count = queries.shape[-3:-1]
-    errors.shaped("queries", queries, (*keys.shape[:-3], heads, count, keys.shape[-1]))
-    if keys.shape[-3] == 0 or heads % keys.shape[-3]:
-        raise ValueError(
-            f"queries must have a multiple of the {keys.shape[-3]} kv heads, got {heads} heads"
-        )
-    if causal and count > keys.shape[-2]:
-        raise ValueError(f"queries must be at most {keys.shape[-2]} tokens, got {count}")
-    errors.finite("queries", queries)
-    errors.finite("keys", keys)
-
-
 def cache(keys: Tensor, values: Tensor) -> None:
     """Refuse keys and values that are not finite, of one type and of one shape."""
     for name, tensor in (("keys", keys), ("values", values)):
@@ -64,7 +48,7 @@ def span(keys: Tensor, values: Tensor, expander: Tensor, dynamic: Tensor) -> Non
 
 def arrival(queries: Tensor, keys: Tensor, values: Tensor) -> None:
     """Refuse new tokens whose queries, keys and values are not finite or do not fit each other."""
-    grouped(queries, keys, True)
+    errors.attendable(queries, keys, True)
     cache(keys, values)
     errors.shaped("queries", queries, (*queries.shape[:-2], *keys.shape[-2:]))
 

@@ -16,7 +16,11 @@ from reference.hex.size import hex_bytes
 
 
 class Sensitivity(NamedTuple):
-    """One row of the study."""
+    """One row of the study.
+
+    Source:
+        HEX-A.5, HEX-Tab4.
+    """
 
     config: HexConfig
     error: Float[Tensor, ""]

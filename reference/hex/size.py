@@ -15,7 +15,11 @@ from reference.hex.presets import HexConfig, check, hex_preset
 
 
 class HexBytes(NamedTuple):
-    """Bytes by part."""
+    """Bytes by part.
+
+    Source:
+        HEX-4.2a.
+    """
 
     codes: int
     scales: int
@@ -33,7 +37,11 @@ class HexBytes(NamedTuple):
 
 
 class PaperSize(NamedTuple):
-    """One printed cache size beside ours, in percent of fp16."""
+    """One printed cache size beside ours, in percent of fp16.
+
+    Source:
+        HEX-4.2a.
+    """
 
     table: str
     method: str

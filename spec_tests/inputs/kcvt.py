@@ -237,8 +237,8 @@ REFUSALS = dict(
         dict(queries=cache, keys=cache, span=2, causal=True, normalize=False),
         [
             *bad_numbers("queries", "keys"),
-            Refusal("queries", lambda q: q[..., :1], ValueError, "shape"),
-            Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "at most 2"),
+            Refusal("keys", lambda k: k[..., :1], ValueError, "shape"),
+            Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 2 tokens"),
             Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the 2"),
             Refusal("span", -1, ValueError, "[0, 2]"),
             Refusal("span", 3, ValueError, "[0, 2]"),
