@@ -160,8 +160,8 @@ def test_full_compresses_what_the_cache_still_holds(impl, x):
 def test_no_more_blocks_stand_side_by_side_than_the_period(impl, stream, config, period):
     config = config._replace(period=period, carry_recent=False)
     cache = impl.hex_prefill(*pieces(stream, 0, 0), config)
-    for token in range(4 * BLOCK):
-        cache = impl.hex_append(cache, *pieces(stream, token, token + 1))
+    for token in range(0, 4 * BLOCK, 4):
+        cache = impl.hex_append(cache, *pieces(stream, token, token + 4))
         assert len(cache.blocks) <= period
     assert sum(block.dynamic.shape[-1] for block in cache.blocks) == 4 * BLOCK
 

@@ -139,7 +139,8 @@ def half_up(x, bits, kept=None, scales=None):
 def codes_of_exact_scales(x, bits, kept=None, scales=None):
     """Round minimum and step after the codes are made."""
     exact = reference.quantise(x.double(), bits, kept)
-    return Quantised(exact.codes, exact.steps.half(), exact.minima.half())
+    stored = scales or x.dtype
+    return Quantised(exact.codes, exact.steps.to(stored), exact.minima.to(stored))
 
 
 @mutant(
