@@ -69,15 +69,15 @@ def test_rounded_scales_add_their_own_error(impl, x):
 
 
 @pytest.mark.spec("HEX-3.4a")
-@given(groups(), st.sampled_from([torch.float16, torch.float32]))
-def test_codes_are_the_nearest_to_the_stored_grid(impl, x, scales):
+@given(real(4, 12), booleans(4, 12), widths, st.sampled_from([torch.float16, torch.float32]))
+def test_codes_are_the_nearest_to_the_stored_grid(impl, x, kept, bits, scales):
     # far from zero, where the minimum rounds by as much as a step
-    x["x"] = x["x"] + 50
-    q = impl.quantise(**x, scales=scales)
+    x = x + 50
+    q = impl.quantise(x, bits, kept, scales)
     step, low = q.steps.double()[..., None], q.minima.double()[..., None]
-    coded = ~x["kept"] & (step > 0)
-    unrounded = ((x["x"].double() - low) / step).clamp(0, 2 ** x["bits"] - 1)
-    scale = torch.maximum(x["x"].double().abs(), low.abs()) / step
+    coded = ~kept & (step > 0)
+    unrounded = ((x.double() - low) / step).clamp(0, 2**bits - 1)
+    scale = torch.maximum(x.double().abs(), low.abs()) / step
     assert_codes(q.codes[coded], unrounded[coded], scale[coded].float())
 
 
