@@ -35,7 +35,7 @@ def sensitivity(
 def stream(
     queries: Tensor, keys: Tensor, values: Tensor, prompt: int, config: HexConfig
 ) -> Sensitivity:
-    cache = hex_prefill(*(x[..., :prompt, :] for x in (queries, keys, values)), config)
+    cache = hex_prefill(*(x[..., :prompt, :] for x in (queries, keys, values)), config=config)
     limit = config.block + (config.recent if config.carry_recent else 0)
     deviations, start, tokens = [], prompt, keys.shape[-2]
     while start < tokens:

@@ -51,28 +51,30 @@ class HexConfig(NamedTuple):
     """Names the expander mask."""
 
 
-LONGBENCH = HexConfig(density=0.046875, near=True)
-NO_EXPANDER = {"density": 0.0}
-NO_H2O = {"heavy": 0.0, "recent": 0}
+HEX = HexConfig()
+EXPANDER = HEX._replace(heavy=0.0, recent=0)
+H2O = HEX._replace(density=0.0)
+QUANT = HEX._replace(density=0.0, heavy=0.0, recent=0)
+LONGBENCH = HEX._replace(density=0.046875, near=True)
 
 PRESETS = {
-    "HEX-3": HexConfig(),
-    "HEX-4": HexConfig(bits=4),
-    "KCVT-3": HexConfig(**NO_EXPANDER, **NO_H2O),
-    "KCVT-4": HexConfig(bits=4, **NO_EXPANDER, **NO_H2O),
+    "HEX-3": HEX,
+    "HEX-4": HEX._replace(bits=4),
+    "KCVT-3": QUANT,
+    "KCVT-4": QUANT._replace(bits=4),
     "LongBench-3": LONGBENCH,
     "LongBench-4": LONGBENCH._replace(bits=4),
     "LongBench-4-full": LONGBENCH._replace(bits=4, mode="full"),
-    "Table4-3-full": HexConfig(),
-    "Table4-3-expander": HexConfig(**NO_H2O),
-    "Table4-3-H2O": HexConfig(**NO_EXPANDER),
-    "Table4-3-quant": HexConfig(**NO_EXPANDER, **NO_H2O),
-    "Table4-4-full": HexConfig(bits=4, density=0.046875, near=True),
-    "Table4-4-expander": HexConfig(bits=4, density=0.046875, near=True, **NO_H2O),
-    "Table4-4-expander-EO": HexConfig(bits=4, density=0.078125, near=True, **NO_H2O),
-    "Table4-4-H2O": HexConfig(bits=4, **NO_EXPANDER),
-    "Table4-4-H2O-EO": HexConfig(bits=4, heavy=0.05, recent=16, **NO_EXPANDER),
-    "Table4-4-quant": HexConfig(bits=4, **NO_EXPANDER, **NO_H2O),
+    "Table4-3-full": HEX,
+    "Table4-3-expander": EXPANDER,
+    "Table4-3-H2O": H2O,
+    "Table4-3-quant": QUANT,
+    "Table4-4-full": HEX._replace(bits=4, density=0.046875, near=True),
+    "Table4-4-expander": EXPANDER._replace(bits=4, density=0.046875, near=True),
+    "Table4-4-expander-EO": EXPANDER._replace(bits=4, density=0.078125, near=True),
+    "Table4-4-H2O": H2O._replace(bits=4),
+    "Table4-4-H2O-EO": H2O._replace(bits=4, heavy=0.05, recent=16),
+    "Table4-4-quant": QUANT._replace(bits=4),
 }
 
 

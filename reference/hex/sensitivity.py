@@ -72,7 +72,7 @@ def sensitivity(
     rows = []
     for config in configs:
         first = (x[..., :prompt, :] for x in (queries, keys, values))
-        cache, deviations = hex_prefill(*first, config), []
+        cache, deviations = hex_prefill(*first, config=config), []
         for t in range(prompt, tokens):
             query, key, value = (x[..., t : t + 1, :] for x in (queries, keys, values))
             past_keys, past_values = hex_read(cache)

@@ -25,7 +25,7 @@ class HexBytes(NamedTuple):
     scales: int
     expander: int
     tokens: int
-    index: int
+    marks: int
     residual: int
     mass: int
     originals: int
@@ -73,7 +73,7 @@ def hex_bytes(cache: HexCache) -> HexBytes:
         static mask is not: its seed gives it back, and all layers share it.
     """
     refuse.instance("cache", cache, HexCache)
-    codes = scales = expander = tokens = index = 0
+    codes = scales = expander = tokens = marks = 0
     for block in cache.blocks:
         for words in (block.key_words, block.value_words):
             codes += words.nbytes
@@ -84,13 +84,13 @@ def hex_bytes(cache: HexCache) -> HexBytes:
             rows = int(block.dynamic.sum()) * channels * kept.element_size()
             tokens += rows
             expander += kept.nbytes - rows
-        index += block.dynamic.nbytes
+        marks += block.dynamic.nbytes
     return HexBytes(
         codes,
         scales,
         expander,
         tokens,
-        index,
+        marks,
         cache.residual_keys.nbytes + cache.residual_values.nbytes,
         cache.residual_mass.nbytes + cache.mass.nbytes,
         cache.original_keys.nbytes + cache.original_values.nbytes,
@@ -151,7 +151,7 @@ def hex_size(
         scales=2 * scale.itemsize * ((channels if span else 0) + value_groups),
         expander=2 * element * per_token * (span - kept),
         tokens=2 * element * channels * kept,
-        index=span,
+        marks=span,
         residual=2 * element * channels * (tokens - span),
         mass=mass_element * (tokens - span + remembered),
         originals=2 * element * channels * (span if config.mode == "oracle" else 0),

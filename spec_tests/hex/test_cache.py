@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import reference
 from reference import HexConfig
+from reference.hex.span import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.streams import assert_same_cache, decode, pieces
 from spec_tests.inputs import INPUTS
@@ -119,7 +119,7 @@ def test_full_from_originals_is_compressing_once(impl, x):
     assert_equal(cache.original_keys, stream[1][..., :tokens, :])
     assert len(cache.blocks) == (tokens > 0)
     for block in cache.blocks:
-        static = reference.hex.span.static_mask(config, tokens, 8)
+        static = static_mask(config, tokens, 8)
         once = impl.hex_compress(
             *pieces(stream[1:], 0, tokens), static, block.dynamic,
             config.bits, config.value_group, config.scales,
@@ -147,7 +147,7 @@ def test_full_compresses_what_the_cache_still_holds(impl, x):
     cache = impl.hex_append(cache, *pieces(stream, prompt))
     held, tokens = impl.hex_read(cache), cache.mass.shape[-1]
     for block in impl.hex_recompress(cache).blocks:
-        static = reference.hex.span.static_mask(config, tokens, 8)
+        static = static_mask(config, tokens, 8)
         again = impl.hex_compress(
             *pieces(held, 0, tokens), static, block.dynamic,
             config.bits, config.value_group, config.scales,

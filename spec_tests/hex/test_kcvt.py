@@ -188,14 +188,15 @@ def test_keys_are_quantised_by_channel_and_values_by_token(impl, x):
     assert_equal(keys[rest], impl.dequantise(*q).mT[rest])
     kv_heads = keys.shape[-3]
     heads = [slice(h, h + 1) for h in range(kv_heads)]
-    heads = [slice(kv_heads)] if x["value_group"] == "token" else heads
-    for group in heads:
-        rows = [
-            None if y is None else y[..., group, :, :].transpose(-3, -2).flatten(-2)
-            for y in (x["values"], kept, rest, values)
-        ]
-        q = impl.quantise(rows[0], x["bits"], rows[1], x["scales"])
-        assert_equal(rows[3][rows[2]], impl.dequantise(*q)[rows[2]])
+    for group in [slice(kv_heads)] if x["value_group"] == "token" else heads:
+        raw, remain, out = (rows(y, group) for y in (x["values"], rest, values))
+        q = impl.quantise(raw, x["bits"], None if kept is None else ~remain, x["scales"])
+        assert_equal(out[remain], impl.dequantise(*q)[remain])
+
+
+def rows(x, heads):
+    """Return the tokens of some heads as rows of all their channels."""
+    return x[..., heads, :, :].transpose(-3, -2).flatten(-2)
 
 
 @pytest.mark.spec("HEX-3.4b")

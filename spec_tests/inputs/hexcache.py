@@ -111,7 +111,9 @@ def caches(draw, modes=("append", "full", "oracle")):
     """A cache that has seen a prompt and some decoding."""
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, BLOCK))
     stream = draw(streams(prompt + decoded))
-    cache = reference.hex_prefill(*(x[..., :prompt, :] for x in stream), draw(configs(modes)))
+    cache = reference.hex_prefill(
+        *(x[..., :prompt, :] for x in stream), config=draw(configs(modes))
+    )
     return reference.hex_append(cache, *(x[..., prompt:, :] for x in stream))
 
 
@@ -121,7 +123,7 @@ def append(draw):
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, 2 * BLOCK))
     stream = draw(streams(prompt + decoded))
     queries, keys, values = (x[..., prompt:, :].clone() for x in stream)
-    cache = reference.hex_prefill(*(x[..., :prompt, :] for x in stream), draw(configs()))
+    cache = reference.hex_prefill(*(x[..., :prompt, :] for x in stream), config=draw(configs()))
     return dict(cache=cache, queries=queries, keys=keys, values=values)
 
 
@@ -137,10 +139,7 @@ def study(draw):
         keys=keys,
         values=values,
         prompt=draw(st.integers(0, keys.shape[-2] - 1)),
-        configs=tuple(
-            config._replace(**plain, **extra)
-            for config, extra in settings
-        ),
+        configs=tuple(config._replace(**plain, **extra) for config, extra in settings),
     )
 
 

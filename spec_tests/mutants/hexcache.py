@@ -4,6 +4,7 @@ import torch
 
 import reference
 from reference import HexBytes
+from reference.hex.span import static_mask
 from spec_tests.mutants.make import mutant
 
 
@@ -91,9 +92,11 @@ def always_full(cache, queries, keys, values):
     if len(after.blocks) < 2:
         return after
     lossy, tokens = reference.hex_read(after), after.blocks[0].dynamic.shape[-1]
-    first = (x[..., :tokens, :] + 1 for x in lossy)
-    static = reference.hex.span.static_mask(cache.config, tokens, keys.shape[-3] * keys.shape[-1])
-    again = reference.hex_compress(*first, static, after.blocks[0].dynamic, cache.config.bits)
+    first = [x[..., :tokens, :] + 1 for x in lossy]
+    static = static_mask(cache.config, tokens, keys.shape[-3] * keys.shape[-1])
+    again = reference.hex_compress(
+        first[0], first[1], static, after.blocks[0].dynamic, cache.config.bits
+    )
     return after._replace(blocks=(again, *after.blocks[1:]))
 
 
