@@ -48,6 +48,9 @@ lps_graph = dispatch(reference.lps_graph, vector.lps_graph)
 lift = dispatch(reference.lift, vector.lift)
 new_singular_value = dispatch(reference.new_singular_value, vector.new_singular_value)
 ramanujan_lift = dispatch(reference.ramanujan_lift, vector.ramanujan_lift)
+CSR, MaskStore = reference.CSR, vector.MaskStore
+to_csr = dispatch(reference.to_csr, vector.to_csr)
+from_csr = dispatch(reference.from_csr, vector.from_csr)
 
 Quantised = reference.Quantised
 HexConfig = reference.HexConfig

@@ -8,7 +8,9 @@ from reference.attention import attention, attention_error, attention_weights
 from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
+from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
 from reference.hex.covering import lift, new_singular_value, ramanujan_lift
+from reference.hex.csr import CSR, from_csr, to_csr
 from reference.hex.expander import (
     Degrees,
     Expander,
@@ -16,15 +18,7 @@ from reference.hex.expander import (
     expander_mask,
     random_expander,
 )
-from reference.hex.expansion import (
-    bipartite_adjacency,
-    cheeger_constant,
-    component_count,
-    conductance,
-    is_connected,
-    spectral_gap,
-    vertex_expansion,
-)
+from reference.hex.expansion import cheeger_constant, conductance, spectral_gap, vertex_expansion
 from reference.hex.explicit import lps_graph, lps_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
 from reference.hex.kcvt import Quantised, dequantise, kcvt, quantise
@@ -34,6 +28,7 @@ from reference.hex.presets import HexConfig, hex_preset
 from reference.hex.sensitivity import Sensitivity, sensitivity
 from reference.hex.size import HexBytes, PaperSize, hex_bytes, hex_size, paper_size
 from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
+from reference.hex.store import MaskStore
 from reference.hex.subtile import (
     SubtileExpander,
     subtile_codes,
@@ -67,10 +62,11 @@ __all__ = [
     "ramanujan_bound",
     "second_singular_value",
     "is_ramanujan",
-    # reference.hex.expansion
+    # reference.hex.connectivity
     "bipartite_adjacency",
     "component_count",
     "is_connected",
+    # reference.hex.expansion
     "spectral_gap",
     "vertex_expansion",
     "cheeger_constant",
@@ -130,6 +126,12 @@ __all__ = [
     # reference.hex.sensitivity
     "Sensitivity",
     "sensitivity",
+    # reference.hex.csr
+    "CSR",
+    "to_csr",
+    "from_csr",
+    # reference.hex.store
+    "MaskStore",
     # reference.hubkv.discount
     "hub_mask",
     "discount",

@@ -45,7 +45,8 @@ def gather(reporter) -> tuple[dict[str, dict[str, set[str]]], dict[str, set[str]
     missing: dict[str, set[str]] = defaultdict(set)
     for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
         for report in reporter.stats.get(outcome, []):
-            seen = dict(report.user_properties)
+            # a file that could not be collected reports too, without properties
+            seen = dict(getattr(report, "user_properties", ()))
             if "impl" in seen:
                 missing[seen["impl"]].update(seen["missing"])
                 for spec in seen["spec"]:

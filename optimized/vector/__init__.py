@@ -42,6 +42,7 @@ from optimized.vector.spectrum import (
     ramanujan_bound,
     second_singular_value,
 )
+from optimized.vector.store import MaskStore, from_csr, to_csr
 
 __all__ = [
     "attention_weights",
@@ -55,6 +56,9 @@ __all__ = [
     "RaggedCache",
     "evict",
     "stored_bytes",
+    "MaskStore",
+    "from_csr",
+    "to_csr",
     "biadjacency",
     "bipartite_adjacency",
     "biregular_degrees",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from optimized.vector.spectrum import Graph, is_within, ramanujan_bound
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.expander import DRAWS, Expander, biregular_degrees
 from reference.hex.pairing import ROUNDS, SEEDS
 

@@ -6,7 +6,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from optimized.vector.spectrum import Graph
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.expansion import VERTICES
 
 
@@ -30,11 +30,14 @@ def bipartite_adjacency(
     return torch.cat([above, below])
 
 
-def spectral_gap(adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False) -> float:
+def spectral_gap(
+    adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False, two_sided: bool = False
+) -> float:
     refuse.graph("adjacency", adjacency)
-    values = torch.linalg.eigvalsh(adjacency.double())
+    values = torch.linalg.eigvalsh(adjacency.double()).numpy(force=True)
     first, last = values[-1], values[1 if bipartite else 0]
-    return torch.minimum((first - values[-2]).abs(), (first - last).abs()).item()
+    other = abs(last) if two_sided else last
+    return float(min(abs(first - values[-2]), abs(first - other)))
 
 
 def vertex_expansion(

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.expander import DRAWS, Expander
 from reference.hex.pairing import SEEDS
+from reference.hex.spectrum import ROUNDING
 from reference.hex.subtile import SubtileExpander
 
 
@@ -163,6 +164,6 @@ def ramanujan_lift(
         generator = np.random.RandomState([seed, draw, 3])
         keys = generator.random_sample((int(mask.sum()), sheets))
         permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
-        if new_singular_value(mask, permutations) <= bound:
+        if new_singular_value(mask, permutations) <= bound * ROUNDING:
             return Expander(lift(mask, permutations), draw + 1)
     raise RuntimeError(f"no Ramanujan lift among {DRAWS} draws of {sheets} sheets")

@@ -43,7 +43,7 @@ def stream(
         stop = min(tokens, start + limit - cache.residual_keys.shape[-2])
         new = tuple(x[..., start:stop, :] for x in (queries, keys, values))
         past = hex_read(cache)
-        compressed = (torch.cat([old, x], -2) for old, x in zip(past, new[1:], strict=True))
+        compressed = torch.cat([past[0], new[1]], -2), torch.cat([past[1], new[2]], -2)
         exact = keys[..., :stop, :], values[..., :stop, :]
         deviations.append(attention_error(new[0], *exact, *compressed))
         cache, start = hex_append(cache, *new), stop

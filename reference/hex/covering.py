@@ -6,10 +6,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.expander import DRAWS, Expander
 from reference.hex.pairing import SEEDS
-from reference.hex.spectrum import is_ramanujan, ramanujan_bound
+from reference.hex.spectrum import ROUNDING, is_ramanujan, ramanujan_bound
 
 
 def lift(
@@ -104,7 +104,7 @@ def ramanujan_lift(
         HEX-A.2c.
 
     Reading:
-        E-H28: the old eigenvalues of a covering are the base's, so only the new ones are tested.
+        E-H31: the old eigenvalues of a covering are the base's, so only the new ones are tested.
     """
     refuse.matrix("mask", mask)
     errors.whole("sheets", sheets, 1)
@@ -116,6 +116,6 @@ def ramanujan_lift(
         generator = np.random.RandomState([seed, draw, 3])
         keys = generator.random_sample((int(mask.sum()), sheets))
         permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
-        if new_singular_value(mask, permutations) <= bound:
+        if new_singular_value(mask, permutations) <= bound * ROUNDING:
             return Expander(lift(mask, permutations), draw + 1)
     raise RuntimeError(f"no Ramanujan lift among {DRAWS} draws of {sheets} sheets")

@@ -8,8 +8,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse
-from reference.hex.expansion import is_connected
+from reference.hex import errors as refuse
+from reference.hex.connectivity import is_connected
 from reference.hex.pairing import SEEDS, biadjacency, double_edge_swaps, half_edge_pairing
 from reference.hex.spectrum import is_ramanujan
 
@@ -51,7 +51,7 @@ def biregular_degrees(tokens: int, channels: int, density: float, near: bool = F
             is not whole or below 3. The message names the nearest feasible densities.
 
     Source:
-        HEX-3.2a, HEX-Def2.
+        HEX-3.2a, HEX-3.2d, HEX-Def2, HEX-Near.
 
     Reading:
         E-H2, E-H26: 4.6875 % and 7.8125 % of 96 tokens are infeasible, though the paper uses
@@ -64,15 +64,19 @@ def biregular_degrees(tokens: int, channels: int, density: float, near: bool = F
     if near:
         token_degree = round(share * channels)
         return Degrees(token_degree, tokens * token_degree // channels)
-    token_degree, channel_degree = share * channels, share * tokens
-    if token_degree.denominator == channel_degree.denominator == 1:
-        if min(token_degree, channel_degree) >= 3:
-            return Degrees(int(token_degree), int(channel_degree))
-        why = "give degrees of at least 3, as the definition of a Ramanujan graph asks"
-    else:
-        why = "give whole degrees"
     # n d_1 = d d_2 holds for multiples of one part in gcd(n, d) alone
     parts = gcd(tokens, channels)
+    step = round(share * parts)
+    degrees = Degrees(step * channels // parts, step * tokens // parts)
+    # as floats: two thirds are feasible though no decimal text is two thirds
+    whole = step / parts == density
+    if whole and min(degrees) >= 3:
+        return degrees
+    why = (
+        "give degrees of at least 3, as the definition of a Ramanujan graph asks"
+        if whole
+        else "give whole degrees"
+    )
     least = ceil(Fraction(3 * parts, min(tokens, channels)))
     steps = (floor(share * parts), ceil(share * parts))
     feasible = sorted({min(max(step, least), parts) / parts for step in steps})
@@ -109,7 +113,7 @@ def random_expander(
         RuntimeError: a thousand draws did not find one.
 
     Source:
-        HEX-A.2a, HEX-A.3a.
+        HEX-A.2a, HEX-A.3a, HEX-Near.
 
     Reading:
         E-H2, E-H3, E-H4: simple after repair, then filtered; never claimed Ramanujan with `near`.
@@ -171,7 +175,7 @@ def expander_mask(
         RuntimeError: a thousand draws found no Ramanujan graph.
 
     Source:
-        HEX-3.2a, HEX-A.2a.
+        HEX-3.2a, HEX-A.2a, HEX-Near.
 
     Reading:
         E-H2, E-H5, E-H6: one graph for a prompt, whatever its length; one mask for keys and

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference.hex import refuse
+from reference.hex import errors as refuse
 
 Matrix = tuple[int, int, int, int]
 

@@ -7,7 +7,10 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
+
+ROUNDING = 1 + 2**-40
+"""Graphs may lie on the bound itself: rounding must not push them over it."""
 
 
 def ramanujan_bound(token_degree: int, channel_degree: int) -> float:
@@ -37,8 +40,7 @@ def ramanujan_bound(token_degree: int, channel_degree: int) -> float:
 def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
     r"""Return the second singular value of a mask: the graph's second largest eigenvalue.
 
-    $$\lambda_2 = \sigma_2(B), \qquad
-      \sigma_i(B)^2 = \lambda_i(B B^\top) = \lambda_i(B^\top B)$$
+    $$\lambda_2 = \sigma_2(B) = \sqrt{\lambda_2(B B^\top)}$$
 
     Args:
         mask: the biadjacency matrix $B$.
@@ -61,10 +63,7 @@ def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
     refuse.matrix("mask", mask)
     if min(mask.shape) < 2:
         return 0.0
-    wide = mask.double() if mask.shape[0] <= mask.shape[1] else mask.double().T
-    # the Gram matrix counts common neighbours: whole numbers, exact in float64
-    eigenvalues = torch.linalg.eigvalsh(wide @ wide.T)
-    return math.sqrt(max(0.0, eigenvalues[-2].item()))
+    return torch.linalg.svdvals(mask.double())[1].item()
 
 
 def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
@@ -79,7 +78,7 @@ def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
 
     Returns:
         Whether every token has the same degree, every channel too, both are at least 3, and
-        $\sigma_2$ is within the bound. Such a graph is connected.
+        $\sigma_2$ is within the bound, up to rounding. Such a graph is connected.
 
     Raises:
         TypeError: `mask` is not boolean.
@@ -98,4 +97,5 @@ def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
     (token_degree,), (channel_degree,) = rows, columns
     if min(token_degree, channel_degree) < 3:
         return False
-    return second_singular_value(mask) <= ramanujan_bound(token_degree, channel_degree)
+    bound = ramanujan_bound(token_degree, channel_degree)
+    return second_singular_value(mask) <= bound * ROUNDING

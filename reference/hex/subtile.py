@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse
+from reference.hex import errors as refuse
 from reference.hex.pairing import SEEDS
 from reference.hex.spectrum import is_ramanujan
 
@@ -48,7 +48,7 @@ def subtile_codes(
         ValueError: an argument is outside its range.
 
     Source:
-        HEX-S.
+        HEX-Subtile.
     """
     errors.whole("tokens", tokens)
     errors.whole("heads", heads)
@@ -86,7 +86,7 @@ def subtile_permutations(
             of its multipliers is even.
 
     Source:
-        HEX-S.
+        HEX-Subtile.
     """
     refuse.codes("codes", codes)
     refuse.subtiles(width, 1)
@@ -120,7 +120,7 @@ def subtile_mask(
             `subtile` does not divide the width.
 
     Source:
-        HEX-S.
+        HEX-Subtile.
     """
     refuse.permutations("permutations", permutations, 3)
     errors.whole("subtile", subtile, 1)
@@ -160,7 +160,7 @@ def subtile_expander(
         RuntimeError: a thousand draws did not find one.
 
     Source:
-        HEX-S.
+        HEX-Subtile.
     """
     errors.whole("tokens", tokens, 3 * subtile if isinstance(subtile, int) else 0)
     errors.whole("heads", heads, 1)

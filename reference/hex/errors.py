@@ -113,10 +113,27 @@ def lps(prime: int, modulus: int, square: bool) -> None:
         if value % 4 != 1 or any(value % factor == 0 for factor in range(2, isqrt(value) + 1)):
             raise ValueError(f"{name} must be a prime of the form 4k + 1, got {value}")
     if modulus == prime or modulus**2 <= 4 * prime:
-        raise ValueError(
-            f"modulus must be above 2 sqrt({prime}) and another than it, got {modulus}"
-        )
+        raise ValueError(f"modulus must be another prime, above 2 sqrt({prime}), got {modulus}")
     # Euler: a square to the power (q - 1)/2 is 1, anything else -1
     if (pow(prime, modulus // 2, modulus) == 1) != square:
         kind = "a square" if square else "no square"
         raise ValueError(f"prime must be {kind} modulo {modulus}, got {prime}")
+
+
+def csr(offsets: Tensor, columns: Tensor, channels: int) -> None:
+    """Refuse what are not the offsets and columns of compressed sparse rows."""
+    errors.whole("channels", channels)
+    for name, tensor in (("offsets", offsets), ("columns", columns)):
+        errors.integral(name, tensor, 1)
+        if tensor.ndim != 1:
+            raise ValueError(f"{name} must have 1 axis, got shape {tuple(tensor.shape)}")
+    entries = len(columns)
+    ends = offsets[[0, -1]].tolist() if len(offsets) else []
+    if ends != [0, entries] or bool((offsets.diff() < 0).any()):
+        raise ValueError(
+            f"offsets must ascend from 0 to the number of columns = {entries}, "
+            f"got {offsets.tolist()}"
+        )
+    bad = (columns < 0) | (columns >= channels)
+    if bool(bad.any()):
+        raise ValueError(f"columns must be in [0, {channels - 1}], got {columns[bad][0].item()}")

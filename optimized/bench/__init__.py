@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m optimized.bench NAME` runs the `main` of the file NAME."""
