@@ -1,5 +1,7 @@
 """Softmax attention with grouped queries, and how far a compressed cache moves its output."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -39,10 +41,11 @@ def attention_weights(
         HEX-3.1a.
 
     Reading:
-        C3, C4: softmax in float32; consecutive query heads share a key head.
+        C3, C4, E-H40: softmax in float32; consecutive query heads share a key head; the last
+        query is aligned with the last key.
     """
     errors.attendable(queries, keys, causal)
-    scale = queries.shape[-1] ** -0.5 if scale is None else scale
+    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
     errors.positive_finite("scale", scale)
     queries, keys = widen(queries), widen(keys)
     heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]

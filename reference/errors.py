@@ -127,11 +127,11 @@ def attendable(queries: Tensor, keys: Tensor, causal: bool) -> None:
     for name, tensor in (("queries", queries), ("keys", keys)):
         floating(name, tensor, 3)
         finite(name, tensor)
-    shaped("keys", keys, (*queries.shape[:-3], *keys.shape[-3:-1], queries.shape[-1]))
     heads, count, width = queries.shape[-3:]
     kv_heads, tokens = keys.shape[-3:-1]
     if width == 0:
         raise ValueError(f"queries must have a width of at least 1, got {width}")
+    shaped("keys", keys, (*queries.shape[:-3], kv_heads, tokens, width))
     if heads % kv_heads if kv_heads else heads:
         raise ValueError(
             f"the heads of queries must be a multiple of the {kv_heads} of keys, got {heads}"

@@ -20,12 +20,15 @@ def sortable(scores: Tensor) -> Tensor:
     return bits
 
 
-def best(keys: Tensor, budgets: Tensor) -> Tensor:
-    """Mark the `budgets` largest keys of each row; of equal ones the lowest positions."""
+def best(keys: Tensor, budgets: Tensor, few: bool) -> Tensor:
+    """Mark the `budgets` largest keys of each row; of equal ones the lowest positions.
+
+    `few` says that rows are layers or models, not heads, and may be taken one after the other.
+    """
     if keys.numel() == 0:
         return torch.zeros_like(keys, dtype=torch.bool)
     keys = keys.contiguous()
-    counted = not keys.is_cuda and keys.shape[1] >= LARGE and keys.element_size() < 8
+    counted = few and keys.shape[1] >= LARGE and keys.element_size() < 8 and not keys.is_cuda
     threshold, missing = (_by_counting if counted else _by_sorting)(keys, budgets)
     marked = keys > threshold[:, None]
     ties = (keys == threshold[:, None]).flatten().nonzero()[:, 0]

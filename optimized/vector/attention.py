@@ -1,5 +1,7 @@
 """Attention with grouped queries as two batched products."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,7 +17,7 @@ def attention_weights(
     scale: float | None = None,
 ) -> Float[Tensor, "*batch query_heads queries tokens"]:
     errors.attendable(queries, keys, causal)
-    scale = queries.shape[-1] ** -0.5 if scale is None else scale
+    scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
     errors.positive_finite("scale", scale)
     exact = torch.promote_types(widen(queries).dtype, keys.dtype)
     logits = _grouped_product(queries.to(exact) * scale, keys.to(exact).mT)

@@ -48,7 +48,8 @@ def retain(
     if shields is not None:
         # no score has the largest key, for plus infinity and NaN are refused
         pools = pools.masked_fill(shields, torch.iinfo(pools.dtype).max)
-    kept = best(pools.reshape(budgets.numel(), pool), budgets.flatten()).view(pools.shape)
+    competing = pools.reshape(budgets.numel(), pool)
+    kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
     # only too small a budget drops a protected entry, and this is cheaper than counting them
     if shields is not None and bool((shields & ~kept).any()):
         errors.room(keep, ratio, budgets, shields.sum(-1))

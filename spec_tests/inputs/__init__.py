@@ -4,8 +4,8 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import expander, explicit, hexcache, hubkv, kcvt
+from spec_tests.inputs import attention, expander, explicit, hexcache, hubkv, kcvt, retain
 
-FILES = (expander, explicit, hexcache, hubkv, kcvt)
+FILES = (attention, retain, expander, explicit, hexcache, kcvt, hubkv)
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}
 REFUSALS = {name: cases for file in FILES for name, cases in file.REFUSALS.items()}

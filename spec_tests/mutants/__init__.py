@@ -4,9 +4,9 @@
 `python -m spec_tests.mutants` runs each against the test it names and prints the report.
 """
 
-from spec_tests.mutants import expander, hexcache, hubkv, kcvt
+from spec_tests.mutants import attention, expander, hexcache, hubkv, kcvt, retain
 from spec_tests.mutants.make import MUTANTS
 
-__all__ = ["MUTANTS", "expander", "hexcache", "hubkv", "kcvt"]
+__all__ = ["MUTANTS", "attention", "expander", "hexcache", "hubkv", "kcvt", "retain"]
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})

@@ -1,0 +1,158 @@
+"""Eviction, and the bytes that go away with it: HubKV §2.1, GraphKV §4.1 and Table 5."""
+
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.draw import grid
+
+INDEX_BYTES = 8
+
+
+class Nested(NamedTuple):
+    """A cache somebody else might keep."""
+
+    layers: list[dict[str, Tensor]]
+    seen: int = 0
+    scale: Tensor | None = None
+
+
+class Holder:
+    """An object with attributes, one of which leads back to itself."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.me, self.name = tensor, self, "cache"
+
+
+@st.composite
+def ragged(draw):
+    """A cache whose first head keeps fewer than its last."""
+    counts, width = (
+        draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)),
+        draw(st.integers(0, 3)),
+    )
+    counts = [0, *counts, 6]
+    kept = torch.zeros(len(counts), 6, dtype=torch.bool)
+    for row, count in zip(kept, counts, strict=True):
+        row[draw(st.permutations(range(6)))[:count]] = True
+    shape = (len(counts), 6, width)
+    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
+
+
+@st.composite
+def even(draw):
+    """A cache whose heads keep equally many."""
+    heads, count, width = (
+        draw(st.sampled_from([(), (3,), (2, 2), (0, 2)])),
+        draw(st.integers(0, 6)),
+        draw(st.integers(0, 3)),
+    )
+    kept = torch.zeros(*heads, 6, dtype=torch.bool)
+    for head in product(*map(range, heads)):
+        kept[head][draw(st.permutations(range(6)))[:count]] = True
+    shape = (*heads, 6, width)
+    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
+
+
+def heads_of(cache, kept):
+    """Return keys, values and positions of each head, whichever form the cache has."""
+    if hasattr(cache, "offsets"):
+        spans = zip(cache.offsets[:-1].tolist(), cache.offsets[1:].tolist(), strict=True)
+        return [tuple(part[a:b] for part in cache[:3]) for a, b in spans]
+    return [
+        tuple(part[head] for part in cache[:3]) for head in product(*map(range, kept.shape[:-1]))
+    ]
+
+
+def sizes(x):
+    """Return the bytes one entry takes, and how many entries are kept."""
+    width, element = x["keys"].shape[-1], x["keys"].element_size()
+    return 2 * width * element + INDEX_BYTES, int(x["kept"].sum())
+
+
+@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
+@given(INPUTS["evict"])
+def test_each_head_holds_its_kept_entries_in_position_order(impl, x):
+    heads = product(*map(range, x["kept"].shape[:-1]))
+    for head, (keys, values, positions) in zip(
+        heads, heads_of(impl.evict(**x), x["kept"]), strict=True
+    ):
+        expected = [i for i, kept in enumerate(x["kept"][head].tolist()) if kept]
+        assert positions.tolist() == expected
+        assert_equal(keys, x["keys"][head][expected])
+        assert_equal(values, x["values"][head][expected])
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(even())
+def test_equal_counts_give_a_dense_cache_without_waste(impl, x):
+    cache, (entry, entries) = impl.evict(**x), sizes(x)
+    assert cache._fields == ("keys", "values", "positions")
+    assert impl.stored_bytes(cache) == entries * entry
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(ragged())
+def test_unequal_counts_give_a_ragged_cache_without_waste(impl, x):
+    cache, (entry, entries) = impl.evict(**x), sizes(x)
+    assert cache._fields == ("keys", "values", "positions", "offsets")
+    counts = x["kept"].sum(-1)
+    assert_equal(cache.offsets.diff(), counts)
+    assert cache.offsets[0] == 0
+    bounds = (len(counts) + 1) * INDEX_BYTES
+    assert impl.stored_bytes(cache) == entries * entry + bounds
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(INPUTS["evict"])
+def test_nothing_of_the_cache_stays_alive_through_what_is_left(impl, x):
+    storages = {
+        x[name].untyped_storage().data_ptr() for name in ("keys", "values") if x[name].numel()
+    }
+    left = impl.evict(**x)
+    assert storages.isdisjoint(part.untyped_storage().data_ptr() for part in left)
+
+
+@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@given(scores=grid(3, 2, 8), budgets=st.lists(st.integers(0, 8), min_size=3, max_size=3))
+def test_a_layer_budget_leaves_matrices_of_that_many_rows(impl, dtype, scores, budgets):
+    cache = torch.arange(3.0 * 2 * 8).reshape(3, 2, 8, 1).to(dtype)
+    for layer, budget in enumerate(budgets):
+        kept = impl.retain(scores[layer], keep=budget)
+        left = impl.evict(cache[layer], -cache[layer], kept)
+        assert left.keys.shape == left.values.shape == (2, budget, 1)
+        assert left.keys.dtype == dtype
+        assert_equal(left.values, -left.keys)
+
+
+@pytest.mark.spec("GraphKV-Tab5")
+@given(st.integers(0, 16), st.integers(1, 3), st.sampled_from([torch.float16, torch.float32]))
+def test_a_cache_takes_two_numbers_a_channel_a_head_a_token(impl, tokens, heads, dtype):
+    keys, values = (torch.zeros(heads, tokens, 4, dtype=dtype) for _ in range(2))
+    assert impl.stored_bytes([(keys, values)]) == 2 * tokens * heads * 4 * dtype.itemsize
+
+
+@pytest.mark.spec("GraphKV-Tab5")
+def test_a_view_costs_what_it_keeps_alive(impl):
+    parent = torch.zeros(10, 4)
+    assert impl.stored_bytes(parent) == 160
+    assert impl.stored_bytes(parent[:1]) == impl.stored_bytes(parent[0, 0]) == 160
+    assert impl.stored_bytes(parent[:1].clone()) == 16
+    assert impl.stored_bytes(parent[0].expand(50, 4)) == 160
+
+
+@pytest.mark.spec("GraphKV-Tab5")
+def test_a_storage_counts_once_however_it_is_reached(impl):
+    tensor, other = torch.zeros(10, 4), torch.zeros(3, dtype=torch.int64)
+    nested = Nested([dict(k=tensor, v=tensor.T), dict(k=tensor[2:], v=other)], scale=other[1:])
+    assert impl.stored_bytes(nested) == 160 + 24
+    assert impl.stored_bytes(Holder(tensor)) == 160
+    assert impl.stored_bytes([Holder(tensor), {"x": (tensor, other)}, None, 7]) == 160 + 24

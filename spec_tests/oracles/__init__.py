@@ -1,0 +1,1 @@
+"""Slow, independent second opinions: exact arithmetic, exhaustive search."""
