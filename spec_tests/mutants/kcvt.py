@@ -37,7 +37,7 @@ def mean_over_heads(queries, keys, span=None, causal=True, normalize=False):
     "the count is rounded to the nearest",
     killer="hex/test_heavy_hitters.py::test_heavy_hitters_are_exactly_as_many_as_the_floor",
 )
-def rounded_count(mass, ratio=0.02, recent=0, outside_recent=False):
+def count_to_the_nearest(mass, ratio=0.02, recent=0, outside_recent=False):
     """Round where the count is rounded down."""
     tokens = mass.shape[-1]
     share = round(ratio * tokens) / max(1, tokens)
