@@ -10,8 +10,10 @@ from spec_tests.inputs import (
     expander,
     explicit,
     graphkv,
+    hexcache,
     hubkv,
     hubkv_refine,
+    kcvt,
     locality,
     retain,
 )
@@ -22,8 +24,10 @@ FILES = (
     expander,
     explicit,
     graphkv,
+    hexcache,
     hubkv,
     hubkv_refine,
+    kcvt,
     locality,
     retain,
 )
