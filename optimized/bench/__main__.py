@@ -28,6 +28,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="write docs/performance.csv")
     on_gpu = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=on_gpu, help="where the inputs live")
+    threads = "on a busy machine 1 is fair to both sides: waiting for a second one is not work"
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help=threads)
     given = parser.parse_args()
     if unknown := [name for name in given.names if name not in NAMES]:
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(NAMES)}")
@@ -57,15 +59,16 @@ def agree(names: list[str], device: str) -> None:
         sys.exit(failed)
 
 
-def times(name: str, device: str) -> list[report.Line]:
+def times(name: str, device: str, threads: int) -> list[report.Line]:
     """Run one benchmark file and return its lines; stop if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "timings.json")
-        options = (f"--benchmark-json={out}", "--benchmark-quiet", f"--bench-device={device}")
+        options = (f"--benchmark-json={out}", "--benchmark-quiet")
+        options += (f"--bench-device={device}", f"--bench-threads={threads}")
         file = str(HERE / f"bench_{name}.py")
         if failed := pytest(file, "-q", "-p", "no:cacheprovider", *options):
             sys.exit(failed)
-        return report.lines(name, json.loads(out.read_text())["benchmarks"], device)
+        return report.lines(name, json.loads(out.read_text())["benchmarks"], device, threads)
 
 
 def main() -> None:
@@ -76,7 +79,8 @@ def main() -> None:
     for name in names:
         if name in TABLES:
             module_of(name).main()
-    found = [line for name in names if name not in TABLES for line in times(name, given.device)]
+    timed = [name for name in names if name not in TABLES]
+    found = [line for name in timed for line in times(name, given.device, given.threads)]
     if found:
         print(report.table(found))
     if given.write:

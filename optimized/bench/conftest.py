@@ -1,12 +1,19 @@
-"""Where the benchmarks' inputs live."""
+"""Where the benchmarks run, and in how many threads."""
 
 import pytest
 import torch
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the device to time on."""
+    """Add what to time on."""
     parser.addoption("--bench-device", default="cpu", help="where the inputs live")
+    parser.addoption("--bench-threads", type=int, default=0, help="0: as many as torch would take")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the number of threads."""
+    if threads := config.getoption("--bench-threads"):
+        torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -20,13 +20,13 @@ COLUMNS: tuple[str, ...] = (
 )
 
 
-def lines(bench: str, timings: list[dict[str, Any]], device: str) -> list[Line]:
+def lines(bench: str, timings: list[dict[str, Any]], device: str, threads: int) -> list[Line]:
     """Return one line a row from pytest-benchmark's records of both its sides."""
     sides: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for timing in timings:
         about = timing["extra_info"]
         sides.setdefault((about["name"], about["shape"]), {})[about["side"]] = timing
-    where = surroundings(device)
+    where = surroundings(device, threads)
     out = []
     for (name, shape), side in sides.items():
         slow, fast = side["slow"]["stats"]["median"], side["fast"]["stats"]["median"]
@@ -42,14 +42,14 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g}" if seconds < 1 else f"{1000 * seconds:.0f}"
 
 
-def surroundings(device: str) -> tuple[str, str, str, str, str]:
+def surroundings(device: str, threads: int) -> tuple[str, str, str, str, str]:
     """Return the device's name, the versions of torch and triton, the commit and the date."""
     date = datetime.now(UTC).date().isoformat()
-    return hardware(device), torch.__version__, installed("triton"), commit(), date
+    return hardware(device, threads), torch.__version__, installed("triton"), commit(), date
 
 
-def hardware(device: str) -> str:
-    """Return the name of the GPU, or of the processor with the threads that torch uses."""
+def hardware(device: str, threads: int) -> str:
+    """Return the name of the GPU, or of the processor and how many threads work."""
     if device != "cpu":
         return torch.cuda.get_device_name(device)
     about = Path("/proc/cpuinfo")
@@ -59,7 +59,7 @@ def hardware(device: str) -> str:
         if line.startswith("model name")
     ]
     name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {torch.get_num_threads()} threads"
+    return f"{name}, {threads} thread{'s' * (threads > 1)}"
 
 
 def installed(package: str) -> str:
