@@ -14,9 +14,8 @@ from optimized.vector.kcvt import (
     unpack_bits,
 )
 from reference import errors
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
 from reference.hex.compress import HexBlock
-from reference.hex.kcvt import VALUE_GROUPS
 
 
 def hex_mask(
@@ -40,7 +39,7 @@ def hex_compress(
     scales: torch.dtype | None = None,
 ) -> HexBlock:
     refuse.span(keys, values, expander, dynamic)
-    errors.one_of("value_group", value_group, VALUE_GROUPS)
+    refuse.value_group("value_group", value_group)
     kept = hex_mask(expander, dynamic, keys.shape[-3])
     channels = code("keys", keys.mT, bits, kept.mT, scales)
     rows = code(

@@ -9,10 +9,10 @@ from torch import Tensor
 from optimized.vector.expander import expander_mask
 from optimized.vector.heavy_hitters import attention_mass, h2o_mask
 from optimized.vector.hex_block import hex_compress, hex_reconstruct
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
-from reference.hex.presets import HexConfig, check
+from reference.hex.presets import HexConfig
 
 recent_masks = lru_cache(maxsize=8)(expander_mask)
 
@@ -24,7 +24,7 @@ def hex_prefill(
     config: HexConfig,
 ) -> HexCache:
     refuse.arrival(queries, keys, values)
-    check("config", config, config)
+    refuse.config("config", config, config)
     held = config.recent if config.carry_recent else 0
     tokens = max(0, keys.shape[-2] - held) // config.block * config.block
     mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
@@ -84,7 +84,8 @@ def hex_recompress(cache: HexCache) -> HexCache:
     if cache.config.mode == "oracle":
         keys, values = cache.original_keys, cache.original_values
     else:
-        keys, values = (x[..., :tokens, :] for x in hex_read(cache))
+        keys, values = hex_read(cache)
+        keys, values = keys[..., :tokens, :], values[..., :tokens, :]
     block = compress_span(cache.config, keys, values, cache.mass, tokens + residual, first=True)
     return cache._replace(blocks=(block,))
 

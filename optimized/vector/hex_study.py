@@ -9,8 +9,8 @@ from torch import Tensor
 from optimized.vector.attention import attention_error
 from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read
 from reference import errors
-from reference.hex import refuse_cache as refuse
-from reference.hex.presets import HexConfig, check
+from reference.hex import cache_errors as refuse
+from reference.hex.presets import HexConfig
 from reference.hex.presets import hex_preset as hex_preset
 from reference.hex.sensitivity import Sensitivity
 from reference.hex.size import hex_bytes as hex_bytes
@@ -28,7 +28,7 @@ def sensitivity(
     refuse.arrival(queries, keys, values)
     errors.whole("prompt", prompt, 0, keys.shape[-2] - 1)
     for config in configs:
-        check("configs", config, configs)
+        refuse.config("configs", config, configs)
     return tuple(stream(queries, keys, values, prompt, config) for config in configs)
 
 

@@ -6,8 +6,8 @@ from jaxtyping import Bool, Float, Int32, UInt8
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse_cache as refuse
-from reference.hex.kcvt import VALUE_GROUPS, Quantised
+from reference.hex import cache_errors as refuse
+from reference.hex.kcvt import Quantised
 from reference.hex.kcvt import dequantise as dequantise  # already elementwise
 from reference.precision import widen
 
@@ -55,7 +55,7 @@ def kcvt(
     Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
 ]:
     refuse.cache(keys, values)
-    errors.one_of("value_group", value_group, VALUE_GROUPS)
+    refuse.value_group("value_group", value_group)
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
     errors.boolean("kept", kept, keys.shape)

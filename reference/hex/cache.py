@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
+from reference.hex._span import carried, compress_span, static_mask
 from reference.hex.compress import HexBlock, hex_reconstruct
 from reference.hex.heavy_hitters import attention_mass
-from reference.hex.presets import HexConfig, check
-from reference.hex.span import carried, compress_span, static_mask
+from reference.hex.presets import HexConfig
 
 
 class HexCache(NamedTuple):
@@ -66,7 +66,7 @@ def hex_prefill(
         queries over exact keys; the last $r$ tokens of every span are kept.
     """
     refuse.arrival(queries, keys, values)
-    check("config", config, config)
+    refuse.config("config", config, config)
     length = keys.shape[-2]
     tokens = max(0, length - carried(config)) // config.block * config.block
     mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])

@@ -7,9 +7,8 @@ from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
 from reference.hex.kcvt import (
-    VALUE_GROUPS,
     by_column,
     by_row,
     code,
@@ -115,7 +114,7 @@ def hex_compress(
         codes of a channel in token order, with code 0 under kept entries.
     """
     refuse.span(keys, values, expander, dynamic)
-    errors.one_of("value_group", value_group, VALUE_GROUPS)
+    refuse.value_group("value_group", value_group)
     kept = hex_mask(expander, dynamic, keys.shape[-3])
     by_channel = code("keys", by_column(keys), bits, by_column(kept), scales)
     by_token = code("values", by_row(values, value_group), bits, by_row(kept, value_group), scales)

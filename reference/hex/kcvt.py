@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
 from reference.precision import widen
 
 
@@ -144,7 +144,7 @@ def kcvt(
         stays there.
     """
     refuse.cache(keys, values)
-    errors.one_of("value_group", value_group, VALUE_GROUPS)
+    refuse.value_group("value_group", value_group)
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
     errors.boolean("kept", kept, keys.shape)
@@ -156,9 +156,6 @@ def kcvt(
     restored_keys = narrow(by_column(by_channel), keys.dtype)
     restored_values = narrow(by_token, values.dtype)
     return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
-
-
-VALUE_GROUPS = ("token", "head")
 
 
 def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:

@@ -5,7 +5,7 @@ from jaxtyping import Int32, UInt8
 from torch import Tensor
 
 from reference import errors
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
 
 
 def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, "*rows words"]:

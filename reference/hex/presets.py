@@ -5,9 +5,6 @@ from typing import NamedTuple
 import torch
 
 from reference import errors
-from reference.hex.kcvt import VALUE_GROUPS
-
-MODES = ("append", "full", "oracle")
 
 
 class HexConfig(NamedTuple):
@@ -104,22 +101,3 @@ def hex_preset(name: str) -> HexConfig:
     """
     errors.one_of("name", name, PRESETS)
     return PRESETS[name]
-
-
-def check(name: str, config: object, given: object) -> None:
-    """Refuse what is no configuration, or one outside its range, in the argument `given`."""
-    if not isinstance(config, HexConfig):
-        raise TypeError(f"{name} must be a HexConfig, got {given!r}")
-    try:
-        errors.whole("bits", config.bits, 1, 8)
-        errors.fraction("density", config.density)
-        errors.fraction("heavy", config.heavy)
-        errors.whole("recent", config.recent)
-        errors.whole("block", config.block, 1)
-        errors.one_of("mode", config.mode, MODES)
-        errors.whole("period", config.period, 1)
-        errors.one_of("value_group", config.value_group, VALUE_GROUPS)
-        errors.one_of("scales", config.scales, (None, torch.float16, torch.float32))
-        errors.whole("seed", config.seed, 0, 2**32 - 1)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}.{error} in {given!r}") from error

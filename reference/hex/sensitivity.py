@@ -9,9 +9,9 @@ from torch import Tensor
 
 from reference import errors
 from reference.attention import attention_error
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
 from reference.hex.cache import hex_append, hex_prefill, hex_read
-from reference.hex.presets import HexConfig, check
+from reference.hex.presets import HexConfig
 from reference.hex.size import hex_bytes
 
 
@@ -68,7 +68,7 @@ def sensitivity(
     tokens = keys.shape[-2]
     errors.whole("prompt", prompt, 0, tokens - 1)
     for config in configs:
-        check("configs", config, configs)
+        refuse.config("configs", config, configs)
     rows = []
     for config in configs:
         first = (x[..., :prompt, :] for x in (queries, keys, values))

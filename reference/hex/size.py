@@ -7,11 +7,11 @@ from typing import NamedTuple
 import torch
 
 from reference import errors
-from reference.hex import refuse_cache as refuse
+from reference.hex import cache_errors as refuse
 from reference.hex.cache import HexCache
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
-from reference.hex.presets import HexConfig, check, hex_preset
+from reference.hex.presets import HexConfig, hex_preset
 
 
 class HexBytes(NamedTuple):
@@ -132,7 +132,7 @@ def hex_size(
     Reading:
         E-H20.
     """
-    check("config", config, config)
+    refuse.config("config", config, config)
     errors.whole("tokens", tokens)
     errors.whole("kv_heads", kv_heads, 1)
     errors.whole("width", width, 1)

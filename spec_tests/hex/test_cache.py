@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import HexConfig
-from reference.hex.span import static_mask
+from reference.hex._span import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.streams import assert_same_cache, decode, pieces
 from spec_tests.inputs import INPUTS

@@ -4,7 +4,7 @@ import torch
 
 import reference
 from reference import HexBytes
-from reference.hex.span import static_mask
+from reference.hex._span import static_mask
 from spec_tests.mutants.make import mutant
 
 
