@@ -5,7 +5,8 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.inputs.draw import Refusal, numbers
-from spec_tests.inputs.expander import bad_draw, bad_seed, seeds
+from spec_tests.inputs.expander import seeds
+from spec_tests.inputs.expander_refusals import bad_draw, bad_seed
 
 widths = st.sampled_from([2, 4, 8, 16])
 
