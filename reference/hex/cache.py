@@ -25,11 +25,11 @@ class HexCache(NamedTuple):
     residual_keys: Float[Tensor, "*batch kv_heads residual width"]
     residual_values: Float[Tensor, "*batch kv_heads residual width"]
     residual_mass: Float[Tensor, "*batch residual"]
-    mass: Float[Tensor, "*batch stored"]
+    mass: Float[Tensor, "*batch remembered"]
     """Mass of the compressed tokens; empty in append mode, which has no use for it."""
-    original_keys: Float[Tensor, "*batch kv_heads stored width"]
+    original_keys: Float[Tensor, "*batch kv_heads originals width"]
     """Empty but in oracle mode."""
-    original_values: Float[Tensor, "*batch kv_heads stored width"]
+    original_values: Float[Tensor, "*batch kv_heads originals width"]
 
 
 def hex_prefill(
