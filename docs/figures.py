@@ -104,6 +104,27 @@ def spectrum(axes: Axes) -> None:
     axes.legend()
 
 
+@figure(height=3.4)
+def bytes_by_part(axes: Axes) -> None:
+    """What a prompt of 960 tokens weighs in each preset, and what the paper prints."""
+    names = ("KCVT-3", "HEX-3", "LongBench-3", "HEX-4", "LongBench-4")
+    dense = kv.kv_bytes(960, layers=1)
+    sizes = [kv.hex_size(kv.hex_preset(name), tokens=960) for name in names]
+    left = torch.zeros(len(names))
+    shades = {"codes": INK, "scales": "#c3c8cc", "expander": STRONG, "tokens": WEAK}
+    for part, colour in shades.items():
+        share = torch.tensor([100 * getattr(size, part) / dense for size in sizes])
+        axes.barh(names, share, left=left, color=colour, height=0.6, label=part)
+        left += share
+    printed = {row.method: row.paper for row in kv.paper_size()}
+    axes.plot(
+        [printed[name] for name in names], names, "|", color=INK, markersize=26, label="paper"
+    )
+    axes.set(xlabel="percent of fp16", xlim=(0, 36))
+    axes.invert_yaxis()
+    axes.legend(ncols=5, loc="upper right", bbox_to_anchor=(1.0, 1.18))
+
+
 def timings() -> str:
     """Return the benchmarks' last figures as a table, if there are any."""
     file = DOCS / "performance.csv"
