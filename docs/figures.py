@@ -122,7 +122,7 @@ def bytes_by_part(axes: Axes) -> None:
     )
     axes.set(xlabel="percent of fp16", xlim=(0, 36))
     axes.invert_yaxis()
-    axes.legend(ncols=5, loc="upper right", bbox_to_anchor=(1.0, 1.18))
+    axes.legend(ncols=5, loc="upper right", bbox_to_anchor=(1.0, 1.18), markerscale=0.5)
 
 
 def timings() -> str:
