@@ -108,11 +108,12 @@ def always_full(cache, queries, keys, values):
 def chunk_by_chunk(cache, queries, keys, values):
     """Make a block of all the chunks that fill a buffer."""
     left = cache.residual_keys.shape[-2] + keys.shape[-2]
-    block = cache.config.block
-    if left <= block or cache.config.carry_recent:
+    config = cache.config
+    # spans of any other length have no expander of half the entries
+    if left <= config.block or config.carry_recent or config.density not in (0, 1):
         return reference.hex_append(cache, queries, keys, values)
-    whole = cache._replace(config=cache.config._replace(block=left))
-    return reference.hex_append(whole, queries, keys, values)._replace(config=cache.config)
+    whole = cache._replace(config=config._replace(block=left))
+    return reference.hex_append(whole, queries, keys, values)._replace(config=config)
 
 
 @mutant(
