@@ -52,3 +52,24 @@ def test_more_bits_and_heavy_hitters_lower_the_error(impl):
     assert heavy.error < two.error
     assert two.bytes < four.bytes < eight.bytes
     assert two.bytes < heavy.bytes < eight.bytes
+
+
+@pytest.mark.spec("HEX-A.5")
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("bits", (2, 3, 4, 8)),
+        ("block", (4, 8, 16)),
+        ("mode", ("append", "full", "oracle")),
+        ("heavy", (0.0, 0.125, 0.25)),
+        ("recent", (0, 1, 3)),
+        ("density", (0.0, 0.5, 1.0)),
+    ],
+)
+def test_every_setting_can_be_swept_and_makes_a_difference(impl, setting, values):
+    generator = torch.Generator().manual_seed(5)
+    stream = torch.randn(3, 2, 44, 4, generator=generator)
+    sweep = [PLAIN._replace(**{setting: value}) for value in values]
+    rows = impl.sensitivity(*stream, 16, sweep)
+    assert [row.config for row in rows] == sweep
+    assert len({(float(row.error), row.bytes) for row in rows}) == len(values)
