@@ -80,6 +80,51 @@ def gate(axes: Axes) -> None:
     axes.legend()
 
 
+@figure(height=1.6)
+def expander_mask(axes: Axes) -> None:
+    """The block mask: each row keeps 32 channels, each column 3 tokens."""
+    mask = kv.expander_mask(tokens=96, channels=1024, density=0.03125)
+    tokens, channels = mask.nonzero(as_tuple=True)
+    axes.scatter(channels, tokens, s=0.4, color=STRONG, linewidths=0, rasterized=True)
+    axes.set(xlabel="channel", ylabel="token", xlim=(-1, 1024), ylim=(96, -1))
+    axes.set_xticks(range(0, 1025, 128))
+
+
+@figure(height=2.8)
+def spectrum(axes: Axes) -> None:
+    """Singular values of one graph of 960 tokens and of ten tiles of 96, against the bound."""
+    for tile, colour, label in ((False, STRONG, "one graph"), (True, WEAK, "ten tiles")):
+        mask = kv.expander_mask(tokens=960, channels=1024, density=0.03125, tile=tile)
+        values = torch.linalg.svdvals(mask.double())
+        values = values[values > 2**-20]
+        axes.plot(range(1, len(values) + 1), values, ".", markersize=3, color=colour, label=label)
+    bound = kv.ramanujan_bound(32, 30)
+    axes.axhline(bound, color=INK, linewidth=1, linestyle="--", label="Ramanujan bound")
+    axes.set(xlabel="singular value, largest first", ylabel="size", xscale="log", ylim=(0, 34))
+    axes.legend()
+
+
+@figure(height=3.4)
+def bytes_by_part(axes: Axes) -> None:
+    """What a prompt of 960 tokens weighs in each preset, and what the paper prints."""
+    names = ("KCVT-3", "HEX-3", "LongBench-3", "HEX-4", "LongBench-4")
+    dense = kv.kv_bytes(960, layers=1)
+    sizes = [kv.hex_size(kv.hex_preset(name), tokens=960) for name in names]
+    left = torch.zeros(len(names))
+    shades = {"codes": INK, "scales": "#c3c8cc", "expander": STRONG, "tokens": WEAK}
+    for part, colour in shades.items():
+        share = torch.tensor([100 * getattr(size, part) / dense for size in sizes])
+        axes.barh(names, share, left=left, color=colour, height=0.6, label=part)
+        left += share
+    printed = {row.method: row.paper for row in kv.paper_size()}
+    axes.plot(
+        [printed[name] for name in names], names, "|", color=INK, markersize=26, label="paper"
+    )
+    axes.set(xlabel="percent of fp16", xlim=(0, 36))
+    axes.invert_yaxis()
+    axes.legend(ncols=5, loc="upper right", bbox_to_anchor=(1.0, 1.18), markerscale=0.5)
+
+
 def timings() -> str:
     """Return the benchmarks' last figures as a table, if there are any."""
     file = DOCS / "performance.csv"

@@ -16,6 +16,36 @@ from reference.graphkv.keys import (
     principal_components,
 )
 from reference.graphkv.refine import concatenate_heads, graphkv_refine
+from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
+from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
+from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
+from reference.hex.covering import lift, new_singular_value, ramanujan_lift
+from reference.hex.csr import CSR, from_csr, to_csr
+from reference.hex.expander import (
+    Degrees,
+    Expander,
+    biregular_degrees,
+    expander_mask,
+    random_expander,
+)
+from reference.hex.expansion import cheeger_constant, conductance, spectral_gap, vertex_expansion
+from reference.hex.explicit import lps_graph, lps_mask
+from reference.hex.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
+from reference.hex.kcvt import Quantised, dequantise, kcvt, quantise
+from reference.hex.packing import pack_bits, unpack_bits
+from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
+from reference.hex.presets import HexConfig, hex_preset
+from reference.hex.sensitivity import Sensitivity, sensitivity
+from reference.hex.size import HexBytes, PaperSize, hex_bytes, hex_size, paper_size
+from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
+from reference.hex.store import MaskStore
+from reference.hex.subtile import (
+    SubtileExpander,
+    subtile_codes,
+    subtile_expander,
+    subtile_mask,
+    subtile_permutations,
+)
 from reference.hubkv.budgets import head_budgets, ungated_refine
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.chains import ChainDiagnostic, retained_chains
@@ -112,4 +142,82 @@ __all__ = [
     "cosine_distribution",
     "principal_components",
     "kv_bytes",
+    # reference.hex.expander
+    "Degrees",
+    "Expander",
+    "biregular_degrees",
+    "random_expander",
+    "expander_mask",
+    # reference.hex.pairing
+    "half_edge_pairing",
+    "double_edge_swaps",
+    "biadjacency",
+    # reference.hex.spectrum
+    "ramanujan_bound",
+    "second_singular_value",
+    "is_ramanujan",
+    # reference.hex.connectivity
+    "bipartite_adjacency",
+    "component_count",
+    "is_connected",
+    # reference.hex.expansion
+    "spectral_gap",
+    "vertex_expansion",
+    "cheeger_constant",
+    "conductance",
+    # reference.hex.subtile
+    "SubtileExpander",
+    "subtile_codes",
+    "subtile_permutations",
+    "subtile_mask",
+    "subtile_expander",
+    # reference.hex.explicit
+    "lps_mask",
+    "lps_graph",
+    # reference.hex.covering
+    "lift",
+    "new_singular_value",
+    "ramanujan_lift",
+    # reference.hex.csr
+    "CSR",
+    "to_csr",
+    "from_csr",
+    # reference.hex.store
+    "MaskStore",
+    # reference.hex.heavy_hitters
+    "attention_mass",
+    "heavy_hitter_mask",
+    "recent_mask",
+    "h2o_mask",
+    # reference.hex.kcvt
+    "Quantised",
+    "quantise",
+    "dequantise",
+    "kcvt",
+    # reference.hex.packing
+    "pack_bits",
+    "unpack_bits",
+    # reference.hex.presets
+    "HexConfig",
+    "hex_preset",
+    # reference.hex.compress
+    "HexBlock",
+    "hex_mask",
+    "hex_compress",
+    "hex_reconstruct",
+    # reference.hex.size
+    "HexBytes",
+    "PaperSize",
+    "hex_bytes",
+    "hex_size",
+    "paper_size",
+    # reference.hex.cache
+    "HexCache",
+    "hex_prefill",
+    "hex_append",
+    "hex_recompress",
+    "hex_read",
+    # reference.hex.sensitivity
+    "Sensitivity",
+    "sensitivity",
 ]

@@ -37,7 +37,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
 def assert_as_accurate(actual: Any, spec: Callable[..., Any], inputs: dict[str, Any]) -> None:
     """`actual` is as good an answer to `spec(**inputs)` as the reference gives."""
     same = spec(**inputs)
-    exact = spec(**{k: v.double() if is_float(v) else v for k, v in inputs.items()})
+    exact = spec(**cast(inputs, torch.float64))
     _compare(actual, same, exact, spec.__name__ in CANCELLING)
 
 
@@ -71,10 +71,32 @@ def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) ->
     assert fine.all(), f"kept {worst} but dropped {best}"
 
 
+def assert_codes(codes: Tensor, unrounded: Tensor, scale: Tensor) -> None:
+    """Each code is the nearest to its unrounded value, or the other neighbour of a near tie.
+
+    `scale` is the magnitude, in steps, of the numbers the unrounded value is a difference of.
+    """
+    error = (codes.double() - unrounded.double()).abs()
+    allowed = 0.5 + ulp(scale.dtype, torch.maximum(scale.abs(), unrounded.abs()))
+    assert (error <= allowed).all(), f"{codes} is not {unrounded} rounded"
+
+
 def ulp(dtype: torch.dtype, magnitude: Tensor) -> Tensor:
     """Four units in the last place of `magnitude` at `dtype`, in float64."""
     info = torch.finfo(dtype)
     return ULPS * info.eps * magnitude.double().clamp(info.tiny, info.max)
+
+
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """Convert every floating-point tensor in nested tuples and dictionaries to `dtype`."""
+    if is_float(value):
+        return value.to(dtype)
+    if isinstance(value, dict):
+        return {name: cast(part, dtype) for name, part in value.items()}
+    if isinstance(value, tuple):
+        parts = [cast(part, dtype) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
 
 
 def is_float(value: Any) -> bool:

@@ -6,10 +6,26 @@ import reference
 
 # What any body may take from the reference: argument checks, the precision rule, result types.
 CHECKS = ("reference.errors", "reference.precision")
-SHARED = {"errors"} | {n for n in reference.__all__ if isinstance(getattr(reference, n), type)}
+SHARED = {"errors", "cache_errors"} | {
+    n for n in reference.__all__ if isinstance(getattr(reference, n), type)
+}
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
+    "vector/expander.py::_swaps": "rounds of swaps, each over all repeated edges",
+    "vector/expander.py::random_expander": "draws, until one is accepted",
+    "vector/expansion.py::cheeger_constant": "doublings of the list of sets, one a vertex of 20",
+    "vector/expansion.py::conductance": "doublings of the list of sets, one a vertex of 20",
+    "vector/explicit.py::subtile_expander": "draws, until one is accepted",
+    "vector/explicit.py::ramanujan_lift": "draws, until one is accepted",
+    "vector/explicit.py::_projective": "inverses in a field of a few dozen numbers",
+    "vector/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
+    "vector/hex_cache.py::hex_append": "compressed spans, each over what the ones before left",
+    "vector/hex_cache.py::hex_read": "compressed spans, each of a size of its own",
+    "vector/hex_study.py::sensitivity": "over settings",
+    "vector/hex_study.py::stream": "compressed spans, each over what the ones before left",
+    "vector/spectrum.py::is_within": "steps of Lanczos, until the verdict is certain",
+    "vector/spectrum.py::_lanczos": "steps of Lanczos",
     "vector/_select.py::_by_counting": "over layers or batch rows, each a long pool",
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",

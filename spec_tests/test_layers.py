@@ -102,7 +102,8 @@ def kernel(scores, radius):
 def test_the_table_has_a_row_for_every_public_name(name):
     spec, row = getattr(reference, name), getattr(optimized, name)
     if isclass(spec):
-        assert row is spec
+        # a class with a fast body of its own still is one of the specification's
+        assert issubclass(row, spec)
     else:
         assert isfunction(row)
         assert str(signature(row)) == str(signature(spec))

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import pytest
 import torch
 from beartype import beartype
+from beartype.door import is_bearable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Float, TypeCheckError, jaxtyped
@@ -29,7 +30,7 @@ def held_to_its_types(spec: Callable[..., Any], function: Callable[..., Any]) ->
         if hasattr(result, "_fields"):
             with jaxtyped("context"):
                 for field, annotation in get_type_hints(type(result)).items():
-                    assert isinstance(getattr(result, field), annotation), field
+                    assert is_bearable(getattr(result, field), annotation), field
         return result
 
     return call
@@ -41,6 +42,25 @@ def held_to_its_types(spec: Callable[..., Any], function: Callable[..., Any]) ->
 def test_the_annotations_hold(impl, name, data):
     function = held_to_its_types(getattr(reference, name), getattr(impl, name))
     function(**data.draw(INPUTS[name]))
+
+
+class Parts(NamedTuple):
+    """A result in parts."""
+
+    scores: Float[Tensor, "*heads tokens"]
+    halves: tuple[Float[Tensor, "tokens"], ...]
+
+
+def halved(scores: Float[Tensor, "*heads tokens"]) -> Parts:
+    """A function whose annotations say that the length stays."""
+    return Parts(scores, (scores[0], scores[-1]))
+
+
+def test_a_field_of_another_length_is_seen():
+    scores = torch.ones(2, 4)
+    held_to_its_types(halved, halved)(scores)
+    with pytest.raises(AssertionError, match="halves"):
+        held_to_its_types(halved, lambda scores: Parts(scores, (scores[0, :2],)))(scores)
 
 
 def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:

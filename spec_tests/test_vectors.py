@@ -2,9 +2,12 @@
 
 Each is one call: `function`, `inputs`, `expected`, the equations it works (`spec`) and the bug it
 hunts (`hunts`). A list is a tensor: of float64, int64 or bool by its elements; "inf", "-inf" and
-"nan" stand for themselves; `shape` entries (`{"shape": [2, 0], "of": "float"}`) are empty tensors.
+"nan" stand for themselves; `shape` entries (`{"shape": [2, 0], "of": "float"}`) are empty tensors,
+`{"uint8": [...]}` and `{"int32": [...]}` codes and words, `{"tuple": [...]}` several results.
+An expected `{"sha256": "..."}` is the digest of a large mask, a byte an entry, row by row.
 """
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -17,6 +20,7 @@ from torch import Tensor
 from spec_tests.accuracy import assert_close, assert_equal
 
 KINDS = {"float": torch.float64, "int": torch.int64, "bool": torch.bool}
+INTEGERS = {"uint8": torch.uint8, "int32": torch.int32}
 
 
 def load() -> list[Any]:
@@ -33,6 +37,11 @@ def read(value: Any) -> Any:
     """Return a JSON value as the tensor, tuple or number it stands for."""
     if isinstance(value, dict) and "shape" in value:
         return torch.zeros(value["shape"], dtype=KINDS[value["of"]])
+    if isinstance(value, dict) and len(value) == 1 and value.keys() <= INTEGERS.keys():
+        ((name, codes),) = value.items()
+        return torch.tensor(codes, dtype=INTEGERS[name])
+    if isinstance(value, dict) and "tuple" in value:
+        return tuple(read(part) for part in value["tuple"])
     if isinstance(value, dict):
         return {name: read(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -69,9 +78,16 @@ def test_vector(impl, case):
 
 def check(actual: Any, expected: Any) -> None:
     """Compare a result with the answer by hand: an object names fields of a named tuple."""
-    if isinstance(expected, dict):
+    if isinstance(expected, dict) and "sha256" in expected:
+        digest = hashlib.sha256(actual.to(torch.uint8).numpy().tobytes()).hexdigest()
+        assert digest == expected["sha256"]
+    elif isinstance(expected, dict):
         for field, value in expected.items():
             check(getattr(actual, field), value)
+    elif isinstance(expected, tuple):
+        assert isinstance(actual, tuple), type(actual)
+        for part, other in zip(actual, expected, strict=True):
+            check(part, other)
     elif isinstance(expected, Tensor) and expected.is_floating_point():
         assert isinstance(actual, Tensor), type(actual)
         assert actual.shape == expected.shape, (actual.shape, expected.shape)

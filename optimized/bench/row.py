@@ -45,7 +45,7 @@ def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
 
 def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
     """Time one side: the first call apart, then 3 to 30 rounds, as many as fit into 2 seconds."""
-    inputs = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in row.inputs().items()}
+    inputs = {name: moved(value, device) for name, value in row.inputs().items()}
     work = row.fast if side == "fast" else row.slow
 
     def call() -> None:
@@ -63,3 +63,13 @@ def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
         name=row.name, shape=row.shape, against=row.against, paper=row.paper, side=side, first=first
     )
     benchmark.pedantic(call, rounds=rounds)
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """Return an argument on a device, with all tensors inside it."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if not isinstance(value, tuple):
+        return value
+    parts = [moved(part, device) for part in value]
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

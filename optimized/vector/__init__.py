@@ -18,6 +18,34 @@ from optimized.vector.coverage import (
     window_kernel,
 )
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
+from optimized.vector.expander import (
+    biadjacency,
+    biregular_degrees,
+    double_edge_swaps,
+    expander_mask,
+    half_edge_pairing,
+    random_expander,
+)
+from optimized.vector.expansion import (
+    bipartite_adjacency,
+    cheeger_constant,
+    component_count,
+    conductance,
+    is_connected,
+    spectral_gap,
+    vertex_expansion,
+)
+from optimized.vector.explicit import (
+    lift,
+    lps_graph,
+    lps_mask,
+    new_singular_value,
+    ramanujan_lift,
+    subtile_codes,
+    subtile_expander,
+    subtile_mask,
+    subtile_permutations,
+)
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -28,10 +56,15 @@ from optimized.vector.graphkv import (
     source_count,
     source_tokens,
 )
+from optimized.vector.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
+from optimized.vector.hex_block import hex_compress, hex_mask, hex_reconstruct
+from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_recompress
+from optimized.vector.hex_study import hex_bytes, hex_preset, hex_size, paper_size, sensitivity
 from optimized.vector.hubkv import discount, hub_mask, smd
 from optimized.vector.hubkv_budgets import head_budgets
 from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
+from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
 from optimized.vector.locality import (
     autocorrelation,
     distance_profile,
@@ -41,6 +74,8 @@ from optimized.vector.locality import (
     uniform_spread,
 )
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
+from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
+from optimized.vector.store import MaskStore, from_csr, to_csr
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
@@ -48,6 +83,34 @@ from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
 
 __all__ = [
+    "MaskStore",
+    "from_csr",
+    "to_csr",
+    "biadjacency",
+    "bipartite_adjacency",
+    "biregular_degrees",
+    "cheeger_constant",
+    "component_count",
+    "conductance",
+    "double_edge_swaps",
+    "expander_mask",
+    "half_edge_pairing",
+    "is_connected",
+    "is_ramanujan",
+    "lift",
+    "lps_graph",
+    "lps_mask",
+    "new_singular_value",
+    "ramanujan_bound",
+    "ramanujan_lift",
+    "random_expander",
+    "second_singular_value",
+    "spectral_gap",
+    "subtile_codes",
+    "subtile_expander",
+    "subtile_mask",
+    "subtile_permutations",
+    "vertex_expansion",
     "attention_weights",
     "attention",
     "attention_error",
@@ -100,4 +163,25 @@ __all__ = [
     "principal_components",
     "source_count",
     "source_tokens",
+    "attention_mass",
+    "heavy_hitter_mask",
+    "recent_mask",
+    "h2o_mask",
+    "quantise",
+    "dequantise",
+    "kcvt",
+    "pack_bits",
+    "unpack_bits",
+    "hex_preset",
+    "hex_mask",
+    "hex_compress",
+    "hex_reconstruct",
+    "hex_prefill",
+    "hex_append",
+    "hex_recompress",
+    "hex_read",
+    "hex_bytes",
+    "hex_size",
+    "paper_size",
+    "sensitivity",
 ]

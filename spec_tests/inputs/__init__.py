@@ -4,14 +4,30 @@ One Hypothesis strategy and one list of refusals for each name in `reference.__a
 for each paper.
 """
 
-from spec_tests.inputs import attention, coverage, graphkv, hubkv, hubkv_refine, locality, retain
+from spec_tests.inputs import (
+    attention,
+    coverage,
+    expander,
+    explicit,
+    graphkv,
+    hexcache,
+    hubkv,
+    hubkv_refine,
+    kcvt,
+    locality,
+    retain,
+)
 
 FILES = (
     attention,
     coverage,
+    expander,
+    explicit,
     graphkv,
+    hexcache,
     hubkv,
     hubkv_refine,
+    kcvt,
     locality,
     retain,
 )

@@ -1,0 +1,154 @@
+"""Expander masks without loops over edges; the draws of the reference, so its very masks."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from optimized.vector.spectrum import Graph, is_within, ramanujan_bound
+from reference import errors
+from reference.hex import errors as refuse
+from reference.hex.expander import Expander, biregular_degrees
+
+
+def half_edge_pairing(
+    tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
+) -> Int[Tensor, "tokens degree"]:
+    errors.whole("tokens", tokens)
+    errors.whole("channels", channels, 1)
+    errors.whole("token_degree", token_degree, 0, channels)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
+    return torch.from_numpy(_pairing(tokens, channels, token_degree, seed, draw))
+
+
+def _pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> np.ndarray:
+    generator = np.random.RandomState([seed, draw, 0])
+    order = generator.permutation(channels).astype(np.int64, copy=False)
+    half_edges = np.resize(order, tokens * degree)
+    generator.shuffle(half_edges)
+    return half_edges.reshape(tokens, degree)
+
+
+def double_edge_swaps(
+    pairs: Int[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+) -> Int[Tensor, "tokens degree"]:
+    refuse.edges("pairs", pairs, channels)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
+    repaired = _swaps(pairs.cpu().numpy(), channels, seed, draw)
+    return torch.from_numpy(repaired).to(pairs.device)
+
+
+def _swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
+    generator = np.random.RandomState([seed, draw, 1])
+    # an edge as one number: rows are sorted and follow each other, so the whole list is sorted
+    edges = np.sort(pairs + channels * np.arange(len(pairs))[:, None], axis=1)
+    flat = edges.reshape(-1)
+    for _ in range(refuse.ROUNDS):
+        repeated = np.flatnonzero(flat[1:] == flat[:-1]) + 1
+        if not len(repeated):
+            return edges % channels
+        partners = generator.randint(0, len(flat), len(repeated), dtype=np.int64)
+        changed = _exchange(flat, repeated, partners, channels)
+        rows = np.unique(changed // edges.shape[1])
+        edges[rows] = np.sort(edges[rows], axis=1)
+    raise RuntimeError(f"pairs still repeat an edge after {refuse.ROUNDS} rounds of swaps")
+
+
+def _exchange(
+    flat: np.ndarray, repeated: np.ndarray, partners: np.ndarray, channels: int
+) -> np.ndarray:
+    """Carry out the proposals of one round that stand alone; return the edges they changed."""
+    ends, others = flat[repeated] % channels, flat[partners] % channels
+    first, second = flat[repeated] - ends + others, flat[partners] - others + ends
+    made = np.concatenate([first, second])
+    fresh = flat[np.searchsorted(flat, made).clip(max=len(flat) - 1)] != made
+    fine = _once(np.concatenate([repeated, partners])) & _once(made) & fresh
+    done = fine[: len(repeated)] & fine[len(repeated) :]
+    flat[repeated[done]], flat[partners[done]] = first[done], second[done]
+    return np.concatenate([repeated[done], partners[done]])
+
+
+def _once(values: np.ndarray) -> np.ndarray:
+    """Return where a value occurs nowhere else."""
+    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
+    return count[which] == 1
+
+
+def biadjacency(
+    pairs: Int[Tensor, "tokens degree"], channels: int
+) -> Bool[Tensor, "tokens channels"]:
+    refuse.edges("pairs", pairs, channels)
+    mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)
+    return mask.scatter_(1, pairs, True)
+
+
+class _Draw(NamedTuple):
+    """A simple graph, or the graph of the entries that a dense one leaves out."""
+
+    pairs: np.ndarray
+    dense: bool
+
+    def mask(self, channels: int) -> Tensor:
+        """Return the biadjacency matrix."""
+        mask = torch.zeros(len(self.pairs), channels, dtype=torch.bool)
+        mask.scatter_(1, torch.from_numpy(self.pairs), True)
+        return ~mask if self.dense else mask
+
+
+def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> _Draw:
+    dense = 2 * token_degree > channels
+    drawn = channels - token_degree if dense else token_degree
+    pairs = _swaps(_pairing(tokens, channels, drawn, seed, draw), channels, seed, draw)
+    return _Draw(pairs, dense)
+
+
+def random_expander(
+    tokens: int, channels: int, token_degree: int, seed: int = 0, near: bool = False
+) -> Expander:
+    refuse.biregular(tokens, channels, token_degree, near)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    channel_degree = tokens * token_degree // channels
+    for draw in range(refuse.DRAWS):
+        graph = _simple_graph(tokens, channels, token_degree, seed, draw)
+        if min(token_degree, channel_degree) < 3 or _passes(
+            graph, channels, token_degree, channel_degree, near
+        ):
+            return Expander(graph.mask(channels), draw + 1)
+    raise RuntimeError(
+        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {channels} channels "
+        f"at token_degree {token_degree}"
+    )
+
+
+def _passes(
+    graph: _Draw, channels: int, token_degree: int, channel_degree: int, near: bool
+) -> bool:
+    if near and graph.dense:
+        return Graph.of(graph.mask(channels)).component_count() == 1
+    if near:
+        return Graph(graph.pairs, channels).component_count() == 1
+    # leaving out a biregular graph in place of keeping it changes the first singular value alone
+    return is_within(Graph(graph.pairs, channels), ramanujan_bound(token_degree, channel_degree))
+
+
+def expander_mask(
+    tokens: int,
+    channels: int,
+    density: float,
+    seed: int = 0,
+    near: bool = False,
+    tile: bool = False,
+    block: int = 96,
+) -> Bool[Tensor, "tokens channels"]:
+    errors.whole("tokens", tokens, 1)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("block", block, 1)
+    if tile:
+        refuse.multiple("tokens", tokens, "block", block)
+        return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
+    degrees = biregular_degrees(tokens, channels, density, near)
+    return random_expander(tokens, channels, degrees.token, seed, near).mask

@@ -1,0 +1,52 @@
+"""Sizes and sensitivity: counting has one body, streaming goes a stretch at a time."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from optimized.vector.attention import attention_error
+from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read
+from reference import errors
+from reference.hex import cache_errors as refuse
+from reference.hex.presets import HexConfig
+from reference.hex.presets import hex_preset as hex_preset
+from reference.hex.sensitivity import Sensitivity
+from reference.hex.size import hex_bytes as hex_bytes
+from reference.hex.size import hex_size as hex_size
+from reference.hex.size import paper_size as paper_size
+
+
+def sensitivity(
+    queries: Float[Tensor, "*batch query_heads tokens width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    prompt: int,
+    configs: Sequence[HexConfig],
+) -> tuple[Sensitivity, ...]:
+    refuse.arrival(queries, keys, values)
+    errors.whole("prompt", prompt, 0, keys.shape[-2] - 1)
+    for config in configs:
+        refuse.config("configs", config, configs)
+    return tuple(stream(queries, keys, values, prompt, config) for config in configs)
+
+
+def stream(
+    queries: Tensor, keys: Tensor, values: Tensor, prompt: int, config: HexConfig
+) -> Sensitivity:
+    cache = hex_prefill(*(x[..., :prompt, :] for x in (queries, keys, values)), config=config)
+    limit = config.block + (config.recent if config.carry_recent else 0)
+    deviations, start, tokens = [], prompt, keys.shape[-2]
+    while start < tokens:
+        # nothing is compressed before the residual buffer is full
+        stop = min(tokens, start + limit - cache.residual_keys.shape[-2])
+        new = tuple(x[..., start:stop, :] for x in (queries, keys, values))
+        past = hex_read(cache)
+        compressed = torch.cat([past[0], new[1]], -2), torch.cat([past[1], new[2]], -2)
+        exact = keys[..., :stop, :], values[..., :stop, :]
+        deviations.append(attention_error(new[0], *exact, *compressed))
+        cache, start = hex_append(cache, *new), stop
+    size = hex_bytes(cache).total
+    error = torch.cat(deviations, -1).mean()
+    return Sensitivity(config, error, size, 100 * size / (2 * keys.nbytes))

@@ -1,0 +1,245 @@
+"""The streaming cache: blocks are compressed as they fill, what is left over stays exact."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reference.hex import cache_errors as refuse
+from reference.hex._span import carried, compress_span, static_mask
+from reference.hex.compress import HexBlock, hex_reconstruct
+from reference.hex.heavy_hitters import attention_mass
+from reference.hex.presets import HexConfig
+
+
+class HexCache(NamedTuple):
+    """One layer's cache: immutable, each step returns the next one.
+
+    Source:
+        HEX-4.1a.
+    """
+
+    config: HexConfig
+    blocks: tuple[HexBlock, ...]
+    residual_keys: Float[Tensor, "*batch kv_heads residual width"]
+    residual_values: Float[Tensor, "*batch kv_heads residual width"]
+    residual_mass: Float[Tensor, "*batch residual"]
+    mass: Float[Tensor, "*batch remembered"]
+    """Mass of the compressed tokens; empty in append mode, which has no use for it."""
+    original_keys: Float[Tensor, "*batch kv_heads originals width"]
+    """Empty but in oracle mode."""
+    original_values: Float[Tensor, "*batch kv_heads originals width"]
+
+
+def hex_prefill(
+    queries: Float[Tensor, "*batch query_heads tokens width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    config: HexConfig,
+) -> HexCache:
+    r"""Start a cache: compress the largest multiple of a block, hold the rest of the prompt back.
+
+    $$L = n + R, \qquad n = n_b \lfloor L / n_b \rfloor$$
+
+    Args:
+        queries: queries of the prompt, of all query heads.
+        keys: keys of the prompt, finite.
+        values: values of the prompt, finite, of the shape of the keys.
+        config: settings, see `HexConfig`.
+
+    Returns:
+        The cache: one block of $n$ tokens, if any, and a residual buffer of $R$ tokens in full
+        precision.
+
+    Raises:
+        TypeError: a tensor is not floating point, values are of another type than keys, or
+            `config` is no `HexConfig` or holds a number of the wrong type.
+        ValueError: a number is NaN or infinite, shapes do not fit each other, a setting is
+            outside its range, or no mask has the density asked for.
+
+    Source:
+        HEX-4.1a.
+
+    Reading:
+        E-H5, E-H9, E-H11: one mask for the whole span; the span's mass comes from its own
+        queries over exact keys; the last $r$ tokens of every span are kept.
+    """
+    refuse.arrival(queries, keys, values)
+    refuse.config("config", config, config)
+    length = keys.shape[-2]
+    tokens = max(0, length - carried(config)) // config.block * config.block
+    mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
+    span = keys[..., :tokens, :], values[..., :tokens, :]
+    blocks = (compress_span(config, *span, mass, tokens, True),) if tokens else ()
+    later = attention_mass(queries[..., tokens:, :], keys)
+    remembered = slice(0 if config.mode == "append" else tokens)
+    originals = slice(tokens if config.mode == "oracle" else 0)
+    return HexCache(
+        config,
+        blocks,
+        keys[..., tokens:, :].clone(),
+        values[..., tokens:, :].clone(),
+        later[..., tokens:].clone(),
+        (mass + later[..., :tokens])[..., remembered].clone(),
+        keys[..., originals, :].clone(),
+        values[..., originals, :].clone(),
+    )
+
+
+def hex_append(
+    cache: HexCache,
+    queries: Float[Tensor, "*batch query_heads tokens width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+) -> HexCache:
+    r"""Add decoded tokens to the residual buffer, and compress it whenever it is full.
+
+    $$\text{append: } \mathcal{C}(X_{1:t}) \,\Vert\, \mathcal{C}(X_{t+1:t+n_b}), \qquad
+      \text{full: } \mathcal{C}\bigl(\widehat X_{1:t} \,\Vert\, X_{t+1:t+n_b}\bigr)$$
+
+    Args:
+        cache: the cache so far.
+        queries: queries of the new tokens, of all query heads.
+        keys: keys of the new tokens, finite.
+        values: values of the new tokens, finite, of the shape of the keys.
+
+    Returns:
+        The next cache. Tokens may come one by one or many at a time.
+
+    Raises:
+        TypeError: `cache` is no `HexCache`, or a tensor not floating point or of another type
+            than the cache.
+        ValueError: a number is NaN or infinite, or shapes do not fit each other or the cache.
+
+    Source:
+        HEX-4.1a, HEX-4.1b, HEX-4.1c.
+
+    Reading:
+        E-H9, E-H11, E-H17: a query's weights run over the restored blocks, the residual buffer
+        and itself; `full` recompresses what the cache still holds.
+    """
+    refuse.instance("cache", cache, HexCache)
+    refuse.arrival(queries, keys, values)
+    refuse.joins(keys, cache.residual_keys)
+    limit = cache.config.block + carried(cache.config)
+    start, length = 0, keys.shape[-2]
+    while start < length:
+        stop = min(length, start + limit - cache.residual_keys.shape[-2])
+        new = (x[..., start:stop, :] for x in (queries, keys, values))
+        cache, start = hold(cache, *new), stop
+        if cache.residual_keys.shape[-2] == limit:
+            cache = compress_residual(cache)
+            if cache.config.mode != "append" and len(cache.blocks) > cache.config.period:
+                cache = hex_recompress(cache)
+    return cache
+
+
+def hex_recompress(cache: HexCache) -> HexCache:
+    r"""Compress everything but the residual buffer anew, as one span.
+
+    $$\mathcal{C}(\widehat X_{1:t}) \quad \text{(full)}, \qquad
+      \mathcal{C}(X_{1:t}) \quad \text{(oracle)}$$
+
+    Args:
+        cache: a cache in full or oracle mode.
+
+    Returns:
+        The cache with one block. In oracle mode it is the block that compressing all tokens at
+        once, with the same mass, would have made.
+
+    Raises:
+        TypeError: `cache` is no `HexCache`.
+        ValueError: `cache` is in append mode, which remembers no mass.
+
+    Source:
+        HEX-4.1c.
+
+    Reading:
+        E-H9, E-H17: heavy hitters by the mass since each token's arrival; the originals are gone,
+        so `full` quantises what was quantised before.
+    """
+    refuse.instance("cache", cache, HexCache)
+    if cache.config.mode == "append":
+        raise ValueError("cache must be in mode 'full' or 'oracle', got 'append'")
+    if not cache.blocks:
+        return cache
+    tokens = cache.mass.shape[-1]
+    keys, values = (x[..., :tokens, :] for x in hex_read(cache))
+    if cache.config.mode == "oracle":
+        keys, values = cache.original_keys, cache.original_values
+    seen = tokens + cache.residual_mass.shape[-1]
+    block = compress_span(cache.config, keys, values, cache.mass, seen, True)
+    return cache._replace(blocks=(block,))
+
+
+def hex_read(
+    cache: HexCache,
+) -> tuple[
+    Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
+]:
+    r"""Return the keys and values to attend to, in the order of the tokens.
+
+    $$\widehat X = \widehat X_{1} \,\Vert\, \dots \,\Vert\, \widehat X_{m} \,\Vert\,
+      X_{\mathrm{residual}}$$
+
+    Args:
+        cache: the cache.
+
+    Returns:
+        Keys and values of all tokens so far, those of the residual buffer exact.
+
+    Raises:
+        TypeError: `cache` is no `HexCache`.
+
+    Source:
+        HEX-4.1a.
+    """
+    refuse.instance("cache", cache, HexCache)
+    keys, values = [], []
+    for block in cache.blocks:
+        channels = block.key_steps.shape[-2] * block.key_steps.shape[-1]
+        static = static_mask(cache.config, block.dynamic.shape[-1], channels)
+        restored = hex_reconstruct(block, static.to(block.dynamic.device))
+        keys.append(restored[0])
+        values.append(restored[1])
+    return (
+        torch.cat([*keys, cache.residual_keys], -2),
+        torch.cat([*values, cache.residual_values], -2),
+    )
+
+
+def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
+    """Add tokens to the residual buffer, and the weights of their queries to the mass."""
+    new = keys.shape[-2]
+    past = hex_read(cache)[0]
+    mass = attention_mass(queries, torch.cat([past, keys], -2))
+    stored = mass.shape[-1] - cache.residual_mass.shape[-1] - new
+    arrived = mass.new_zeros(*mass.shape[:-1], new)
+    remembered = cache.mass.shape[-1]
+    return cache._replace(
+        residual_keys=torch.cat([cache.residual_keys, keys], -2),
+        residual_values=torch.cat([cache.residual_values, values], -2),
+        residual_mass=torch.cat([cache.residual_mass, arrived], -1) + mass[..., stored:],
+        mass=cache.mass + mass[..., :remembered],
+    )
+
+
+def compress_residual(cache: HexCache) -> HexCache:
+    """Compress the oldest block of the residual buffer."""
+    config, size = cache.config, cache.config.block
+    keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
+    span = keys[..., :size, :], values[..., :size, :]
+    block = compress_span(config, *span, mass[..., :size], mass.shape[-1], not cache.blocks)
+    remembered = slice(0 if config.mode == "append" else size)
+    originals = slice(size if config.mode == "oracle" else 0)
+    return HexCache(
+        config,
+        (*cache.blocks, block),
+        keys[..., size:, :].clone(),
+        values[..., size:, :].clone(),
+        mass[..., size:].clone(),
+        torch.cat([cache.mass, mass[..., remembered]], -1),
+        torch.cat([cache.original_keys, keys[..., originals, :]], -2),
+        torch.cat([cache.original_values, values[..., originals, :]], -2),
+    )

@@ -1,0 +1,176 @@
+"""A span of the cache, compressed: some entries in full precision, the rest in codes."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int32
+from torch import Tensor
+
+from reference import errors
+from reference.hex import cache_errors as refuse
+from reference.hex.kcvt import (
+    by_column,
+    by_row,
+    code,
+    dequantise,
+    from_row,
+    narrow,
+)
+from reference.hex.packing import pack_bits, unpack_bits
+
+
+class HexBlock(NamedTuple):
+    """What is stored of a span; the static mask is not, since its seed gives it back.
+
+    Source:
+        HEX-3.5a.
+    """
+
+    bits: int
+    key_words: Int32[Tensor, "*batch kv_heads width words"]
+    key_steps: Float[Tensor, "*batch kv_heads width"]
+    key_minima: Float[Tensor, "*batch kv_heads width"]
+    value_words: Int32[Tensor, "*batch kv_heads width words"]
+    value_steps: Float[Tensor, "*batch tokens"] | Float[Tensor, "*batch kv_heads tokens"]
+    value_minima: Float[Tensor, "*batch tokens"] | Float[Tensor, "*batch kv_heads tokens"]
+    kept_keys: Float[Tensor, " entries"]
+    kept_values: Float[Tensor, " entries"]
+    dynamic: Bool[Tensor, "*batch tokens"]
+
+
+def hex_mask(
+    expander: Bool[Tensor, "tokens channels"],
+    dynamic: Bool[Tensor, "*batch tokens"],
+    kv_heads: int,
+) -> Bool[Tensor, "*batch kv_heads tokens width"]:
+    r"""Join the static and the dynamic mask: what either marks is kept in full precision.
+
+    $$\mathrm{Mask}_{t,c} = \mathrm{Mask}_{\exp}(t, c) \vee \mathrm{Mask}_{H_2O}(t)$$
+
+    Args:
+        expander: the static mask over tokens and channels, heads one after the other.
+        dynamic: the tokens that `h2o_mask` marks.
+        kv_heads: number of heads, at least 1, that share the channels.
+
+    Returns:
+        The joint mask in the layout of the cache, a copy.
+
+    Raises:
+        TypeError: a mask is not boolean, or `kv_heads` not an integer.
+        ValueError: `expander` has not two axes, or not as many tokens as `dynamic`, or
+            `kv_heads` is below 1 or does not divide the channels.
+
+    Source:
+        HEX-3.5a.
+    """
+    refuse.masks(expander, dynamic, kv_heads)
+    width = expander.shape[1] // kv_heads
+    kept = dynamic.new_zeros(*dynamic.shape[:-1], kv_heads, dynamic.shape[-1], width)
+    for head in range(kv_heads):
+        static = expander[:, head * width : (head + 1) * width]
+        kept[..., head, :, :] = static | dynamic[..., None]
+    return kept
+
+
+def hex_compress(
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    expander: Bool[Tensor, "tokens channels"],
+    dynamic: Bool[Tensor, "*batch tokens"],
+    bits: int = 3,
+    value_group: str = "token",
+    scales: torch.dtype | None = None,
+) -> HexBlock:
+    r"""Compress a span: keep what the joint mask marks, quantise the remaining entries.
+
+    $$\mathcal{C} : (K, V) \mapsto (\widehat K, \widehat V), \qquad
+      \widehat X_{t,c} = \begin{cases} X_{t,c} & \mathrm{Mask}_{t,c} = 1 \\
+      \tilde X_{t,c} & \text{otherwise} \end{cases}$$
+
+    Args:
+        keys: keys $K$, finite.
+        values: values $V$, finite, of the shape of the keys.
+        expander: the static mask over tokens and channels, heads one after the other.
+        dynamic: the tokens that `h2o_mask` marks.
+        bits: code width $b$, in [1, 8].
+        value_group: `"token"` or `"head"`, as in `kcvt`.
+        scales: precision of the stored steps and minima, as in `quantise`.
+
+    Returns:
+        The stored parts. Nothing in them shares memory with the input.
+
+    Raises:
+        TypeError: `keys` or `values` is not floating point, a mask not boolean, or `bits` not an
+            integer.
+        ValueError: a number is NaN or infinite, shapes do not fit each other, `bits` is outside
+            [1, 8], `value_group` or `scales` is none of the above, or a step or minimum
+            overflows.
+
+    Source:
+        HEX-3.1c, HEX-3.5a.
+
+    Reading:
+        E-H13, E-H24, E-H25: statistics over the remaining entries; the code planes are dense, the
+        codes of a channel in token order, with code 0 under kept entries.
+    """
+    refuse.span(keys, values, expander, dynamic)
+    refuse.value_group("value_group", value_group)
+    kept = hex_mask(expander, dynamic, keys.shape[-3])
+    by_channel = code("keys", by_column(keys), bits, by_column(kept), scales)
+    by_token = code("values", by_row(values, value_group), bits, by_row(kept, value_group), scales)
+    value_codes = by_column(from_row(by_token.codes, value_group, values.shape[-1]))
+    return HexBlock(
+        bits,
+        pack_bits(by_channel.codes, bits),
+        by_channel.steps,
+        by_channel.minima,
+        pack_bits(value_codes, bits),
+        by_token.steps,
+        by_token.minima,
+        keys[kept],
+        values[kept],
+        dynamic.clone(),
+    )
+
+
+def hex_reconstruct(
+    block: HexBlock, expander: Bool[Tensor, "tokens channels"]
+) -> tuple[
+    Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
+]:
+    r"""Restore keys and values from what `hex_compress` stored.
+
+    $$\widehat X_{t,c} = \begin{cases} X_{t,c} & \mathrm{Mask}_{t,c} = 1 \\
+      c_{t,c}\, \Delta_g + \min_g X & \text{otherwise} \end{cases}$$
+
+    Args:
+        block: the stored parts.
+        expander: the static mask the span was compressed with.
+
+    Returns:
+        The keys $\widehat K$ and values $\widehat V$, in the type of the kept entries.
+
+    Raises:
+        TypeError: `block` is no `HexBlock`, or `expander` not boolean.
+        ValueError: `expander` has another shape, or keeps another number of entries, than the
+            mask the block was made with.
+
+    Source:
+        HEX-3.1c, HEX-3.5a.
+    """
+    refuse.instance("block", block, HexBlock)
+    kv_heads, width = block.key_steps.shape[-2:]
+    tokens = block.dynamic.shape[-1]
+    errors.boolean("expander", expander, (tokens, kv_heads * width))
+    kept = hex_mask(expander, block.dynamic, kv_heads)
+    refuse.entries("expander", kept, block.kept_keys)
+    value_group = "head" if block.value_steps.ndim == block.key_steps.ndim else "token"
+    key_codes = unpack_bits(block.key_words, block.bits, tokens)
+    by_channel = dequantise(key_codes, block.key_steps, block.key_minima)
+    value_codes = by_column(unpack_bits(block.value_words, block.bits, tokens))
+    rows = by_row(value_codes, value_group)
+    by_token = from_row(dequantise(rows, block.value_steps, block.value_minima), value_group, width)
+    keys = narrow(by_column(by_channel), block.kept_keys.dtype)
+    values = narrow(by_token, block.kept_values.dtype)
+    keys[kept], values[kept] = block.kept_keys, block.kept_values
+    return keys, values

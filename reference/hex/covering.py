@@ -1,0 +1,120 @@
+"""Larger Ramanujan graphs from smaller ones: r-coverings, filtered by their new eigenvalues."""
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from reference import errors
+from reference.hex import errors as refuse
+from reference.hex.expander import Expander
+from reference.hex.spectrum import is_ramanujan, ramanujan_bound
+
+
+def lift(
+    mask: Bool[Tensor, "tokens channels"], permutations: Int[Tensor, "edges sheets"]
+) -> Bool[Tensor, "lifted_tokens lifted_channels"]:
+    r"""Cover a graph $r$ times: replace each edge by a perfect matching of $r$ copies of its ends.
+
+    $$\mathrm{Mask}'_{rt + i,\; rc + j} = \mathbb{I}\bigl(B_{t,c} = 1 \text{ and }
+      j = \pi_{(t,c)}(i)\bigr)$$
+
+    Args:
+        mask: the biadjacency matrix $B$ of the base.
+        permutations: a permutation $\pi$ of $0, \dots, r - 1$ for each edge, edges in the order
+            of rows, then columns. Two sheets make a 2-lift.
+
+    Returns:
+        The mask of the covering graph. Degrees stay, and so do all singular values of the base.
+
+    Raises:
+        TypeError: `mask` is not boolean or `permutations` not int64.
+        ValueError: `mask` has not two axes, or `permutations` has not two, not one row for each
+            edge, no column, or a row that is no permutation.
+
+    Source:
+        HEX-A.2c.
+    """
+    refuse.matrix("mask", mask)
+    refuse.permutations("permutations", permutations, 2)
+    errors.shaped("permutations", permutations, (int(mask.sum()), permutations.shape[1]))
+    tokens, channels = mask.shape
+    sheets = permutations.shape[1]
+    lifted = mask.new_zeros(sheets * tokens, sheets * channels)
+    for (token, channel), images in zip(
+        mask.nonzero().tolist(), permutations.tolist(), strict=True
+    ):
+        for i, j in enumerate(images):
+            lifted[sheets * token + i, sheets * channel + j] = True
+    return lifted
+
+
+def new_singular_value(
+    mask: Bool[Tensor, "tokens channels"], permutations: Int[Tensor, "edges sheets"]
+) -> float:
+    r"""Return the largest singular value that a covering has beyond those of its base.
+
+    $$\max_{x \ne 0,\; \sum_j x_{c,j} = 0 \;\forall c} \frac{\|B' x\|}{\|x\|}
+      = \bigl\|\, B' - B \otimes \tfrac{1}{r} \mathbf{1}\mathbf{1}^\top \bigr\|_2$$
+
+    Args:
+        mask: the biadjacency matrix $B$ of the base, with at least one token and channel.
+        permutations: a permutation for each edge, see `lift`.
+
+    Returns:
+        The largest new singular value, 0 for a covering with one sheet.
+
+    Raises:
+        TypeError: `mask` is not boolean or `permutations` not int64.
+        ValueError: as for `lift`.
+
+    Source:
+        HEX-A.2c.
+    """
+    lifted = lift(mask, permutations).double()
+    sheets = permutations.shape[1]
+    average = torch.full((sheets, sheets), 1 / sheets, dtype=torch.float64, device=mask.device)
+    new = lifted - torch.kron(mask.double(), average)
+    return torch.linalg.matrix_norm(new, 2).item() if new.numel() else 0.0
+
+
+def ramanujan_lift(
+    mask: Bool[Tensor, "tokens channels"], sheets: int = 2, seed: int = 0
+) -> Expander:
+    r"""Draw coverings of a Ramanujan graph until one is Ramanujan again.
+
+    $$\sigma_{\text{new}} \le \sqrt{d_1 - 1} + \sqrt{d_2 - 1}$$
+
+    Args:
+        mask: the biadjacency matrix of a Ramanujan graph.
+        sheets: number $r$ of copies of each vertex, at least 1.
+        seed: names the random stream, in [0, 2³² − 1].
+
+    Returns:
+        The mask of the first covering that passes, and the number of coverings drawn.
+
+    Raises:
+        TypeError: `mask` is not boolean, or another argument not an integer.
+        ValueError: `mask` has not two axes or is not Ramanujan, or another argument is outside
+            its range.
+        RuntimeError: a thousand draws did not find one.
+
+    Source:
+        HEX-A.2c.
+
+    Reading:
+        E-H31: the old eigenvalues of a covering are the base's, so only the new ones are tested.
+    """
+    refuse.matrix("mask", mask)
+    errors.whole("sheets", sheets, 1)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    if not is_ramanujan(mask):
+        raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
+    bound = ramanujan_bound(int(mask[0].sum()), int(mask[:, 0].sum()))
+    for draw in range(refuse.DRAWS):
+        generator = np.random.RandomState([seed, draw, 3])
+        keys = generator.random_sample((int(mask.sum()), sheets))
+        permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
+        if new_singular_value(mask, permutations) <= bound * refuse.ROUNDING:
+            return Expander(lift(mask, permutations), draw + 1)
+    raise RuntimeError(f"no Ramanujan lift among {refuse.DRAWS} draws of {sheets} sheets")

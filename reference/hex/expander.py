@@ -1,0 +1,189 @@
+"""Expander masks: biregular, simple, connected, under the Ramanujan bound."""
+
+from fractions import Fraction
+from math import ceil, floor, gcd
+from typing import NamedTuple
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from reference import errors
+from reference.hex import errors as refuse
+from reference.hex.connectivity import is_connected
+from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
+from reference.hex.spectrum import is_ramanujan
+
+
+class Degrees(NamedTuple):
+    """Neighbours of each token and of each channel."""
+
+    token: int
+    channel: int
+
+
+class Expander(NamedTuple):
+    """An accepted mask, and how many graphs were drawn to find it."""
+
+    mask: Bool[Tensor, "tokens channels"]
+    draws: int
+
+
+def biregular_degrees(tokens: int, channels: int, density: float, near: bool = False) -> Degrees:
+    r"""Return the degrees of a biregular mask that keeps a given share of the entries.
+
+    $$d_1 = \rho\, d, \qquad d_2 = \rho\, n, \qquad n\, d_1 = d\, d_2$$
+
+    Args:
+        tokens: number of tokens $n$, at least 1.
+        channels: number of channels $d$, at least 1.
+        density: share $\rho$ of the entries kept, in [0, 1], taken as its decimal text.
+        near: accept densities that no biregular graph has: the token degree is then $\rho d$
+            rounded half to even, and channels share the edges as evenly as they can.
+
+    Returns:
+        The degrees. With `near`, `channel` is the smaller of the two channel degrees.
+
+    Raises:
+        TypeError: a size is not an integer.
+        ValueError: a size is below 1; `density` is outside [0, 1]; or, without `near`, a degree
+            is not whole or below 3. The message names the nearest feasible densities.
+
+    Source:
+        HEX-3.2a, HEX-3.2d, HEX-Def2, HEX-Near.
+
+    Reading:
+        E-H2, E-H26: 4.6875 % and 7.8125 % of 96 tokens are infeasible, though the paper uses
+        them; degrees below 3 are outside its definition.
+    """
+    errors.whole("tokens", tokens, 1)
+    errors.whole("channels", channels, 1)
+    errors.fraction("density", density)
+    share = Fraction(str(density))
+    if near:
+        token_degree = round(share * channels)
+        return Degrees(token_degree, tokens * token_degree // channels)
+    # n d_1 = d d_2 holds for multiples of one part in gcd(n, d) alone
+    parts = gcd(tokens, channels)
+    step = round(share * parts)
+    degrees = Degrees(step * channels // parts, step * tokens // parts)
+    # as floats: two thirds are feasible though no decimal text is two thirds
+    whole = step / parts == density
+    if whole and min(degrees) >= 3:
+        return degrees
+    why = (
+        "give degrees of at least 3, as the definition of a Ramanujan graph asks"
+        if whole
+        else "give whole degrees"
+    )
+    least = ceil(Fraction(3 * parts, min(tokens, channels)))
+    steps = (floor(share * parts), ceil(share * parts))
+    feasible = sorted({min(max(step, least), parts) / parts for step in steps})
+    nearest = " and ".join(str(value) for value in feasible if least <= parts) or "none"
+    raise ValueError(
+        f"density must {why} at {tokens} tokens and {channels} channels "
+        f"(nearest feasible: {nearest}; near=True accepts any), got {density}"
+    )
+
+
+def random_expander(
+    tokens: int, channels: int, token_degree: int, seed: int = 0, near: bool = False
+) -> Expander:
+    r"""Draw biregular graphs until one is Ramanujan.
+
+    $$\sigma_2(B) \le \sqrt{d_1 - 1} + \sqrt{d_2 - 1}$$
+
+    Args:
+        tokens: number of tokens $n$, at least 1.
+        channels: number of channels $d$, at least 1.
+        token_degree: channels $d_1$ of each token, in [0, channels].
+        seed: names the random stream, in [0, 2³² − 1].
+        near: let channel degrees differ by one, and ask for a connected graph in place of a
+            Ramanujan one (for any graph where a degree is below 3).
+
+    Returns:
+        The first mask that passes, and the number of graphs drawn. The same seed gives the same
+        mask on every machine and version.
+
+    Raises:
+        TypeError: an argument is not an integer.
+        ValueError: an argument is outside its range or, without `near`, the channels cannot
+            share the edges evenly or a degree is below 3.
+        RuntimeError: a thousand draws did not find one.
+
+    Source:
+        HEX-A.2a, HEX-A.3a, HEX-Near.
+
+    Reading:
+        E-H2, E-H3, E-H4: simple after repair, then filtered; never claimed Ramanujan with `near`.
+    """
+    refuse.biregular(tokens, channels, token_degree, near)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    channel_degree = tokens * token_degree // channels
+    for draw in range(refuse.DRAWS):
+        mask = _simple_graph(tokens, channels, token_degree, seed, draw)
+        if min(token_degree, channel_degree) < 3 or (
+            is_connected(mask) if near else is_ramanujan(mask)
+        ):
+            return Expander(mask, draw + 1)
+    raise RuntimeError(
+        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {channels} channels "
+        f"at token_degree {token_degree}"
+    )
+
+
+def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> Tensor:
+    # swaps always find a way up to half density: above it, draw the entries that are left out
+    if 2 * token_degree > channels:
+        return ~_simple_graph(tokens, channels, channels - token_degree, seed, draw)
+    pairs = half_edge_pairing(tokens, channels, token_degree, seed, draw)
+    return biadjacency(double_edge_swaps(pairs, channels, seed, draw), channels)
+
+
+def expander_mask(
+    tokens: int,
+    channels: int,
+    density: float,
+    seed: int = 0,
+    near: bool = False,
+    tile: bool = False,
+    block: int = 96,
+) -> Bool[Tensor, "tokens channels"]:
+    r"""Return the static mask of HEX: a random biregular Ramanujan graph.
+
+    $$\mathrm{Mask}_{\exp} \in \{0, 1\}^{n \times d}, \qquad
+      \sum_c \mathrm{Mask}_{t,c} = \rho d, \qquad \sum_t \mathrm{Mask}_{t,c} = \rho n$$
+
+    Args:
+        tokens: number of tokens $n$, at least 1.
+        channels: number of channels $d$, all heads together, at least 1.
+        density: share $\rho$ of the entries kept, in [0, 1], taken as its decimal text.
+        seed: names the random stream, in [0, 2³² − 1].
+        near: accept densities that no biregular graph has, see `biregular_degrees`; such a mask
+            is connected, not certified.
+        tile: repeat the mask of one block. A tiled mask is no Ramanujan graph.
+        block: tokens $n_b$ of a tile, at least 1; not read without `tile`.
+
+    Returns:
+        The mask, the same for one seed on every machine and version.
+
+    Raises:
+        TypeError: an argument is not an integer where one is asked for.
+        ValueError: a size or `seed` is outside its range; `density` is outside [0, 1] or
+            infeasible; `tokens` is not a multiple of `block` with `tile`.
+        RuntimeError: a thousand draws found no Ramanujan graph.
+
+    Source:
+        HEX-3.2a, HEX-A.2a, HEX-Near.
+
+    Reading:
+        E-H2, E-H5, E-H6: one graph for a prompt, whatever its length; one mask for keys and
+        values and all layers.
+    """
+    errors.whole("tokens", tokens, 1)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("block", block, 1)
+    if tile:
+        refuse.multiple("tokens", tokens, "block", block)
+        return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
+    degrees = biregular_degrees(tokens, channels, density, near)
+    return random_expander(tokens, channels, degrees.token, seed, near).mask

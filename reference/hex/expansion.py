@@ -1,0 +1,143 @@
+"""How hard a graph is to separate: spectral gap, vertex expansion, conductance."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from reference.hex import errors as refuse
+
+
+def spectral_gap(
+    adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False, two_sided: bool = False
+) -> float:
+    r"""Return how far the trivial eigenvalues of a graph stand from the others.
+
+    $$\min\bigl(|\lambda_1 - \lambda_2|,\; |\lambda_1 - \lambda_k|\bigr),
+      \qquad k = n - 1 \text{ if bipartite},\; n \text{ otherwise}$$
+
+    Args:
+        adjacency: the symmetric adjacency matrix of a graph of at least two vertices.
+        bipartite: whether $\lambda_n = -\lambda_1$ is trivial too.
+        two_sided: take $\lambda_1 - |\lambda_k|$ in the second place.
+
+    Returns:
+        The gap. For the bipartite graph of a biregular mask it is $\sigma_1 - \sigma_2$.
+
+    Raises:
+        TypeError: `adjacency` is not boolean.
+        ValueError: `adjacency` is not symmetric or has fewer than two vertices.
+
+    Source:
+        HEX-A.1a, HEX-Tab5.
+
+    Reading:
+        E-H32: as printed, the second distance is never the smaller one; `two_sided` is what the
+        case distinction for $k$ is for.
+    """
+    refuse.graph("adjacency", adjacency)
+    values = torch.linalg.eigvalsh(adjacency.double()).flip(0).tolist()
+    last = values[-2] if bipartite else values[-1]
+    return min(abs(values[0] - values[1]), abs(values[0] - (abs(last) if two_sided else last)))
+
+
+def vertex_expansion(
+    adjacency: Bool[Tensor, "vertices vertices"], subset: Bool[Tensor, "vertices"]
+) -> float:
+    r"""Return the outer boundary of a set of vertices, relative to its size.
+
+    $$\frac{|\delta(X)|}{|X|}$$
+
+    Args:
+        adjacency: the symmetric adjacency matrix of a graph of at least two vertices.
+        subset: the set $X$, not empty.
+
+    Returns:
+        The number of vertices outside $X$ with a neighbour in $X$, divided by $|X|$.
+
+    Raises:
+        TypeError: an argument is not boolean.
+        ValueError: `adjacency` is not symmetric or has fewer than two vertices, or `subset` is
+            empty or has another length.
+
+    Source:
+        HEX-Def1.
+    """
+    refuse.graph("adjacency", adjacency)
+    refuse.subset("subset", subset, len(adjacency))
+    outside = [v for v in range(len(adjacency)) if not subset[v]]
+    boundary = [v for v in outside if bool((adjacency[v] & subset).any())]
+    return len(boundary) / int(subset.sum())
+
+
+def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
+    r"""Return the vertex Cheeger constant of a small graph, by trying every set of vertices.
+
+    $$h_V(\Gamma) = \min_{0 < |X| \le |V| / 2} \frac{|\delta(X)|}{|X|}$$
+
+    Args:
+        adjacency: the symmetric adjacency matrix of a graph of 2 to 20 vertices.
+
+    Returns:
+        $h_V$: the graph is an $\epsilon$-vertex expander for every $\epsilon \le h_V$. It is 0
+        exactly where the graph is disconnected.
+
+    Raises:
+        TypeError: `adjacency` is not boolean.
+        ValueError: `adjacency` is not symmetric or its vertices are fewer than 2 or more than 20.
+
+    Source:
+        HEX-Def1.
+    """
+    refuse.graph("adjacency", adjacency, refuse.VERTICES)
+    half = len(adjacency) // 2
+    return min(
+        vertex_expansion(adjacency, subset)
+        for subset in _subsets(adjacency)
+        if int(subset.sum()) <= half
+    )
+
+
+def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
+    r"""Return the conductance of a small graph, by trying every set of vertices.
+
+    $$\phi = \min_{0 < \mathrm{vol}(X) \le \mathrm{vol}(V) / 2}
+      \frac{|E(X, V \setminus X)|}{\mathrm{vol}(X)}, \qquad
+      \mathrm{vol}(X) = \sum_{v \in X} \deg v$$
+
+    Args:
+        adjacency: the symmetric adjacency matrix of a graph of 2 to 20 vertices.
+
+    Returns:
+        $\phi$, in [0, 1]. It is 0 for a graph without edges.
+
+    Raises:
+        TypeError: `adjacency` is not boolean.
+        ValueError: `adjacency` is not symmetric or its vertices are fewer than 2 or more than 20.
+
+    Source:
+        HEX-Def1.
+
+    Reading:
+        E-H30: Definition 1 counts boundary vertices; the Cheeger inequalities with the spectral
+        gap are about boundary edges, so both constants are here.
+    """
+    refuse.graph("adjacency", adjacency, refuse.VERTICES)
+    degree = adjacency.sum(1)
+    found = [
+        int(adjacency[subset][:, ~subset].sum()) / int(degree[subset].sum())
+        for subset in _subsets(adjacency)
+        if 0 < 2 * int(degree[subset].sum()) <= int(degree.sum())
+    ]
+    return min(found, default=0.0)
+
+
+def _subsets(adjacency: Tensor) -> Iterator[Tensor]:
+    vertices = range(len(adjacency))
+    for size in vertices[1:]:
+        for members in combinations(vertices, size):
+            subset = adjacency.new_zeros(len(adjacency))
+            subset[list(members)] = True
+            yield subset

@@ -1,0 +1,171 @@
+"""Heavy hitters: the tokens that draw the most attention, and the most recent ones."""
+
+from fractions import Fraction
+from math import floor
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.attention import attention_weights
+from reference.precision import widen
+
+
+def attention_mass(
+    queries: Float[Tensor, "*batch query_heads queries width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    span: int | None = None,
+    causal: bool = True,
+    normalize: bool = False,
+) -> Float[Tensor, "*batch span"]:
+    r"""Sum the attention each token draws, over all heads and queries.
+
+    $$s_t = \sum_{i=1}^{h} \sum_{q=1}^{Q} A_{i,t}^{(q)}$$
+
+    Args:
+        queries: the queries of all query heads; with `causal` the last one sits at the last key.
+        keys: all that the queries attend to, the model's own view of it.
+        span: only the last so many tokens are scored, by default all of them. The softmax runs
+            over all keys either way.
+        causal: whether a query sees only the keys up to its own position.
+        normalize: divide by the number of queries that see the token.
+
+    Returns:
+        The mass $s$ of each token of the span, at most heads × queries in all; float32, or
+        float64 where an argument is.
+
+    Raises:
+        TypeError: `queries` or `keys` is not floating point, or `span` not an integer.
+        ValueError: shapes do not fit each other, there are more queries than tokens with
+            `causal`, or `span` is negative or above the number of tokens.
+
+    Source:
+        HEX-3.3a.
+
+    Reading:
+        E-H9, E-H10: the weights are those the model used, over everything it attended, in
+        float32 and over all query heads; uniform attention favours early tokens, which
+        `normalize` undoes.
+    """
+    errors.attendable(queries, keys, causal)
+    tokens, count = keys.shape[-2], queries.shape[-2]
+    if span is not None:
+        errors.whole("span", span, 0, tokens)
+    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
+    for q in range(count):
+        seen = tokens - count + q + 1 if causal else tokens
+        query = queries[..., q : q + 1, :]
+        weights = attention_weights(query, keys[..., :seen, :], causal)
+        for i in range(queries.shape[-3]):
+            mass[..., :seen] += weights[..., i, 0, :]
+    if normalize:
+        for t in range(tokens):
+            mass[..., t] /= max(1, min(count, tokens - t) if causal else count)
+    start = 0 if span is None else tokens - span
+    return mass[..., start:].clone()
+
+
+def heavy_hitter_mask(
+    mass: Float[Tensor, "*batch tokens"],
+    ratio: float = 0.02,
+    recent: int = 0,
+    outside_recent: bool = False,
+) -> Bool[Tensor, "*batch tokens"]:
+    r"""Mark the tokens with the largest attention mass, one set for all heads.
+
+    $$\mathrm{Mask}_{\mathrm{hh}}(t) = \mathbb{I}\bigl(t \in \mathrm{top}_k(s)\bigr),
+      \qquad k = \lfloor \eta\, n \rfloor$$
+
+    Args:
+        mass: attention mass $s$ of `attention_mass`, finite.
+        ratio: share $\eta$ of the tokens that are heavy hitters, in [0, 1], taken as its decimal
+            text.
+        recent: number $r$ of recent tokens, read with `outside_recent` only.
+        outside_recent: let none of the last `recent` tokens compete.
+
+    Returns:
+        The mask: exactly $k$ tokens a row, or all that compete where they are fewer. On a tie
+        the earlier token is the heavier.
+
+    Raises:
+        TypeError: `mass` is not floating point, or `recent` not an integer.
+        ValueError: `mass` is NaN or infinite, `ratio` is outside [0, 1], or `recent` is negative.
+
+    Source:
+        HEX-3.3b.
+
+    Reading:
+        E-H7, E-H8, E-H10: $k$ is rounded down, 1 of 96 at 2 %; a heavy hitter may be a recent
+        token unless `outside_recent`; one set per layer serves keys and values of all heads.
+    """
+    errors.floating("mass", mass)
+    errors.finite("mass", mass)
+    errors.fraction("ratio", ratio)
+    errors.whole("recent", recent)
+    tokens = mass.shape[-1]
+    rivals = max(0, tokens - recent) if outside_recent else tokens
+    count = min(floor(Fraction(str(ratio)) * tokens), rivals)
+    order = mass[..., :rivals].sort(dim=-1, descending=True, stable=True).indices
+    heavy = torch.zeros_like(mass, dtype=torch.bool)
+    for rank in range(count):
+        heavy.scatter_(-1, order[..., rank : rank + 1], True)
+    return heavy
+
+
+def recent_mask(tokens: int, recent: int) -> Bool[Tensor, " tokens"]:
+    r"""Mark the last tokens.
+
+    $$\mathrm{Mask}_{\mathrm{local}}(t) = \mathbb{I}(t \ge n - r)$$
+
+    Args:
+        tokens: number of tokens $n$, at least 0.
+        recent: length $r$ of the window, at least 0; a window longer than the cache covers it.
+
+    Returns:
+        The mask, on the CPU: none of the tokens at $r = 0$.
+
+    Raises:
+        TypeError: `tokens` or `recent` is not an integer.
+        ValueError: `tokens` or `recent` is negative.
+
+    Source:
+        HEX-3.3c.
+    """
+    errors.whole("tokens", tokens)
+    errors.whole("recent", recent)
+    return torch.tensor([t >= tokens - recent for t in range(tokens)], dtype=torch.bool)
+
+
+def h2o_mask(
+    mass: Float[Tensor, "*batch tokens"],
+    ratio: float = 0.02,
+    recent: int = 8,
+    outside_recent: bool = False,
+) -> Bool[Tensor, "*batch tokens"]:
+    r"""Join heavy hitters and recent tokens.
+
+    $$\mathrm{Mask}_{H_2O} = \mathrm{Mask}_{\mathrm{hh}} \vee \mathrm{Mask}_{\mathrm{local}}$$
+
+    Args:
+        mass: attention mass $s$ of `attention_mass`, finite.
+        ratio: share $\eta$ of the tokens that are heavy hitters, in [0, 1].
+        recent: length $r$ of the recent window, at least 0.
+        outside_recent: choose the heavy hitters among the other tokens.
+
+    Returns:
+        The mask. It has $\lfloor \eta n \rfloor + r$ tokens a row, less those that are both.
+
+    Raises:
+        TypeError: `mass` is not floating point, or `recent` not an integer.
+        ValueError: `mass` is NaN or infinite, `ratio` is outside [0, 1], or `recent` is negative.
+
+    Source:
+        HEX-3.3d.
+
+    Reading:
+        E-H8: a plain union, so that a token may be both.
+    """
+    heavy = heavy_hitter_mask(mass, ratio, recent, outside_recent)
+    return heavy | recent_mask(mass.shape[-1], recent).to(mass.device)

@@ -1,0 +1,209 @@
+"""KCVT: coarse asymmetric quantisation, keys by channel and values by token."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+from torch import Tensor
+
+from reference import errors
+from reference.hex import cache_errors as refuse
+from reference.precision import widen
+
+
+class Quantised(NamedTuple):
+    """Codes of each member, and the step and minimum of each group as they are stored.
+
+    Source:
+        HEX-3.4a.
+    """
+
+    codes: UInt8[Tensor, "*groups members"]
+    steps: Float[Tensor, "*groups"]
+    minima: Float[Tensor, "*groups"]
+
+
+def quantise(
+    x: Float[Tensor, "*groups members"],
+    bits: int,
+    kept: Bool[Tensor, "*groups members"] | None = None,
+    scales: torch.dtype | None = None,
+) -> Quantised:
+    r"""Code the members of each group, along the last axis, on a grid from minimum to maximum.
+
+    $$c_j = \mathrm{round}\Bigl(\frac{X_j - \min_g X}{\Delta_g}\Bigr), \qquad
+      \Delta_g = \frac{\max_g X - \min_g X}{2^b - 1}$$
+
+    Args:
+        x: values $X$, finite.
+        bits: code width $b$, in [1, 8].
+        kept: true at entries stored in full precision: they enter neither minimum nor maximum,
+            and their code is 0.
+        scales: precision of the stored steps and minima, `torch.float16` or `torch.float32`. By
+            default float16 for float16, float64 for float64, otherwise float32.
+
+    Returns:
+        Codes of at most $2^b - 1$, computed from the steps and minima as stored. A group without
+        members, or of equal ones, has step 0 and codes 0; an empty one has minimum 0.
+
+    Raises:
+        TypeError: `x` is not floating point, `bits` not an integer, or `kept` not boolean.
+        ValueError: `x` is NaN or infinite, `bits` is outside [1, 8], `kept` has another shape
+            than `x`, `scales` is another type, or a step or minimum overflows it.
+
+    Source:
+        HEX-3.4a.
+
+    Reading:
+        E-H1, E-H13, E-H15: the step is the range over $2^b - 1$, since the range itself would
+        leave two levels; kept entries have no part in it; rounding is half to even, then clamped.
+    """
+    errors.floating("x", x)
+    errors.finite("x", x)
+    if kept is None:
+        kept = torch.zeros_like(x, dtype=torch.bool)
+    errors.boolean("kept", kept, x.shape)
+    return code("x", x, bits, kept, scales)
+
+
+def dequantise(
+    codes: UInt8[Tensor, "*groups members"],
+    steps: Float[Tensor, "*groups"],
+    minima: Float[Tensor, "*groups"],
+) -> Float[Tensor, "*groups members"]:
+    r"""Return the value each code stands for.
+
+    $$\tilde X_j = c_j\, \Delta_g + \min_g X$$
+
+    Args:
+        codes: codes $c$ of `quantise`.
+        steps: steps $\Delta$, one a group.
+        minima: minima, one a group.
+
+    Returns:
+        The values $\tilde X$ in float32, or float64 for float64 steps. Code 0 is the minimum
+        exactly.
+
+    Raises:
+        TypeError: `codes` is not uint8, or `steps` or `minima` not floating point.
+        ValueError: `steps` or `minima` has another shape than the groups of `codes`.
+
+    Source:
+        HEX-3.4a.
+    """
+    refuse.codes("codes", codes)
+    for name, scale in (("steps", steps), ("minima", minima)):
+        errors.floating(name, scale, 0)
+        errors.shaped(name, scale, codes.shape[:-1])
+    steps, minima = widen(steps), widen(minima)
+    return codes.to(steps.dtype) * steps[..., None] + minima[..., None]
+
+
+def kcvt(
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    bits: int = 3,
+    kept: Bool[Tensor, "*batch kv_heads tokens width"] | None = None,
+    value_group: str = "token",
+    scales: torch.dtype | None = None,
+) -> tuple[
+    Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
+]:
+    r"""Quantise and restore a cache: a group is a channel of the keys, a token of the values.
+
+    $$\tilde K_{t,c} = \mathrm{round}\Bigl(\frac{K_{t,c} - \min_t K_{t,c}}{\Delta_c}\Bigr)
+      \Delta_c + \min_t K_{t,c}, \qquad
+      \tilde V_{t,c} = \mathrm{round}\Bigl(\frac{V_{t,c} - \min_c V_{t,c}}{\Delta_t}\Bigr)
+      \Delta_t + \min_c V_{t,c}$$
+
+    Args:
+        keys: keys $K$, finite.
+        values: values $V$, finite, of the shape of the keys.
+        bits: code width $b$, in [1, 8].
+        kept: true at entries that stay as they are, outside the statistics.
+        value_group: `"token"`, one group over all heads, or `"head"`, one group a token and head.
+        scales: precision of the stored steps and minima, as in `quantise`.
+
+    Returns:
+        The restored keys and values in the type of the input, kept entries bit for bit. With one
+        token every key is its own group, and comes back exactly.
+
+    Raises:
+        TypeError: `keys` or `values` is not floating point, `bits` not an integer, or `kept` not
+            boolean.
+        ValueError: a number is NaN or infinite, shapes differ, `bits` is outside [1, 8],
+            `value_group` or `scales` is none of the above, or a step or minimum overflows.
+
+    Source:
+        HEX-3.4b.
+
+    Reading:
+        E-H14, E-H15: a channel's group runs over all tokens compressed together; whether a
+        token's group spans the heads is not said; what rounds past the largest finite number
+        stays there.
+    """
+    refuse.cache(keys, values)
+    refuse.value_group("value_group", value_group)
+    if kept is None:
+        kept = torch.zeros_like(keys, dtype=torch.bool)
+    errors.boolean("kept", kept, keys.shape)
+    by_channel = dequantise(*code("keys", by_column(keys), bits, by_column(kept), scales))
+    rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
+    by_token = from_row(
+        dequantise(*code("values", rows, bits, kept_rows, scales)), value_group, values.shape[-1]
+    )
+    restored_keys = narrow(by_column(by_channel), keys.dtype)
+    restored_values = narrow(by_token, values.dtype)
+    return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
+
+
+def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:
+    """Quantise what the argument `name` brought."""
+    errors.whole("bits", bits, 1, 8)
+    errors.one_of("scales", scales, (None, torch.float16, torch.float32))
+    wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
+    codes = torch.zeros_like(x, dtype=torch.uint8)
+    steps = wide.new_zeros(x.shape[:-1], dtype=stored)
+    minima = wide.new_zeros(x.shape[:-1], dtype=stored)
+    for group in np.ndindex(*x.shape[:-1]):
+        rest = wide[group][~kept[group]]
+        if rest.numel() == 0:
+            continue
+        low, step = rest.min(), (rest.max() - rest.min()) / top
+        refuse.storable(name, torch.stack([low, step]), stored)
+        minima[group], steps[group] = low, step
+        low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
+        if step > 0:
+            code = ((rest - low) / step).round().clamp(0, top)
+            codes[group][~kept[group]] = code.to(torch.uint8)
+    return Quantised(codes, steps, minima)
+
+
+def scale_dtype(dtype: torch.dtype, scales: torch.dtype | None) -> torch.dtype:
+    """Return the precision scales are stored in."""
+    wide = (torch.float16, torch.float64)
+    return scales or (dtype if dtype in wide else torch.float32)
+
+
+def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Round to `dtype`, and stay finite."""
+    limit = min(torch.finfo(dtype).max, torch.finfo(x.dtype).max)
+    return x.clamp(-limit, limit).to(dtype)
+
+
+def by_column(x: Tensor) -> Tensor:
+    """Exchange tokens and channels."""
+    return x.transpose(-1, -2)
+
+
+def by_row(x: Tensor, value_group: str) -> Tensor:
+    """Return tokens as groups, over all heads or one by one."""
+    return x.transpose(-3, -2).flatten(-2) if value_group == "token" else x
+
+
+def from_row(x: Tensor, value_group: str, width: int) -> Tensor:
+    """Undo `by_row`."""
+    if value_group == "head":
+        return x
+    return x.unflatten(-1, (x.shape[-1] // width, width)).transpose(-3, -2)

@@ -1,0 +1,92 @@
+"""Codes of a few bits, laid side by side in 32-bit words without a gap."""
+
+import torch
+from jaxtyping import Int32, UInt8
+from torch import Tensor
+
+from reference import errors
+from reference.hex import cache_errors as refuse
+
+
+def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, "*rows words"]:
+    r"""Write codes as one dense stream of bits a row.
+
+    $$w_k = \sum_{j=0}^{31} 2^j\, \beta_{32k + j}, \qquad
+      \beta_{b i + j} = \Bigl\lfloor \frac{c_i}{2^j} \Bigr\rfloor \bmod 2 \quad (0 \le j < b)$$
+
+    Bit $j$ of code $i$ is bit $bi + j$ of the stream; bit $p$ of the stream is bit $p \bmod 32$
+    of word $\lfloor p / 32 \rfloor$, bit 0 being the least significant. Bits past the end are 0.
+
+    Args:
+        codes: codes $c$, below $2^b$.
+        bits: code width $b$, in [1, 8].
+
+    Returns:
+        $\lceil b \cdot \mathrm{length} / 32 \rceil$ words a row, bit 31 being the sign: 96 codes
+        of 3 bits are exactly 9 words.
+
+    Raises:
+        TypeError: `codes` is not uint8, or `bits` not an integer.
+        ValueError: `bits` is outside [1, 8], or a code needs more bits.
+
+    Source:
+        HEX-3.4a.
+
+    Reading:
+        E-H24: the paper does not say how 3-bit codes are stored.
+    """
+    errors.whole("bits", bits, 1, 8)
+    refuse.codes("codes", codes, 2**bits - 1)
+    length = codes.shape[-1]
+    words = torch.zeros(
+        *codes.shape[:-1], word_count(length, bits), dtype=torch.int64, device=codes.device
+    )
+    for i in range(length):
+        for j in range(bits):
+            word, place = divmod(bits * i + j, 32)
+            words[..., word] += (codes[..., i].long() >> j) % 2 << place
+    # bit 31 is the sign of a 32-bit word
+    return torch.where(words < 2**31, words, words - 2**32).to(torch.int32)
+
+
+def unpack_bits(
+    words: Int32[Tensor, "*rows words"], bits: int, length: int
+) -> UInt8[Tensor, "*rows length"]:
+    r"""Read codes back from a dense stream of bits.
+
+    $$c_i = \sum_{j=0}^{b-1} 2^j\, \beta_{b i + j}, \qquad
+      \beta_{32k + j} = \Bigl\lfloor \frac{w_k}{2^j} \Bigr\rfloor \bmod 2$$
+
+    Args:
+        words: the words $w$ of `pack_bits`.
+        bits: code width $b$, in [1, 8].
+        length: number of codes a row, at least 0: the words alone do not tell it.
+
+    Returns:
+        The codes $c$.
+
+    Raises:
+        TypeError: `words` is not int32, or `bits` or `length` not an integer.
+        ValueError: `bits` is outside [1, 8], `length` is negative, or `words` has not exactly
+            $\lceil b \cdot \mathrm{length} / 32 \rceil$ words a row.
+
+    Source:
+        HEX-3.4a.
+
+    Reading:
+        E-H24.
+    """
+    errors.whole("bits", bits, 1, 8)
+    errors.whole("length", length)
+    refuse.words("words", words, word_count(length, bits))
+    codes = torch.zeros(*words.shape[:-1], length, dtype=torch.uint8, device=words.device)
+    for i in range(length):
+        for j in range(bits):
+            word, place = divmod(bits * i + j, 32)
+            codes[..., i] += ((words[..., word].long() >> place) % 2 << j).to(torch.uint8)
+    return codes
+
+
+def word_count(length: int, bits: int) -> int:
+    """Return how many 32-bit words a row of codes takes."""
+    return -(-length * bits // 32)

@@ -1,0 +1,151 @@
+"""Random biregular graphs: half-edges paired at random, multi-edges repaired by swaps."""
+
+from collections import Counter
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from reference import errors
+from reference.hex import errors as refuse
+
+
+def half_edge_pairing(
+    tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
+) -> Int[Tensor, "tokens degree"]:
+    r"""Pair every half-edge of a token with a half-edge of a channel, uniformly at random.
+
+    $$\pi \sim \mathrm{Uniform}(S_{n d_1}), \qquad
+      \text{half-edge } e \text{ of the tokens} \;\longleftrightarrow\;
+      \text{half-edge } \pi(e) \text{ of the channels}$$
+
+    Args:
+        tokens: number of tokens $n$, at least 0.
+        channels: number of channels $d$, at least 1.
+        token_degree: half-edges $d_1$ of each token, in [0, channels]. The channels share the
+            $n d_1$ half-edges evenly; where they do not divide, a random few hold one more.
+        seed: names the random stream, in [0, 2³² − 1].
+        draw: number of this draw within the stream, in the same range.
+
+    Returns:
+        The channel at the other end of each half-edge of each token. Degrees are exact, but a
+        channel may occur twice in a row: the pairing is a multigraph.
+
+    Raises:
+        TypeError: an argument is not an integer.
+        ValueError: an argument is outside its range.
+
+    Source:
+        HEX-A.2a.
+
+    Reading:
+        E-H3: the pairing alone is not biregular as a mask of zeros and ones;
+        `double_edge_swaps` makes it so.
+    """
+    errors.whole("tokens", tokens)
+    errors.whole("channels", channels, 1)
+    errors.whole("token_degree", token_degree, 0, channels)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
+    # numpy promises that the streams of RandomState never change; those of Generator may
+    generator = np.random.RandomState([seed, draw, 0])
+    order = generator.permutation(channels)
+    half_edges = np.array([order[i % channels] for i in range(tokens * token_degree)], np.int64)
+    paired = generator.permutation(half_edges)
+    return torch.from_numpy(paired).reshape(tokens, token_degree)
+
+
+def double_edge_swaps(
+    pairs: Int[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+) -> Int[Tensor, "tokens degree"]:
+    r"""Swap the ends of repeated edges with those of random edges until no edge repeats.
+
+    $$(t, c),\, (t', c') \;\longrightarrow\; (t, c'),\, (t', c)$$
+
+    In each round every edge that repeats another of its token proposes a swap with an edge drawn
+    at random. A proposal is carried out if both new edges are absent from the graph and no other
+    proposal of the round touches the same edge or makes the same new one.
+
+    Args:
+        pairs: the channels of each token, in [0, channels), as `half_edge_pairing` draws them.
+        channels: number of channels $d$, at least 1.
+        seed: names the random stream, in [0, 2³² − 1].
+        draw: number of this draw within the stream, in the same range.
+
+    Returns:
+        Pairs without repetition, each token's channels ascending. Every token and every channel
+        keeps its degree.
+
+    Raises:
+        TypeError: `pairs` is not int64, or another argument not an integer.
+        ValueError: `pairs` has not two axes or names a channel outside [0, channels), or another
+            argument is outside its range.
+        RuntimeError: a thousand rounds were not enough. Where no degree exceeds half the other
+            side there always is a swap to find.
+
+    Source:
+        HEX-A.3a.
+
+    Reading:
+        E-H3: swaps are needed for biregularity; the paper has them only as an optimisation.
+    """
+    refuse.edges("pairs", pairs, channels)
+    errors.whole("seed", seed, 0, refuse.SEEDS)
+    errors.whole("draw", draw, 0, refuse.SEEDS)
+    generator = np.random.RandomState([seed, draw, 1])
+    degree = pairs.shape[1]
+    rows = [sorted(row) for row in pairs.tolist()]
+    for _ in range(refuse.ROUNDS):
+        edges = [(t, c) for t, row in enumerate(rows) for c in row]
+        repeated = [e for e in range(1, len(edges)) if edges[e] == edges[e - 1]]
+        if not repeated:
+            return torch.tensor(rows, dtype=torch.int64, device=pairs.device).reshape(pairs.shape)
+        partners = generator.randint(0, len(edges), len(repeated), dtype=np.int64).tolist()
+        proposals = list(zip(repeated, partners, strict=True))
+        touched = Counter(repeated + partners)
+        made = Counter(edge for e, f in proposals for edge in crossed(edges[e], edges[f]))
+        present = set(edges)
+        for e, f in proposals:
+            first, second = crossed(edges[e], edges[f])
+            alone = touched[e] == touched[f] == 1 and made[first] == made[second] == 1
+            if alone and first not in present and second not in present:
+                rows[e // degree][e % degree] = edges[f][1]
+                rows[f // degree][f % degree] = edges[e][1]
+        rows = [sorted(row) for row in rows]
+    raise RuntimeError(f"pairs still repeat an edge after {refuse.ROUNDS} rounds of swaps")
+
+
+def crossed(edge: tuple[int, int], other: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return two edges with their channels exchanged."""
+    return [(edge[0], other[1]), (other[0], edge[1])]
+
+
+def biadjacency(
+    pairs: Int[Tensor, "tokens degree"], channels: int
+) -> Bool[Tensor, "tokens channels"]:
+    r"""Write the pairs as a mask: the biadjacency matrix of the bipartite graph.
+
+    $$B_{t,c} = \mathbb{I}\bigl((t, c) \in E\bigr)$$
+
+    Args:
+        pairs: the channels of each token, in [0, channels).
+        channels: number of channels $d$, at least 1.
+
+    Returns:
+        The mask $B$. A repeated edge leaves one mark: the row then falls short of its degree.
+
+    Raises:
+        TypeError: `pairs` is not int64, or `channels` not an integer.
+        ValueError: `pairs` has not two axes or names a channel outside [0, channels), or
+            `channels` is below 1.
+
+    Source:
+        HEX-3.2a.
+    """
+    refuse.edges("pairs", pairs, channels)
+    mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)
+    for token, row in enumerate(pairs.tolist()):
+        for channel in row:
+            mask[token, channel] = True
+    return mask

@@ -1,0 +1,93 @@
+"""What each setting costs in attention error, and what it saves in bytes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reference import errors
+from reference.attention import attention_error
+from reference.hex import cache_errors as refuse
+from reference.hex.cache import hex_append, hex_prefill, hex_read
+from reference.hex.presets import HexConfig
+from reference.hex.size import hex_bytes
+
+
+class Sensitivity(NamedTuple):
+    """One row of the study.
+
+    Source:
+        HEX-A.5, HEX-Tab4.
+    """
+
+    config: HexConfig
+    error: Float[Tensor, ""]
+    """Mean attention deviation of the decoded queries."""
+    bytes: int
+    """Bytes of the cache at the end."""
+    percent: float
+    """The same in percent of the uncompressed cache."""
+
+
+def sensitivity(
+    queries: Float[Tensor, "*batch query_heads tokens width"],
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    prompt: int,
+    configs: Sequence[HexConfig],
+) -> tuple[Sensitivity, ...]:
+    r"""Stream one sequence through several settings and measure each.
+
+    $$\bar\epsilon = \operatorname{mean}_t
+      \|\mathrm{Attn}(q_t, K, V) - \mathrm{Attn}(q_t, \widehat K, \widehat V)\|_2$$
+
+    Args:
+        queries: queries of all tokens, of all query heads.
+        keys: keys of all tokens, finite.
+        values: values of all tokens, finite, of the shape of the keys.
+        prompt: how many of the tokens are the prompt, less than all; the rest is decoded.
+        configs: settings, one a row. A sweep over one of them is
+            `[config._replace(bits=b) for b in (2, 3, 4)]`.
+
+    Returns:
+        A row for each setting, in order. Each decoded query attends to the cache as it stands
+        when the token arrives; the mean is over queries, heads and batch.
+
+    Raises:
+        TypeError: a tensor is not floating point, `prompt` not an integer, or a setting no
+            `HexConfig`.
+        ValueError: a number is NaN or infinite, shapes do not fit each other, `prompt` is
+            negative or leaves nothing to decode, or a setting is outside its range.
+
+    Source:
+        HEX-A.5, HEX-Tab4.
+    """
+    refuse.arrival(queries, keys, values)
+    tokens = keys.shape[-2]
+    errors.whole("prompt", prompt, 0, tokens - 1)
+    for config in configs:
+        refuse.config("configs", config, configs)
+    rows = []
+    for config in configs:
+        first = (x[..., :prompt, :] for x in (queries, keys, values))
+        cache, deviations = hex_prefill(*first, config=config), []
+        for t in range(prompt, tokens):
+            query, key, value = (x[..., t : t + 1, :] for x in (queries, keys, values))
+            past_keys, past_values = hex_read(cache)
+            deviations.append(
+                attention_error(
+                    query,
+                    keys[..., : t + 1, :],
+                    values[..., : t + 1, :],
+                    torch.cat([past_keys, key], -2),
+                    torch.cat([past_values, value], -2),
+                )
+            )
+            cache = hex_append(cache, query, key, value)
+        size = hex_bytes(cache).total
+        dense = 2 * keys.nbytes
+        error = torch.cat(deviations, -1).mean()
+        rows.append(Sensitivity(config, error, size, 100 * size / dense))
+    return tuple(rows)

@@ -1,0 +1,208 @@
+"""What a compressed cache weighs, part by part."""
+
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+import torch
+
+from reference import errors
+from reference.hex import cache_errors as refuse
+from reference.hex.cache import HexCache
+from reference.hex.kcvt import scale_dtype
+from reference.hex.packing import word_count
+from reference.hex.presets import HexConfig, hex_preset
+
+
+class HexBytes(NamedTuple):
+    """Bytes by part.
+
+    Source:
+        HEX-4.2a.
+    """
+
+    codes: int
+    scales: int
+    expander: int
+    tokens: int
+    marks: int
+    residual: int
+    mass: int
+    originals: int
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return sum(self)
+
+
+class PaperSize(NamedTuple):
+    """One printed cache size beside ours, in percent of fp16.
+
+    Source:
+        HEX-4.2a.
+    """
+
+    table: str
+    method: str
+    paper: float
+    ours: float
+
+
+def hex_bytes(cache: HexCache) -> HexBytes:
+    r"""Count the bytes of every tensor a cache holds.
+
+    $$\mathrm{bytes} = \sum_{\text{tensors stored}} \text{elements} \times \text{element size}$$
+
+    Args:
+        cache: the cache.
+
+    Returns:
+        Bytes by part: code planes; steps and minima; kept entries of the expander mask outside
+        kept tokens; kept tokens; the mark of each token; the residual buffer; attention mass;
+        originals, in oracle mode. Their sum, `total`, is what `stored_bytes` finds.
+
+    Raises:
+        TypeError: `cache` is no `HexCache`.
+
+    Source:
+        HEX-4.2a.
+
+    Reading:
+        E-H20: the paper does not say what its sizes count; this counts all that is stored. The
+        static mask is not: its seed gives it back, and all layers share it.
+    """
+    refuse.instance("cache", cache, HexCache)
+    codes = scales = expander = tokens = marks = 0
+    for block in cache.blocks:
+        for words in (block.key_words, block.value_words):
+            codes += words.nbytes
+        for scale in (block.key_steps, block.key_minima, block.value_steps, block.value_minima):
+            scales += scale.nbytes
+        channels = block.key_steps.shape[-2] * block.key_steps.shape[-1]
+        for kept in (block.kept_keys, block.kept_values):
+            rows = int(block.dynamic.sum()) * channels * kept.element_size()
+            tokens += rows
+            expander += kept.nbytes - rows
+        marks += block.dynamic.nbytes
+    return HexBytes(
+        codes,
+        scales,
+        expander,
+        tokens,
+        marks,
+        cache.residual_keys.nbytes + cache.residual_values.nbytes,
+        cache.residual_mass.nbytes + cache.mass.nbytes,
+        cache.original_keys.nbytes + cache.original_values.nbytes,
+    )
+
+
+def hex_size(
+    config: HexConfig,
+    tokens: int,
+    kv_heads: int = 8,
+    width: int = 128,
+    dtype: torch.dtype = torch.float16,
+) -> HexBytes:
+    r"""Say beforehand what a compressed prompt weighs, if no heavy hitter is a recent token.
+
+    $$8 d \Bigl\lceil \frac{b n}{32} \Bigr\rceil + 2 e\, (d + n)
+      + 2 e\, \rho d\, (n - k - r) + 2 e\, d\, (k + r + R) + n + 4 R$$
+
+    Code planes, scales, expander, kept and residual tokens, marks and mass, at $e$ bytes a number.
+
+    Args:
+        config: settings, see `HexConfig`.
+        tokens: length $L = n + R$ of the prompt, at least 0.
+        kv_heads: number of kv heads, at least 1.
+        width: channels of a head, at least 1.
+        dtype: type of the cache.
+
+    Returns:
+        Bytes by part, for one sequence and one layer: what `hex_bytes` counts, or more where a
+        heavy hitter is a recent token too.
+
+    Raises:
+        TypeError: `config` is no `HexConfig`, or a size not an integer.
+        ValueError: a size or a setting is outside its range.
+
+    Source:
+        HEX-4.2a.
+
+    Reading:
+        E-H20.
+    """
+    refuse.config("config", config, config)
+    errors.whole("tokens", tokens)
+    errors.whole("kv_heads", kv_heads, 1)
+    errors.whole("width", width, 1)
+    errors.one_of("dtype", dtype, FLOATS)
+    held = config.recent if config.carry_recent else 0
+    span = max(0, tokens - held) // config.block * config.block
+    channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, config.scales)
+    heavy, recent = floor(Fraction(str(config.heavy)) * span), config.recent - held
+    kept = min(span, heavy + min(span, recent))
+    per_token = round(Fraction(str(config.density)) * channels)
+    value_groups = span * (kv_heads if config.value_group == "head" else 1)
+    mass_element = 8 if dtype == torch.float64 else 4
+    remembered = 0 if config.mode == "append" else span
+    return HexBytes(
+        codes=2 * channels * word_count(span, config.bits) * 4,
+        scales=2 * scale.itemsize * ((channels if span else 0) + value_groups),
+        expander=2 * element * per_token * (span - kept),
+        tokens=2 * element * channels * kept,
+        marks=span,
+        residual=2 * element * channels * (tokens - span),
+        mass=mass_element * (tokens - span + remembered),
+        originals=2 * element * channels * (span if config.mode == "oracle" else 0),
+    )
+
+
+def paper_size(tokens: int = 960, kv_heads: int = 8, width: int = 128) -> tuple[PaperSize, ...]:
+    r"""Put the cache sizes of Tables 1 to 3 beside what our layout stores.
+
+    $$100 \cdot \frac{\mathrm{bytes}}{2 \cdot 2 \cdot d\, L}$$
+
+    Args:
+        tokens: length $L$ of the prompt, at least 1.
+        kv_heads: number of kv heads, at least 1.
+        width: channels of a head, at least 1.
+
+    Returns:
+        A row for each size the paper prints of its own method, in percent of fp16.
+
+    Raises:
+        TypeError: a size is not an integer.
+        ValueError: a size is below 1.
+
+    Source:
+        HEX-4.2a.
+
+    Reading:
+        E-H20, E-H14: neither the prompts nor what is counted are stated, and the sizes do not
+        tell how values are grouped; ours has one group a token.
+    """
+    errors.whole("tokens", tokens, 1)
+    errors.whole("kv_heads", kv_heads, 1)
+    errors.whole("width", width, 1)
+    dense = 2 * 2 * kv_heads * width * tokens
+    rows = []
+    for table, method, paper in PRINTED:
+        size = hex_size(hex_preset(method), tokens, kv_heads, width)
+        rows.append(PaperSize(table, method, paper, 100 * size.total / dense))
+    return tuple(rows)
+
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+PRINTED = (
+    ("Table 1", "KCVT-3", 20.75),
+    ("Table 1", "HEX-3", 25.35),
+    ("Table 1", "HEX-4", 31.50),
+    ("Table 2", "KCVT-3", 20.75),
+    ("Table 2", "HEX-3", 25.35),
+    ("Table 2", "HEX-4", 31.50),
+    ("Table 3", "LongBench-3", 26.45),
+    ("Table 3", "LongBench-4", 32.70),
+    ("Table 3", "LongBench-4-full", 32.70),
+)

@@ -1,0 +1,98 @@
+"""The spectrum of a mask, seen as a bipartite graph between tokens and channels."""
+
+import math
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from reference import errors
+from reference.hex import errors as refuse
+
+
+def ramanujan_bound(token_degree: int, channel_degree: int) -> float:
+    r"""Return the largest second eigenvalue that a biregular Ramanujan graph may have.
+
+    $$\lambda_2 \le \sqrt{d_1 - 1} + \sqrt{d_2 - 1}$$
+
+    Args:
+        token_degree: channels $d_1$ of each token, at least 1.
+        channel_degree: tokens $d_2$ of each channel, at least 1.
+
+    Returns:
+        The bound; $2\sqrt{d - 1}$ where both degrees are $d$, as in the balanced definition.
+
+    Raises:
+        TypeError: a degree is not an integer.
+        ValueError: a degree is below 1.
+
+    Source:
+        HEX-3.2b, HEX-Def2.
+    """
+    errors.whole("token_degree", token_degree, 1)
+    errors.whole("channel_degree", channel_degree, 1)
+    return math.sqrt(token_degree - 1) + math.sqrt(channel_degree - 1)
+
+
+def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
+    r"""Return the second singular value of a mask: the graph's second largest eigenvalue.
+
+    $$\lambda_2 = \sigma_2(B) = \sqrt{\lambda_2(B B^\top)}$$
+
+    Args:
+        mask: the biadjacency matrix $B$.
+
+    Returns:
+        $\sigma_2$, 0 where the smaller side has fewer than two vertices. It equals $\sigma_1$
+        where a biregular graph falls apart.
+
+    Raises:
+        TypeError: `mask` is not boolean.
+        ValueError: `mask` has not two axes.
+
+    Source:
+        HEX-Def2, HEX-Tab5.
+
+    Reading:
+        E-H4: the eigenvalues of the definition are those of the bipartite adjacency matrix, so
+        plus and minus the singular values of the mask.
+    """
+    refuse.matrix("mask", mask)
+    if min(mask.shape) < 2:
+        return 0.0
+    return torch.linalg.svdvals(mask.double())[1].item()
+
+
+def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
+    r"""Decide whether a mask is a bipartite Ramanujan graph.
+
+    $$|\lambda_i| \le \sqrt{d_1 - 1} + \sqrt{d_2 - 1}, \qquad i = 2, \dots, n - 1,
+      \qquad d_1, d_2 \ge 3$$
+
+    Args:
+        mask: the biadjacency matrix $B$. The adjacency matrix of a graph that is not bipartite
+            serves as well: its singular values are the magnitudes of its eigenvalues.
+
+    Returns:
+        Whether every token has the same degree, every channel too, both are at least 3, and
+        $\sigma_2$ is within the bound, up to rounding. Such a graph is connected.
+
+    Raises:
+        TypeError: `mask` is not boolean.
+        ValueError: `mask` has not two axes.
+
+    Source:
+        HEX-Def2, HEX-3.2b.
+
+    Reading:
+        E-H4: the balanced definition is the case $d_1 = d_2$ of the unbalanced one.
+    """
+    refuse.matrix("mask", mask)
+    rows, columns = set(mask.sum(1).tolist()), set(mask.sum(0).tolist())
+    if len(rows) != 1 or len(columns) != 1:
+        return False
+    (token_degree,), (channel_degree,) = rows, columns
+    if min(token_degree, channel_degree) < 3:
+        return False
+    bound = ramanujan_bound(token_degree, channel_degree)
+    return second_singular_value(mask) <= bound * refuse.ROUNDING

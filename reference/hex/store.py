@@ -1,0 +1,162 @@
+"""Masks on disk in compressed sparse rows, and the most recent ones in memory."""
+
+import hashlib
+import io
+import os
+import secrets
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from reference import errors
+from reference.hex.expander import expander_mask
+
+VERSION = 1
+DIGEST = 32
+STALE = 3600
+
+
+class MaskStore:
+    """Expander masks by size, density and seed: from memory, else from disk, else made anew.
+
+    A file is written beside its place and moved there in one step, and begins with a SHA-256 of
+    what it is for and of all that follows: a reader sees a whole mask, the right one, or knows
+    that it does not. Whatever is wrong with a file or with the directory is reported once as a
+    `RuntimeWarning`, and the mask is made anew. Any number of processes may share a directory.
+
+    Args:
+        directory: where the files are, made if missing; `None` keeps masks in memory alone.
+        capacity: number of masks held in memory, least recently used out first, at least 0.
+        generate: makes a missing mask; takes the arguments of `mask`.
+
+    Raises:
+        TypeError: `capacity` is not an integer.
+        ValueError: `capacity` is negative.
+
+    Source:
+        HEX-3.2c.
+
+    Reading:
+        E-H6: the key holds the seed as well; one mask serves keys and values and all layers.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        capacity: int = 8,
+        generate: Callable[..., Tensor] = expander_mask,
+    ):
+        errors.whole("capacity", capacity)
+        self.directory = None if directory is None else Path(directory)
+        self.capacity = capacity
+        self.generate = generate
+        self._recent: OrderedDict[str, np.ndarray] = OrderedDict()
+        self._reported: set[str] = set()
+        self._lock = threading.Lock()
+
+    def mask(
+        self,
+        tokens: int,
+        channels: int,
+        density: float,
+        seed: int = 0,
+        near: bool = False,
+        tile: bool = False,
+        block: int = 96,
+    ) -> Bool[Tensor, "tokens channels"]:
+        """Return the mask that `expander_mask` returns for these arguments, a copy of one's own."""
+        share = Fraction(str(density))
+        kind = "".join(("-near" if near else "", f"-tile{block}" if tile else ""))
+        key = f"{tokens}x{channels}-{share.numerator}in{share.denominator}-seed{seed}{kind}"
+        with self._lock:
+            packed = self._recent.pop(key, None)
+        if packed is None:
+            packed = self._load(key)
+        if packed is None:
+            made = self.generate(tokens, channels, density, seed, near, tile, block)
+            packed = _pack(made)
+            self._save(key, packed)
+        with self._lock:
+            self._recent[key] = packed
+            while len(self._recent) > self.capacity:
+                self._recent.popitem(last=False)
+        return _unpack(packed)
+
+    def path(self, key: str) -> Path:
+        """Return the file of a key."""
+        assert self.directory is not None
+        return self.directory / f"{key}.v{VERSION}.csr"
+
+    def _load(self, key: str) -> np.ndarray | None:
+        if self.directory is None:
+            return None
+        try:
+            raw = self.path(key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return self._report(f"cannot read masks from {self.directory}: {error.strerror}")
+        if hashlib.sha256(key.encode() + raw[DIGEST:]).digest() != raw[:DIGEST]:
+            return self._report(f"{self.path(key)} is damaged: the mask is made anew")
+        return np.load(io.BytesIO(raw[DIGEST:]), allow_pickle=False)
+
+    def _save(self, key: str, packed: np.ndarray) -> None:
+        if self.directory is None:
+            return
+        body = io.BytesIO()
+        np.save(body, packed, allow_pickle=False)
+        digest = hashlib.sha256(key.encode() + body.getvalue()).digest()
+        # a name nobody else has: several processes may write this mask now
+        temporary = self.directory / f".{key}.{secrets.token_hex(8)}.tmp"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._sweep()
+            try:
+                with open(temporary, "xb") as file:
+                    file.write(digest + body.getvalue())
+                os.replace(temporary, self.path(key))
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            self._report(f"cannot write masks to {self.directory}: {error.strerror}")
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left behind."""
+        assert self.directory is not None
+        for file in self.directory.glob(".*.tmp"):
+            try:
+                if time.time() - file.stat().st_mtime > STALE:
+                    file.unlink()
+            except FileNotFoundError:
+                continue
+
+    def _report(self, message: str) -> None:
+        with self._lock:
+            new = message not in self._reported
+            self._reported.add(message)
+        if new:
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _pack(mask: Tensor) -> np.ndarray:
+    """Return the shape, the offsets and the columns in one array: four bytes a kept entry."""
+    rows = mask.cpu().numpy()
+    offsets = np.concatenate([[0], rows.sum(1).cumsum()])
+    return np.concatenate([rows.shape, offsets, rows.nonzero()[1]]).astype(np.int32)
+
+
+def _unpack(packed: np.ndarray) -> Tensor:
+    tokens, channels = packed[:2].tolist()
+    offsets, columns = packed[2 : tokens + 3], packed[tokens + 3 :]
+    mask = np.zeros((tokens, channels), bool)
+    mask[np.repeat(np.arange(tokens), np.diff(offsets)), columns] = True
+    return torch.from_numpy(mask)

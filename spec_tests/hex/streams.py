@@ -1,0 +1,31 @@
+"""How the laws of the streaming cache feed it."""
+
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor
+
+from reference import HexCache
+from spec_tests.accuracy import assert_as_accurate, assert_equal
+
+
+def pieces(stream: tuple[Tensor, ...], start: int, stop: int | None = None) -> list[Tensor]:
+    """Return a stretch of tokens of queries, keys and values."""
+    return [x[..., start:stop, :] for x in stream]
+
+
+def decode(impl: Any, cache: HexCache, stream: tuple[Tensor, ...], start: int, cuts: list[int]):
+    """Append the tokens from `start` on, cut at the given places."""
+    bounds = [start, *sorted(start + cut for cut in cuts), stream[1].shape[-2]]
+    for low, high in pairwise(bounds):
+        cache = impl.hex_append(cache, *pieces(stream, low, high))
+    return cache
+
+
+def assert_same_cache(actual: HexCache, expected: HexCache) -> None:
+    """Everything is equal but attention mass, a sum whose order is free."""
+    blank = dict(mass=expected.mass, residual_mass=expected.residual_mass)
+    assert_equal(actual._replace(**blank), expected)
+    for name in blank:
+        mass = getattr(expected, name)
+        assert_as_accurate(getattr(actual, name), lambda mass: mass, dict(mass=mass))

@@ -1,0 +1,196 @@
+"""The streaming cache: HEX §4.1."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import HexConfig
+from reference.hex._span import static_mask
+from spec_tests.accuracy import assert_equal
+from spec_tests.hex.streams import assert_same_cache, decode, pieces
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.hexcache import BLOCK, configs, streams
+
+
+@st.composite
+def decodings(draw, modes=("append", "full", "oracle")):
+    """A stream, its settings, and where the prompt ends."""
+    tokens = draw(st.integers(1, 4 * BLOCK))
+    return draw(streams(tokens)), draw(configs(modes)), draw(st.integers(0, tokens))
+
+
+@pytest.mark.spec("HEX-4.1a")
+@given(INPUTS["hex_prefill"])
+def test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried(impl, x):
+    cache, config = impl.hex_prefill(**x), x["config"]
+    length, held = x["keys"].shape[-2], config.recent if config.carry_recent else 0
+    left = cache.residual_keys.shape[-2]
+    assert min(length, held) <= left < BLOCK + held
+    assert (length - left) % BLOCK == 0
+    assert len(cache.blocks) == (length > left)
+
+
+@pytest.mark.spec("HEX-4.1a")
+@given(decodings())
+def test_the_residual_buffer_is_exact_and_last(impl, x):
+    stream, config, prompt = x
+    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    cache = impl.hex_append(cache, *pieces(stream, prompt))
+    tokens, left = stream[1].shape[-2], cache.residual_keys.shape[-2]
+    assert_equal(cache.residual_keys, stream[1][..., tokens - left :, :])
+    assert_equal(cache.residual_values, stream[2][..., tokens - left :, :])
+    keys, values = impl.hex_read(cache)
+    assert keys.shape == stream[1].shape
+    assert_equal(keys[..., tokens - left :, :], cache.residual_keys)
+    assert_equal(values[..., tokens - left :, :], cache.residual_values)
+
+
+@pytest.mark.spec("HEX-4.1a")
+@given(decodings())
+def test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer(impl, x):
+    stream, config, prompt = x
+    whole = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    tokens = prompt - whole.residual_keys.shape[-2]
+    held = min(tokens + (config.recent if config.carry_recent else 0), prompt)
+    start = impl.hex_prefill(*pieces(stream, 0, held), config)
+    assert_equal(start.blocks, whole.blocks)
+    assert_equal(whole.residual_keys, stream[1][..., tokens:prompt, :])
+
+
+@pytest.mark.spec("HEX-4.1a", "HEX-4.1b")
+@given(decodings(), st.data())
+def test_decoding_in_any_chunks_gives_the_same_cache(impl, x, data):
+    stream, config, prompt = x
+    start = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    left = stream[1].shape[-2] - prompt
+    cuts = data.draw(st.lists(st.integers(0, left), max_size=5))
+    once = impl.hex_append(start, *pieces(stream, prompt))
+    assert_same_cache(decode(impl, start, stream, prompt, cuts), once)
+
+
+@pytest.mark.spec("HEX-4.1b")
+@given(decodings(("append",)))
+def test_append_never_changes_a_byte_of_earlier_blocks(impl, x):
+    stream, config, prompt = x
+    before = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    after = impl.hex_append(before, *pieces(stream, prompt))
+    assert_equal(after.blocks[: len(before.blocks)], before.blocks)
+    old = impl.hex_read(before)[0][..., : prompt - before.residual_keys.shape[-2], :]
+    assert_equal(impl.hex_read(after)[0][..., : old.shape[-2], :], old)
+
+
+@pytest.mark.spec("HEX-4.1b")
+@given(streams(2 * BLOCK), configs(("append",)))
+def test_a_decoded_block_is_compressed_as_a_span_of_its_own(impl, stream, config):
+    config = config._replace(carry_recent=False, heavy=0.0, recent=0)
+    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK), config)
+    cache = impl.hex_append(cache, *pieces(stream, BLOCK))
+    alone = impl.hex_prefill(*pieces(stream, BLOCK), config)
+    assert_equal(cache.blocks[1:], alone.blocks)
+
+
+@pytest.mark.spec("HEX-4.1b")
+@given(streams(3 * BLOCK, batch=((), (2,))), st.booleans(), st.booleans())
+def test_the_recent_window_is_kept_in_every_span_or_in_the_first_or_carried(
+    impl, stream, per_block, carry
+):
+    config = HexConfig(
+        block=BLOCK, density=0.0, heavy=0.0, recent=3,
+        recent_per_block=per_block, carry_recent=carry,
+    )  # fmt: skip
+    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK + 3), config)
+    cache = impl.hex_append(cache, *pieces(stream, BLOCK + 3))
+    marks = [block.dynamic for block in cache.blocks]
+    window = torch.arange(BLOCK) >= BLOCK - 3
+    expected = [window & (not carry)] + [window & per_block & (not carry)] * (len(marks) - 1)
+    for mark, kept in zip(marks, expected, strict=True):
+        assert_equal(mark, kept.expand(mark.shape).clone())
+    assert cache.residual_keys.shape[-2] == (BLOCK if carry else 0)
+
+
+@pytest.mark.spec("HEX-4.1c")
+@given(decodings(("oracle",)))
+def test_full_from_originals_is_compressing_once(impl, x):
+    stream, config, prompt = x
+    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    cache = impl.hex_recompress(impl.hex_append(cache, *pieces(stream, prompt)))
+    tokens = cache.mass.shape[-1]
+    assert_equal(cache.original_keys, stream[1][..., :tokens, :])
+    assert len(cache.blocks) == (tokens > 0)
+    for block in cache.blocks:
+        static = static_mask(config, tokens, 8)
+        once = impl.hex_compress(
+            *pieces(stream[1:], 0, tokens), static, block.dynamic,
+            config.bits, config.value_group, config.scales,
+        )  # fmt: skip
+        assert_equal(block, once)
+
+
+@pytest.mark.spec("HEX-4.1c")
+@given(streams(2 * BLOCK), configs(("oracle",)))
+def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, config):
+    config = config._replace(
+        heavy=0.125, recent=0, carry_recent=False, density=1.0, normalize=False, period=1
+    )
+    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK), config)
+    cache = impl.hex_append(cache, *pieces(stream, BLOCK))
+    mass = impl.attention_mass(stream[0], stream[1])
+    assert_equal(cache.blocks[0].dynamic, impl.heavy_hitter_mask(mass, 0.125))
+
+
+@pytest.mark.spec("HEX-4.1c")
+@given(decodings(("full",)))
+def test_full_compresses_what_the_cache_still_holds(impl, x):
+    stream, config, prompt = x
+    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    cache = impl.hex_append(cache, *pieces(stream, prompt))
+    held, tokens = impl.hex_read(cache), cache.mass.shape[-1]
+    for block in impl.hex_recompress(cache).blocks:
+        static = static_mask(config, tokens, 8)
+        again = impl.hex_compress(
+            *pieces(held, 0, tokens), static, block.dynamic,
+            config.bits, config.value_group, config.scales,
+        )  # fmt: skip
+        assert_equal(block, again)
+
+
+@pytest.mark.spec("HEX-4.1c")
+@given(streams(4 * BLOCK, batch=((),)), configs(("full", "oracle")), st.integers(1, 3))
+def test_no_more_blocks_stand_side_by_side_than_the_period(impl, stream, config, period):
+    config = config._replace(period=period, carry_recent=False)
+    cache = impl.hex_prefill(*pieces(stream, 0, 0), config)
+    for token in range(0, 4 * BLOCK, 4):
+        cache = impl.hex_append(cache, *pieces(stream, token, token + 4))
+        assert len(cache.blocks) <= period
+    assert sum(block.dynamic.shape[-1] for block in cache.blocks) == 4 * BLOCK
+
+
+@pytest.mark.spec("HEX-4.1c")
+def test_append_mode_remembers_no_mass_to_recompress_by(impl):
+    x = torch.zeros(1, 8, 4)
+    cache = impl.hex_prefill(x, x, x, HexConfig(block=8, density=0.0))
+    assert cache.mass.numel() == 0
+    with pytest.raises(ValueError, match="mode 'full' or 'oracle', got 'append'"):
+        impl.hex_recompress(cache)
+
+
+@pytest.mark.spec("HEX-3.1c")
+@given(streams(3 * BLOCK + 2, batch=((), (2,))), configs())
+def test_all_ones_masks_make_no_error(impl, stream, config):
+    config = config._replace(density=1.0)
+    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK), config)
+    cache = impl.hex_append(cache, *pieces(stream, BLOCK))
+    keys, values = impl.hex_read(cache)
+    assert_equal(keys, stream[1])
+    error = impl.attention_error(*stream, keys, values)
+    assert_equal(error, torch.zeros_like(error))
+
+
+@pytest.mark.spec("HEX-4.1a")
+@given(streams(2 * BLOCK, batch=((), (2,))), configs(("append",)))
+def test_without_masks_the_prompt_is_kcvt_bit_for_bit(impl, stream, config):
+    config = config._replace(density=0.0, heavy=0.0, recent=0)
+    kept = impl.hex_read(impl.hex_prefill(*stream, config))
+    bare = impl.kcvt(*stream[1:], config.bits, None, config.value_group, config.scales)
+    assert_equal(kept, bare)

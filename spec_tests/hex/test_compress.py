@@ -1,0 +1,92 @@
+"""A span in full precision here and in codes there: HEX §3.1 and §3.5."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from spec_tests.accuracy import assert_equal
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.draw import real
+
+
+def there_and_back(impl, x):
+    """Compress and restore."""
+    return impl.hex_reconstruct(impl.hex_compress(**x), x["expander"])
+
+
+@pytest.mark.spec("HEX-3.5a")
+@given(INPUTS["hex_mask"])
+def test_an_entry_is_kept_if_either_mask_says_so(impl, x):
+    kept = impl.hex_mask(**x)
+    matrix = kept.transpose(-3, -2).flatten(-2)
+    assert_equal(matrix, x["expander"] | x["dynamic"][..., None])
+
+
+@pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
+@given(INPUTS["hex_compress"])
+def test_kept_entries_survive_compression(impl, x):
+    keys, values = there_and_back(impl, x)
+    kept = reference.hex_mask(x["expander"], x["dynamic"], keys.shape[-3])
+    assert_equal(keys[kept], x["keys"][kept])
+    assert_equal(values[kept], x["values"][kept])
+
+
+@pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
+@given(INPUTS["hex_compress"])
+def test_what_is_restored_is_kcvt_of_the_remaining_entries(impl, x):
+    kept = reference.hex_mask(x["expander"], x["dynamic"], x["keys"].shape[-3])
+    expected = impl.kcvt(x["keys"], x["values"], x["bits"], kept, x["value_group"], x["scales"])
+    assert_equal(there_and_back(impl, x), expected)
+
+
+@pytest.mark.spec("HEX-3.5a")
+@given(INPUTS["hex_compress"])
+def test_without_masks_a_span_is_kcvt_bit_for_bit(impl, x):
+    bare = x | dict(expander=x["expander"] & False, dynamic=x["dynamic"] & False)
+    expected = impl.kcvt(x["keys"], x["values"], x["bits"], None, x["value_group"], x["scales"])
+    assert_equal(there_and_back(impl, bare), expected)
+
+
+@pytest.mark.spec("HEX-3.1c")
+@given(INPUTS["hex_compress"], st.booleans())
+def test_all_ones_masks_restore_everything_exactly(impl, x, static):
+    ones = dict(expander=x["expander"] | static, dynamic=x["dynamic"] | (not static))
+    keys, values = there_and_back(impl, x | ones)
+    assert_equal(keys, x["keys"])
+    assert_equal(values, x["values"])
+
+
+@pytest.mark.spec("HEX-3.1c")
+@given(real(2, 2, 12, 4), st.integers(0, 255))
+def test_compressing_again_changes_nothing_where_masks_do_not_change(impl, x, seed):
+    generator = torch.Generator().manual_seed(seed)
+    expander = torch.rand(12, 8, generator=generator) < 0.25
+    dynamic = torch.rand(2, 12, generator=generator) < 0.25
+    once = impl.hex_compress(x.double(), x.double(), expander, dynamic)
+    again = impl.hex_compress(*impl.hex_reconstruct(once, expander), expander, dynamic)
+    assert_equal(again.key_words, once.key_words)
+    assert_equal(again.value_words, once.value_words)
+    assert_equal(again.kept_keys, once.kept_keys)
+
+
+@pytest.mark.spec("HEX-3.1c")
+@given(INPUTS["hex_compress"])
+def test_a_block_holds_no_more_than_its_parts(impl, x):
+    block = impl.hex_compress(**x)
+    parts = [part for part in block if isinstance(part, torch.Tensor)]
+    assert reference.stored_bytes(block) == sum(part.nbytes for part in parts)
+    storages = {part.untyped_storage().data_ptr() for part in parts if part.numel()}
+    assert x["keys"].untyped_storage().data_ptr() not in storages
+    assert x["dynamic"].untyped_storage().data_ptr() not in storages
+
+
+@pytest.mark.spec("HEX-3.5a")
+@given(INPUTS["hex_compress"])
+def test_codes_under_kept_entries_are_zero(impl, x):
+    block = impl.hex_compress(**x)
+    kept = reference.hex_mask(x["expander"], x["dynamic"], x["keys"].shape[-3])
+    for words in (block.key_words, block.value_words):
+        codes = impl.unpack_bits(words, block.bits, x["keys"].shape[-2]).mT
+        assert (codes[kept] == 0).all()

@@ -1,0 +1,51 @@
+"""Lubotzky–Phillips–Sarnak graphs: HEX A.2."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_equal
+
+TWO_SIDED = [(5, 13), (37, 13)]
+ONE_SIDED = [(17, 13), (29, 13)]
+
+
+@pytest.mark.spec("HEX-A.2b", "HEX-Def2")
+@pytest.mark.parametrize(("prime", "modulus"), TWO_SIDED)
+def test_the_bipartite_graph_is_regular_connected_and_ramanujan(impl, prime, modulus):
+    mask = impl.lps_mask(prime, modulus)
+    assert mask.shape == (modulus * (modulus**2 - 1) // 2,) * 2
+    assert (mask.sum(0) == prime + 1).all()
+    assert (mask.sum(1) == prime + 1).all()
+    assert impl.is_connected(mask)
+    assert impl.is_ramanujan(mask)
+
+
+@pytest.mark.spec("HEX-A.2b", "HEX-Def2")
+@pytest.mark.parametrize(("prime", "modulus"), ONE_SIDED)
+def test_the_other_graph_is_symmetric_without_loops_and_ramanujan(impl, prime, modulus):
+    adjacency = impl.lps_graph(prime, modulus)
+    assert adjacency.shape == (modulus * (modulus**2 - 1) // 2,) * 2
+    assert_equal(adjacency, adjacency.T)
+    assert not adjacency.diagonal().any()
+    assert (adjacency.sum(1) == prime + 1).all()
+    # its double cover hangs together, so it has an odd ring: it is not bipartite
+    assert impl.is_connected(adjacency)
+    assert impl.is_ramanujan(adjacency)
+
+
+@pytest.mark.spec("HEX-A.2b")
+@pytest.mark.parametrize(("prime", "modulus"), TWO_SIDED)
+def test_the_graph_looks_the_same_from_every_vertex(impl, prime, modulus):
+    mask = impl.lps_mask(prime, modulus).float()
+    shared = (mask @ mask.T).sort(1).values
+    assert_equal(shared, shared[:1].expand_as(shared).contiguous())
+
+
+@pytest.mark.spec("HEX-A.2b")
+@pytest.mark.parametrize("function", ["lps_mask", "lps_graph"])
+@given(st.integers(5, 60), st.integers(5, 12))
+def test_small_moduli_are_outside_the_theorem(impl, function, prime, modulus):
+    # below 13 only 5 is a prime of the right form, and 5 is above 2 sqrt(p) for no other one
+    with pytest.raises(ValueError, match="must be"):
+        getattr(impl, function)(prime, modulus)

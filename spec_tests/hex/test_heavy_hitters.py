@@ -1,0 +1,116 @@
+"""Attention mass, heavy hitters, the recent window and their union: HEX §3.3."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.draw import grid, heads, real
+
+
+@pytest.mark.spec("HEX-3.3a")
+@given(INPUTS["attention_mass"])
+def test_the_mass_of_all_tokens_is_queries_times_heads(impl, x):
+    mass = impl.attention_mass(**x | dict(span=None, normalize=False))
+    count = x["queries"].shape[-3] * x["queries"].shape[-2]
+    assert_close(mass.sum(-1), torch.full(mass.shape[:-1], float(count)), count)
+
+
+@pytest.mark.spec("HEX-3.3a")
+@given(INPUTS["attention_mass"])
+def test_the_mass_of_a_span_is_at_most_queries_times_heads(impl, x):
+    mass = impl.attention_mass(**x | dict(normalize=False))
+    count = x["queries"].shape[-3] * x["queries"].shape[-2]
+    assert (mass >= 0).all()
+    assert_at_most(mass.sum(-1), torch.full(mass.shape[:-1], float(count)))
+
+
+@pytest.mark.spec("HEX-3.3a")
+@given(INPUTS["attention_mass"])
+def test_a_span_is_the_end_of_the_whole(impl, x):
+    whole = impl.attention_mass(**x | dict(span=None))
+    length = whole.shape[-1] if x["span"] is None else x["span"]
+    assert_equal(impl.attention_mass(**x), whole[..., whole.shape[-1] - length :])
+
+
+@pytest.mark.spec("HEX-3.3a")
+@given(st.integers(1, 12), st.integers(1, 3))
+def test_uniform_attention_normalized_favours_earlier_tokens_less(impl, tokens, query_heads):
+    zeros = torch.zeros(query_heads, tokens, 2)
+    mass = impl.attention_mass(zeros, zeros[:1])
+    harmonic = [
+        query_heads * sum(1 / q for q in range(t, tokens + 1)) for t in range(1, tokens + 1)
+    ]
+    assert_close(mass, torch.tensor(harmonic, dtype=torch.float64))
+    seen = torch.arange(tokens, 0, -1)
+    assert_close(impl.attention_mass(zeros, zeros[:1], normalize=True), mass.double() / seen)
+
+
+@st.composite
+def masses(draw):
+    """Attention mass, with ties or without."""
+    shape = (*draw(heads), draw(st.integers(0, 100)))
+    return draw(grid(*shape) if draw(st.booleans()) else real(*shape))
+
+
+@pytest.mark.spec("HEX-3.3b")
+@given(masses(), st.integers(0, 100))
+def test_heavy_hitters_are_exactly_as_many_as_the_floor(impl, mass, percent):
+    heavy = impl.heavy_hitter_mask(mass, percent / 100)
+    count = Fraction(percent, 100) * mass.shape[-1] // 1
+    assert (heavy.sum(-1) == int(count)).all()
+
+
+@pytest.mark.spec("HEX-3.3b")
+@given(INPUTS["heavy_hitter_mask"])
+def test_no_token_left_out_outweighs_a_heavy_hitter(impl, x):
+    heavy = impl.heavy_hitter_mask(**x)
+    rivals = torch.ones_like(heavy)
+    if x["outside_recent"]:
+        rivals = ~impl.recent_mask(heavy.shape[-1], x["recent"]).expand(heavy.shape)
+    assert not (heavy & ~rivals).any()
+    for kept, scores, among in zip(
+        heavy.reshape(-1, heavy.shape[-1]) if heavy.numel() else [],
+        x["mass"].reshape(-1, heavy.shape[-1]) if heavy.numel() else [],
+        rivals.reshape(-1, heavy.shape[-1]) if heavy.numel() else [],
+        strict=True,
+    ):
+        assert_optimal(kept, scores, among)
+
+
+@pytest.mark.spec("HEX-3.3b")
+@given(st.integers(1, 60), st.integers(0, 100))
+def test_of_equal_masses_the_earliest_are_heavy(impl, tokens, percent):
+    heavy = impl.heavy_hitter_mask(torch.ones(2, tokens), percent / 100)
+    count = percent * tokens // 100
+    assert_equal(heavy, (torch.arange(tokens) < count).expand(2, tokens).clone())
+
+
+@pytest.mark.spec("HEX-3.3c")
+@given(st.integers(0, 60), st.integers(0, 80))
+def test_the_window_is_the_last_tokens(impl, tokens, recent):
+    window = impl.recent_mask(tokens, recent)
+    assert window.tolist() == [t >= tokens - recent for t in range(tokens)]
+    assert int(window.sum()) == min(tokens, recent)
+
+
+@pytest.mark.spec("HEX-3.3d")
+@given(INPUTS["h2o_mask"])
+def test_the_dynamic_mask_is_the_union(impl, x):
+    heavy = impl.heavy_hitter_mask(**x)
+    window = impl.recent_mask(heavy.shape[-1], x["recent"])
+    assert_equal(impl.h2o_mask(**x), heavy | window)
+
+
+@pytest.mark.spec("HEX-3.3d")
+@given(st.sampled_from([2, 4, 5, 8, 10, 20]), st.integers(1, 5))
+def test_a_recent_token_may_be_a_heavy_hitter_unless_told_otherwise(impl, tokens, recent):
+    mass = torch.arange(tokens).float()
+    ratio = 1 / tokens
+    assert int(impl.h2o_mask(mass, ratio, recent).sum()) == min(tokens, recent)
+    outside = impl.h2o_mask(mass, ratio, recent, outside_recent=True)
+    assert int(outside.sum()) == min(tokens, recent + 1)

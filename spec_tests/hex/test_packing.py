@@ -1,0 +1,56 @@
+"""Dense bit streams: HEX §3.4."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.inputs import INPUTS
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(INPUTS["pack_bits"])
+def test_unpacking_returns_what_was_packed(impl, x):
+    words = impl.pack_bits(**x)
+    assert_equal(impl.unpack_bits(words, x["bits"], x["codes"].shape[-1]), x["codes"])
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(st.integers(1, 8), st.integers(0, 200))
+def test_packed_codes_waste_less_than_a_word_a_row(impl, bits, length):
+    codes = torch.zeros(3, length, dtype=torch.uint8)
+    words = impl.pack_bits(codes, bits)
+    assert words.dtype == torch.int32
+    assert 0 <= 32 * words.shape[-1] - bits * length < 32
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(INPUTS["pack_bits"])
+def test_the_stream_is_the_codes_from_the_lowest_bit_up(impl, x):
+    codes, bits = x["codes"], x["bits"]
+    words = impl.pack_bits(**x)
+    for row in words.reshape(-1, words.shape[-1]) if words.numel() else []:
+        stream = sum((word % 2**32) << 32 * k for k, word in enumerate(row.tolist()))
+        assert stream < 2 ** (bits * codes.shape[-1])
+    for row, packed in zip(
+        codes.reshape(-1, codes.shape[-1]) if codes.numel() else [],
+        words.reshape(-1, words.shape[-1]) if codes.numel() else [],
+        strict=True,
+    ):
+        stream = sum((word % 2**32) << 32 * k for k, word in enumerate(packed.tolist()))
+        assert stream == sum(code << bits * i for i, code in enumerate(row.tolist()))
+
+
+@pytest.mark.spec("HEX-3.4a")
+def test_ninety_six_codes_of_three_bits_are_nine_words(impl):
+    codes = torch.full((2, 96), 7, dtype=torch.uint8)
+    assert_equal(impl.pack_bits(codes, 3), torch.full((2, 9), -1, dtype=torch.int32))
+    assert impl.pack_bits(codes, 4).shape == (2, 12)
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(INPUTS["unpack_bits"])
+def test_bits_past_the_end_are_not_read(impl, x):
+    codes = impl.unpack_bits(**x)
+    assert_equal(impl.unpack_bits(impl.pack_bits(codes, x["bits"]), x["bits"], x["length"]), codes)

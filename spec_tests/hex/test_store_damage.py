@@ -1,0 +1,140 @@
+"""The store under damage: HEX §3.2. Never a wrong mask, never a crash."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.hex.store_crashes import Counted, generate
+
+SIZES = dict(tokens=8, channels=16, density=0.25)
+MASK = generate(8, 16, 0.25, 3)
+
+
+@pytest.fixture
+def made():
+    """A generator that counts."""
+    return Counted()
+
+
+def only_file(directory):
+    (file,) = directory.glob("*.csr")
+    return file
+
+
+def reads_right(impl, directory, made, count):
+    """A spoilt file is reported once, the mask is right, and the file is good again."""
+    store = impl.MaskStore(directory, 0, made)
+    with pytest.warns(RuntimeWarning, match="damaged") as caught:
+        assert_equal(store.mask(**SIZES, seed=3), MASK)
+    assert len(caught) == 1
+    assert made.calls == count
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_equal(impl.MaskStore(directory, 0, made).mask(**SIZES, seed=3), MASK)
+    assert made.calls == count
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_every_truncation_is_found(impl, tmp_path, made):
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    good = only_file(tmp_path).read_bytes()
+    for length in range(len(good)):
+        only_file(tmp_path).write_bytes(good[:length])
+        reads_right(impl, tmp_path, made, length + 2)
+        assert only_file(tmp_path).read_bytes() == good
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_every_flipped_byte_is_found(impl, tmp_path, made):
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    good = only_file(tmp_path).read_bytes()
+    for place in range(len(good)):
+        spoilt = bytearray(good)
+        spoilt[place] ^= 1 << place % 8
+        only_file(tmp_path).write_bytes(spoilt)
+        reads_right(impl, tmp_path, made, place + 2)
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_a_good_file_under_another_name_is_found(impl, tmp_path, made):
+    store = impl.MaskStore(tmp_path, 0, made)
+    store.mask(**SIZES, seed=4)
+    other = only_file(tmp_path)
+    other.rename(tmp_path / other.name.replace("seed4", "seed3"))
+    reads_right(impl, tmp_path, made, 2)
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_a_directory_that_cannot_be_made_costs_one_warning(impl, tmp_path, made):
+    (tmp_path / "file").write_text("")
+    store = impl.MaskStore(tmp_path / "file" / "masks", 1, made)
+    with pytest.warns(RuntimeWarning, match="cannot write masks") as caught:
+        masks = [store.mask(**SIZES, seed=seed) for seed in (3, 4, 3, 3)]
+    assert len(caught) == 1
+    assert_equal(masks[1], generate(8, 16, 0.25, 4))
+    assert_equal(masks[3], MASK)
+    assert made.calls == 3
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_a_read_only_directory_still_serves_masks(impl, tmp_path, made):
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    tmp_path.chmod(0o500)
+    try:
+        store = impl.MaskStore(tmp_path, 8, made)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for seed in (3, 4, 5, 4):
+                assert_equal(store.mask(**SIZES, seed=seed), generate(8, 16, 0.25, seed))
+        # root may write anywhere
+        assert len(caught) == (not os.access(tmp_path, os.W_OK))
+        assert made.calls == 3
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_a_full_disk_leaves_nothing_behind_and_costs_one_warning(impl, tmp_path, made):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    store = impl.MaskStore(tmp_path, 8, made)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.warns(RuntimeWarning, match="cannot write masks") as caught:
+            masks = [store.mask(**SIZES, seed=seed) for seed in (3, 4, 3)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(caught) == 1
+    assert_equal(masks[2], MASK)
+    assert made.calls == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_what_killed_writers_left_is_swept_after_an_hour(impl, tmp_path, made):
+    old, new = tmp_path / ".a.0.tmp", tmp_path / ".b.0.tmp"
+    for file in (old, new):
+        file.write_bytes(b"half a mask")
+    os.utime(old, (0, 0))
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES)
+    assert not old.exists()
+    assert new.exists()
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_killed_and_racing_writers_never_leave_a_wrong_mask(impl, tmp_path):
+    assert impl.MaskStore
+    command = [sys.executable, "-m", "spec_tests.hex.store_crashes", impl.name, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert counts["killed"]["wrong"] == counts["raced"]["wrong"] == counts["raced"]["crashes"] == 0
+    # killed in the midst, not before or after; what is in place is whole
+    assert counts["killed"]["kills"] > 0
+    assert 0 < counts["killed"]["whole_files"] < counts["killed"]["writes"]
+    assert counts["killed"]["warnings"] == 0

@@ -1,0 +1,192 @@
+"""Mutants of the HEX cache."""
+
+import torch
+
+import reference
+from reference import HexBytes
+from reference.hex._span import static_mask
+from spec_tests.mutants.make import mutant
+
+
+@mutant(
+    "hex_mask",
+    "both masks must agree",
+    killer="hex/test_compress.py::test_an_entry_is_kept_if_either_mask_says_so",
+)
+def joined_by_and(expander, dynamic, kv_heads):
+    """Join by AND."""
+    static = reference.hex_mask(expander, dynamic & False, kv_heads)
+    return static & dynamic[..., None, :, None]
+
+
+@mutant(
+    "hex_compress",
+    "the dynamic mask is forgotten",
+    killer="hex/test_compress.py::test_all_ones_masks_restore_everything_exactly",
+)
+def static_only(keys, values, expander, dynamic, bits=3, value_group="token", scales=None):
+    """Keep the expander's entries alone."""
+    return reference.hex_compress(
+        keys, values, expander, dynamic & False, bits, value_group, scales
+    )
+
+
+@mutant(
+    "hex_compress",
+    "a block holds on to the uncompressed keys",
+    killer="hex/test_compress.py::test_a_block_holds_no_more_than_its_parts",
+)
+def view_of_the_original(keys, values, expander, dynamic, bits=3, value_group="token", scales=None):
+    """Store a view where a copy belongs."""
+    block = reference.hex_compress(keys, values, expander, dynamic, bits, value_group, scales)
+    whole = torch.cat([block.kept_keys, keys.flatten()])
+    return block._replace(kept_keys=whole[: block.kept_keys.numel()])
+
+
+@mutant(
+    "hex_compress",
+    "kept entries leave their codes behind",
+    killer="hex/test_compress.py::test_codes_under_kept_entries_are_zero",
+)
+def codes_under_kept(keys, values, expander, dynamic, bits=3, value_group="token", scales=None):
+    """Write a code under every entry."""
+    block = reference.hex_compress(keys, values, expander, dynamic, bits, value_group, scales)
+    length = keys.shape[-2]
+    full = torch.full_like(keys.mT, 2**bits - 1, dtype=torch.uint8)
+    kept = reference.hex_mask(expander, dynamic, keys.shape[-3]).mT
+    codes = reference.unpack_bits(block.key_words, bits, length)
+    return block._replace(key_words=reference.pack_bits(torch.where(kept, full, codes), bits))
+
+
+@mutant(
+    "hex_prefill",
+    "an unfinished block is compressed too",
+    killer="hex/test_cache.py::test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried",
+)
+def nothing_held_back(queries, keys, values, config):
+    """Make one block of the whole prompt."""
+    length = keys.shape[-2]
+    whole = config._replace(block=max(1, length), carry_recent=False)
+    return reference.hex_prefill(queries, keys, values, whole)._replace(config=config)
+
+
+@mutant(
+    "hex_prefill",
+    "the residual buffer is rounded to half precision",
+    killer="hex/test_cache.py::test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer",
+)
+def rounded_residual(queries, keys, values, config):
+    """Store the buffer in float16."""
+    cache = reference.hex_prefill(queries, keys, values, config)
+    return cache._replace(residual_keys=cache.residual_keys.half().to(keys.dtype))
+
+
+@mutant(
+    "hex_append",
+    "append mode compresses earlier blocks again",
+    killer="hex/test_cache.py::test_append_never_changes_a_byte_of_earlier_blocks",
+)
+def always_full(cache, queries, keys, values):
+    """Recompress whatever the mode."""
+    after = reference.hex_append(cache, queries, keys, values)
+    if len(after.blocks) < 2:
+        return after
+    lossy, tokens = reference.hex_read(after), after.blocks[0].dynamic.shape[-1]
+    first = [x[..., :tokens, :] + 1 for x in lossy]
+    static = static_mask(cache.config, tokens, keys.shape[-3] * keys.shape[-1])
+    again = reference.hex_compress(
+        first[0], first[1], static, after.blocks[0].dynamic, cache.config.bits
+    )
+    return after._replace(blocks=(again, *after.blocks[1:]))
+
+
+@mutant(
+    "hex_append",
+    "a chunk is compressed as it came, whatever its size",
+    killer="hex/test_cache.py::test_decoding_in_any_chunks_gives_the_same_cache",
+)
+def chunk_by_chunk(cache, queries, keys, values):
+    """Make a block of all the chunks that fill a buffer."""
+    left = cache.residual_keys.shape[-2] + keys.shape[-2]
+    config = cache.config
+    # spans of any other length have no expander of half the entries
+    if left <= config.block or config.carry_recent or config.density not in (0, 1):
+        return reference.hex_append(cache, queries, keys, values)
+    whole = cache._replace(config=config._replace(block=left))
+    return reference.hex_append(whole, queries, keys, values)._replace(config=config)
+
+
+@mutant(
+    "hex_append",
+    "tokens are put in front of the buffer",
+    killer="hex/test_stream.py::test_any_sequence_of_steps_keeps_order_count_residual_and_bytes",
+)
+def wrong_end(cache, queries, keys, values):
+    """Reverse the order of what arrives."""
+    return reference.hex_append(cache, queries, keys.flip(-2), values.flip(-2))
+
+
+@mutant(
+    "hex_recompress",
+    "the oracle compresses what the cache holds",
+    killer="hex/test_cache.py::test_full_from_originals_is_compressing_once",
+)
+def oracle_is_blind(cache):
+    """Forget the originals."""
+    full = cache._replace(config=cache.config._replace(mode="full"))
+    return reference.hex_recompress(full)._replace(config=cache.config)
+
+
+@mutant(
+    "hex_read",
+    "the residual buffer comes first",
+    killer="hex/test_cache.py::test_the_residual_buffer_is_exact_and_last",
+)
+def residual_first(cache):
+    """Join in the wrong order."""
+    left = cache.residual_keys.shape[-2]
+    return tuple(x.roll(left, -2) for x in reference.hex_read(cache))
+
+
+@mutant(
+    "hex_bytes",
+    "steps and minima weigh nothing",
+    killer="hex/test_size.py::test_the_parts_are_every_byte_stored",
+)
+def free_scales(cache):
+    """Count codes and kept entries alone."""
+    return HexBytes(*reference.hex_bytes(cache)._replace(scales=0))
+
+
+@mutant(
+    "hex_size",
+    "scales are in half precision whatever the cache",
+    killer="hex/test_size.py::test_a_prompt_weighs_what_was_said_beforehand",
+)
+def always_half_scales(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    """Store every scale in two bytes."""
+    size = reference.hex_size(config, tokens, kv_heads, width, dtype)
+    half = reference.hex_size(config._replace(scales=None), tokens, kv_heads, width)
+    return size._replace(scales=half.scales)
+
+
+@mutant(
+    "hex_preset",
+    "heavy hitters are 2, not 2 %",
+    killer="hex/test_presets.py::test_table_4_has_ten_rows_of_settings",
+)
+def percent_forgotten(name):
+    """Read every percentage as a share."""
+    config = reference.hex_preset(name)
+    return config._replace(heavy=min(1.0, 100 * config.heavy))
+
+
+@mutant(
+    "sensitivity",
+    "decoded queries see the exact cache",
+    killer="hex/test_sensitivity.py::test_keeping_everything_costs_no_error_and_more_bytes",
+)
+def no_error_at_all(queries, keys, values, prompt, configs):
+    """Report an error of nought."""
+    rows = reference.sensitivity(queries, keys, values, prompt, configs)
+    return tuple(row._replace(error=torch.zeros_like(row.error)) for row in rows)

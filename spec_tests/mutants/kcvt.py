@@ -1,0 +1,212 @@
+"""Mutants of HEX's heavy hitters, KCVT and bit packing."""
+
+import math
+
+import torch
+
+import reference
+from reference import Quantised
+from spec_tests.mutants.make import mutant
+
+
+@mutant(
+    "attention_mass",
+    "weights are a softmax over the span alone",
+    killer="test_vectors.py::test_vector[kcvt-a-span-is-weighed-by-a-softmax-over-everything]",
+)
+def mass_of_the_span_alone(queries, keys, span=None, causal=True, normalize=False):
+    """Cut the keys before the softmax."""
+    tokens = keys.shape[-2]
+    keys = keys[..., tokens - (tokens if span is None else span) :, :]
+    queries = queries[..., max(0, queries.shape[-2] - keys.shape[-2]) :, :]
+    return reference.attention_mass(queries, keys, None, causal, normalize)
+
+
+@mutant(
+    "attention_mass",
+    "mass is averaged over the heads",
+    killer="hex/test_heavy_hitters.py::test_the_mass_of_all_tokens_is_queries_times_heads",
+)
+def mean_over_heads(queries, keys, span=None, causal=True, normalize=False):
+    """Divide by the number of heads."""
+    return reference.attention_mass(queries, keys, span, causal, normalize) / queries.shape[-3]
+
+
+@mutant(
+    "heavy_hitter_mask",
+    "the count is rounded to the nearest",
+    killer="hex/test_heavy_hitters.py::test_heavy_hitters_are_exactly_as_many_as_the_floor",
+)
+def count_to_the_nearest(mass, ratio=0.02, recent=0, outside_recent=False):
+    """Round where the count is rounded down."""
+    tokens = mass.shape[-1]
+    share = round(ratio * tokens) / max(1, tokens)
+    return reference.heavy_hitter_mask(mass, math.nextafter(share, 2), recent, outside_recent)
+
+
+@mutant(
+    "heavy_hitter_mask",
+    "every token as heavy as the lightest heavy hitter is one",
+    killer="hex/test_heavy_hitters.py::test_of_equal_masses_the_earliest_are_heavy",
+)
+def heavy_by_threshold(mass, ratio=0.02, recent=0, outside_recent=False):
+    """Compare with the smallest mass chosen."""
+    heavy = reference.heavy_hitter_mask(mass, ratio, recent, outside_recent)
+    if mass.shape[-1] == 0:
+        return heavy
+    return mass >= mass.masked_fill(~heavy, torch.inf).amin(-1, keepdim=True)
+
+
+@mutant(
+    "recent_mask",
+    "a window of none is a window of all",
+    killer="hex/test_heavy_hitters.py::test_the_window_is_the_last_tokens",
+)
+def minus_zero_slice(tokens, recent):
+    """Slice from minus nought."""
+    window = torch.zeros(tokens, dtype=torch.bool)
+    window[-recent:] = True
+    return window
+
+
+@mutant(
+    "h2o_mask",
+    "heavy hitters are taken outside the window unasked",
+    killer="hex/test_heavy_hitters.py::test_the_dynamic_mask_is_the_union",
+)
+def never_both(mass, ratio=0.02, recent=8, outside_recent=False):
+    """Exclude the window always."""
+    return reference.h2o_mask(mass, ratio, recent, outside_recent=True)
+
+
+def quantised(x, bits, kept, scales, levels=None, statistics=None, even=True):
+    """Quantise with one thing changed."""
+    exact = reference.quantise(x, bits, statistics, scales)
+    top = 2**bits - 1
+    step = exact.steps * top / (levels or top)
+    low = exact.minima.to(x.dtype)[..., None]
+    ratio = (x - low) / step.to(x.dtype)[..., None]
+    codes = (ratio.round() if even else (ratio + 0.5).floor()).clamp(0, top)
+    gone = (step == 0)[..., None] if kept is None else kept | (step == 0)[..., None]
+    return Quantised(codes.masked_fill(gone, 0).to(torch.uint8), step, exact.minima)
+
+
+@mutant(
+    "quantise",
+    "the step is the whole range, as printed",
+    killer="hex/test_kcvt.py::test_a_step_of_the_whole_range_would_leave_two_levels",
+)
+def literal_step(x, bits, kept=None, scales=None):
+    """Divide the range by one."""
+    return quantised(x, bits, kept, scales, levels=1, statistics=kept)
+
+
+@mutant(
+    "quantise",
+    "the step is the range over 2^b",
+    killer="hex/test_kcvt.py::test_the_minimum_is_exact_and_the_maximum_nearly",
+)
+def one_level_too_many(x, bits, kept=None, scales=None):
+    """Count levels where intervals count."""
+    return quantised(x, bits, kept, scales, levels=2**bits, statistics=kept)
+
+
+@mutant(
+    "quantise",
+    "kept entries enter minimum and maximum",
+    killer="hex/test_kcvt.py::test_kept_entries_do_not_enter_the_statistics",
+)
+def polluted_statistics(x, bits, kept=None, scales=None):
+    """Take the range of everything."""
+    return quantised(x, bits, kept, scales)
+
+
+@mutant(
+    "quantise",
+    "ties round up",
+    killer="test_vectors.py::test_vector[kcvt-ties-round-to-even]",
+)
+def half_up(x, bits, kept=None, scales=None):
+    """Add a half and take the floor."""
+    return quantised(x, bits, kept, scales, statistics=kept, even=False)
+
+
+@mutant(
+    "quantise",
+    "codes are of the exact scales, not of the stored ones",
+    killer="hex/test_kcvt.py::test_codes_are_the_nearest_to_the_stored_grid",
+)
+def codes_of_exact_scales(x, bits, kept=None, scales=None):
+    """Round minimum and step after the codes are made."""
+    exact = reference.quantise(x.double(), bits, kept)
+    stored = scales or x.dtype
+    return Quantised(exact.codes, exact.steps.to(stored), exact.minima.to(stored))
+
+
+@mutant(
+    "quantise",
+    "grids are symmetric about zero",
+    killer="hex/test_kcvt.py::test_the_error_is_at_most_half_a_step",
+)
+def symmetric(x, bits, kept=None, scales=None):
+    """Use one scale from minus to plus the largest magnitude."""
+    q = reference.quantise(x, bits, kept, scales)
+    high = torch.maximum(q.minima.abs(), (q.minima + q.steps * (2**bits - 1)).abs())
+    return Quantised(q.codes, q.steps, -high)
+
+
+@mutant(
+    "kcvt",
+    "keys go by token and values by channel",
+    killer="test_vectors.py::test_vector[kcvt-keys-by-channel-values-by-token]",
+)
+def exchanged_axes(keys, values, bits=3, kept=None, value_group="token", scales=None):
+    """Exchange keys and values."""
+    out = reference.kcvt(values, keys, bits, kept, value_group, scales)
+    return out[1], out[0]
+
+
+@mutant(
+    "kcvt",
+    "kept entries are restored from codes",
+    killer="hex/test_kcvt.py::test_kept_entries_come_back_bit_for_bit",
+)
+def kept_are_quantised(keys, values, bits=3, kept=None, value_group="token", scales=None):
+    """Forget the mask."""
+    return reference.kcvt(keys, values, bits, None, value_group, scales)
+
+
+@mutant(
+    "kcvt",
+    "nothing is quantised",
+    killer="hex/test_kcvt.py::test_codes_are_used_where_they_are_supposed_to_be",
+)
+def untouched(keys, values, bits=3, kept=None, value_group="token", scales=None):
+    """Return the input."""
+    return keys.clone(), values.clone()
+
+
+@mutant(
+    "pack_bits",
+    "codes of 3 bits take 4",
+    killer="hex/test_packing.py::test_packed_codes_waste_less_than_a_word_a_row",
+)
+def nibbles(codes, bits):
+    """Pad to the next power of two."""
+    return reference.pack_bits(codes, 2 ** math.ceil(math.log2(bits)))
+
+
+@mutant(
+    "unpack_bits",
+    "the sign is dragged along",
+    killer="hex/test_packing.py::test_unpacking_returns_what_was_packed",
+)
+def arithmetic_shift(words, bits, length):
+    """Shift signed words, and mask only where a code lies within one."""
+    codes = reference.unpack_bits(words, bits, length)
+    for i in range(length):
+        word, place = divmod(bits * i, 32)
+        if place + bits > 32:
+            spread = (words[..., word] >> place).to(torch.uint8)
+            codes[..., i] |= spread & (2**bits - 1)
+    return codes
