@@ -85,7 +85,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ratio", type=float, default=0.9, help="share of the cache to remove")
     parser.add_argument("--tokens", type=int, default=512, help="length of the cache")
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.tokens < SEEN:
+        parser.error(
+            f"--tokens must be at least {SEEN}, the queries that score the cache, "
+            f"got {arguments.tokens}"
+        )
+    return arguments
 
 
 def made_up_cache(tokens: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

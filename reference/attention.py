@@ -143,6 +143,7 @@ def attention_error(
     """
     errors.attendable(queries, keys, causal)
     for name, tensor in (
+        ("values", values),
         ("compressed_keys", compressed_keys),
         ("compressed_values", compressed_values),
     ):
@@ -150,6 +151,8 @@ def attention_error(
         errors.finite(name, tensor)
         errors.shaped(name, tensor, keys.shape)
     exact = widen(queries)
+    for tensor in (keys, values, compressed_keys, compressed_values):
+        exact = exact.to(torch.promote_types(exact.dtype, tensor.dtype))
     before = attention(exact, keys, values, causal, scale)
     after = attention(exact, compressed_keys, compressed_values, causal, scale)
     return (before - after).norm(dim=-1)

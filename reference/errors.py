@@ -5,8 +5,9 @@ out while `torch.compile` traces, because a graph cannot branch on data.
 """
 
 import math
+from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import is_dataclass
+from numbers import Real
 from types import FunctionType, ModuleType
 
 import torch
@@ -28,38 +29,52 @@ def floating_dtype(name: str, dtype: torch.dtype) -> None:
         raise TypeError(f"{name} must be a floating-point dtype, got {dtype}")
 
 
+def number(name: str, value: float) -> None:
+    """Refuse what is not a real number: flags, text, tensors."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Real):
+        got = _kind(value) if isinstance(value, Tensor) else repr(value)
+        raise TypeError(f"{name} must be a number, got {got}")
+
+
 def fraction(name: str, value: float) -> None:
     """Refuse what is outside [0, 1]."""
+    number(name, value)
     if not 0 <= value <= 1:
         raise ValueError(f"{name} must be in [0, 1], got {value}")
 
 
 def open_fraction(name: str, value: float) -> None:
     """Refuse what is outside (0, 1)."""
+    number(name, value)
     if not 0 < value < 1:
         raise ValueError(f"{name} must be in (0, 1), got {value}")
 
 
 def above_zero_to_one(name: str, value: float) -> None:
     """Refuse what is outside (0, 1]."""
+    number(name, value)
     if not 0 < value <= 1:
         raise ValueError(f"{name} must be in (0, 1], got {value}")
 
 
 def positive(name: str, value: float) -> None:
     """Refuse what is not above 0."""
+    number(name, value)
     if not value > 0:
         raise ValueError(f"{name} must be > 0, got {value}")
 
 
 def non_negative(name: str, value: float) -> None:
     """Refuse what is below 0."""
+    number(name, value)
     if not value >= 0:
         raise ValueError(f"{name} must be >= 0, got {value}")
 
 
 def clip_bounds(low_name: str, low: float, high_name: str, high: float) -> None:
     """Refuse a lower bound that is not finite and above 0, and an upper bound below it."""
+    number(low_name, low)
+    number(high_name, high)
     if not 0 < low < math.inf:
         raise ValueError(f"{low_name} must be finite and > 0, got {low}")
     if not high >= low:
@@ -68,7 +83,8 @@ def clip_bounds(low_name: str, low: float, high_name: str, high: float) -> None:
 
 def one_of(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse what is not among `choices`."""
-    if value not in choices:
+    # compared only with its like: a list has no hash, and an array no truth
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
@@ -150,6 +166,17 @@ def finite(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} must be finite, got {_first(tensor, ~torch.isfinite(tensor))}")
 
 
+def in_range(name: str, result: Tensor) -> None:
+    """Refuse what leads to a `result`, at least 0, that its dtype cannot hold."""
+    if torch.compiler.is_compiling() or not result.numel():
+        return
+    if not bool(torch.isfinite(result.amax())):
+        raise ValueError(
+            f"{name} must be in the range where results are finite in {result.dtype}, "
+            "got a result out of range"
+        )
+
+
 def importance(name: str, scores: Tensor, axes: int = 1) -> None:
     """Refuse scores that are not floating point, not finite, or negative."""
     floating(name, scores, axes)
@@ -162,6 +189,7 @@ def importance(name: str, scores: Tensor, axes: int = 1) -> None:
 
 def positive_finite(name: str, value: float) -> None:
     """Refuse what is not above 0, and infinity."""
+    number(name, value)
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be finite and > 0, got {value}")
 
@@ -224,9 +252,10 @@ def room(
 
 def holder(name: str, value: object) -> None:
     """Refuse what can hold no tensor: a number, a string, code."""
-    holds = isinstance(value, (Tensor, dict, list, tuple)) or is_dataclass(value)
+    holds = isinstance(value, (Tensor, dict, list, tuple, set, frozenset, deque))
+    slotted = any("__slots__" in vars(kind) for kind in type(value).__mro__)
     code = isinstance(value, (type, ModuleType, FunctionType))
-    if code or not (holds or hasattr(value, "__dict__")):
+    if code or not (holds or slotted or hasattr(value, "__dict__")):
         raise TypeError(f"{name} must be a tensor or hold tensors, got {value!r}")
 
 

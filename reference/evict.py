@@ -1,9 +1,10 @@
 """A cache without the evicted entries: smaller in memory, not merely masked."""
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from contextlib import suppress
 from itertools import product
-from types import FunctionType, ModuleType
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import NamedTuple
 
 import torch.nn.functional as F
@@ -106,8 +107,8 @@ def stored_bytes(object: object) -> int:
     $$\sum_{\text{distinct storages}} \text{bytes of the storage}$$
 
     Args:
-        object: a tensor, or anything that holds tensors: tuples, lists, dictionaries, objects
-            with attributes, nested at will.
+        object: a tensor, or anything that holds tensors: tuples, lists, sets, dictionaries,
+            objects with attributes or slots, nested at will.
 
     Returns:
         The bytes of every storage that a reachable tensor points into, each counted once and
@@ -127,7 +128,7 @@ def stored_bytes(object: object) -> int:
     for tensor in _tensors(object, set()):
         errors.strided("object", tensor)
         storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
+        storages[storage._cdata] = storage.nbytes()  # the address would be 0 of every meta tensor
     return sum(storages.values())
 
 
@@ -145,11 +146,16 @@ def _tensors(value: object, seen: set[int]) -> Iterator[Tensor]:
 
 def _parts(value: object) -> list[object]:
     """Return what an object holds directly; numbers, strings and code hold nothing."""
-    if isinstance(value, dict):
-        return list(value.values())
-    if isinstance(value, (list, tuple)):
-        return list(value)
     if isinstance(value, (type, ModuleType, FunctionType)):
         return []
-    slots = [field.name for field in fields(value)] if is_dataclass(value) else []
-    return [getattr(value, slot) for slot in slots] + [*getattr(value, "__dict__", {}).values()]
+    parts = list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, dict):
+        parts += [*value.keys(), *value.values()]
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+        parts += value
+    for kind in type(value).__mro__:
+        slots = [slot for slot in vars(kind).values() if isinstance(slot, MemberDescriptorType)]
+        for slot in slots:
+            with suppress(AttributeError):  # a slot may be empty
+                parts.append(slot.__get__(value))
+    return parts

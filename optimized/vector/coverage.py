@@ -14,7 +14,7 @@ def window_kernel(
     errors.whole("tokens", tokens)
     errors.whole("radius", radius)
     errors.floating_dtype("dtype", dtype)
-    return (torch.arange(tokens) <= radius).to(dtype)
+    return (torch.arange(tokens) <= min(radius, tokens)).to(dtype)
 
 
 def coverage_weights(
@@ -45,7 +45,7 @@ def marginal_gain(
     _check(weights)
     errors.boolean("kept", kept, weights.shape[:-1])
     weights = widen(weights)
-    return _gains(weights, _covered(weights, kept))
+    return _gains(weights, _covered(weights, kept)).to(weights.dtype)
 
 
 def overlap(
@@ -53,10 +53,11 @@ def overlap(
 ) -> Float[Tensor, "*heads tokens"]:
     _check(weights)
     errors.whole("hub", hub, 0, weights.shape[-1] - 1)
-    weights = widen(weights)
+    # summed from one memory layout, in one order: the part never exceeds the whole
+    weights = widen(weights).contiguous()
     scores = weights.sum(-2)
-    shared = torch.minimum(weights, weights[..., hub : hub + 1]).sum(-2)
-    return torch.where(scores > 0, shared / scores, 0)
+    shared = torch.minimum(weights, weights[..., hub : hub + 1]).contiguous().sum(-2)
+    return torch.where(scores > 0, shared / scores, 0).clamp(max=1)
 
 
 def greedy(weights: Float[Tensor, "*heads tokens tokens"], keep: int) -> Int[Tensor, "*heads keep"]:
@@ -90,7 +91,7 @@ def _covered(weights: Tensor, kept: Tensor) -> Tensor:
 
 
 def _gains(weights: Tensor, covered: Tensor) -> Tensor:
-    return (weights - covered[..., None]).clamp(min=0).sum(-2)
+    return (weights - covered[..., None]).clamp(min=0).sum(-2, dtype=torch.float64)
 
 
 def _check(weights: Tensor) -> None:

@@ -44,7 +44,9 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
     above = above - rise if inside is None else (above - rise) * inside
     deviation = (above.square().sum(-1, keepdim=True) / count).sqrt()
     scale = low + rise + epsilon
-    return torch.where(scale > 0, deviation / scale, 0).squeeze(-1)
+    found = torch.where(scale > 0, deviation / scale, 0).squeeze(-1)
+    errors.in_range("scores", found)
+    return found
 
 
 def head_weights(
@@ -60,6 +62,8 @@ def head_weights(
     if wide.shape[-1] == 0:
         return wide.clone()
     # measured from the lowest, so that the mean of equal heads is exactly theirs
-    low = wide.amin(-1, keepdim=True)
-    mean = low + (wide - low).mean(-1, keepdim=True)
-    return torch.where(mean > 0, wide / mean, 1).pow(tau).clamp(minimum, maximum)
+    exact = wide.double()
+    low = exact.amin(-1, keepdim=True)
+    # divided before the sum, which therefore cannot overflow
+    mean = low + ((exact - low) / wide.shape[-1]).sum(-1, keepdim=True)
+    return torch.where(mean > 0, exact / mean, 1).to(wide.dtype).pow(tau).clamp(minimum, maximum)

@@ -56,7 +56,10 @@ def hubkv_refine(
     for start in range(0, len(target), size):
         slab = slice(start, start + size)
         aside = None if protected is None else protected.reshape(rows)[slab]
-        target[slab] = _refine(content[slab], aside, *rest)
+        slab_refined = _refine(content[slab], aside, *rest)
+        # rounding keeps the order: what holds the largest holds all
+        errors.in_range("scores", slab_refined.amax().to(scores.dtype))
+        target[slab] = slab_refined
     return refined
 
 
@@ -116,8 +119,8 @@ def _refine(
         inside = (1 - aside).to(content.dtype)
         content = content * inside
     selectivity = variation(content, epsilon, inside)
-    errors.importance("selectivity", selectivity)
     weights = head_weights(selectivity, tau, minimum, maximum).unsqueeze(-1)
+    errors.in_range("scores", weights)
     hub = (1 - strength) + strength * weights
     other = (1 - strength) + strength * (weights * gamma)
     if radius:

@@ -31,13 +31,15 @@ def autocorrelation(
     errors.finite("values", values)
     tokens = values.shape[-1]
     errors.whole("distances", distances, 0, tokens - 1)
-    values = widen(values)
-    centred = values - values.mean(-1, keepdim=True)
+    # in float64, where the squares of float32 numbers neither overflow nor vanish
+    exact = values.double()
+    centred = exact - exact.mean(-1, keepdim=True)
     shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
     pairs = tokens - torch.arange(distances + 1, device=values.device)
     covariances = (shifted @ centred[..., None])[..., 0] / pairs
     constant = (values == values[..., :1]).all(-1) | (covariances[..., 0] == 0)
-    return (covariances / covariances[..., :1]).masked_fill(constant[..., None], 0)
+    found = (covariances / covariances[..., :1]).masked_fill(constant[..., None], 0)
+    return found.to(widen(values).dtype)
 
 
 def nms(

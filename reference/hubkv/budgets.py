@@ -45,8 +45,9 @@ def ungated_refine(
     Raises:
         TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
             boolean.
-        ValueError: a score is negative, NaN, infinite or too large to be squared, `scores` has no
-            head axis, `protected` has another shape, or a number is outside its range.
+        ValueError: a score is negative, NaN, infinite or too large to be squared or refined
+            within its dtype, `scores` has no head axis, `protected` has another shape, or a number
+            is outside its range.
 
     Source:
         HubKV-B.
@@ -57,10 +58,13 @@ def ungated_refine(
         errors.boolean("protected", protected, scores.shape)
         content = content.masked_fill(protected, 0)
     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
+    errors.in_range("scores", weights)
     corrected = calibrate(smd(content, radius, gamma, protected), weights)
     if protected is not None:
         corrected = corrected.masked_fill(protected, 1)
-    return corrected.to(scores.dtype)
+    corrected = corrected.to(scores.dtype)
+    errors.in_range("scores", corrected)
+    return corrected
 
 
 def head_budgets(

@@ -30,8 +30,8 @@ def selectivity(
 
     Raises:
         TypeError: `scores` is not floating point or `protected` not boolean.
-        ValueError: a score is negative, NaN or infinite, `protected` has another shape than
-            `scores`, or `epsilon` is negative.
+        ValueError: a score is negative, NaN, infinite or too large to be squared, `protected` has
+            another shape than `scores`, or `epsilon` is negative.
 
     Source:
         HubKV-8, HubKV-12.
@@ -52,10 +52,12 @@ def selectivity(
             continue
         # measured from the lowest score, so that equal scores deviate by exactly 0
         low = content.min()
-        mean = low + (content - low).sum() / len(content)
-        deviation = (((content - mean) ** 2).sum() / len(content)).sqrt()
+        rise = (content - low).sum() / len(content)
+        deviation = (((content - low - rise) ** 2).sum() / len(content)).sqrt()
+        mean = low + rise
         if mean + epsilon > 0:
             variation[head] = deviation / (mean + epsilon)
+    errors.in_range("scores", variation)
     return variation
 
 
@@ -98,9 +100,11 @@ def head_weights(
     if wide.shape[-1] == 0:
         return wide.clone()
     # measured from the lowest, so that the mean of equal heads is exactly theirs
-    low = wide.amin(-1, keepdim=True)
-    mean = low + (wide - low).sum(-1, keepdim=True) / wide.shape[-1]
-    quotient = torch.where(mean > 0, wide / mean, 1.0)
+    exact = wide.double()
+    low = exact.amin(-1, keepdim=True)
+    # divided before the sum, which therefore cannot overflow
+    mean = low + ((exact - low) / wide.shape[-1]).sum(-1, keepdim=True)
+    quotient = torch.where(mean > 0, exact / mean, 1.0).to(wide.dtype)
     return (quotient**tau).clamp(minimum, maximum)
 
 

@@ -213,9 +213,10 @@ def overlap(
     weights = widen(weights)
     shares = weights.new_zeros(weights.shape[:-1])
     for i in range(weights.shape[-1]):
-        score = weights[..., :, i].sum(-1)
-        shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
-        shares[..., i] = torch.where(score > 0, shared / score, 0)
+        # summed from one memory layout, in one order: the part never exceeds the whole
+        score = weights[..., :, i].contiguous().sum(-1)
+        shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).contiguous().sum(-1)
+        shares[..., i] = torch.where(score > 0, shared / score, 0).clamp(max=1)
     return shares
 
 

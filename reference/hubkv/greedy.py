@@ -34,7 +34,7 @@ def greedy(weights: Float[Tensor, "*heads tokens tokens"], keep: int) -> Int[Ten
 
     Reading:
         E-U32: equal gains go to the lowest index, and tokens are selected up to the budget also
-        where none gains any more.
+        where none gains any more. Gains are summed in float64, and equal only up to that sum.
     """
     rows, picked = _prepare(weights, keep)
     for row, order in zip(rows, picked, strict=True):
@@ -74,7 +74,7 @@ def lazy_greedy(
         HubKV-Greedy, HubKV-2.
 
     Reading:
-        E-U32: equal gains go to the lowest index.
+        E-U32: equal gains, summed in float64, go to the lowest index.
     """
     rows, picked = _prepare(weights, keep)
     for row, order in zip(rows, picked, strict=True):
@@ -92,7 +92,7 @@ def lazy_greedy(
 
 def _gain(row: Tensor, covered: Tensor, k: int) -> float:
     """Return what token k adds where `covered` is covered already."""
-    return torch.clamp(row[:, k] - covered, min=0).sum().item()
+    return torch.clamp(row[:, k] - covered, min=0).sum(dtype=torch.float64).item()
 
 
 def _prepare(weights: Tensor, keep: int) -> tuple[Tensor, Tensor]:

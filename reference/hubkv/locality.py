@@ -80,8 +80,9 @@ def autocorrelation(
     errors.finite("values", values)
     tokens = values.shape[-1]
     errors.whole("distances", distances, 0, tokens - 1)
-    values = widen(values)
-    centred = values - values.mean(-1, keepdim=True)
+    # in float64, where the squares of float32 numbers neither overflow nor vanish
+    exact = values.double()
+    centred = exact - exact.mean(-1, keepdim=True)
     variance = (centred * centred).mean(-1)
     # a rounded mean leaves a constant sequence a variance, and a tiny variance may vanish
     constant = (values == values[..., :1]).all(-1) | (variance == 0)
@@ -89,7 +90,8 @@ def autocorrelation(
         (centred[..., : tokens - d] * centred[..., d:]).mean(-1) / variance
         for d in range(distances + 1)
     ]
-    return torch.stack(correlations, -1).masked_fill(constant[..., None], 0)
+    found = torch.stack(correlations, -1).masked_fill(constant[..., None], 0)
+    return found.to(widen(values).dtype)
 
 
 def nms(

@@ -85,8 +85,9 @@ def hubkv_refine(
     Raises:
         TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
             boolean.
-        ValueError: a score is negative, NaN, infinite or too large to be squared, `scores` has no
-            head axis, `protected` has another shape, or a number is outside its range.
+        ValueError: a score is negative, NaN, infinite or too large to be squared or refined
+            within its dtype, `scores` has no head axis, `protected` has another shape, or a number
+            is outside its range.
 
     Source:
         HubKV-11, HubKV-12, HubKV-13, HubKV-15.
@@ -102,10 +103,16 @@ def hubkv_refine(
         content = content.masked_fill(protected, 0)
     discounted = smd(content, radius, gamma, protected)
     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
-    refined = gate(content, calibrate(discounted, weights), ratio, power)
+    errors.in_range("scores", weights)
+    # float64 holds what a large weight makes of a score before the gate halves it
+    corrected = calibrate(discounted.double(), weights)
+    errors.in_range("scores", corrected)
+    refined = gate(content, corrected, ratio, power)
     if protected is not None:
         refined = refined.masked_fill(protected, 1)
-    return refined.to(scores.dtype)
+    refined = refined.to(scores.dtype)
+    errors.in_range("scores", refined)
+    return refined
 
 
 def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
@@ -121,7 +128,8 @@ def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*head
 
     Raises:
         TypeError: `scores` is not floating point.
-        ValueError: a score is NaN or infinite.
+        ValueError: a score is NaN or infinite, or two of a head are further apart than the dtype
+            reaches.
 
     Source:
         HubKV-16.
@@ -132,4 +140,6 @@ def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*head
     """
     errors.floating("scores", scores)
     errors.finite("scores", scores)
-    return scores - scores.amin(-1, keepdim=True) if scores.numel() else scores.clone()
+    shifted = scores - scores.amin(-1, keepdim=True) if scores.numel() else scores.clone()
+    errors.in_range("scores", shifted)
+    return shifted

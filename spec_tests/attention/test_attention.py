@@ -148,6 +148,26 @@ def test_half_precision_is_widened_for_the_softmax(impl, half):
     assert_close(impl.attention(queries, keys, values), wide, 0.0)
 
 
+@pytest.mark.spec("HEX-3.1a", "HEX-3.1b")
+@given(comparing, st.sampled_from(["queries", *CACHE]), st.sampled_from([torch.float16, None]))
+def test_one_argument_in_float64_suffices(impl, x, name, others):
+    """Then all is computed in it, and only an output takes the dtype of the queries."""
+    tensors = ("queries", *CACHE)
+    mixed = {k: v.to(others) if k in tensors and others else v for k, v in x.items()}
+    mixed[name] = mixed[name].double()
+    exact = {k: v.double() if k in tensors else v for k, v in mixed.items()}
+    assert_close(impl.attention_error(**mixed), impl.attention_error(**exact), 1.0)
+    assert impl.attention_error(**mixed).dtype == torch.float64
+    mixed, exact = (
+        {k: v for k, v in each.items() if k not in CACHE[2:]} for each in (mixed, exact)
+    )
+    assert impl.attention(**mixed).dtype == mixed["queries"].dtype
+    weights = impl.attention_weights(**without_values(mixed))
+    wide = name in ("queries", "keys")
+    assert weights.dtype == (torch.float64 if wide else torch.float32)
+    assert_close(weights, impl.attention_weights(**without_values(exact)))
+
+
 @pytest.mark.spec("HEX-3.1b")
 @given(seeing)
 def test_an_uncompressed_cache_has_no_deviation(impl, x):

@@ -1,5 +1,6 @@
 """Eviction, and the bytes that go away with it: HubKV §2.1, GraphKV §4.1 and Table 5."""
 
+from collections import deque
 from itertools import product
 from typing import NamedTuple
 
@@ -29,6 +30,27 @@ class Holder:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor, self.me, self.name = tensor, self, "cache"
+
+
+class Slotted:
+    """An object without a dictionary, one of whose slots is empty."""
+
+    __slots__ = ("__hidden", "empty")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.__hidden = tensor
+
+
+class Derived(Slotted):
+    """Slots of its own beside inherited ones."""
+
+    __slots__ = ("more",)
+
+
+class Labelled(list[Tensor]):
+    """A container with an attribute."""
+
+    scale: Tensor
 
 
 @st.composite
@@ -156,3 +178,20 @@ def test_a_storage_counts_once_however_it_is_reached(impl):
     assert impl.stored_bytes(nested) == 160 + 24
     assert impl.stored_bytes(Holder(tensor)) == 160
     assert impl.stored_bytes([Holder(tensor), {"x": (tensor, other)}, None, 7]) == 160 + 24
+
+
+@pytest.mark.spec("GraphKV-Tab5")
+def test_a_tensor_counts_wherever_an_object_holds_it(impl):
+    tensor, other = torch.zeros(10, 4), torch.zeros(3, dtype=torch.int64)
+    derived, labelled = Derived(tensor), Labelled([tensor])
+    derived.more = labelled.scale = other
+    for holder in ({tensor, other}, frozenset([tensor, other]), deque([tensor, other])):
+        assert impl.stored_bytes(holder) == 160 + 24
+    assert impl.stored_bytes(Slotted(tensor)) == 160
+    assert impl.stored_bytes(derived) == impl.stored_bytes(labelled) == 160 + 24
+
+
+@pytest.mark.spec("GraphKV-Tab5")
+def test_tensors_without_an_address_are_told_apart(impl):
+    tensor, other = torch.zeros(10, 4, device="meta"), torch.zeros(3, device="meta")
+    assert impl.stored_bytes([tensor, other, tensor[1:]]) == 160 + 12

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid, real
+from spec_tests.inputs.draw import booleans, grid, real
 from spec_tests.inputs.hubkv_refine import taus
 from spec_tests.oracles import hubkv as oracle
 
@@ -55,6 +55,16 @@ def test_equal_scores_have_a_selectivity_of_exactly_zero(impl, count, score):
 
 
 @pytest.mark.spec("HubKV-8")
+@given(st.integers(2, 12).flatmap(lambda n: booleans(n)))
+def test_scores_that_differ_in_their_last_bit_still_vary(impl, steps):
+    """A mean rounded to the scores' precision would be one of the two."""
+    step = 2.0**-23
+    scores = 1 + step * steps.float()
+    expected = oracle.variation(oracle.exact(scores), Fraction(0))
+    assert_close(impl.selectivity(scores, None, 0.0), expected, step / 4)
+
+
+@pytest.mark.spec("HubKV-8")
 @given(grid(3, 12), st.integers(-20, 20))
 def test_scale_does_not_matter_without_epsilon(impl, scores, exponent):
     scaled = impl.selectivity(scores * 2.0**exponent, None, 0.0)
@@ -81,6 +91,14 @@ def test_weights_all_are_one_at_tau_zero(impl, selectivity):
 def test_equal_heads_weigh_exactly_one(impl, heads, selectivity, tau):
     alike = selectivity.abs().expand(3, heads)
     assert_equal(impl.head_weights(alike, tau), torch.ones(3, heads))
+
+
+@pytest.mark.spec("HubKV-9")
+@given(selective_heads(), taus, st.sampled_from([torch.float32, torch.float64]))
+def test_the_scale_of_a_layer_does_not_matter_up_to_the_largest_number(impl, layers, tau, dtype):
+    """Its mean is taken without overflow."""
+    layers, top = layers.to(dtype), 2.0 ** (127 if dtype == torch.float32 else 1023)
+    assert_equal(impl.head_weights(layers * top, tau), impl.head_weights(layers, tau))
 
 
 @pytest.mark.spec("HubKV-9")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.inputs.coverage import kernel, ties
-from spec_tests.inputs.draw import grid
+from spec_tests.inputs.draw import grid, heads, real
 from spec_tests.inputs.hubkv import gammas
 from spec_tests.oracles import coverage as oracle
 
@@ -162,6 +162,18 @@ def test_the_window_of_the_method_overlaps_by_four_and_three_fifths(impl, scores
     shares = impl.overlap(weights, hub)
     fifths = [max(0, 5 - abs(i - hub)) / 5 for i in range(2, 11)]
     assert_close(shares[2:11], torch.tensor(fifths, dtype=torch.float64))
+
+
+@pytest.mark.spec("HubKV-Prop2")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@given(heads=heads, tokens=st.sampled_from([5, 13, 33, 70]), data=st.data())
+def test_rounding_takes_no_overlap_above_one(impl, dtype, heads, tokens, data):
+    weights = data.draw(real(*heads, tokens, tokens, dtype=dtype)).abs()
+    for layout in (weights, weights.mT.contiguous().mT):
+        hub = data.draw(st.integers(0, tokens - 1))
+        shares = impl.overlap(layout, hub)
+        assert ((shares >= 0) & (shares <= 1)).all()
+        assert (shares[..., hub] == 1).all()
 
 
 @pytest.mark.spec("HubKV-Prop2")

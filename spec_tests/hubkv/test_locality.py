@@ -51,6 +51,14 @@ def by_distance(draw):
     return draw(grid(tokens)), draw(st.integers(1, tokens))
 
 
+@pytest.mark.spec("HubKV-Obs2")
+@given(INPUTS["autocorrelation"], st.sampled_from([2.0**-100, 2.0**-70, 2.0**70, 2.0**100]))
+def test_the_scale_of_a_sequence_does_not_matter(impl, x, scale):
+    """Squares of float32 numbers overflow at one end and vanish at the other."""
+    scaled = impl.autocorrelation(**{**x, "values": x["values"] * scale})
+    assert_equal(scaled, impl.autocorrelation(**x))
+
+
 @pytest.mark.spec("HubKV-Obs1")
 @given(walks())
 def test_a_pick_gains_where_its_segment_is_new(impl, x):

@@ -70,7 +70,7 @@ bad_values = [*bad_entries("values"), Refusal("values", longer, ValueError, "sha
 bad_scale = [
     Refusal("scale", value, ValueError, "finite and > 0")
     for value in (0.0, -1.0, float("inf"), float("nan"))
-]
+] + [Refusal("scale", True, TypeError, "a number")]
 
 plain = dict(queries=queries, keys=cache, values=cache, causal=True, scale=None)
 

@@ -43,7 +43,9 @@ def kernel(draw, tokens):
 @st.composite
 def window_kernel(draw):
     """A window may be wider than the context."""
-    return dict(tokens=draw(few), radius=draw(st.integers(0, 12)), dtype=draw(dtypes))
+    return dict(
+        tokens=draw(few), radius=draw(st.integers(0, 12) | st.just(10**30)), dtype=draw(dtypes)
+    )
 
 
 @st.composite
@@ -75,11 +77,22 @@ def overlap(draw):
     return dict(weights=weights, hub=draw(st.integers(0, tokens - 1)))
 
 
+def spread(scores, radius):
+    """Return what scores cover evenly within a radius, rounded to float32."""
+    places = torch.arange(scores.shape[-1])
+    near = ((places[:, None] - places).abs() <= radius).float()
+    return scores[..., None, :] * near / near.sum(0)
+
+
 @st.composite
 def greedy(draw):
-    """Weights whose gains tie often, and sum exactly: a rounded gain could change the pick."""
-    tokens = draw(few)
-    weights = draw(ties(*draw(heads), tokens, tokens))
+    """Weights whose gains tie often, and whose differences float64 sums exactly.
+
+    Half of them are as `coverage_weights` gives them in a window: rounded, in float32.
+    """
+    tokens = draw(few | st.just(40))  # in so many a sum's order shows
+    shape, radius = (*draw(heads), tokens), draw(st.integers(1, 2))
+    weights = draw(ties(*shape, tokens) | grid(*shape, high=4).map(lambda s: spread(s, radius)))
     return dict(weights=weights, keep=draw(st.integers(0, tokens)))
 
 
@@ -126,6 +139,7 @@ REFUSALS = dict(
         [
             *bad_tokens,
             Refusal("deviation", 0.0, ValueError, "> 0"),
+            Refusal("deviation", None, TypeError, "a number"),
             Refusal("deviation", float("nan"), ValueError, "> 0"),
             bad_dtype,
         ],

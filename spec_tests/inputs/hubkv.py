@@ -25,6 +25,7 @@ bad_gamma = [
     Refusal("gamma", 0.0, ValueError, "(0, 1)"),
     Refusal("gamma", 1.0, ValueError, "(0, 1)"),
     Refusal("gamma", float("nan"), ValueError, "(0, 1)"),
+    Refusal("gamma", None, TypeError, "a number"),
 ]
 
 

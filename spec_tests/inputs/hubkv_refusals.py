@@ -20,12 +20,19 @@ bad_ratio = [
     Refusal("ratio", -0.1, ValueError, "[0, 1]"),
     Refusal("ratio", 1.1, ValueError, "[0, 1]"),
     Refusal("ratio", float("nan"), ValueError, "[0, 1]"),
+    Refusal("ratio", True, TypeError, "a number"),
+    Refusal("ratio", "0.5", TypeError, "a number"),
+    Refusal("ratio", torch.tensor(0.5), TypeError, "a number"),
 ]
 bad_power = [
     Refusal("power", 0.0, ValueError, "> 0"),
     Refusal("power", -1.0, ValueError, "> 0"),
+    Refusal("power", None, TypeError, "a number"),
 ]
-bad_epsilon = [Refusal("epsilon", -1e-6, ValueError, ">= 0")]
+bad_epsilon = [
+    Refusal("epsilon", -1e-6, ValueError, ">= 0"),
+    Refusal("epsilon", False, TypeError, "a number"),
+]
 bad_tau = [
     Refusal("tau", -0.5, ValueError, ">= 0"),
     Refusal("tau", float("nan"), ValueError, ">= 0"),
@@ -36,8 +43,11 @@ bad_bounds = [
     Refusal("minimum", float("inf"), ValueError, "finite and > 0"),
     Refusal("maximum", 0.5, ValueError, ">= minimum"),
     Refusal("maximum", float("nan"), ValueError, ">= minimum"),
+    Refusal("minimum", "0.8", TypeError, "a number"),
+    Refusal("maximum", None, TypeError, "a number"),
 ]
 no_head_axis = Refusal("scores", lambda tensor: tensor[0], ValueError, "at least 2 axes")
+too_large = Refusal("scores", lambda scores: scores * 1e30, ValueError, "finite in torch.float32")
 bad_layers = [*bad_importance(), no_head_axis, *bad_mask("protected"), *bad_epsilon]
 bad_knobs = [*bad_radius, *bad_gamma, *bad_tau, *bad_bounds]
 knobs = dict(radius=1, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6)
@@ -60,10 +70,15 @@ def bad_count(argument: str) -> list[Refusal]:
     ]
 
 
+def far_apart(scores):
+    """Return scores whose difference float16 does not reach."""
+    return torch.stack([torch.full_like(scores, -60000), torch.full_like(scores, 61000)], -1).half()
+
+
 REFUSALS = dict(
     selectivity=(
         dict(scores=scores, protected=mask, epsilon=1e-6),
-        [*bad_importance(), *bad_mask("protected"), *bad_epsilon],
+        [*bad_importance(), *bad_mask("protected"), *bad_epsilon, too_large],
     ),
     head_weights=(
         dict(selectivity=torch.tensor([0.5, 1.0]), tau=0.5, minimum=0.8, maximum=1.2),
@@ -93,12 +108,18 @@ REFUSALS = dict(
     ),
     hubkv_refine=(
         dict(scores=scores, ratio=0.5, protected=mask, power=2.0, **knobs),
-        [*bad_layers, *bad_knobs, *bad_ratio, *bad_power],
+        [*bad_layers, *bad_knobs, *bad_ratio, *bad_power, too_large],
     ),
-    shift_scores=(dict(scores=scores), bad_finite("scores")),
+    shift_scores=(
+        dict(scores=scores),
+        [
+            *bad_finite("scores"),
+            Refusal("scores", far_apart, ValueError, "finite in torch.float16"),
+        ],
+    ),
     ungated_refine=(
         dict(scores=scores, protected=mask, **knobs),
-        [*bad_layers, *bad_knobs],
+        [*bad_layers, *bad_knobs, too_large],
     ),
     head_budgets=(
         dict(scores=scores, keep=2, rule="entropy", protected=mask, epsilon=1e-6),
@@ -109,6 +130,7 @@ REFUSALS = dict(
             Refusal("keep", 5, ValueError, "[0, 4]"),
             Refusal("keep", 1, ValueError, ">= 2 to hold 4"),
             Refusal("rule", "largest", ValueError, "'waterfill'"),
+            Refusal("rule", ["entropy"], ValueError, "'waterfill'"),
         ],
     ),
 )

@@ -133,6 +133,7 @@ REFUSALS = dict(
             Refusal("radius", 1.5, TypeError, "integer"),
             Refusal("factor", -0.1, ValueError, "[0, 1]"),
             Refusal("factor", 1.1, ValueError, "[0, 1]"),
+            Refusal("factor", "0.3", TypeError, "a number"),
         ],
     ),
     distance_profile=(
