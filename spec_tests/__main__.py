@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+TAKES_VALUE = {"--xfails", "--device", "--impl", "--hypothesis-profile"}
+TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c"}
+
 
 def arguments(given: list[str]) -> list[str]:
     """Pytest's arguments: a bare word names a module; the rest are pytest's own."""
@@ -15,7 +18,7 @@ def arguments(given: list[str]) -> list[str]:
             out.append(word)
         else:
             out += ["--impl", word]
-        expects_value = word in ("--xfails", "--device", "--impl", "-k", "-m", "-n", "-p", "-c")
+        expects_value = word in TAKES_VALUE
     return out
 
 

@@ -61,6 +61,10 @@ def pytest_configure(config):
     if config.getoption("--killers"):
         settings.load_profile("killers")
     device = config.getoption("--device")
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise pytest.UsageError(f"--device: {error}") from error
     names = config.getoption("--impl") or OURS
     try:
         config.stash[IMPLEMENTATIONS] = [Implementation(name, device) for name in names]

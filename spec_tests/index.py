@@ -12,8 +12,9 @@ import reference
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-# HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D; a full stop after it stays outside
-ID = re.compile(r"\b(?:HEX|HubKV|GraphKV)-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b")
+# HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D; a full stop after it stays outside;
+# HEX-3 and HEX-4 are no ids: so the paper calls its systems of three and four bits
+ID = re.compile(r"\b(?!HEX-[34]\b(?!\.\d))(?:HEX|HubKV|GraphKV)-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b")
 
 
 def equations() -> dict[str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The suite itself: what it reports, what it refuses, and that it bites."""
 
+import doctest
 import os
 import subprocess
 import sys
@@ -31,11 +32,18 @@ VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
 
 
+def printed():
+    """Return the module that the docs print as a complete submission."""
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    return "".join(example.source for example in doctest.DocTestParser().get_examples(page))
+
+
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
     """Run the suite from another folder, on a module `theirs` that stands in that folder."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "theirs.py").write_text(MODULE)
+    (folder / "printed.py").write_text(printed())
 
     def run(*words: str, xfails: str = "") -> subprocess.CompletedProcess[str]:
         (folder / "xfails.txt").write_text(xfails)
@@ -118,3 +126,21 @@ def test_small_elements_are_held_to_their_own_size():
     blanked = reference.smd(scores).where(scores > 0.02, 0)
     with pytest.raises(AssertionError):
         assert_as_accurate(blanked, reference.smd, dict(scores=scores))
+
+
+def test_the_submission_the_docs_print_is_complete(suite):
+    done = suite("printed", "-k", "hub_mask or hubkv")
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert "printed fails" not in done.stdout
+
+
+def test_an_unknown_device_is_a_usage_error(suite):
+    done = suite("theirs:partial", "--device", "banana")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--device: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_profile_may_stand_after_a_space(suite):
+    words = ("theirs:partial", "-k", NEEDS_DISCOUNT, "--hypothesis-profile", "conformance")
+    assert suite(*words).returncode == pytest.ExitCode.OK

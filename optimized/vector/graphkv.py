@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from optimized.vector._exponent import product, raised, times
+from optimized.vector._twins import first_equal
 from reference import errors
 from reference.graphkv.graph import neighbour_count, source_count
 from reference.precision import widen
@@ -63,12 +65,24 @@ def grouped(vectors: Tensor | None, shape: torch.Size) -> Tensor:
 
 
 def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
-    source = start.take_along_dim(sources[..., None], -2)
+    source = _balanced(start.take_along_dim(sources[..., None], -2))
+    end = _balanced(end)
     lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None]
     lengths = lengths * torch.linalg.vector_norm(end, dim=-1)[..., None, :]
     # quotient of the product, never a product of quotients: exact where the lengths are
     inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
+    # a matrix product rounds by the column's place: equal vectors take the edge of the first
+    inner = inner.take_along_dim(first_equal(end)[..., None, :], -1)
     return inner.clamp_(0 if clamp else -1, 1)
+
+
+def _balanced(vectors: Tensor) -> Tensor:
+    """Divide each vector by a power of two, exactly, so that no square leaves the range."""
+    if not vectors.shape[-1]:
+        return vectors
+    largest = vectors.abs().amax(-1, keepdim=True)
+    power = largest / (2 * largest.frexp().mantissa)
+    return vectors / power.masked_fill_(largest == 0, 1)
 
 
 def neighbours(
@@ -119,17 +133,14 @@ def decay(
     errors.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
     errors.one_of("rule", rule, ("product", "sequential", "sum"))
+    if rule == "product":
+        return _scaled(scores, (-strength * widen(weights)).add_(1), neighbours, rounds)
     if rule == "sum":
-        factor = 1 - _reached(strength * widen(weights), neighbours, 0).sum(-2)
-    elif rule == "sequential":
-        factor = 1 - strength * widen(_of_the_last_source(weights, neighbours))
+        lost = (strength * widen(weights)).masked_fill_(~neighbours, 0)
+        factor = 1 - lost.sum(-2, dtype=torch.float64)
     else:
-        factor = _reached((-strength * widen(weights)).add_(1), neighbours, 1).prod(-2)
-    return _scaled(scores, factor, rounds)
-
-
-def _reached(weights: Tensor, neighbours: Tensor, neutral: float) -> Tensor:
-    return weights.masked_fill_(~neighbours, neutral)
+        factor = 1 - strength * widen(_of_the_last_source(weights, neighbours))
+    return times(scores, *raised(*factor.double().frexp(), rounds))
 
 
 def _of_the_last_source(weights: Tensor, neighbours: Tensor) -> Tensor:
@@ -141,8 +152,8 @@ def _of_the_last_source(weights: Tensor, neighbours: Tensor) -> Tensor:
     return torch.where(last > 0, edge, 0).squeeze(-2)
 
 
-def _scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
-    return (widen(scores) * factor**rounds).to(scores.dtype)
+def _scaled(scores: Tensor, factors: Tensor, neighbours: Tensor, rounds: int) -> Tensor:
+    return times(scores, *raised(*product(factors.masked_fill_(~neighbours, 1)), rounds))
 
 
 def enhance(
@@ -154,8 +165,7 @@ def enhance(
 ) -> Float[Tensor, "*heads tokens"]:
     errors.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
-    gain = _reached((strength * widen(weights)).add_(1), neighbours, 1).prod(-2)
-    return _scaled(scores, gain, rounds)
+    return _scaled(scores, (strength * widen(weights)).add_(1), neighbours, rounds)
 
 
 def banish(

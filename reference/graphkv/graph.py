@@ -123,7 +123,7 @@ def edges(
         vectors["q"] = group_mean(queries, keys)
     if values is not None:
         vectors["v"] = widen(values)
-    start, end = vectors[kind[0]], vectors[kind[1]]
+    start, end = balanced(vectors[kind[0]]), balanced(vectors[kind[1]])
     weights = torch.zeros(
         *sources.shape, keys.shape[-2], dtype=torch.result_type(start, end), device=keys.device
     )
@@ -143,6 +143,15 @@ def group_mean(
     if queries.shape == keys.shape:
         return queries
     return queries.unflatten(-3, (keys.shape[-3], -1)).mean(-3)
+
+
+def balanced(vectors: Float[Tensor, "*heads tokens width"]) -> Float[Tensor, "*heads tokens width"]:
+    """Divide each vector by the power of two of its largest entry, so that squares stay finite."""
+    if not vectors.shape[-1]:
+        return vectors
+    largest = vectors.abs().amax(-1, keepdim=True)
+    power = largest / (2 * torch.frexp(largest).mantissa)
+    return vectors / torch.where(largest > 0, power, 1)
 
 
 def neighbour_count(predefined: int, length: int) -> int:

@@ -3,7 +3,9 @@
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 
+from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.graphkv import neighbours
 
@@ -61,3 +63,25 @@ def test_neighbours_are_at_the_strongest_edges_the_first_of_equals_first(impl, x
         candidates = [j for j in range(len(edge)) if j not in barred and not shut[j]]
         best = sorted(candidates, key=lambda j: (-edge[j], j))[: x["count"]]
         assert [j for j in range(len(edge)) if end[j]] == sorted(best)
+
+
+@pytest.mark.spec("GraphKV-1", "GraphKV-3")
+@pytest.mark.parametrize("tokens", [5, 37, 129, 513])
+@pytest.mark.parametrize("width", [3, 64, 100, 131])
+@given(st.sampled_from([1, 3, 5]), st.booleans(), st.integers(0, 2**16))
+def test_equal_keys_have_equal_edges(impl, tokens, width, sources, several, seed):
+    generator = torch.Generator().manual_seed(seed)
+    distinct = torch.randn(3 if several else 1, width, generator=generator)
+    which = torch.randint(len(distinct), (tokens,), generator=generator)
+    weights = impl.edges(distinct[which], torch.arange(sources))
+    first = (which == which[:, None]).int().argmax(-1)
+    assert_equal(weights, weights[:, first])
+
+
+@pytest.mark.spec("GraphKV-1", "GraphKV-3")
+@given(st.sampled_from([37, 513]), st.integers(64, 131), st.integers(20, 37))
+def test_equal_keys_have_equal_edges_to_many_sources(impl, tokens, width, sources):
+    generator = torch.Generator().manual_seed(width)
+    keys = torch.randn(1, width, generator=generator).expand(tokens, width)
+    weights = impl.edges(keys.contiguous(), torch.arange(sources))
+    assert_equal(weights, weights[:, :1].expand(-1, tokens).contiguous())
