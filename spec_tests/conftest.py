@@ -14,7 +14,15 @@ if not torch.cuda.is_available():
 from spec_tests import closing
 from spec_tests.implementation import OURS, Implementation, under_test
 
-quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
+# The last two do not apply, as one function runs for every implementation and no fixture is drawn
+# anew; and unless they are off, hypothesis nests its settings once more for every such run, until
+# Python's stack overflows.
+quiet = [
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+    HealthCheck.differing_executors,
+    HealthCheck.function_scoped_fixture,
+]
 settings.register_profile(
     "conformance",
     max_examples=50,

@@ -80,5 +80,5 @@ def machine(impl) -> type[RuleBasedStateMachine]:
 
 @pytest.mark.spec("HEX-4.1a", "HEX-4.1b", "HEX-4.1c", "HEX-4.2a")
 def test_any_sequence_of_steps_keeps_order_count_residual_and_bytes(impl):
-    short = settings(settings(), max_examples=20, stateful_step_count=8)
+    short = settings(max_examples=20, stateful_step_count=8)
     run_state_machine_as_test(machine(impl), settings=short)
