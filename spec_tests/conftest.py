@@ -14,15 +14,7 @@ if not torch.cuda.is_available():
 from spec_tests import closing
 from spec_tests.implementation import OURS, Implementation, under_test
 
-# The last two do not apply, as one function runs for every implementation and no fixture is drawn
-# anew; and unless they are off, hypothesis nests its settings once more for every such run, until
-# Python's stack overflows.
-quiet = [
-    HealthCheck.too_slow,
-    HealthCheck.data_too_large,
-    HealthCheck.differing_executors,
-    HealthCheck.function_scoped_fixture,
-]
+quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
     "conformance",
     max_examples=50,
@@ -38,6 +30,8 @@ settings.register_profile(
 )
 settings.load_profile("conformance")
 
+NESTED = "_hypothesis_internal_use_settings"
+FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
 
@@ -118,6 +112,18 @@ def expect_failures(file: str, items: list[pytest.Item]) -> None:
     unknown = [t for t in expected if not any(t in item.nodeid for item in items)]
     if unknown:
         raise pytest.UsageError(f"{file}: no such test: {', '.join(unknown)}")
+
+
+def pytest_runtest_setup(item):
+    """Hand a law its first settings again.
+
+    Hypothesis nests them once more for every parametrised run of a function, until, after a
+    thousand runs, Python's stack overflows.
+    """
+    law = getattr(item, "obj", None)
+    if hasattr(law, NESTED):
+        first = item.config.stash.setdefault(FIRST_SETTINGS, {})
+        setattr(law, NESTED, first.setdefault(law, getattr(law, NESTED)))
 
 
 @pytest.hookimpl(wrapper=True)
