@@ -21,9 +21,8 @@ class Trial:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list) -> None:
         """Drop the tests that are nobody's killer."""
-        chosen = [item for item in items if self.is_killer(item)]
-        config.hook.pytest_deselected(items=[i for i in items if not self.is_killer(i)])
-        items[:] = chosen
+        config.hook.pytest_deselected(items=[item for item in items if not self.is_killer(item)])
+        items[:] = [item for item in items if self.is_killer(item)]
 
     def is_killer(self, item: pytest.Item) -> bool:
         """Whether `item` runs a mutant against the case that must kill it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import reference
@@ -39,8 +39,3 @@ def mutant(function: str, lie: str, killer: str) -> Callable[[Callable[..., Any]
 def ends(place: str, nodeid: str) -> bool:
     """Whether `nodeid`, up to its parameters, names the test at `place`."""
     return nodeid.partition("[")[0].endswith(place)
-
-
-def standing_in(module: ModuleType) -> list[str]:
-    """Return the names of the mutants one file defines."""
-    return [name for name in vars(module) if name in MUTANTS]
