@@ -22,6 +22,9 @@ RaggedCache = reference.RaggedCache
 evict = dispatch(reference.evict, vector.evict)
 stored_bytes = elementwise(reference.stored_bytes)
 
+# base scorers
+Scored = reference.Scored
+
 # HEX
 Degrees = reference.Degrees
 Expander = reference.Expander

@@ -70,6 +70,7 @@ from reference.hubkv.locality import (
 )
 from reference.hubkv.refine import hubkv_refine, protected_mask, shift_scores
 from reference.retain import kept_count, modular_utility, ranking, retain
+from reference.scorers.scored import Scored
 
 __all__ = [
     # reference.attention
@@ -86,6 +87,8 @@ __all__ = [
     "RaggedCache",
     "evict",
     "stored_bytes",
+    # reference.scorers.scored
+    "Scored",
     # reference.hubkv.coverage
     "window_kernel",
     "gaussian_kernel",

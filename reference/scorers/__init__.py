@@ -1,0 +1,1 @@
+"""Base importance scores: what HubKV and GraphKV refine, each as its own authors compute it."""
