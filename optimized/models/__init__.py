@@ -1,0 +1,23 @@
+"""Compressed caches inside the language models of `transformers`."""
+
+try:
+    import transformers as transformers
+except ImportError as missing:
+    raise ImportError(
+        "optimized.models needs transformers: pip install 'kvspec[models]'"
+    ) from missing
+
+from optimized.models.attention import attach
+from optimized.models.eviction import EvictionCache
+from optimized.models.hex import HexTransformersCache
+from optimized.models.prefill import Prefilled, Step, prefill, unrotated
+
+__all__ = [
+    "attach",
+    "Step",
+    "Prefilled",
+    "prefill",
+    "unrotated",
+    "EvictionCache",
+    "HexTransformersCache",
+]

@@ -1,0 +1,129 @@
+"""What the plug-in refuses: the argument, its value, what is admissible."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from reference import errors
+
+# Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+def architecture(config: Any) -> None:
+    """Refuse a model whose attention is not causal attention over its whole prefix."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"model must be a decoder alone, one of {listed(ARCHITECTURES)}, got "
+            f"{config.model_type!r}, an encoder-decoder"
+        )
+    if config.model_type not in ARCHITECTURES:
+        raise ValueError(
+            f"model must be one of {listed(ARCHITECTURES)}, got {config.model_type!r}"
+        )
+    kinds = getattr(config, "layer_types", None) or ["full_attention"]
+    if getattr(config, "sliding_window", None) is not None or set(kinds) != {"full_attention"}:
+        window = getattr(config, "sliding_window", None)
+        raise ValueError(
+            "model must attend to its whole prefix in every layer (sliding_window=None), got "
+            f"{config.model_type!r} with sliding_window={window} and layers {listed(set(kinds))}"
+        )
+
+
+def attached(model: Any, name: str) -> None:
+    """Refuse a model that does not attend through our function."""
+    found = model.config._attn_implementation
+    if found != name:
+        raise ValueError(
+            f"model must use attn_implementation {name!r}, got {found!r}: "
+            "call `attach(model)` first"
+        )
+
+
+def scaling(scale: float | None, width: int) -> None:
+    """Refuse logits that are not divided by the root of the head width."""
+    if scale is not None and abs(scale * width**0.5 - 1) > 1e-6:
+        raise ValueError(f"scaling must be 1/sqrt({width}) = {width**-0.5:.6g}, got {scale:.6g}")
+
+
+def plain(dropout: float, variants: dict[str, Any]) -> None:
+    """Refuse what changes attention beyond softmax over the prefix."""
+    if dropout:
+        raise ValueError(f"dropout must be 0, got {dropout}: call `model.eval()`")
+    for name in ("sliding_window", "softcap", "s_aux", "position_bias", "cache"):
+        if variants.get(name) is not None:
+            raise ValueError(f"{name} must be None, got {type(variants[name]).__name__}")
+    if variants.get("is_causal") is False:
+        raise ValueError("is_causal must be True, got False")
+
+
+def mask(valid: Any, batch: int, tokens: int) -> None:
+    """Refuse an attention mask that is not one flag for each token seen so far."""
+    if valid is not None and (not isinstance(valid, Tensor) or valid.shape != (batch, tokens)):
+        got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
+        raise ValueError(
+            "attention_mask must cover every token seen so far and the new ones, "
+            f"shape {(batch, tokens)}, got {got}"
+        )
+
+
+def left_padded(valid: Tensor) -> None:
+    """Refuse padding that is not on the left."""
+    if bool((valid[:, :-1] & ~valid[:, 1:]).any()):
+        raise ValueError("attention_mask must be 0 on the left only, got a 0 after a 1")
+
+
+def no_padding(valid: Tensor | None) -> None:
+    """Refuse padding."""
+    if valid is not None and not bool(valid.all()):
+        raise ValueError(
+            "attention_mask must be all ones, got padding: a span that is quantised has the same "
+            "tokens in every row; batch prompts of one length"
+        )
+
+
+def joins(new: Tensor, batch: int) -> None:
+    """Refuse tokens of another batch than the cache's."""
+    if new.shape[0] != batch:
+        raise ValueError(
+            f"input_ids must have the cache's batch size {batch}, got {new.shape[0]}: "
+            "beams and num_return_sequences > 1 over a filled cache are not supported"
+        )
+
+
+def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor | None) -> None:
+    """Refuse kept masks that do not fit the cache, or keep padding."""
+    if len(kept) != len(shapes):
+        raise ValueError(f"kept must have one mask for each of {len(shapes)} layers, got {len(kept)}")
+    for layer, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
+        errors.boolean(f"kept[{layer}]", one, shape)
+        if valid is not None and bool((one & ~valid[:, None]).any()):
+            raise ValueError(f"kept[{layer}] must be False at padding, got True")
+
+
+def unsupported(what: str, instead: str) -> NoReturn:
+    """Refuse an operation on a compressed cache."""
+    raise NotImplementedError(f"{what} is not supported on a compressed cache; {instead}")
+
+
+def token_ids(ids: Tensor, valid: Tensor | None) -> None:
+    """Refuse what is not a batch of token ids with a mask of its shape."""
+    if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
+        got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else repr(ids)
+        raise ValueError(f"input_ids must be integers of shape (batch, tokens), not empty, got {got}")
+    if valid is not None:
+        errors.shaped("attention_mask", valid, ids.shape)
+        left_padded(valid.to(torch.bool))
+
+
+def listed(names: Any) -> str:
+    """Return names as `'a', 'b'`."""
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def chunk(size: int | None) -> None:
+    """Refuse a chunk without tokens."""
+    if size is not None:
+        errors.whole("chunk", size, 1)
