@@ -79,9 +79,11 @@ def dense_attention(
     """Attend causally, the last query at the last key, to the tokens that are no padding."""
     queries, tokens = query.shape[2], key.shape[2]
     first = tokens - queries
-    whole = dict(scale=scale, enable_gqa=query.shape[1] != key.shape[1])
+    grouped = query.shape[1] != key.shape[1]
     if valid is None and (queries == 1 or first == 0):
-        return F.scaled_dot_product_attention(query, key, value, is_causal=queries > 1, **whole)
+        return F.scaled_dot_product_attention(
+            query, key, value, is_causal=queries > 1, scale=scale, enable_gqa=grouped
+        )
     out = torch.empty_like(query)
     for start in range(0, queries, BLOCK):
         stop = min(queries, start + BLOCK)
@@ -93,7 +95,12 @@ def dense_attention(
             # a padding query sees itself, since a softmax over nothing is NaN
             visible = visible & valid[:, None, None, :seen] | (column == at)
         out[:, :, start:stop] = F.scaled_dot_product_attention(
-            query[:, :, start:stop], key[:, :, :seen], value[:, :, :seen], visible, **whole
+            query[:, :, start:stop],
+            key[:, :, :seen],
+            value[:, :, :seen],
+            visible,
+            scale=scale,
+            enable_gqa=grouped,
         )
     return out
 

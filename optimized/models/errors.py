@@ -20,9 +20,7 @@ def architecture(config: Any) -> None:
             f"{config.model_type!r}, an encoder-decoder"
         )
     if config.model_type not in ARCHITECTURES:
-        raise ValueError(
-            f"model must be one of {listed(ARCHITECTURES)}, got {config.model_type!r}"
-        )
+        raise ValueError(f"model must be one of {listed(ARCHITECTURES)}, got {config.model_type!r}")
     kinds = getattr(config, "layer_types", None) or ["full_attention"]
     if getattr(config, "sliding_window", None) is not None or set(kinds) != {"full_attention"}:
         window = getattr(config, "sliding_window", None)
@@ -96,7 +94,9 @@ def joins(new: Tensor, batch: int) -> None:
 def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor | None) -> None:
     """Refuse kept masks that do not fit the cache, or keep padding."""
     if len(kept) != len(shapes):
-        raise ValueError(f"kept must have one mask for each of {len(shapes)} layers, got {len(kept)}")
+        raise ValueError(
+            f"kept must have one mask for each of {len(shapes)} layers, got {len(kept)}"
+        )
     for layer, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
         errors.boolean(f"kept[{layer}]", one, shape)
         if valid is not None and bool((one & ~valid[:, None]).any()):
@@ -112,7 +112,9 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     """Refuse what is not a batch of token ids with a mask of its shape."""
     if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
         got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else repr(ids)
-        raise ValueError(f"input_ids must be integers of shape (batch, tokens), not empty, got {got}")
+        raise ValueError(
+            f"input_ids must be integers of shape (batch, tokens), not empty, got {got}"
+        )
     if valid is not None:
         errors.shaped("attention_mask", valid, ids.shape)
         left_padded(valid.to(torch.bool))
@@ -127,3 +129,11 @@ def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
         errors.whole("chunk", size, 1)
+
+
+def layers(name: str, values: Sequence[object], count: int) -> None:
+    """Refuse what is not one thing for each layer."""
+    if len(values) != count:
+        raise ValueError(
+            f"{name} must have one entry for each of {count} layers, got {len(values)}"
+        )

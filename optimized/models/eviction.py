@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import optimized
+from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
@@ -27,7 +28,7 @@ class EvictionLayer(AttendingLayer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.evicted = False
+        self.evicted, self.seen_before = False, 0
         self.old: tuple[Tensor, Tensor, Tensor] | None = None
         self.observe: Observer | None = None
 
@@ -59,27 +60,31 @@ class EvictionLayer(AttendingLayer):
     @property
     def since(self) -> int:
         """Number of tokens since the eviction."""
-        return self.seen - self.evicted_at
+        return self.seen - self.seen_before
 
-    evicted_at = 0
-
-    def evict(self, kept: Tensor, kv: ModuleType) -> None:
-        """Keep the marked entries alone."""
+    @property
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """Keys and values of all tokens, before an eviction."""
         assert self.keys is not None
         assert self.values is not None
-        left = kv.evict(self.keys, self.values, kept)
-        if isinstance(left, optimized.DenseCache):
+        return self.keys, self.values
+
+    def adopt(self, left: DenseCache | RaggedCache) -> None:
+        """Hold these entries in place of all tokens so far."""
+        assert self.keys is not None
+        assert self.values is not None
+        if isinstance(left, DenseCache):
             self.keys, self.values = left.keys, left.values
         else:
             self.old = left.keys, left.values, left.offsets
             self.keys = self.keys[:, :, :0].clone()
             self.values = self.values[:, :, :0].clone()
-        self.evicted, self.evicted_at = True, self.seen
+        self.evicted, self.seen_before = True, self.seen
 
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.evicted, self.evicted_at, self.old = False, 0, None
+        self.evicted, self.seen_before, self.old = False, 0, None
 
 
 class EvictionCache(AttendingCache):
@@ -98,26 +103,85 @@ class EvictionCache(AttendingCache):
         valid: Tensor | None = None,
         kv: ModuleType = optimized,
     ) -> None:
-        """Keep the marked entries and free the others.
+        """Keep the marked entries and free the others, layer by layer.
 
         Args:
-            kept: for each layer a mask over batch, heads and tokens, as `select` returns it.
+            kept: for each layer a mask over batch, heads and tokens, as `retain` returns it.
             valid: which tokens are no padding, where some are.
             kv: the implementation of `evict`, `reference` or `optimized`.
 
         Raises:
             TypeError: a mask is not boolean.
-            ValueError: masks do not fit the cache or keep padding, or something was evicted
-                already.
+            ValueError: masks do not fit the cache or keep padding, or the cache is empty or
+                something was evicted already.
         """
-        layers = self.evictable()
-        shapes = [tuple(layer.keys.shape[:-1]) for layer in layers if layer.keys is not None]
-        if any(layer.evicted for layer in layers) or len(shapes) != len(layers):
-            raise ValueError("cache must be filled and whole, got one that is empty or evicted")
-        refuse.masks(list(kept), shapes, valid)
+        layers = self.whole_layers()
+        refuse.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], valid)
         for layer, one in zip(layers, kept, strict=True):
-            layer.evict(one, kv)
+            layer.adopt(kv.evict(*layer.whole, one))
+
+    def compress(
+        self,
+        scored: Sequence[Scored],
+        compressor: Callable[..., DenseCache | RaggedCache],
+        *,
+        scope: str = "head",
+        keep: int | Sequence[int | Tensor] | Tensor | None = None,
+        **settings: Any,
+    ) -> None:
+        """Refine, retain and evict by one of the whole compressors.
+
+        Where the layers do not compete they are compressed, and freed, one after the other: a
+        refusal in the middle leaves the first ones compressed.
+
+        Args:
+            scored: what a scorer returned for each layer.
+            compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `reference` or
+                `optimized`.
+            scope: `"head"`, `"layer"` or `"model"`.
+            keep: budget of every pool, or for scopes within a layer one for each layer.
+            settings: what else the compressor takes: `ratio`, `refinement`, `valid`.
+
+        Raises:
+            ValueError: what the compressor refuses, scores of another number of layers, or a
+                cache that is empty or was compressed already.
+        """
+        layers = self.whole_layers()
+        refuse.layers("scored", scored, len(layers))
+        if scope == "model":
+            keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
+            both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
+            left = compressor(keys, values, both, scope=scope, keep=keep, **settings)
+            for index, layer in enumerate(layers):
+                layer.adopt(of_layer(left, index, len(layers)))
+            return
+        budgets = [keep] * len(layers) if keep is None or isinstance(keep, int) else list(keep)
+        refuse.layers("keep", budgets, len(layers))
+        for layer, one, budget in zip(layers, scored, budgets, strict=True):
+            layer.adopt(compressor(*layer.whole, one, scope=scope, keep=budget, **settings))
 
     def evictable(self) -> list[EvictionLayer]:
         """Return the layers, as what they are."""
         return [layer for layer in self.layers if isinstance(layer, EvictionLayer)]
+
+    def whole_layers(self) -> list[EvictionLayer]:
+        """Return the layers, which hold every token so far."""
+        layers = self.evictable()
+        if any(layer.evicted or not layer.is_initialized for layer in layers):
+            raise ValueError("cache must be filled and whole, got one that is empty or evicted")
+        return layers
+
+
+def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:
+    """Copy one layer out of what is left of all."""
+    if isinstance(left, DenseCache):
+        return DenseCache(*(part[index].clone() for part in left))
+    heads = (left.offsets.numel() - 1) // layers
+    offsets = left.offsets[index * heads : (index + 1) * heads + 1]
+    entries = slice(int(offsets[0]), int(offsets[-1]))
+    return RaggedCache(
+        left.keys[entries].clone(),
+        left.values[entries].clone(),
+        left.positions[entries].clone(),
+        offsets - offsets[0],
+    )

@@ -31,11 +31,11 @@ class HexLayer(AttendingLayer):
         start = 0
         while start < query.shape[2]:
             stop = min(query.shape[2], start + self.room)
-            new = tuple(x[:, :, start:stop] for x in (query, keys, values))
+            q, k, v = (x[:, :, start:stop] for x in (query, keys, values))
             past = self.kv.hex_read(self.held)
-            both = (torch.cat(pair, 2) for pair in zip(past, new[1:], strict=True))
-            out[:, :, start:stop] = dense_attention(new[0], *both, None, scale)
-            self.held, start = self.kv.hex_append(self.held, *new), stop
+            old_and_new = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+            out[:, :, start:stop] = dense_attention(q, *old_and_new, None, scale)
+            self.held, start = self.kv.hex_append(self.held, q, k, v), stop
         return out
 
     @property

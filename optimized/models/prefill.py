@@ -98,7 +98,7 @@ def watched(
     if not watch:
         yield
         return
-    modules = [layer.self_attn for layer in model.get_decoder().layers]
+    modules = attentions(model)
     entered: dict[int, Tensor] = {}
     hooks = []
     for index, module in enumerate(modules):
@@ -115,6 +115,13 @@ def watched(
             hook.remove()
         for layer in cache.evictable():
             layer.observe = None
+
+
+def attentions(model: PreTrainedModel) -> list[nn.Module]:
+    """Return the attention of each layer."""
+    layers = model.get_decoder().layers
+    assert isinstance(layers, nn.ModuleList)
+    return [layer.get_submodule("self_attn") for layer in layers]
 
 
 def showing(
