@@ -11,6 +11,8 @@ from optimized.models.attention import attach
 from optimized.models.eviction import EvictionCache
 from optimized.models.hex import HexTransformersCache
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
+from optimized.models.scorer import Scorer, Scores
+from optimized.models.scoring import SCORERS, scorer
 
 __all__ = [
     "attach",
@@ -18,6 +20,10 @@ __all__ = [
     "Prefilled",
     "prefill",
     "unrotated",
+    "SCORERS",
+    "Scorer",
+    "Scores",
+    "scorer",
     "EvictionCache",
     "HexTransformersCache",
 ]

@@ -108,6 +108,9 @@ def unsupported(what: str, instead: str) -> NoReturn:
     raise NotImplementedError(f"{what} is not supported on a compressed cache; {instead}")
 
 
+one_of = errors.one_of
+
+
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     """Refuse what is not a batch of token ids with a mask of its shape."""
     if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
@@ -136,4 +139,15 @@ def layers(name: str, values: Sequence[object], count: int) -> None:
     if len(values) != count:
         raise ValueError(
             f"{name} must have one entry for each of {count} layers, got {len(values)}"
+        )
+
+
+def rotary(embedding: Any) -> None:
+    """Refuse rotary embeddings that turn by other than fixed angles."""
+    scaling = getattr(embedding, "attention_scaling", 1.0)
+    kind = getattr(embedding, "rope_type", "default")
+    if scaling != 1.0 or kind not in ("default", "linear", "llama3"):
+        raise ValueError(
+            "model must have a rotary embedding of type 'default', 'linear' or 'llama3' for "
+            f"expected attention, got {kind!r} with attention scaling {scaling}"
         )

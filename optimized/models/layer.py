@@ -1,5 +1,7 @@
 """What the layers of our caches have in common: they attend themselves, and cannot be undone."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -106,3 +108,18 @@ class AttendingCache(Cache):
     def nbytes(self) -> int:
         """Bytes of every storage the cache keeps alive."""
         return optimized.stored_bytes(self)
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Forget, when the context ends, all that was read within it.
+
+        Ask several questions of one compressed prompt this way: tensors are never changed in
+        place, so nothing is copied.
+        """
+        before = [vars(layer).copy() for layer in self.layers]
+        try:
+            yield
+        finally:
+            for layer, state in zip(self.layers, before, strict=True):
+                vars(layer).clear()
+                vars(layer).update(state)

@@ -32,11 +32,14 @@ class Step(NamedTuple):
 
 
 class Prefilled(NamedTuple):
-    """A prompt that was read: its cache, which of its tokens are no padding, the last logits."""
+    """A prompt that was read."""
 
     cache: EvictionCache
     valid: Bool[Tensor, "batch tokens"] | None
+    """Which tokens are no padding; None where none is."""
     logits: Float[Tensor, "batch vocabulary"]
+    """Of the last token."""
+    input_ids: Int[Tensor, "batch tokens"]
 
 
 def prefill(
@@ -87,7 +90,7 @@ def prefill(
                 logits_to_keep=1,
             ).logits[:, -1]
     valid = mask.to(torch.bool)
-    return Prefilled(cache, None if bool(valid.all()) else valid, logits)
+    return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids)
 
 
 @contextmanager

@@ -1,0 +1,88 @@
+"""KVzip on a model: it reads the context, then is made to repeat it, chunk by chunk."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from optimized import Scored
+from optimized.models.prefill import Prefilled, Step, watched
+from optimized.models.scorer import Scorer, Scores, Told, ends, lengths
+
+
+class KVzip(Scorer):
+    """The largest attention a token draws while the model repeats its chunk of the context.
+
+    The setting `prompt` holds the ids of the tokens that ask for the repetition; none by default.
+    """
+
+    def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
+        super().__init__(model, kv, **settings)
+        self.chunk, self.sinks = settings.get("chunk", 2000), settings.get("sinks", 4)
+
+    def finish(self, prompt: Prefilled, keep: int) -> Scores:
+        """Let the model repeat the context; the cache is afterwards what it was."""
+        longest = int(lengths(prompt).max())
+        for index in range(-(-max(0, longest - self.sinks) // self.chunk)):
+            self.repeat(prompt, index)
+        return super().finish(prompt, keep)
+
+    def repeat(self, prompt: Prefilled, index: int) -> None:
+        """Read one chunk again, and score it by the queries that do."""
+        ids, repeated = self.asked(prompt, index)
+        tokens = prompt.input_ids.shape[1]
+        whole = torch.ones_like(prompt.input_ids, dtype=torch.bool)
+        valid = whole if prompt.valid is None else prompt.valid
+        positions = lengths(prompt)[:, None] + (repeated.long().cumsum(-1) - 1).clamp(min=0)
+
+        def watch(step: Step) -> None:
+            keys, echo = step.keys[:, :, :tokens], step.keys[:, :, tokens:]
+            self.memory[step.layer] = self.kv.kvzip_chunk(
+                step.queries,
+                keys,
+                echo,
+                index,
+                self.chunk,
+                self.sinks,
+                valid,
+                repeated,
+                self.memory.get(step.layer),
+            )
+
+        with torch.no_grad(), prompt.cache.undone(), watched(self.model, prompt.cache, [watch]):
+            self.model(
+                input_ids=ids,
+                attention_mask=torch.cat([valid, repeated], 1).long(),
+                position_ids=positions,
+                past_key_values=prompt.cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+
+    def asked(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
+        """Return the repeat input of each row, padded on the left, and which of it is there."""
+        asking = torch.as_tensor(self.settings.get("prompt", ()), dtype=prompt.input_ids.dtype)
+        asking = asking.to(prompt.input_ids.device)
+        rows = []
+        for row, count in enumerate(lengths(prompt).tolist()):
+            start = self.sinks + index * self.chunk
+            text = prompt.input_ids[row, prompt.input_ids.shape[1] - count :]
+            rows.append(torch.cat([asking, text[start : start + self.chunk]]))
+        longest = max(len(row) for row in rows)
+        ids = prompt.input_ids.new_zeros(len(rows), longest)
+        there = torch.zeros_like(ids, dtype=torch.bool)
+        for row, repeat in enumerate(rows):
+            ids[row, longest - len(repeat) :] = repeat
+            there[row, longest - len(repeat) :] = True
+        return ids, there
+
+    def scored(self, told: Told) -> Scored:
+        """Protect the ends beside the scores."""
+        scores = self.memory.get(told.layer)
+        if scores is None:  # no chunk: all tokens are sinks
+            scores = told.keys.new_zeros(told.keys.shape[:-1], dtype=torch.float32)
+        return Scored(
+            scores, ends(self.kv, told.keys, told.valid, **self.chosen("sinks", "recent"))
+        )
