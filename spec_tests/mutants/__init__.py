@@ -6,6 +6,7 @@
 
 from spec_tests.mutants import (
     attention,
+    base_scorers,
     coverage,
     expander,
     graphkv,
@@ -26,6 +27,7 @@ from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
+    base_scorers,
     coverage,
     expander,
     graphkv,
