@@ -83,7 +83,7 @@ def decoding_start(
     values: Float[Tensor, "*batch kv_heads tokens width"],
     scores: Float[Tensor, "*batch kv_heads tokens"],
     config: DecodingConfig,
-    valid: Bool[Tensor, "*batch tokens"] | None = None,
+    valid: Bool[Tensor, "*rows tokens"] | None = None,
 ) -> DecodingCache:
     r"""Start from a prompt: keep all of it, or what its first compression leaves.
 
