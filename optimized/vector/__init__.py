@@ -16,6 +16,7 @@ from optimized.vector.base_scorers import (
     snapkv,
     streaming_llm,
 )
+from optimized.vector.compress import compress
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -25,6 +26,7 @@ from optimized.vector.coverage import (
     overlap,
     window_kernel,
 )
+from optimized.vector.decoding import decoding_append, decoding_read, decoding_start
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.expander import (
     biadjacency,
@@ -81,9 +83,11 @@ from optimized.vector.locality import (
     segment_coverage,
     uniform_spread,
 )
+from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
 from optimized.vector.store import MaskStore, from_csr, to_csr
+from optimized.vector.systems import graphkv_compress, hubkv_compress
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
@@ -198,4 +202,11 @@ __all__ = [
     "hex_size",
     "paper_size",
     "sensitivity",
+    "refine",
+    "compress",
+    "hubkv_compress",
+    "graphkv_compress",
+    "decoding_start",
+    "decoding_append",
+    "decoding_read",
 ]
