@@ -8,6 +8,7 @@ except ImportError as missing:
     ) from missing
 
 from optimized.models.attention import attach
+from optimized.models.decoding import DecodingTransformersCache
 from optimized.models.eviction import EvictionCache
 from optimized.models.hex import HexTransformersCache
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
@@ -26,4 +27,5 @@ __all__ = [
     "scorer",
     "EvictionCache",
     "HexTransformersCache",
+    "DecodingTransformersCache",
 ]

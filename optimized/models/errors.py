@@ -1,6 +1,7 @@
 """What the plug-in refuses: the argument, its value, what is admissible."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, NoReturn
 
 import torch
@@ -134,7 +135,7 @@ def chunk(size: int | None) -> None:
         errors.whole("chunk", size, 1)
 
 
-def layers(name: str, values: Sequence[object], count: int) -> None:
+def layers(name: str, values: Sequence[object] | Tensor, count: int) -> None:
     """Refuse what is not one thing for each layer."""
     if len(values) != count:
         raise ValueError(
@@ -151,3 +152,36 @@ def rotary(embedding: Any) -> None:
             "model must have a rotary embedding of type 'default', 'linear' or 'llama3' for "
             f"expected attention, got {kind!r} with attention scaling {scaling}"
         )
+
+
+def scope(compressor: Callable[..., Any], name: str, budgets: Tensor | None) -> dict[str, str]:
+    """Refuse a scope that a compressor does not have; return what it is to be told."""
+    if "scope" in signature(compressor).parameters:
+        errors.one_of("scope", name, ("head", "layer", "model"))
+        if name == "model" and budgets is not None:
+            raise ValueError("scope must be 'head' or 'layer' with budgets, got 'model'")
+        return {"scope": name}
+    if name != "head":
+        raise ValueError(f"scope must be 'head' for {compressor.__name__}, got {name!r}")
+    return {}
+
+
+def alike(name: str, budgets: Tensor) -> None:
+    """Refuse batch rows of different budgets."""
+    if bool((budgets != budgets[:1]).any()):
+        raise ValueError(f"{name} must be the same in every batch row, got {budgets.tolist()}")
+
+
+def listening(hidden: Tensor | None, keys: Tensor) -> None:
+    """Refuse a gate that does not hear the hidden states of the new tokens."""
+    if hidden is None or hidden.shape[1] != keys.shape[2]:
+        raise ValueError(
+            "score must be 'h2o', 'knorm' or 'streaming_llm' outside `cache.listening(model)`, "
+            "got 'fastkvzip'"
+        )
+
+
+def no_new_padding(valid: Tensor | None, new: int) -> None:
+    """Refuse padding after the prompt."""
+    if valid is not None and not bool(valid[:, -new:].all()):
+        raise ValueError("attention_mask must be 1 at every token after the prompt, got a 0")

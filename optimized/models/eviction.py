@@ -123,42 +123,45 @@ class EvictionCache(AttendingCache):
     def compress(
         self,
         scored: Sequence[Scored],
-        compressor: Callable[..., DenseCache | RaggedCache],
+        compressor: Callable[..., Any],
         *,
         scope: str = "head",
-        keep: int | Sequence[int | Tensor] | Tensor | None = None,
+        budgets: Tensor | None = None,
         **settings: Any,
     ) -> None:
         """Refine, retain and evict by one of the whole compressors.
 
-        Where the layers do not compete they are compressed, and freed, one after the other: a
-        refusal in the middle leaves the first ones compressed.
+        Where layers do not compete they are compressed, and freed, one after the other: a refusal
+        in the middle leaves the first ones compressed.
 
         Args:
             scored: what a scorer returned for each layer.
             compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `reference` or
-                `optimized`.
-            scope: `"head"`, `"layer"` or `"model"`.
-            keep: budget of every pool, or for scopes within a layer one for each layer.
-            settings: what else the compressor takes: `ratio`, `refinement`, `valid`.
+                `optimized`; the last knows no scope but `"head"`.
+            scope: which entries compete: those of a `"head"`, a `"layer"` or the `"model"`.
+            budgets: what a head of each layer and batch row keeps, in place of `keep` or `ratio`.
+            settings: what else the compressor takes: `ratio` or `keep`, `refinement`, `valid`.
 
         Raises:
-            ValueError: what the compressor refuses, scores of another number of layers, or a
-                cache that is empty or was compressed already.
+            ValueError: what the compressor refuses, scores or budgets of another number of layers,
+                or a cache that is empty or was compressed already.
         """
         layers = self.whole_layers()
         refuse.layers("scored", scored, len(layers))
+        settings |= refuse.scope(compressor, scope, budgets)
+        if budgets is not None:
+            refuse.layers("budgets", budgets, len(layers))
         if scope == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
-            left = compressor(keys, values, both, scope=scope, keep=keep, **settings)
+            left = compressor(keys, values, both, **settings)
             for index, layer in enumerate(layers):
                 layer.adopt(of_layer(left, index, len(layers)))
             return
-        budgets = [keep] * len(layers) if keep is None or isinstance(keep, int) else list(keep)
-        refuse.layers("keep", budgets, len(layers))
-        for layer, one, budget in zip(layers, scored, budgets, strict=True):
-            layer.adopt(compressor(*layer.whole, one, scope=scope, keep=budget, **settings))
+        for index, layer in enumerate(layers):
+            if budgets is not None:
+                settings["keep"] = pooled(budgets[index], layer.whole[0].shape[1], settings)
+            layer.adopt(compressor(*layer.whole, scored[index], **settings))
 
     def evictable(self) -> list[EvictionLayer]:
         """Return the layers, as what they are."""
@@ -185,3 +188,13 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
         left.positions[entries].clone(),
         offsets - offsets[0],
     )
+
+
+def pooled(budgets: Tensor, heads: int, settings: dict[str, Any]) -> Tensor | int:
+    """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools."""
+    if "scope" not in settings:
+        refuse.alike("budgets", budgets)
+        return int(budgets[0])
+    if settings["scope"] == "layer":
+        return budgets * heads
+    return budgets[:, None].expand(-1, heads)

@@ -1,6 +1,5 @@
 """Scorers that read a prompt once and need little of it."""
 
-
 import torch
 
 from optimized import Scored
@@ -62,10 +61,12 @@ class ExpectedAttention(Scorer):
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Turn the statistics to the positions to come, then score."""
-        rotary = self.model.get_decoder().rotary_emb
+        rotary = self.model.get_decoder().get_submodule("rotary_emb")
         refuse.rotary(rotary)
         future = self.settings.get("future", 512)
-        self.rotation = self.kv.mean_rotation(rotary.inv_freq, lengths(prompt), future)
+        self.rotation = self.kv.mean_rotation(
+            rotary.get_buffer("inv_freq"), lengths(prompt), future
+        )
         return super().finish(prompt, keep)
 
     def scored(self, told: Told) -> Scored:

@@ -1,0 +1,162 @@
+"""A cache for `transformers` that is compressed again and again while the model decodes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+import optimized
+from optimized.models import errors as refuse
+from optimized.models.attention import dense_attention
+from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.prefill import attentions
+from reference.precision import widen
+
+# Raw scores of the tokens of one layer: from its keys, hidden states and mask.
+TokenScore = Callable[["DecodingLayer", Tensor, Tensor | None], Tensor]
+
+
+def by_norm(layer: "DecodingLayer", keys: Tensor, valid: Tensor | None) -> Tensor:
+    """Score by the length of keys."""
+    return layer.kv.knorm(keys, valid=valid).scores
+
+
+def by_position(layer: "DecodingLayer", keys: Tensor, valid: Tensor | None) -> Tensor:
+    """Score by position."""
+    return layer.kv.streaming_llm(keys, valid=valid).scores + (layer.seen - keys.shape[2])
+
+
+def by_gate(layer: "DecodingLayer", keys: Tensor, valid: Tensor | None) -> Tensor:
+    """Score by the gate of FastKVzip."""
+    refuse.listening(layer.hidden, keys)
+    assert layer.hidden is not None
+    return layer.kv.fastkvzip(layer.hidden, layer.gate, valid=valid).scores
+
+
+SCORES: dict[str, TokenScore | None] = {
+    "h2o": None,  # from the attention itself
+    "knorm": by_norm,
+    "streaming_llm": by_position,
+    "fastkvzip": by_gate,
+}
+
+
+class DecodingLayer(AttendingLayer):
+    """One layer: a `DecodingCache` of the specification."""
+
+    def __init__(
+        self, config: optimized.DecodingConfig, score: TokenScore | None, gate: Any, kv: ModuleType
+    ) -> None:
+        super().__init__()
+        self.config, self.score, self.gate, self.kv = config, score, gate, kv
+        self.held: optimized.DecodingCache | None = None
+        self.hidden: Tensor | None = None
+
+    def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
+        """Add the new tokens, attend to all that is held, and compress whenever it is time."""
+        keys, values = self.taken(valid)
+        if self.held is None:
+            if self.score is None:
+                scores = self.kv.h2o_mass(query, keys, valid=valid)
+            else:
+                scores = self.score(self, keys, valid)
+            self.held = self.kv.decoding_start(keys, values, scores, self.config, valid)
+            return dense_attention(query, keys, values, valid, scale)
+        refuse.no_new_padding(valid, keys.shape[2])
+        scores = None if self.score is None else self.score(self, keys, None)
+        out = torch.empty_like(query)
+        start = 0
+        while start < query.shape[2]:
+            room = self.config.interval - self.held.pending_scores.shape[-1]
+            span = slice(start, start + room)
+            part = None if scores is None else scores[:, :, span]
+            pieces = query[:, :, span], keys[:, :, span], values[:, :, span]
+            out[:, :, span] = self.step(*pieces, part, scale)
+            start += room
+        return out
+
+    def step(
+        self, query: Tensor, keys: Tensor, values: Tensor, scores: Tensor | None, scale: float
+    ) -> Tensor:
+        """Attend with at most an interval of new tokens, then hand them over."""
+        assert self.held is not None
+        view = self.kv.decoding_read(self.held)
+        held, new = view.present.shape[-1], keys.shape[2]
+        own = torch.ones(new, new, dtype=torch.bool, device=keys.device).tril()
+        old = view.present[:, :, None, None].expand(-1, -1, 1, new, -1)
+        visible = torch.cat([old, own.expand(*old.shape[:-1], new)], -1)
+        grouped = widen(query.unflatten(1, (keys.shape[1], -1)))
+        every_key, every_value = (
+            torch.cat([view.keys, keys], 2),
+            torch.cat([view.values, values], 2),
+        )
+        logits = grouped @ widen(every_key)[:, :, None].mT * scale
+        weights = logits.masked_fill(~visible, -torch.inf).softmax(-1)
+        out = (weights @ widen(every_value)[:, :, None]).flatten(1, 2).to(query.dtype)
+        mass = None
+        if scores is None:
+            drawn = weights.sum((2, 3))
+            mass, scores = drawn[..., :held], drawn[..., held:]
+        self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
+        return out
+
+    def reset(self) -> None:
+        """Forget every token."""
+        super().reset()
+        self.held = self.hidden = None
+
+
+class DecodingTransformersCache(AttendingCache):
+    """A cache that shrinks to a target after the prompt and at every interval of new tokens.
+
+    Args:
+        config: the configuration of an attached model.
+        settings: target, interval and refinement; the scope is a `"head"` or a `"layer"`.
+        score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`: what can be told of a
+            token when it arrives, or adds up afterwards.
+        weights: the gate of each layer, for `"fastkvzip"`, which runs within `listening`.
+        kv: `reference` or `optimized`.
+
+    Raises:
+        ValueError: the score is unknown, gates are missing, or the scope is `"model"`.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        settings: optimized.DecodingConfig,
+        score: str = "h2o",
+        weights: Any = None,
+        kv: ModuleType = optimized,
+    ) -> None:
+        refuse.one_of("score", score, SCORES)
+        refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
+        count = config.num_hidden_layers
+        if score == "fastkvzip":
+            refuse.layers("weights", weights or (), count)
+        gates = weights if weights is not None else [None] * count
+        super().__init__(
+            layers=[DecodingLayer(settings, SCORES[score], gate, kv) for gate in gates]
+        )
+
+    @contextmanager
+    def listening(self, model: PreTrainedModel) -> Iterator[None]:
+        """Show the layers the hidden states at their attention's input, within the context."""
+        hooks = []
+        for layer, module in zip(self.layers, attentions(model), strict=True):
+
+            def hear(_: Any, __: tuple, inputs: dict[str, Any], layer: Any = layer) -> None:
+                layer.hidden = inputs["hidden_states"]
+
+            hooks.append(module.register_forward_pre_hook(hear, with_kwargs=True))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            for layer in self.layers:
+                vars(layer)["hidden"] = None
