@@ -22,6 +22,7 @@ CANCELLING = {
     "attention",
     "attention_error",
     "attention_mass",
+    "model_logits",
     "autocorrelation",
     "h2o_mass",
     "snapkv",

@@ -59,15 +59,17 @@ def attend(
     scale = query.shape[-1] ** -0.5
     if isinstance(key, Tensor):
         assert isinstance(value, Tensor)
-        refuse.mask(attention_mask, key.shape[0], key.shape[2])
         out = dense_attention(query, key, value, attention_mask, scale)
     else:
         out = key.attend(query, attention_mask, scale)
     return out.transpose(1, 2).contiguous(), None
 
 
-def padding_mask(attention_mask: Tensor | None = None, **_: Any) -> Tensor | None:
+def padding_mask(
+    batch_size: int, kv_length: int, attention_mask: Tensor | None = None, **_: Any
+) -> Tensor | None:
     """Return which tokens are no padding; causality needs no mask of queries × tokens."""
+    refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None
     return attention_mask

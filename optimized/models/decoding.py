@@ -58,7 +58,7 @@ class DecodingLayer(AttendingLayer):
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens, attend to all that is held, and compress whenever it is time."""
-        keys, values = self.taken(valid)
+        keys, values = self.taken()
         if self.held is None:
             if self.score is None:
                 scores = self.kv.h2o_mass(query, keys, valid=valid)

@@ -63,8 +63,8 @@ def mask(valid: Any, batch: int, tokens: int) -> None:
     if valid is not None and (not isinstance(valid, Tensor) or valid.shape != (batch, tokens)):
         got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
-            "attention_mask must cover every token seen so far and the new ones, "
-            f"shape {(batch, tokens)}, got {got}"
+            "attention_mask must have a flag for every token seen so far and every new one, shape "
+            f"{(batch, tokens)}, got {got}; `generate` needs a new token behind a filled cache"
         )
 
 
@@ -94,14 +94,11 @@ def joins(new: Tensor, batch: int) -> None:
 
 def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor | None) -> None:
     """Refuse kept masks that do not fit the cache, or keep padding."""
-    if len(kept) != len(shapes):
-        raise ValueError(
-            f"kept must have one mask for each of {len(shapes)} layers, got {len(kept)}"
-        )
-    for layer, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
-        errors.boolean(f"kept[{layer}]", one, shape)
+    layers("kept", kept, len(shapes))
+    for index, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
+        errors.boolean(f"kept[{index}]", one, shape)
         if valid is not None and bool((one & ~valid[:, None]).any()):
-            raise ValueError(f"kept[{layer}] must be False at padding, got True")
+            raise ValueError(f"kept[{index}] must be False at padding, got True")
 
 
 def unsupported(what: str, instead: str) -> NoReturn:

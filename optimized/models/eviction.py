@@ -34,7 +34,7 @@ class EvictionLayer(AttendingLayer):
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens and attend to all that is left."""
-        keys, values = self.taken(valid)
+        keys, values = self.taken()
         assert self.keys is not None
         assert self.values is not None
         self.keys = torch.cat([self.keys, keys], 2)

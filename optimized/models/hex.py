@@ -1,5 +1,6 @@
 """A cache for `transformers` that stores what HEX stores."""
 
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -7,9 +8,11 @@ import torch
 from torch import Tensor
 
 import optimized
+from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.prefill import Prefilled
 
 
 class HexLayer(AttendingLayer):
@@ -23,7 +26,7 @@ class HexLayer(AttendingLayer):
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens and attend to exact new and restored old ones."""
         refuse.no_padding(valid)
-        keys, values = self.taken(valid)
+        keys, values = self.taken()
         if self.held is None:
             self.held = self.kv.hex_prefill(query, keys, values, self.config)
             return dense_attention(query, keys, values, None, scale)
@@ -58,7 +61,7 @@ class HexTransformersCache(AttendingCache):
     anew at every call. The first call of the model is the prompt, each later one is appended.
 
     Args:
-        config: the configuration of an attached model.
+        config: the configuration of an attached model, or another cache of its layers.
         settings: the settings of HEX, as `hex_preset` names them.
         kv: `reference` or `optimized`.
     """
@@ -69,5 +72,43 @@ class HexTransformersCache(AttendingCache):
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
     ) -> None:
-        layers = range(config.num_hidden_layers)
-        super().__init__(layers=[HexLayer(settings, kv) for _ in layers])
+        count = len(config) if isinstance(config, AttendingCache) else config.num_hidden_layers
+        super().__init__(layers=[HexLayer(settings, kv) for _ in range(count)])
+
+    @classmethod
+    def of_prompt(
+        cls,
+        prompt: Prefilled,
+        scored: Sequence[Scored],
+        compressor: Callable[..., Any],
+        settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
+        kv: ModuleType = optimized,
+        **how: Any,
+    ) -> "HexTransformersCache":
+        """Compress a prompt whose heavy hitters another scorer or a refinement names.
+
+        Args:
+            prompt: what `prefill` returned, in chunks or not, without padding.
+            scored: what a scorer returned for each layer.
+            compressor: `compress` or `hubkv_compress` of `kv`.
+            settings: the settings of HEX.
+            kv: `reference` or `optimized`.
+            how: what else the compressor takes: `refinement`, `keep` or `ratio`.
+
+        Returns:
+            The cache; each layer's budget counts its own tokens.
+
+        Raises:
+            ValueError: what the compressor refuses, padding, or scores of another number of layers.
+        """
+        refuse.no_padding(prompt.valid)
+        whole = prompt.cache.whole_layers()
+        refuse.layers("scored", scored, len(whole))
+        cache = cls(prompt.cache, settings, kv)
+        for layer, source, one in zip(cache.layers, whole, scored, strict=True):
+            assert isinstance(layer, HexLayer)
+            layer.lazy_initialization(*source.whole)
+            scope = refuse.scope(compressor, "layer", None)
+            layer.held = compressor(*source.whole, one, store=settings, **scope, **how)
+            layer.seen = source.seen
+        return cache

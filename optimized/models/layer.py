@@ -42,11 +42,10 @@ class AttendingLayer(CacheLayerMixin):
         self.arriving = key_states, value_states
         return self, self
 
-    def taken(self, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Hand out the new tokens, once, after a look at the mask over all tokens."""
+    def taken(self) -> tuple[Tensor, Tensor]:
+        """Hand out the new tokens, once, and count them as seen."""
         assert self.arriving is not None
         (keys, values), self.arriving = self.arriving, None
-        refuse.mask(valid, keys.shape[0], self.seen + keys.shape[2])
         self.seen += keys.shape[2]
         return keys, values
 

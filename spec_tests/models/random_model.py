@@ -1,0 +1,111 @@
+"""Small language models with random weights, and prompts for them."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+transformers = pytest.importorskip("transformers")
+models = pytest.importorskip("optimized.models")
+
+TOKENS, PADDING, VOCABULARY = 24, 5, 61
+ARCHITECTURES = {
+    "llama": {},
+    "qwen3": {"head_dim": 16},
+    "qwen2": {},
+    "mistral": {"sliding_window": None},
+}
+every_architecture = pytest.mark.parametrize("kind", ARCHITECTURES)
+every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
+
+
+def configuration(kind: str, **more):
+    """Two layers, four query heads, two key heads."""
+    return transformers.AutoConfig.for_model(
+        kind,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        **{**ARCHITECTURES.get(kind, {}), **more},
+    )
+
+
+def fresh(kind: str):
+    """A model as `transformers` makes it, with weights large enough to attend unevenly."""
+    draw = torch.Generator().manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(configuration(kind)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.copy_(0.3 * torch.randn(weight.shape, generator=draw))
+    return model
+
+
+@cache
+def unmodified(kind: str):
+    """The model nothing was done to."""
+    return fresh(kind)
+
+
+@cache
+def attached(kind: str):
+    """The same model, attending through this package."""
+    return models.attach(fresh(kind))
+
+
+def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
+    """Two prompts, the second padded on the left, with `more` tokens at their ends."""
+    draw = torch.Generator().manual_seed(1)
+    ids = torch.randint(2, VOCABULARY, (2, TOKENS + 64), generator=draw)[:, : TOKENS + more]
+    mask = torch.ones_like(ids)
+    mask[1, :PADDING] = 0
+    return ids, mask
+
+
+def model_logits(
+    weights: dict[str, Tensor], kind: str, ids: Tensor, mask: Tensor, tokens: int = 0
+) -> Tensor:
+    """Logits of the unmodified model at the last `tokens` tokens, or at all that are real."""
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        out = functional_call(
+            unmodified(kind),
+            weights,
+            kwargs=dict(input_ids=ids, attention_mask=mask, position_ids=positions),
+        ).logits
+    return out[:, -tokens:] if tokens else out[mask.bool()]
+
+
+def weights(kind: str) -> dict[str, Tensor]:
+    """The parameters, to be run at another precision."""
+    return dict(unmodified(kind).named_parameters())
+
+
+def logits_after(model, cache, ids: Tensor, mask: Tensor, tokens: int) -> Tensor:
+    """Logits of an attached model for the last `tokens` tokens, the others in the cache."""
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens:]
+    with torch.no_grad():
+        return model(
+            input_ids=ids[:, -tokens:],
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+        ).logits
+
+
+def generated(model, ids: Tensor, mask: Tensor, cache=None, **how) -> Tensor:
+    """Eight more tokens."""
+    torch.manual_seed(7)
+    how = {"do_sample": False, **how}
+    return model.generate(
+        ids, attention_mask=mask, past_key_values=cache, max_new_tokens=8, min_new_tokens=8, **how
+    )

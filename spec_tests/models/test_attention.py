@@ -1,0 +1,80 @@
+"""An attached model is the model it was, and a prompt costs no queries × tokens."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from optimized.models.attention import BLOCK
+from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.models.random_model import (
+    VOCABULARY,
+    attached,
+    every_architecture,
+    every_main_architecture,
+    generated,
+    logits_after,
+    model_logits,
+    models,
+    prompts,
+    unmodified,
+    weights,
+)
+
+
+@every_architecture
+def test_an_attached_model_gives_the_logits_it_gave(kind):
+    ids, mask = prompts()
+    with torch.no_grad():
+        actual = attached(kind)(input_ids=ids, attention_mask=mask).logits[mask.bool()]
+    positions = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask)
+    assert_as_accurate(actual, model_logits, positions)
+
+
+@every_main_architecture
+def test_an_attached_model_generates_what_it_generated(kind):
+    ids, mask = prompts()
+    expected = generated(unmodified(kind), ids, mask)
+    assert_equal(generated(attached(kind), ids, mask), expected)
+
+
+@every_main_architecture
+@pytest.mark.parametrize("chunk", [None, 1, 7])
+def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(kind, chunk):
+    ids, mask = prompts()
+    read = models.prefill(attached(kind), ids, mask, chunk=chunk)
+    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask, tokens=1)
+    assert_as_accurate(read.logits[:, None], model_logits, inputs)
+
+
+def test_the_unmodified_model_is_continued_from_a_whole_cache():
+    ids, mask = prompts(3)
+    read = models.prefill(attached("llama"), ids[:, :-3], mask[:, :-3])
+    actual = logits_after(attached("llama"), read.cache, ids, mask, 3)
+    inputs = dict(weights=weights("llama"), kind="llama", ids=ids, mask=mask, tokens=3)
+    assert_as_accurate(actual, model_logits, inputs)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the most elements that any tensor had."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Look at what an operation returns."""
+        del types
+        out = func(*args, **(kwargs or {}))
+        for part in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(part, torch.Tensor):
+                self.elements = max(self.elements, part.numel())
+        return out
+
+
+@pytest.mark.parametrize("chunk", [None, 700])
+def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
+    tokens = 8 * BLOCK
+    ids = torch.randint(2, VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    with Largest() as largest:
+        models.prefill(attached("llama"), ids, mask, chunk=chunk, watch=[lambda _: None])
+    assert largest.elements < tokens * tokens / 2

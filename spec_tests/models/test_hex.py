@@ -1,0 +1,99 @@
+"""HEX's cache inside a model: exact where it keeps everything, small where it does not."""
+
+import pytest
+import torch
+
+import optimized
+import reference
+from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.models.random_model import (
+    TOKENS,
+    attached,
+    every_main_architecture,
+    generated,
+    logits_after,
+    model_logits,
+    models,
+    prompts,
+    unmodified,
+    weights,
+)
+
+SMALL = optimized.HexConfig(density=0.0, block=8, recent=2)
+ALL = SMALL._replace(density=1.0)
+every_mode = pytest.mark.parametrize("mode", ["append", "full"])
+
+
+def unpadded(more: int = 0):
+    """Two prompts of one length."""
+    ids, _ = prompts(more)
+    return ids, torch.ones_like(ids)
+
+
+@every_main_architecture
+@every_mode
+def test_a_mask_of_ones_gives_the_logits_of_the_full_cache(kind, mode):
+    ids, mask = unpadded(14)
+    settings = ALL._replace(mode=mode)
+    cache = models.HexTransformersCache(attached(kind).config, settings)
+    logits_after(attached(kind), cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    actual = logits_after(attached(kind), cache, ids, mask, 14)
+    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask, tokens=14)
+    assert_as_accurate(actual, model_logits, inputs)
+
+
+@every_mode
+@pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "sampled"])
+def test_a_mask_of_ones_generates_what_the_full_cache_does(mode, sampled):
+    ids, mask = unpadded()
+    how = dict(do_sample=sampled, **(dict(top_k=5) if sampled else {}))
+    cache = models.HexTransformersCache(attached("llama").config, ALL._replace(mode=mode))
+    expected = generated(unmodified("llama"), ids, mask, **how)
+    assert_equal(generated(attached("llama"), ids, mask, cache, **how), expected)
+
+
+@every_mode
+def test_both_implementations_store_the_same(mode):
+    ids, mask = unpadded(7)
+    caches = [
+        models.HexTransformersCache(attached("llama").config, SMALL._replace(mode=mode), kv)
+        for kv in (reference, optimized)
+    ]
+    texts = [generated(attached("llama"), ids, mask, cache) for cache in caches]
+    assert_equal(texts[0], texts[1])
+    assert caches[0].nbytes == caches[1].nbytes
+    blocks = [len(cache.layers[0].held.blocks) for cache in caches]
+    assert blocks == ([2, 2] if mode == "append" else [1, 1])
+
+
+def test_codes_take_fewer_bytes_and_the_residual_takes_its_own():
+    ids, mask = unpadded(8)
+    exact = 2 * 2 * (TOKENS + 8) * 2 * 2 * 8 * 4
+    for settings, share in ((SMALL._replace(recent=0, heavy=0.0), 0.5), (ALL, 1.5)):
+        cache = models.HexTransformersCache(attached("llama").config, settings)
+        logits_after(attached("llama"), cache, ids, mask, TOKENS + 8)
+        assert cache.nbytes == optimized.stored_bytes([layer.held for layer in cache.layers])
+        assert cache.nbytes < share * exact
+        assert cache.get_seq_length() == TOKENS + 8
+
+
+def test_a_prompt_in_chunks_is_compressed_by_the_scorer_that_watched_it():
+    ids, mask = unpadded()
+    model = attached("llama")
+    mass = models.scorer("h2o", model, recent=0)
+    prompt = models.prefill(model, ids, mask, chunk=7, watch=[mass.watch])
+    scored = mass.finish(prompt, TOKENS).scored
+    chunked = models.HexTransformersCache.of_prompt(prompt, scored, optimized.compress, SMALL)
+    at_once = models.HexTransformersCache(model.config, SMALL)
+    logits_after(model, at_once, ids, mask, TOKENS)
+    for mine, other in zip(chunked.layers, at_once.layers, strict=True):
+        assert_equal(mine.held.blocks[0].dynamic, other.held.blocks[0].dynamic)
+    more, mask = unpadded(3)
+    assert_equal(generated(model, more, mask, chunked), generated(model, more, mask, at_once))
+
+
+def test_padding_is_refused_because_a_block_has_the_same_tokens_in_every_row():
+    ids, mask = prompts()
+    cache = models.HexTransformersCache(attached("llama").config, SMALL)
+    with pytest.raises(ValueError, match="attention_mask must be all ones, got padding"):
+        generated(attached("llama"), ids, mask, cache)

@@ -1,0 +1,155 @@
+"""What the plug-in refuses: one clear sentence each."""
+
+import pytest
+import torch
+
+import optimized
+from spec_tests.models.random_model import (
+    TOKENS,
+    attached,
+    configuration,
+    generated,
+    models,
+    prompts,
+    transformers,
+    unmodified,
+)
+
+
+def cached(evicted: bool = True):
+    """A prompt, half of it evicted."""
+    ids, mask = prompts(2)
+    prompt = models.prefill(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS])
+    if evicted:
+        kept = prompt.valid[:, None].expand(2, 2, TOKENS)
+        prompt.cache.evict([kept, kept], prompt.valid)
+    return prompt, ids, mask
+
+
+def test_a_sliding_window_is_refused():
+    config = configuration("mistral", sliding_window=16)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(ValueError, match=r"sliding_window=None.*'mistral' with sliding_window=16"):
+        models.attach(model)
+
+
+def test_a_layer_that_slides_among_others_is_refused():
+    config = configuration("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with pytest.raises(ValueError, match="layers 'full_attention', 'sliding_attention'"):
+        models.attach(model)
+
+
+def test_an_encoder_decoder_is_refused():
+    sizes = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=20)
+    model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
+    with pytest.raises(ValueError, match=r"a decoder alone, one of 'llama'.*got 't5'"):
+        models.attach(model)
+
+
+def test_another_architecture_is_refused():
+    sizes = dict(n_embd=16, n_layer=1, n_head=2, vocab_size=20)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
+    with pytest.raises(ValueError, match=r"model must be one of 'llama', .*got 'gpt2'"):
+        models.attach(model)
+
+
+def test_a_model_that_is_not_attached_is_refused():
+    ids, mask = prompts()
+    with pytest.raises(ValueError, match=r"attn_implementation 'kvspec', got 'sdpa': call `attach"):
+        models.prefill(unmodified("llama"), ids, mask)
+
+
+@pytest.mark.parametrize("kind", ["sdpa", "eager"])
+def test_a_cache_in_a_model_that_is_not_attached_is_refused(kind):
+    prompt, ids, mask = cached()
+    model = transformers.AutoModelForCausalLM.from_config(
+        configuration("llama"), attn_implementation=kind
+    )
+    with pytest.raises(ValueError, match=r"attn_implementation 'kvspec' with a EvictionLayer"):
+        generated(model, ids, mask, prompt.cache)
+
+
+def test_beam_search_is_refused():
+    prompt, ids, mask = cached()
+    with pytest.raises((ValueError, NotImplementedError), match=r"admissible|not supported"):
+        generated(attached("llama"), ids, mask, prompt.cache, num_beams=2)
+    with pytest.raises(NotImplementedError, match=r"beam search.*admissible: greedy and sampling"):
+        prompt.cache.reorder_cache(torch.tensor([0, 0]))
+
+
+def test_taking_tokens_back_is_refused():
+    prompt, _, _ = cached()
+    with pytest.raises(NotImplementedError, match=r"assisted decoding \(crop\) is not supported"):
+        prompt.cache.crop(-1)
+
+
+def test_padding_on_the_right_is_refused():
+    ids, mask = prompts()
+    with pytest.raises(ValueError, match="attention_mask must be 0 on the left only"):
+        models.prefill(attached("llama"), ids, mask.flip(1))
+
+
+def test_an_empty_prompt_and_an_empty_chunk_are_refused():
+    ids, mask = prompts()
+    with pytest.raises(ValueError, match="input_ids must be integers"):
+        models.prefill(attached("llama"), ids[:, :0])
+    with pytest.raises(ValueError, match=r"chunk must be >= 1, got 0"):
+        models.prefill(attached("llama"), ids, mask, chunk=0)
+
+
+def test_a_prompt_without_a_new_token_is_refused():
+    prompt, ids, mask = cached()
+    with pytest.raises(ValueError, match="needs a new token behind a filled cache"):
+        generated(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS], prompt.cache)
+
+
+def test_another_batch_size_is_refused():
+    prompt, ids, mask = cached()
+    with pytest.raises(ValueError, match="must have the cache's batch size 2, got 1"):
+        generated(attached("llama"), ids[:1], mask[:1], prompt.cache)
+
+
+def test_keeping_padding_is_refused():
+    prompt, _, _ = cached(evicted=False)
+    kept = torch.ones(2, 2, 2, TOKENS, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"kept\[0\] must be False at padding"):
+        prompt.cache.evict(kept, prompt.valid)
+
+
+def test_masks_of_another_shape_or_number_are_refused():
+    prompt, _, _ = cached(evicted=False)
+    kept = torch.ones(2, 2, 2, TOKENS - 1, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"kept\[0\] must have shape \(2, 2, 24\)"):
+        prompt.cache.evict(kept)
+    with pytest.raises(ValueError, match="kept must have one entry for each of 2 layers, got 1"):
+        prompt.cache.evict(kept[:1])
+
+
+def test_evicting_twice_is_refused():
+    prompt, _, _ = cached()
+    kept = torch.ones(2, 2, 2, TOKENS, dtype=torch.bool)
+    with pytest.raises(ValueError, match="cache must be filled and whole"):
+        prompt.cache.evict(kept)
+
+
+def test_an_unknown_scorer_is_refused():
+    with pytest.raises(ValueError, match=r"name must be one of 'random', .*got 'snap'"):
+        models.scorer("snap", attached("llama"))
+
+
+def test_a_scope_that_a_compressor_lacks_is_refused():
+    prompt, _, _ = cached(evicted=False)
+    blank = torch.zeros(2, 2, TOKENS)
+    scored = [optimized.Scored(blank, blank.bool())] * 2
+    with pytest.raises(ValueError, match="scope must be 'head' for graphkv_compress, got 'model'"):
+        prompt.cache.compress(
+            scored, optimized.graphkv_compress, scope="model", refinement=optimized.GraphSettings(4)
+        )
+
+
+def test_dropout_while_training_is_refused():
+    config = configuration("llama", attention_dropout=0.5)
+    model = models.attach(transformers.AutoModelForCausalLM.from_config(config)).train()
+    with pytest.raises(ValueError, match=r"dropout must be 0, got 0.5: call `model.eval\(\)`"):
+        model(input_ids=prompts()[0])
