@@ -29,7 +29,7 @@ class StreamingLLM(Scorer):
 
 
 class KNorm(Scorer):
-    """Short told.keys first."""
+    """Short keys first."""
 
     def scored(self, told: Told) -> Scored:
         """Score one layer."""

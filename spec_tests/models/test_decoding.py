@@ -73,6 +73,6 @@ def test_heavy_hitters_gather_the_mass_of_every_query_so_far():
 
 def test_a_scope_over_all_layers_is_refused():
     with pytest.raises(
-        ValueError, match=r"settings.scope must be one of 'head', 'layer', got 'mod"
+        ValueError, match=r"settings.scope must be one of 'head', 'layer', got"
     ):
         held(10, "h2o", scope="model")
