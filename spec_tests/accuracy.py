@@ -23,7 +23,14 @@ CANCELLING = {
     "attention_error",
     "attention_mass",
     "autocorrelation",
+    "cake",
+    "expected_attention",
+    "fastkvzip",
+    "kvzip",
+    "kvzip_chunk",
+    "mean_rotation",
     "principal_components",
+    "query_statistics",
 }
 
 

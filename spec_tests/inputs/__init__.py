@@ -6,28 +6,36 @@ for each paper.
 
 from spec_tests.inputs import (
     attention,
+    cake,
     coverage,
     expander,
+    expected_attention,
     explicit,
+    fastkvzip,
     graphkv,
     hexcache,
     hubkv,
     hubkv_refine,
     kcvt,
+    kvzip,
     locality,
     retain,
 )
 
 FILES = (
     attention,
+    cake,
     coverage,
     expander,
+    expected_attention,
     explicit,
+    fastkvzip,
     graphkv,
     hexcache,
     hubkv,
     hubkv_refine,
     kcvt,
+    kvzip,
     locality,
     retain,
 )
