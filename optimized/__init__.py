@@ -30,6 +30,21 @@ h2o = dispatch(reference.h2o, vector.h2o)
 snapkv = dispatch(reference.snapkv, vector.snapkv)
 pyramidkv_budgets = dispatch(reference.pyramidkv_budgets, vector.pyramidkv_budgets)
 streaming_llm = dispatch(reference.streaming_llm, vector.streaming_llm)
+cake = dispatch(reference.cake, vector.cake)
+cake_preference = dispatch(reference.cake_preference, vector.cake_preference)
+cake_budgets = dispatch(reference.cake_budgets, vector.cake_budgets)
+cake_cascade = dispatch(reference.cake_cascade, vector.cake_cascade)
+QueryStatistics = reference.QueryStatistics
+query_statistics = dispatch(reference.query_statistics, vector.query_statistics)
+mean_rotation = dispatch(reference.mean_rotation, vector.mean_rotation)
+expected_attention = dispatch(reference.expected_attention, vector.expected_attention)
+kvzip_chunk = dispatch(reference.kvzip_chunk, vector.kvzip_chunk)
+kvzip = dispatch(reference.kvzip, vector.kvzip)
+GateWeights = reference.GateWeights
+fastkvzip = dispatch(reference.fastkvzip, vector.fastkvzip)
+fastkvzip_loss = elementwise(reference.fastkvzip_loss)
+FastKVzipGate = reference.FastKVzipGate
+train_fastkvzip = elementwise(reference.train_fastkvzip)
 
 # HEX
 Degrees = reference.Degrees

@@ -26,7 +26,14 @@ CANCELLING = {
     "autocorrelation",
     "h2o_mass",
     "snapkv",
+    "cake",
+    "expected_attention",
+    "fastkvzip",
+    "kvzip",
+    "kvzip_chunk",
+    "mean_rotation",
     "principal_components",
+    "query_statistics",
 }
 
 

@@ -7,6 +7,7 @@ import reference
 # What any body may take from the reference: argument checks, the precision rule, result types.
 CHECKS = ("reference.errors", "reference.precision")
 SHARED = {"errors", "cache_errors", "compress_errors"} | {
+SHARED = {"errors", "cache_errors", "scoring_errors"} | {
     n for n in reference.__all__ if isinstance(getattr(reference, n), type)
 }
 
@@ -21,6 +22,9 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/explicit.py::subtile_expander": "draws, until one is accepted",
     "vector/explicit.py::ramanujan_lift": "draws, until one is accepted",
     "vector/explicit.py::_projective": "inverses in a field of a few dozen numbers",
+    "vector/expected_attention.py::_logits": "blocks of tokens, as many as a cache holds",
+    "vector/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
+    "vector/kvzip.py::kvzip": "chunks of the context, each with a repeat input of its own",
     "vector/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
     "vector/hex_cache.py::hex_append": "compressed spans, each over what the ones before left",
     "vector/hex_cache.py::hex_read": "compressed spans, each of a size of its own",

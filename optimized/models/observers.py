@@ -29,7 +29,7 @@ class SnapKV(Scorer):
 
 
 class PyramidKV(SnapKV):
-    """SnapKV's scores, budgets that shrink from told.layer to told.layer."""
+    """SnapKV's scores, budgets that shrink from layer to layer."""
 
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
         """Follow the line from the first layer to the last."""

@@ -79,9 +79,9 @@ class ExpectedAttention(Scorer):
 
 
 class FastKVzip(Scorer):
-    """A gate for each told.layer, on the hidden states at its attention's input.
+    """A gate for each layer, on the hidden states at its attention's input.
 
-    The setting `weights` holds a `GateWeights` for each told.layer.
+    The setting `weights` holds a `GateWeights` for each layer.
     """
 
     def watch(self, step: Step) -> None:

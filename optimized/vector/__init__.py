@@ -17,6 +17,7 @@ from optimized.vector.base_scorers import (
     streaming_llm,
 )
 from optimized.vector.compress import compress
+from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -45,6 +46,11 @@ from optimized.vector.expansion import (
     spectral_gap,
     vertex_expansion,
 )
+from optimized.vector.expected_attention import (
+    expected_attention,
+    mean_rotation,
+    query_statistics,
+)
 from optimized.vector.explicit import (
     lift,
     lps_graph,
@@ -56,6 +62,7 @@ from optimized.vector.explicit import (
     subtile_mask,
     subtile_permutations,
 )
+from optimized.vector.fastkvzip import fastkvzip
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -75,6 +82,7 @@ from optimized.vector.hubkv_budgets import head_budgets
 from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
+from optimized.vector.kvzip import kvzip, kvzip_chunk
 from optimized.vector.locality import (
     autocorrelation,
     distance_profile,
@@ -93,6 +101,8 @@ from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
 from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
+from reference.scorers.fastkvzip import fastkvzip_loss
+from reference.scorers.fastkvzip_trainer import train_fastkvzip
 
 __all__ = [
     "MaskStore",
@@ -209,4 +219,16 @@ __all__ = [
     "decoding_start",
     "decoding_append",
     "decoding_read",
+    "cake",
+    "cake_budgets",
+    "cake_cascade",
+    "cake_preference",
+    "expected_attention",
+    "fastkvzip",
+    "fastkvzip_loss",
+    "kvzip",
+    "kvzip_chunk",
+    "mean_rotation",
+    "query_statistics",
+    "train_fastkvzip",
 ]

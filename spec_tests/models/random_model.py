@@ -45,8 +45,8 @@ def fresh(kind: str):
     model = transformers.AutoModelForCausalLM.from_config(configuration(kind)).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            if weight.ndim > 1:
-                weight.copy_(0.3 * torch.randn(weight.shape, generator=draw))
+            noise = torch.randn(weight.shape, generator=draw)
+            weight.copy_(0.3 * noise if weight.ndim > 1 else 1 + 0.2 * noise)
     return model
 
 

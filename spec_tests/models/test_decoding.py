@@ -72,7 +72,5 @@ def test_heavy_hitters_gather_the_mass_of_every_query_so_far():
 
 
 def test_a_scope_over_all_layers_is_refused():
-    with pytest.raises(
-        ValueError, match=r"settings.scope must be one of 'head', 'layer', got"
-    ):
+    with pytest.raises(ValueError, match=r"settings.scope must be one of 'head', 'layer', got"):
         held(10, "h2o", scope="model")
