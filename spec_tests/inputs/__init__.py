@@ -6,7 +6,9 @@ for each paper.
 
 from spec_tests.inputs import (
     attention,
+    compress,
     coverage,
+    decoding,
     expander,
     explicit,
     graphkv,
@@ -20,7 +22,9 @@ from spec_tests.inputs import (
 
 FILES = (
     attention,
+    compress,
     coverage,
+    decoding,
     expander,
     explicit,
     graphkv,
