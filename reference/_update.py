@@ -70,7 +70,8 @@ def _refined(
         where = place[head][here[head]]
         text.scores[head][where] = one.scores[head][here[head]]
         text.protected[head][where] = one.protected[head][here[head]]
-    refined, back = refine(text, config.refinement, **budget), torch.zeros_like(one.scores)
+    refined = refine(text, config.refinement, **budget)
+    back = refined.new_zeros(one.scores.shape)
     for head in product(*map(range, here.shape[:-1])):
         back[head][here[head]] = refined[head][place[head][here[head]]]
     return back

@@ -218,7 +218,7 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
     old = (
         stored.keys.reshape(-1, width),
         stored.values.reshape(-1, width),
-        cache.scores.flatten(),
+        widen(cache.scores).flatten(),
         stored.positions.flatten(),
     )
     new = (
@@ -230,7 +230,7 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
     view = DecodingView(
         keys=stored.keys.new_zeros(*heads, older + pending, width),
         values=stored.values.new_zeros(*heads, older + pending, width),
-        scores=cache.scores.new_zeros(*heads, older + pending),
+        scores=widen(cache.scores).new_zeros(*heads, older + pending),
         positions=bounds.new_full((*heads, older + pending), -1),
         present=torch.zeros(*heads, older + pending, dtype=torch.bool, device=bounds.device),
     )
@@ -261,7 +261,7 @@ def accumulate(cache: DecodingCache, mass: Tensor) -> DecodingCache:
     older = present.shape[-1] - cache.pending_scores.shape[-1]
     entries = mass[..., :older][present[..., :older]]
     return cache._replace(
-        scores=cache.scores + entries.view(cache.scores.shape),
+        scores=widen(cache.scores) + entries.view(cache.scores.shape),
         pending_scores=cache.pending_scores + mass[..., older:],
     )
 

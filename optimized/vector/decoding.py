@@ -74,7 +74,7 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
     return DecodingView(
         torch.cat([_laid_out(stored.keys, present), cache.pending_keys], -2),
         torch.cat([_laid_out(stored.values, present), cache.pending_values], -2),
-        torch.cat([_laid_out(cache.scores, present), cache.pending_scores], -1),
+        torch.cat([_laid_out(widen(cache.scores), present), cache.pending_scores], -1),
         torch.cat(
             [_laid_out(stored.positions, present, -1), come[..., None, :].expand(pending)], -1
         ),
@@ -109,7 +109,7 @@ def _accumulate(cache: DecodingCache, mass: Tensor) -> DecodingCache:
     refuse.added(mass, present, cache.config)
     mass = widen(mass)
     return cache._replace(
-        scores=cache.scores + mass[..., :older][stored].view(cache.scores.shape),
+        scores=widen(cache.scores) + mass[..., :older][stored].view(cache.scores.shape),
         pending_scores=cache.pending_scores + mass[..., older:],
     )
 
