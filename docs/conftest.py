@@ -1,15 +1,18 @@
 """Run every example of the documentation."""
 
+from importlib.util import find_spec
+
 import torch
 from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 
-def print_alike(_namespace: dict) -> None:
-    """Print tensors the same way whatever ran before."""
+def print_alike(namespace: dict) -> None:
+    """Print tensors the same way whatever ran before; tell examples what is not installed."""
     torch.set_printoptions(profile="default")
+    namespace["lacks_transformers"] = find_spec("transformers") is None
 
 
 pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser()], patterns=["*.md"], setup=print_alike
+    parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"], setup=print_alike
 ).pytest()

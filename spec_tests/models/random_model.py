@@ -109,3 +109,24 @@ def generated(model, ids: Tensor, mask: Tensor, cache=None, **how) -> Tensor:
     return model.generate(
         ids, attention_mask=mask, past_key_values=cache, max_new_tokens=8, min_new_tokens=8, **how
     )
+
+
+def gates(kv) -> list:
+    """A gate for each layer."""
+    draw = torch.Generator().manual_seed(3)
+
+    def normal(*shape: int):
+        return torch.randn(shape, generator=draw)
+
+    return [
+        kv.GateWeights(
+            query=normal(2, 2, 4, 32),
+            query_bias=normal(2, 2, 4),
+            query_scale=normal(4),
+            key=normal(2, 4, 32),
+            key_scale=normal(4),
+            learned=normal(2, 3, 4),
+            bias=normal(2, 2),
+        )
+        for _ in range(2)
+    ]

@@ -8,6 +8,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.models.random_model import (
     TOKENS,
     attached,
+    gates,
     generated,
     logits_after,
     model_logits,
@@ -74,3 +75,20 @@ def test_heavy_hitters_gather_the_mass_of_every_query_so_far():
 def test_a_scope_over_all_layers_is_refused():
     with pytest.raises(ValueError, match=r"settings.scope must be one of 'head', 'layer', got"):
         held(10, "h2o", scope="model")
+
+
+def test_a_gate_hears_the_hidden_states_while_it_listens():
+    ids, mask = prompts(2)
+    model = attached("llama")
+    settings = optimized.DecodingConfig(1000, interval=4)
+    cache = models.DecodingTransformersCache(model.config, settings, "fastkvzip", gates(optimized))
+    scorer = models.scorer("fastkvzip", model, weights=gates(optimized))
+    prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
+    with cache.listening(model):
+        logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+        logits_after(model, cache, ids, mask, 2)
+    for layer, one in zip(cache.layers, scorer.finish(prompt, 9).scored, strict=True):
+        drawn = optimized.decoding_read(layer.held).scores
+        assert_equal(drawn.argsort(-1)[0], one.scores.argsort(-1)[0])
+    with pytest.raises(ValueError, match=r"outside `cache.listening\(model\)`, got 'fastkvzip'"):
+        generated(model, *prompts(4), cache)

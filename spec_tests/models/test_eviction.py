@@ -15,6 +15,7 @@ from spec_tests.models.random_model import (
     TOKENS,
     attached,
     every_main_architecture,
+    fresh,
     generated,
     logits_after,
     model_logits,
@@ -213,3 +214,18 @@ def test_sampling_runs_on_what_is_left():
     expected = generated(unmodified("llama"), ids, mask, do_sample=True, top_k=5)
     actual = generated(attached("llama"), ids, mask, prompt.cache, do_sample=True, top_k=5)
     assert_equal(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
+@every_scope
+def test_keys_and_values_keep_the_dtype_of_the_model(scope, dtype):
+    ids, mask = prompts(4)
+    model = models.attach(fresh("llama").to(dtype))
+    prompt = models.prefill(model, ids[:, :TOKENS], mask[:, :TOKENS])
+    before = prompt.cache.nbytes
+    prompt.cache.evict(retained(prompt, 0.5, scope), prompt.valid)
+    assert logits_after(model, prompt.cache, ids, mask, 4).dtype == dtype
+    for layer in prompt.cache.evictable():
+        assert layer.whole[0].dtype == dtype
+        assert layer.old is None or layer.old[0].dtype == dtype
+    assert before == 2 * TOKENS * bytes_of_a_token() * dtype.itemsize // 4

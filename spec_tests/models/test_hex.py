@@ -97,3 +97,22 @@ def test_padding_is_refused_because_a_block_has_the_same_tokens_in_every_row():
     cache = models.HexTransformersCache(attached("llama").config, SMALL)
     with pytest.raises(ValueError, match="attention_mask must be all ones, got padding"):
         generated(attached("llama"), ids, mask, cache)
+
+
+@pytest.mark.parametrize("compressor", ["compress", "hubkv_compress"])
+def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
+    ids, mask = unpadded(3)
+    model = attached("llama")
+    scorer = models.scorer("h2o", model, recent=0)
+    prompt = models.prefill(model, ids[:, :TOKENS], watch=[scorer.watch])
+    scored = scorer.finish(prompt, TOKENS).scored
+    settings, how = SMALL._replace(recent=0), dict(ratio=0.75, refinement=optimized.HubSettings())
+    how |= dict(sinks=2, recent=0) if compressor == "hubkv_compress" else {}
+    chosen = getattr(optimized, compressor)
+    cache = models.HexTransformersCache.of_prompt(prompt, scored, chosen, settings, **how)
+    kept = [layer.held.blocks[0].dynamic for layer in cache.layers]
+    count = TOKENS // 4 + (2 if compressor == "hubkv_compress" else 0)
+    assert all((one.sum(-1) == count).all() for one in kept)
+    text = generated(model, ids, mask, cache)
+    assert text.shape[1] == ids.shape[1] + 8
+    assert cache.get_seq_length() == text.shape[1] - 1
