@@ -6,8 +6,7 @@ import reference
 
 # What any body may take from the reference: argument checks, the precision rule, result types.
 CHECKS = ("reference.errors", "reference.precision")
-SHARED = {"errors", "cache_errors", "compress_errors"} | {
-SHARED = {"errors", "cache_errors", "scoring_errors"} | {
+SHARED = {"errors", "cache_errors", "compress_errors", "scoring_errors"} | {
     n for n in reference.__all__ if isinstance(getattr(reference, n), type)
 }
 
