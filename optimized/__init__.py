@@ -87,6 +87,28 @@ hex_read = dispatch(reference.hex_read, vector.hex_read)
 Sensitivity = reference.Sensitivity
 sensitivity = dispatch(reference.sensitivity, vector.sensitivity)
 
+# quantisers that HEX is compared with
+KiviCache = reference.KiviCache
+kivi_prefill = dispatch(reference.kivi_prefill, vector.kivi_prefill)
+kivi_append = dispatch(reference.kivi_append, vector.kivi_append)
+kivi_read = dispatch(reference.kivi_read, vector.kivi_read)
+outlier_mask = dispatch(reference.outlier_mask, vector.outlier_mask)
+LowRank = reference.LowRank
+low_rank = dispatch(reference.low_rank, vector.low_rank)
+GearBlock = reference.GearBlock
+gear_compress = dispatch(reference.gear_compress, vector.gear_compress)
+gear_reconstruct = dispatch(reference.gear_reconstruct, vector.gear_reconstruct)
+GearCache = reference.GearCache
+gear_prefill = dispatch(reference.gear_prefill, vector.gear_prefill)
+gear_append = dispatch(reference.gear_append, vector.gear_append)
+gear_read = dispatch(reference.gear_read, vector.gear_read)
+QuantizerBytes = reference.QuantizerBytes
+quantizer_bytes = elementwise(reference.quantizer_bytes)
+kivi_size = elementwise(reference.kivi_size)
+gear_size = elementwise(reference.gear_size)
+kivi_share = elementwise(reference.kivi_share)
+quantizer_sizes = elementwise(reference.quantizer_sizes)
+
 # HubKV
 window_kernel = dispatch(reference.window_kernel, vector.window_kernel)
 gaussian_kernel = elementwise(reference.gaussian_kernel)

@@ -69,6 +69,19 @@ from reference.hubkv.locality import (
     uniform_spread,
 )
 from reference.hubkv.refine import hubkv_refine, protected_mask, shift_scores
+from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
+from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill, gear_read
+from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read
+from reference.quantizers.low_rank import LowRank, low_rank
+from reference.quantizers.outliers import outlier_mask
+from reference.quantizers.size import (
+    QuantizerBytes,
+    gear_size,
+    kivi_share,
+    kivi_size,
+    quantizer_bytes,
+    quantizer_sizes,
+)
 from reference.retain import kept_count, modular_utility, ranking, retain
 from reference.scorers.scored import Scored
 
@@ -223,4 +236,30 @@ __all__ = [
     # reference.hex.sensitivity
     "Sensitivity",
     "sensitivity",
+    # reference.quantizers.kivi
+    "KiviCache",
+    "kivi_prefill",
+    "kivi_append",
+    "kivi_read",
+    # reference.quantizers.outliers
+    "outlier_mask",
+    # reference.quantizers.low_rank
+    "LowRank",
+    "low_rank",
+    # reference.quantizers.gear
+    "GearBlock",
+    "gear_compress",
+    "gear_reconstruct",
+    # reference.quantizers.gear_cache
+    "GearCache",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
+    # reference.quantizers.size
+    "QuantizerBytes",
+    "quantizer_bytes",
+    "kivi_size",
+    "gear_size",
+    "kivi_share",
+    "quantizer_sizes",
 ]

@@ -24,6 +24,12 @@ CANCELLING = {
     "attention_mass",
     "autocorrelation",
     "principal_components",
+    "low_rank",
+    "gear_compress",
+    "gear_reconstruct",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
 }
 
 

@@ -46,6 +46,17 @@ from optimized.vector.explicit import (
     subtile_mask,
     subtile_permutations,
 )
+from optimized.vector.gear import gear_compress, gear_reconstruct, low_rank, outlier_mask
+from optimized.vector.gear_cache import (
+    gear_append,
+    gear_prefill,
+    gear_read,
+    gear_size,
+    kivi_share,
+    kivi_size,
+    quantizer_bytes,
+    quantizer_sizes,
+)
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -65,6 +76,7 @@ from optimized.vector.hubkv_budgets import head_budgets
 from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
+from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
 from optimized.vector.locality import (
     autocorrelation,
     distance_profile,
@@ -184,4 +196,19 @@ __all__ = [
     "hex_size",
     "paper_size",
     "sensitivity",
+    "kivi_prefill",
+    "kivi_append",
+    "kivi_read",
+    "outlier_mask",
+    "low_rank",
+    "gear_compress",
+    "gear_reconstruct",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
+    "quantizer_bytes",
+    "kivi_size",
+    "gear_size",
+    "kivi_share",
+    "quantizer_sizes",
 ]

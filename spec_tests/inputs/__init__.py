@@ -15,6 +15,7 @@ from spec_tests.inputs import (
     hubkv_refine,
     kcvt,
     locality,
+    quantizers,
     retain,
 )
 
@@ -29,6 +30,7 @@ FILES = (
     hubkv_refine,
     kcvt,
     locality,
+    quantizers,
     retain,
 )
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}

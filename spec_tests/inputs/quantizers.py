@@ -1,0 +1,289 @@
+"""Inputs of KIVI and GEAR: streams on exact codes, errors of a rank that is known."""
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+import reference
+from spec_tests.inputs.draw import grid, heads, real
+from spec_tests.inputs.kcvt import batches, widths
+from spec_tests.inputs.quantizers_refusals import REFUSALS
+
+__all__ = ["INPUTS", "REFUSALS"]
+
+seeds = st.integers(0, 2**16)
+scales = st.sampled_from([None, torch.float32])
+dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+shares = st.sampled_from([0.0, 0.02, 0.25, 0.5, 1.0])
+
+
+def on_grid(shape, bits, seed):
+    """Groups along the last axis, of which every code is exact, or exactly half way."""
+    random = np.random.default_rng(seed)
+    # 16-bit types hold whole numbers up to 256 exactly
+    half, top, offset = (2 if bits < 8 else 1), 2**bits - 1, (8 if bits < 7 else 0)
+    codes = random.integers(0, half * top, shape, endpoint=True) / half
+    codes[..., -1:], codes[..., :1] = top, 0
+    low = random.integers(-offset, offset, (*shape[:-1], 1), endpoint=True)
+    power = random.integers(-4, 2, (*shape[:-1], 1), endpoint=True)
+    return torch.from_numpy((low + codes) * 2.0**power).float()
+
+
+@st.composite
+def kivi_settings(draw):
+    """Small groups, and buffers of one to three of them."""
+    group = draw(st.integers(1, 3))
+    return dict(
+        bits=draw(widths),
+        group=group,
+        residual=group * draw(st.integers(1, 3)),
+        scales=draw(scales),
+    )
+
+
+@st.composite
+def kivi_streams(draw, settings, tokens, batch=batches):
+    """Keys whose blocks, and values whose tokens, are on exact codes group by group."""
+    bits, group, residual = settings["bits"], settings["group"], settings["residual"]
+    shape = (*draw(batch), draw(st.integers(1, 2)))
+    width, blocks = group * draw(st.integers(1, 2)), -(-tokens // residual)
+    key_groups = (*shape, width, blocks * residual // group, group)
+    value_groups = (*shape, tokens, width // group, group)
+    keys = on_grid(key_groups, bits, draw(seeds)).flatten(-2).mT[..., :tokens, :]
+    return keys.clone(), on_grid(value_groups, bits, draw(seeds)).flatten(-2)
+
+
+@st.composite
+def kivi_prefill(draw):
+    """A prompt of up to three buffers and a part."""
+    settings = draw(kivi_settings())
+    tokens = draw(st.integers(0, 3 * settings["residual"] + 2))
+    keys, values = draw(kivi_streams(settings, tokens))
+    return dict(keys=keys, values=values, **settings)
+
+
+@st.composite
+def kivi_append(draw):
+    """A cache, and what comes next: up to two buffers at once."""
+    settings = draw(kivi_settings())
+    prompt, new = (draw(st.integers(0, 2 * settings["residual"] + 1)) for _ in range(2))
+    stream = draw(kivi_streams(settings, prompt + new))
+    cache = reference.kivi_prefill(*(x[..., :prompt, :] for x in stream), **settings)
+    keys, values = (x[..., prompt:, :].clone() for x in stream)
+    return dict(cache=cache, keys=keys, values=values)
+
+
+@st.composite
+def kivi_caches(draw):
+    """A cache that has seen anything."""
+    x = draw(kivi_append())
+    return reference.kivi_append(**x)
+
+
+@st.composite
+def outlier_mask(draw):
+    """Rows with many ties, and any share of them."""
+    shape = (*draw(heads), draw(st.integers(0, 12)))
+    return dict(x=draw(grid(*shape, low=-4, high=4)), ratio=draw(shares))
+
+
+def owned(shape, most, random):
+    """Give each token of each head one channel, no channel more than `most` tokens."""
+    tokens, width = shape[-2:]
+    mask = np.zeros(shape, bool)
+    for head in np.ndindex(*shape[:-2]):
+        channels = random.permutation(width)
+        for token in range(min(tokens, most * width)):
+            mask[(*head, token, channels[token % width])] = True
+    return mask
+
+
+def coded(row, bits, count, random):
+    """Return a row of codes on the grid's ends, a quarter off where owned, and outliers outside."""
+    top = 2**bits - 1
+    codes = random.integers(0, top, len(row), endpoint=True).astype(float)
+    aside = np.where(codes == 0, 1, np.where(codes == top, -1, random.choice([-1, 1], len(row))))
+    codes += row * aside / 4
+    free = random.permutation(np.flatnonzero(~row))
+    beyond = random.integers(1, 8, count, endpoint=True)
+    codes[free[:1]], codes[free[1:2]] = 0, top
+    # as far above as below, so that the mean of all is within the rest
+    codes[free[2 : 2 + count]], codes[free[2 + count : 2 + 2 * count]] = -beyond, top + beyond
+    return codes + random.integers(-8, 8, endpoint=True)
+
+
+@st.composite
+def gear_spans(draw, shape, by, bits, outliers):
+    """A span on exact codes but for a quarter of a step here and there, and the error's rank.
+
+    In each head a token errs in at most one channel: the error's columns are orthogonal, and every
+    factor of it has one right answer.
+    """
+    random = np.random.default_rng(draw(seeds))
+    kv_heads, tokens, width = shape[-3:]
+    members = tokens if by == "channel" else kv_heads * width
+    count = int(outliers * members / 2)
+    room = members - 2 - 2 * count
+    most = max(0, room) if by == "channel" else tokens * (room >= kv_heads)
+    errs = owned(shape, most, random)
+    x = np.zeros(shape)
+    rows, marks = (
+        y.swapaxes(-1, -2) if by == "channel" else np.moveaxis(y, -3, -2) for y in (x, errs)
+    )
+    for row in np.ndindex(*rows.shape[: -1 if by == "channel" else -2]):
+        codes = coded(marks[row].ravel(), bits, count, random)
+        rows[row] = codes.reshape(rows[row].shape)
+    power = int(random.integers(-4, 2, endpoint=True))
+    ranks = errs.any(-2).sum(-1)
+    return torch.from_numpy(x * 2.0**power).float(), int(ranks.min()) if ranks.size else 4
+
+
+@st.composite
+def gear_settings(draw):
+    """Few bits, so that quarters of a step are exact in 16-bit types; few outliers, or none."""
+    return dict(
+        bits=draw(st.integers(1, 4)),
+        outliers=draw(st.sampled_from([0.0, 0.25, 0.4])),
+        fill=draw(st.booleans()),
+        seed=draw(st.integers(0, 3)),
+        scales=draw(scales),
+    )
+
+
+@st.composite
+def gear_shapes(draw):
+    """Grouped heads of a few channels, before the tokens and after."""
+    return (*draw(batches), draw(st.integers(1, 2))), draw(st.integers(1, 4))
+
+
+@st.composite
+def gear_compress(draw):
+    """A span of keys or of values."""
+    settings, by = draw(gear_settings()), draw(st.sampled_from(["channel", "token"]))
+    before, width = draw(gear_shapes())
+    shape = (*before, draw(st.integers(0, 8)), width)
+    x, rank = draw(gear_spans(shape, by, settings["bits"], settings["outliers"]))
+    return dict(x=x, by=by, rank=draw(st.integers(0, rank)), **settings)
+
+
+@st.composite
+def gear_blocks(draw):
+    """What is stored of a span."""
+    return reference.gear_compress(**draw(gear_compress()))
+
+
+@st.composite
+def gear_streams(draw, settings, lengths):
+    """Spans of keys and values of the given lengths, and the least rank of their errors."""
+    before, width = draw(gear_shapes())
+    grid = settings["bits"], settings["outliers"]
+    keys, key_ranks = zip(
+        *(draw(gear_spans((*before, n, width), "channel", *grid)) for n in lengths), strict=True
+    )
+    values, value_ranks = zip(
+        *(draw(gear_spans((*before, n, width), "token", *grid)) for n in lengths), strict=True
+    )
+    ranks = [min(pair) for pair in zip(key_ranks, value_ranks, strict=True)]
+    return torch.cat(keys, -2), torch.cat(values, -2), ranks
+
+
+@st.composite
+def gear_prefill(draw):
+    """A prompt."""
+    settings = draw(gear_settings())
+    keys, values, (rank,) = draw(gear_streams(settings, [draw(st.integers(0, 8))]))
+    ranks = dict(rank=draw(st.integers(0, rank)), decoded_rank=draw(st.integers(0, 3)))
+    return dict(keys=keys, values=values, block=draw(st.integers(1, 6)), **ranks, **settings)
+
+
+@st.composite
+def gear_append(draw):
+    """A cache that has seen a prompt and some decoding, and up to three blocks at once."""
+    settings, block = draw(gear_settings()), draw(st.integers(1, 6))
+    prompt, blocks = draw(st.integers(0, 6)), draw(st.integers(0, 3))
+    keys, values, ranks = draw(gear_streams(settings, [prompt, *[block] * (blocks + 1)]))
+    settings["decoded_rank"] = draw(st.integers(0, min(ranks[1:])))
+    start = draw(st.integers(prompt, prompt + blocks * block))
+    stop = draw(st.integers(start, prompt + (blocks + 1) * block - 1))
+    x = dict(keys=keys[..., :prompt, :], values=values[..., :prompt, :], block=block, **settings)
+    cache = reference.gear_prefill(**x, rank=min(2, ranks[0]))
+    cache = reference.gear_append(cache, *(y[..., prompt:start, :] for y in (keys, values)))
+    new = (y[..., start:stop, :].clone() for y in (keys, values))
+    return dict(zip(("cache", "keys", "values"), (cache, *new), strict=True))
+
+
+@st.composite
+def gear_caches(draw):
+    """A cache that has seen anything."""
+    return reference.gear_append(**draw(gear_append()))
+
+
+@st.composite
+def low_rank(draw):
+    """Matrices of orthogonal columns, of zeros, or any where a single column is asked for."""
+    random = np.random.default_rng(draw(seeds))
+    shape = (*draw(heads), draw(st.integers(0, 6)), draw(st.integers(0, 4)))
+    kind = draw(st.sampled_from(["orthogonal", "zero", "any"]))
+    marks = owned(shape, shape[-2], random)
+    x = torch.from_numpy(marks * random.choice([-1.0, 1.0], shape)).float()
+    ranks = marks.any(-2).sum(-1)
+    most = int(ranks.min()) if ranks.size else 4
+    if kind == "any":
+        x, most = draw(real(*shape)), 1
+    return dict(
+        x=x * 0 if kind == "zero" else x,
+        rank=draw(st.integers(0, most)),
+        rounds=draw(st.integers(1, 4)),
+        seed=draw(st.integers(0, 3)),
+    )
+
+
+@st.composite
+def kivi_size(draw):
+    """Any prompt, any layout."""
+    settings = draw(kivi_settings())
+    del settings["scales"]
+    sizes = dict(kv_heads=draw(st.integers(1, 3)), width=settings["group"] * draw(widths))
+    return dict(tokens=draw(st.integers(0, 60)), **settings, **sizes, dtype=draw(dtypes))
+
+
+INPUTS = dict(
+    kivi_prefill=kivi_prefill(),
+    kivi_append=kivi_append(),
+    kivi_read=st.fixed_dictionaries(dict(cache=kivi_caches())),
+    outlier_mask=outlier_mask(),
+    low_rank=low_rank(),
+    gear_compress=gear_compress(),
+    gear_reconstruct=st.fixed_dictionaries(dict(block=gear_blocks(), exact_outliers=st.booleans())),
+    gear_prefill=gear_prefill(),
+    gear_append=gear_append(),
+    gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans())),
+    quantizer_bytes=st.fixed_dictionaries(dict(cache=kivi_caches() | gear_caches())),
+    kivi_size=kivi_size(),
+    gear_size=st.fixed_dictionaries(
+        dict(
+            tokens=st.integers(0, 60),
+            bits=widths,
+            outliers=shares,
+            rank=st.integers(0, 5),
+            kv_heads=st.integers(1, 3),
+            width=st.integers(1, 5),
+            dtype=dtypes,
+        )
+    ),
+    kivi_share=st.fixed_dictionaries(
+        dict(
+            bits=widths,
+            group=st.integers(1, 128),
+            residual=st.integers(0, 128),
+            tokens=st.integers(1, 6000),
+        )
+    ),
+    quantizer_sizes=st.fixed_dictionaries(
+        dict(
+            prompts=st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple),
+            kv_heads=st.integers(1, 40),
+            width=st.sampled_from([64, 128]),
+        )
+    ),
+)
