@@ -20,6 +20,8 @@ from spec_tests.mutants import (
     hubkv_refine,
     kcvt,
     locality,
+    quantizers,
+    quantizers_gear,
     retain,
 )
 from spec_tests.mutants.make import MUTANTS
@@ -40,6 +42,8 @@ FILES = (
     hubkv_refine,
     kcvt,
     locality,
+    quantizers,
+    quantizers_gear,
     retain,
 )
 
