@@ -74,14 +74,8 @@ from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill
 from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read
 from reference.quantizers.low_rank import LowRank, low_rank
 from reference.quantizers.outliers import outlier_mask
-from reference.quantizers.size import (
-    QuantizerBytes,
-    gear_size,
-    kivi_share,
-    kivi_size,
-    quantizer_bytes,
-    quantizer_sizes,
-)
+from reference.quantizers.published import kivi_share, quantizer_sizes
+from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
 from reference.retain import kept_count, modular_utility, ranking, retain
 from reference.scorers.scored import Scored
 
@@ -260,6 +254,7 @@ __all__ = [
     "quantizer_bytes",
     "kivi_size",
     "gear_size",
+    # reference.quantizers.published
     "kivi_share",
     "quantizer_sizes",
 ]

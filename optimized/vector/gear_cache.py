@@ -8,11 +8,11 @@ from optimized.vector.gear import compress, gear_reconstruct
 from reference.hex import cache_errors
 from reference.quantizers import errors as refuse
 from reference.quantizers.gear_cache import GearCache
+from reference.quantizers.published import kivi_share as kivi_share
+from reference.quantizers.published import quantizer_sizes as quantizer_sizes
 from reference.quantizers.size import gear_size as gear_size
-from reference.quantizers.size import kivi_share as kivi_share
 from reference.quantizers.size import kivi_size as kivi_size
 from reference.quantizers.size import quantizer_bytes as quantizer_bytes
-from reference.quantizers.size import quantizer_sizes as quantizer_sizes
 
 
 def gear_prefill(

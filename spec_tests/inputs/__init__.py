@@ -9,13 +9,14 @@ from spec_tests.inputs import (
     coverage,
     expander,
     explicit,
+    gear,
     graphkv,
     hexcache,
     hubkv,
     hubkv_refine,
     kcvt,
+    kivi,
     locality,
-    quantizers,
     retain,
 )
 
@@ -24,13 +25,14 @@ FILES = (
     coverage,
     expander,
     explicit,
+    gear,
     graphkv,
     hexcache,
     hubkv,
     hubkv_refine,
     kcvt,
+    kivi,
     locality,
-    quantizers,
     retain,
 )
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}

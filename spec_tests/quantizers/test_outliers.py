@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.quantizers import shares
+from spec_tests.inputs.gear import shares
 from spec_tests.oracles import quantizers as oracle
 
 

@@ -1,4 +1,4 @@
-"""Inputs of KIVI and GEAR: streams on exact codes, errors of a rank that is known."""
+"""Inputs of GEAR, errors of a rank that is known, and of what both quantisers weigh."""
 
 import numpy as np
 import torch
@@ -6,91 +6,23 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.inputs.draw import grid, heads, real
+from spec_tests.inputs.gear_refusals import REFUSALS
 from spec_tests.inputs.kcvt import widths
-from spec_tests.inputs.quantizers_refusals import REFUSALS
+from spec_tests.inputs.kivi import before_tokens, dtypes, kivi_caches, scales, seeds
 
 __all__ = ["INPUTS", "REFUSALS"]
 
-seeds = st.integers(0, 2**16)
-before_tokens = st.sampled_from([(2,), (1,), (2, 1), (3,), (2, 2), (0, 2)])
-"""Heads, and batches of them."""
+shares = st.sampled_from([0.0, 0.02, 0.25, 0.5, 1.0])
 
 lengths = st.sampled_from([5, 8, 4, 6, 3, 7, 2, 1, 0])
 """Of spans, mostly such that something can err in them."""
 
 matrices = st.sampled_from([(4, 3), (6, 2), (3, 4), (5, 4), (3, 3), (1, 2), (0, 3), (4, 0)])
-scales = st.sampled_from([None, torch.float32])
-dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
-shares = st.sampled_from([0.0, 0.02, 0.25, 0.5, 1.0])
-
-
-def on_grid(shape, bits, seed):
-    """Groups along the last axis, of which every code is exact, or exactly half way."""
-    random = np.random.default_rng(seed)
-    # 16-bit types hold whole numbers up to 256 exactly
-    half, top, offset = (2 if bits < 8 else 1), 2**bits - 1, (8 if bits < 7 else 0)
-    codes = random.integers(0, half * top, shape, endpoint=True) / half
-    codes[..., -1:], codes[..., :1] = top, 0
-    low = random.integers(-offset, offset, (*shape[:-1], 1), endpoint=True)
-    power = random.integers(-4, 2, (*shape[:-1], 1), endpoint=True)
-    return torch.from_numpy((low + codes) * 2.0**power).float()
 
 
 def up_to(most):
     """Numbers up to a greatest one, all as often."""
     return st.sampled_from(range(most, -1, -1))
-
-
-@st.composite
-def kivi_settings(draw):
-    """Small groups, and buffers of one to three of them."""
-    group = draw(st.integers(1, 2))
-    return dict(
-        bits=draw(widths),
-        group=group,
-        residual=group * draw(st.integers(1, 2)),
-        scales=draw(scales),
-    )
-
-
-@st.composite
-def kivi_streams(draw, settings, tokens, shapes=before_tokens):
-    """Keys whose blocks, and values whose tokens, are on exact codes group by group."""
-    bits, group, residual = settings["bits"], settings["group"], settings["residual"]
-    shape = draw(shapes)
-    width, blocks = group * draw(st.integers(1, 2)), -(-tokens // residual)
-    key_groups = (*shape, width, blocks * residual // group, group)
-    value_groups = (*shape, tokens, width // group, group)
-    keys = on_grid(key_groups, bits, draw(seeds)).flatten(-2).mT[..., :tokens, :]
-    return keys.clone(), on_grid(value_groups, bits, draw(seeds)).flatten(-2)
-
-
-@st.composite
-def kivi_prefill(draw):
-    """A prompt of up to three buffers and a part."""
-    settings = draw(kivi_settings())
-    tokens = draw(st.integers(0, 3 * settings["residual"] + 1))
-    keys, values = draw(kivi_streams(settings, tokens))
-    return dict(keys=keys, values=values, **settings)
-
-
-@st.composite
-def kivi_append(draw):
-    """A cache, and what comes next."""
-    settings = draw(kivi_settings())
-    prompt = draw(st.integers(0, 2 * settings["residual"]))
-    new = draw(st.integers(0, settings["residual"] + 1))
-    stream = draw(kivi_streams(settings, prompt + new))
-    cache = reference.kivi_prefill(*(x[..., :prompt, :] for x in stream), **settings)
-    keys, values = (x[..., prompt:, :].clone() for x in stream)
-    return dict(cache=cache, keys=keys, values=values)
-
-
-@st.composite
-def kivi_caches(draw):
-    """A cache that has seen anything."""
-    x = draw(kivi_append())
-    return reference.kivi_append(**x)
 
 
 @st.composite
@@ -245,21 +177,7 @@ def low_rank(draw):
     )
 
 
-@st.composite
-def kivi_size(draw):
-    """Any prompt, any layout."""
-    settings = draw(kivi_settings())
-    del settings["scales"]
-    sizes = dict(
-        kv_heads=draw(st.integers(1, 2)), width=settings["group"] * draw(st.integers(1, 3))
-    )
-    return dict(tokens=draw(st.integers(0, 12)), **settings, **sizes, dtype=draw(dtypes))
-
-
 INPUTS = dict(
-    kivi_prefill=kivi_prefill(),
-    kivi_append=kivi_append(),
-    kivi_read=st.fixed_dictionaries(dict(cache=kivi_caches())),
     outlier_mask=outlier_mask(),
     low_rank=low_rank(),
     gear_compress=gear_compress(),
@@ -268,7 +186,6 @@ INPUTS = dict(
     gear_append=gear_append(),
     gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans())),
     quantizer_bytes=st.fixed_dictionaries(dict(cache=kivi_caches() | gear_caches())),
-    kivi_size=kivi_size(),
     gear_size=st.fixed_dictionaries(
         dict(
             tokens=st.integers(0, 40),
@@ -278,14 +195,6 @@ INPUTS = dict(
             kv_heads=st.integers(1, 3),
             width=st.integers(1, 5),
             dtype=dtypes,
-        )
-    ),
-    kivi_share=st.fixed_dictionaries(
-        dict(
-            bits=widths,
-            group=st.integers(1, 128),
-            residual=st.integers(0, 128),
-            tokens=st.integers(1, 6000),
         )
     ),
     quantizer_sizes=st.fixed_dictionaries(
