@@ -59,8 +59,8 @@ def test_over_all_heads_it_is_the_mass_of_hex(impl, x):
 
 @pytest.mark.spec("GraphKV-H2O")
 def test_nothing_of_queries_by_tokens_is_allocated(impl):
-    x = dict(queries=torch.ones(2, 520, 1), keys=torch.ones(1, 520, 1))
-    assert largest(impl.h2o_mass, **x) < 520 * 520
+    x = dict(queries=torch.ones(2, 300, 1), keys=torch.ones(1, 300, 1))
+    assert largest(impl.h2o_mass, **x) < 300 * 300
 
 
 @pytest.mark.spec("GraphKV-H2O")
