@@ -48,7 +48,7 @@ def evicted(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> ob
     return kv.evict(keys, values, kept)
 
 
-def gathered(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> object:  # noqa: ARG001
+def gathered(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG001
     """Gather whole rows by an index for every number of them."""
     index = positions[..., None].expand(*positions.shape, keys.shape[-1])
     return keys.gather(-2, index), values.gather(-2, index)
