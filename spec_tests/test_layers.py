@@ -126,7 +126,9 @@ def test_an_elementwise_row_is_the_specifications_own_body():
     assert all(getattr(vector, name) is getattr(reference, name) for name in ELEMENTWISE)
 
 
-@pytest.mark.parametrize("name", [n for n in reference.__all__ if isfunction(getattr(vector, n, None))])
+@pytest.mark.parametrize(
+    "name", [n for n in reference.__all__ if isfunction(getattr(vector, n, None))]
+)
 def test_on_a_cpu_a_row_runs_its_vectorised_body(name):
     bodies = getclosurevars(getattr(optimized, name)).nonlocals
     assert bodies["vector"] is getattr(vector, name)
