@@ -22,6 +22,7 @@ from spec_tests.mutants import (
     kcvt,
     locality,
     retain,
+    store,
 )
 from spec_tests.mutants.make import MUTANTS
 
@@ -43,6 +44,7 @@ FILES = (
     kcvt,
     locality,
     retain,
+    store,
 )
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
