@@ -77,7 +77,12 @@ from reference.quantizers.outliers import outlier_mask
 from reference.quantizers.published import kivi_share, quantizer_sizes
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
 from reference.retain import kept_count, modular_utility, ranking, retain
+from reference.scorers.h2o import h2o, h2o_mass
+from reference.scorers.knorm import knorm
+from reference.scorers.pyramidkv import pyramidkv_budgets
 from reference.scorers.scored import Scored
+from reference.scorers.snapkv import snapkv
+from reference.scorers.streaming_llm import streaming_llm
 
 __all__ = [
     # reference.attention
@@ -96,6 +101,17 @@ __all__ = [
     "stored_bytes",
     # reference.scorers.scored
     "Scored",
+    # reference.scorers.knorm
+    "knorm",
+    # reference.scorers.h2o
+    "h2o_mass",
+    "h2o",
+    # reference.scorers.snapkv
+    "snapkv",
+    # reference.scorers.pyramidkv
+    "pyramidkv_budgets",
+    # reference.scorers.streaming_llm
+    "streaming_llm",
     # reference.hubkv.coverage
     "window_kernel",
     "gaussian_kernel",

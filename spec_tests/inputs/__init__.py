@@ -6,6 +6,7 @@ for each paper.
 
 from spec_tests.inputs import (
     attention,
+    base_scorers,
     coverage,
     expander,
     explicit,
@@ -22,6 +23,7 @@ from spec_tests.inputs import (
 
 FILES = (
     attention,
+    base_scorers,
     coverage,
     expander,
     explicit,

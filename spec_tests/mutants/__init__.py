@@ -6,6 +6,7 @@
 
 from spec_tests.mutants import (
     attention,
+    base_scorers,
     coverage,
     expander,
     graphkv,
@@ -23,11 +24,13 @@ from spec_tests.mutants import (
     quantizers,
     quantizers_gear,
     retain,
+    store,
 )
 from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
+    base_scorers,
     coverage,
     expander,
     graphkv,
@@ -45,6 +48,7 @@ FILES = (
     quantizers,
     quantizers_gear,
     retain,
+    store,
 )
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
