@@ -54,7 +54,7 @@ def gear_prefill(
         outliers: share $s$ of each channel's keys, and of each token's values, stored exactly.
         rank: rank $r$ of the prompt's corrections, at least 0.
         decoded_rank: rank of a decoded block's corrections, at least 0.
-        block: decoded tokens $n_b$ compressed at a time, at least 1.
+        block: decoded tokens $n_b$ compressed at a time, at least 1; its own code has 20 or 64.
         fill: as in `gear_compress`.
         seed: names the block that every power iteration starts from, in [0, 2³² − 1].
         scales: precision of the stored steps and minima, as in `quantise`.

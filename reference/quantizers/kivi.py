@@ -7,9 +7,10 @@ from jaxtyping import Float, Int32
 from torch import Tensor
 
 from reference.hex import cache_errors
-from reference.hex.kcvt import Quantised, by_column, code, dequantise, narrow, scale_dtype
-from reference.hex.packing import pack_bits, unpack_bits, word_count
+from reference.hex.kcvt import by_column, narrow, scale_dtype
+from reference.hex.packing import word_count
 from reference.quantizers import errors as refuse
+from reference.quantizers.groups import quantise_groups, restore_groups
 
 
 class KiviCache(NamedTuple):
@@ -157,11 +158,12 @@ def kivi_read(
     """
     cache_errors.instance("cache", cache, KiviCache)
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
-    codes = grouped(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
-    channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
+    layout = cache.bits, cache.group
+    scales = cache.key_steps, cache.key_minima
+    channels = restore_groups(cache.key_words, *scales, *layout, cache.residual)
     keys = narrow(by_column(channels).flatten(-3, -2), dtype)
-    codes = grouped(unpack_bits(cache.value_words, cache.bits, width), cache.group)
-    values = narrow(dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2), dtype)
+    scales = cache.value_steps, cache.value_minima
+    values = narrow(restore_groups(cache.value_words, *scales, *layout, width), dtype)
     return (
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),
@@ -173,12 +175,12 @@ def hold_key(cache: KiviCache, key: Tensor) -> KiviCache:
     buffer = torch.cat([cache.residual_keys, key], -2)
     if buffer.shape[-2] < cache.residual:
         return cache._replace(residual_keys=buffer)
-    block = in_groups("keys", by_column(buffer), cache)
-    words = pack_bits(block.codes.flatten(-2), cache.bits)
+    settings = cache.bits, cache.group, cache.scales
+    words, steps, minima = quantise_groups("keys", by_column(buffer), *settings)
     return cache._replace(
         key_words=torch.cat([cache.key_words, words[..., None, :, :]], -3),
-        key_steps=torch.cat([cache.key_steps, block.steps[..., None, :, :]], -3),
-        key_minima=torch.cat([cache.key_minima, block.minima[..., None, :, :]], -3),
+        key_steps=torch.cat([cache.key_steps, steps[..., None, :, :]], -3),
+        key_minima=torch.cat([cache.key_minima, minima[..., None, :, :]], -3),
         residual_keys=buffer[..., :0, :].clone(),
     )
 
@@ -188,22 +190,11 @@ def hold_value(cache: KiviCache, value: Tensor) -> KiviCache:
     buffer = torch.cat([cache.residual_values, value], -2)
     if buffer.shape[-2] <= cache.residual:
         return cache._replace(residual_values=buffer)
-    oldest = in_groups("values", buffer[..., :1, :], cache)
-    words = pack_bits(oldest.codes.flatten(-2), cache.bits)
+    settings = cache.bits, cache.group, cache.scales
+    words, steps, minima = quantise_groups("values", buffer[..., :1, :], *settings)
     return cache._replace(
         value_words=torch.cat([cache.value_words, words], -2),
-        value_steps=torch.cat([cache.value_steps, oldest.steps], -2),
-        value_minima=torch.cat([cache.value_minima, oldest.minima], -2),
+        value_steps=torch.cat([cache.value_steps, steps], -2),
+        value_minima=torch.cat([cache.value_minima, minima], -2),
         residual_values=buffer[..., 1:, :].clone(),
     )
-
-
-def in_groups(name: str, rows: Tensor, cache: KiviCache) -> Quantised:
-    """Quantise rows, cut into groups."""
-    x = grouped(rows, cache.group)
-    return code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
-
-
-def grouped(rows: Tensor, group: int) -> Tensor:
-    """Cut the last axis into groups."""
-    return rows.unflatten(-1, (rows.shape[-1] // group, group))

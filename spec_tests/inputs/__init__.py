@@ -18,6 +18,7 @@ from spec_tests.inputs import (
     kcvt,
     kivi,
     locality,
+    quantizer_size,
     retain,
 )
 
@@ -35,6 +36,7 @@ FILES = (
     kcvt,
     kivi,
     locality,
+    quantizer_size,
     retain,
 )
 INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}

@@ -1,4 +1,4 @@
-"""Inputs of GEAR, errors of a rank that is known, and of what both quantisers weigh."""
+"""Inputs of GEAR: errors of a rank that is known."""
 
 import numpy as np
 import torch
@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 import reference
 from spec_tests.inputs.draw import grid, heads, real
 from spec_tests.inputs.gear_refusals import REFUSALS
-from spec_tests.inputs.kcvt import widths
-from spec_tests.inputs.kivi import before_tokens, dtypes, kivi_caches, scales, seeds
+from spec_tests.inputs.kivi import before_tokens, scales, seeds
 
 __all__ = ["INPUTS", "REFUSALS"]
 
@@ -185,23 +184,4 @@ INPUTS = dict(
     gear_prefill=gear_prefill(),
     gear_append=gear_append(),
     gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans())),
-    quantizer_bytes=st.fixed_dictionaries(dict(cache=kivi_caches() | gear_caches())),
-    gear_size=st.fixed_dictionaries(
-        dict(
-            tokens=st.integers(0, 40),
-            bits=widths,
-            outliers=shares,
-            rank=st.integers(0, 5),
-            kv_heads=st.integers(1, 3),
-            width=st.integers(1, 5),
-            dtype=dtypes,
-        )
-    ),
-    quantizer_sizes=st.fixed_dictionaries(
-        dict(
-            prompts=st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple),
-            kv_heads=st.integers(1, 40),
-            width=st.sampled_from([64, 128]),
-        )
-    ),
 )

@@ -6,12 +6,10 @@ import torch
 
 import reference
 from spec_tests.inputs.draw import Refusal
-from spec_tests.inputs.hexcache_refusals import size
 from spec_tests.inputs.kcvt_refusals import bad_bits, bad_numbers, bad_ratio, bad_scales, huge
 from spec_tests.inputs.kivi_refusals import (
     bad_arrival,
     bad_prompt,
-    bad_sizes,
     bad_whole,
     keys,
     values,
@@ -80,23 +78,5 @@ REFUSALS = dict(
     gear_read=(
         dict(cache=gear_cache, exact_outliers=False),
         [Refusal("cache", 3, TypeError, "GearCache")],
-    ),
-    quantizer_bytes=(
-        dict(cache=gear_cache), [Refusal("cache", 3, TypeError, "a KiviCache or a GearCache")]
-    ),
-    gear_size=(
-        dict(tokens=16, bits=4, outliers=0.3, rank=2, kv_heads=2, width=4, dtype=torch.float16),
-        [*bad_sizes, *bad_bits, *bad_outliers, *bad_rank],
-    ),
-    quantizer_sizes=(
-        dict(prompts=(900, 1304), kv_heads=2, width=64),
-        [
-            Refusal("prompts", (), ValueError, "at least 1 length"),
-            Refusal("prompts", (900, 0), ValueError, "prompts must be >= 1, got 0"),
-            Refusal("prompts", (900.0,), TypeError, "integer"),
-            *size("kv_heads", 1),
-            *size("width", 1),
-            Refusal("width", 96, ValueError, "a multiple of 64"),
-        ],
     ),
 )  # fmt: skip

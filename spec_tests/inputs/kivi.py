@@ -12,7 +12,6 @@ __all__ = ["INPUTS", "REFUSALS"]
 
 seeds = st.integers(0, 2**16)
 scales = st.sampled_from([None, torch.float32])
-dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 before_tokens = st.sampled_from([(2,), (1,), (2, 1), (3,), (2, 2), (0, 2)])
 """Heads, and batches of them."""
 
@@ -81,28 +80,8 @@ def kivi_caches(draw):
     return reference.kivi_append(**x)
 
 
-@st.composite
-def kivi_size(draw):
-    """Any prompt, any layout."""
-    settings = draw(kivi_settings())
-    del settings["scales"]
-    sizes = dict(
-        kv_heads=draw(st.integers(1, 2)), width=settings["group"] * draw(st.integers(1, 3))
-    )
-    return dict(tokens=draw(st.integers(0, 12)), **settings, **sizes, dtype=draw(dtypes))
-
-
 INPUTS = dict(
     kivi_prefill=kivi_prefill(),
     kivi_append=kivi_append(),
     kivi_read=st.fixed_dictionaries(dict(cache=kivi_caches())),
-    kivi_size=kivi_size(),
-    kivi_share=st.fixed_dictionaries(
-        dict(
-            bits=widths,
-            group=st.integers(1, 128),
-            residual=st.integers(0, 128),
-            tokens=st.integers(1, 6000),
-        )
-    ),
 )

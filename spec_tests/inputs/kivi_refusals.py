@@ -4,7 +4,6 @@ import torch
 
 import reference
 from spec_tests.inputs.draw import Refusal
-from spec_tests.inputs.hexcache_refusals import size
 from spec_tests.inputs.kcvt_refusals import bad_bits, bad_numbers, bad_scales, huge
 
 generator = torch.Generator().manual_seed(7)
@@ -42,12 +41,6 @@ bad_kivi = [
     *bad_whole("residual", 1),
     Refusal("residual", 5, ValueError, "multiple of group = 2"),
 ]
-bad_sizes = [
-    *size("tokens", 0),
-    *size("kv_heads", 1),
-    *size("width", 1),
-    Refusal("dtype", torch.int8, ValueError, "torch.bfloat16"),
-]
 
 REFUSALS = dict(
     kivi_prefill=(
@@ -60,17 +53,4 @@ REFUSALS = dict(
     ),
     kivi_append=(dict(cache=kivi_cache, keys=keys, values=values), bad_arrival),
     kivi_read=(dict(cache=kivi_cache), [Refusal("cache", 3, TypeError, "KiviCache")]),
-    kivi_size=(
-        dict(tokens=16, **kivi, kv_heads=2, width=6, dtype=torch.float16),
-        [*bad_sizes, *bad_kivi],
-    ),
-    kivi_share=(
-        dict(bits=2, group=64, residual=64, tokens=900),
-        [
-            *bad_bits,
-            *bad_whole("group", 1),
-            *bad_whole("residual"),
-            *size("tokens", 1),
-        ],
-    ),
 )  # fmt: skip

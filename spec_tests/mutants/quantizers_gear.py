@@ -1,15 +1,12 @@
-"""Mutants of GEAR."""
+"""Mutants of GEAR's spans."""
 
 import torch
 
 import reference
-from reference import GearBlock, LowRank
 from reference.hex.kcvt import by_column, by_row, from_row
 from spec_tests.mutants.make import mutant
 
 GEAR = "quantizers/test_gear.py::test_"
-CACHE = "quantizers/test_gear_cache.py::test_"
-RANK = "quantizers/test_low_rank.py::test_"
 VECTOR = "test_vectors.py::test_vector[quantizers-"
 
 
@@ -153,148 +150,3 @@ def uncorrected(block, exact_outliers=False):
 def always_exact(block, exact_outliers=False):
     """Write S over the sum, unasked."""
     return reference.gear_reconstruct(block, True)
-
-
-@mutant(
-    "outlier_mask",
-    "outliers are the largest magnitudes",
-    killer="quantizers/test_outliers.py::test_what_is_left_is_the_middle_of_the_order",
-)
-def by_magnitude(x, ratio=0.02):
-    """Take both ends' share from the top of the magnitudes."""
-    count = int(reference.outlier_mask(x, ratio).sum(-1).max()) if x.numel() else 0
-    order = x.abs().sort(dim=-1, descending=True, stable=True).indices[..., :count]
-    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, order, True)
-
-
-@mutant(
-    "outlier_mask",
-    "each end is chosen on its own, so that equals overlap",
-    killer="quantizers/test_outliers.py::test_no_member_is_both_where_all_are_equal",
-)
-def overlapping_ends(x, ratio=0.02):
-    """Take the first of the largest, and the first of the smallest."""
-    count = int(reference.outlier_mask(x, ratio).sum(-1).max()) // 2 if x.numel() else 0
-    ends = [
-        x.sort(dim=-1, descending=down, stable=True).indices[..., :count] for down in (True, False)
-    ]
-    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, torch.cat(ends, -1), True)
-
-
-@mutant(
-    "outlier_mask",
-    "the count of an end is rounded to the nearest",
-    killer="quantizers/test_outliers.py::test_a_block_of_twenty_tokens_has_no_outlier_at_two_percent",
-)
-def nearest_count(x, ratio=0.02):
-    """Round where the count is rounded down."""
-    members = max(1, x.shape[-1])
-    return reference.outlier_mask(x, min(1.0, (2 * round(ratio * members / 2) + 0.5) / members))
-
-
-@mutant(
-    "low_rank",
-    "the last basis is not orthonormal",
-    killer=RANK + "factors_are_a_basis_and_the_shadow_on_it",
-)
-def without_orthonormal_basis(x, rank, rounds=3, seed=0):
-    """Leave out the last decomposition."""
-    factors = reference.low_rank(x, rank, rounds, seed)
-    wide = x.to(factors.left.dtype)
-    left = wide @ factors.right
-    return LowRank(left, wide.mT @ left)
-
-
-@mutant(
-    "low_rank",
-    "the block passes through the matrix once",
-    killer=RANK + "one_direction_of_any_matrix_is_that_of_its_powers",
-)
-def one_pass(x, rank, rounds=3, seed=0):
-    """Forget the powers."""
-    return reference.low_rank(x, rank, 1, seed)
-
-
-@mutant(
-    "low_rank",
-    "blocks of different ranks have nothing in common",
-    killer=RANK + "a_higher_rank_never_leaves_more",
-)
-def another_block_for_each_rank(x, rank, rounds=3, seed=0):
-    """Let the rank into the seed."""
-    return reference.low_rank(x, rank, 1, 1000 * rank + seed)
-
-
-@mutant(
-    "low_rank",
-    "the block is drawn from the global generator",
-    killer=RANK + "the_seed_alone_decides",
-)
-def unseeded(x, rank, rounds=3, seed=0):
-    """Ask torch for a seed."""
-    return reference.low_rank(x, rank, rounds, int(torch.randint(2**31, ())))
-
-
-@mutant(
-    "low_rank",
-    "the seed is not used",
-    killer=RANK + "another_seed_starts_elsewhere",
-)
-def one_seed_for_all(x, rank, rounds=3, seed=0):
-    """Forget the seed."""
-    return reference.low_rank(x, rank, rounds)
-
-
-@mutant(
-    "gear_append",
-    "decoded blocks are corrected at the prompt's rank",
-    killer=CACHE + "the_prompt_is_one_span_and_each_decoded_block_another",
-)
-def rank_of_the_prompt(cache, keys, values):
-    """Take the rank of the first block."""
-    ranks = [block.left.shape[-1] for block in cache.key_blocks]
-    changed = cache._replace(decoded_rank=ranks[0] if ranks else cache.decoded_rank)
-    after = reference.gear_append(changed, keys, values)
-    return after._replace(decoded_rank=cache.decoded_rank)
-
-
-@mutant(
-    "gear_append",
-    "tokens left over when a block fills are lost",
-    killer=CACHE + "decoding_in_any_chunks_gives_the_same_cache",
-)
-def gear_lost_tokens(cache, keys, values):
-    """Empty the buffers whole."""
-    after = reference.gear_append(cache, keys, values)
-    if len(after.key_blocks) == len(cache.key_blocks):
-        return after
-    nothing = after.residual_keys[..., :0, :]
-    return after._replace(residual_keys=nothing, residual_values=nothing)
-
-
-@mutant(
-    "gear_append",
-    "the first block is compressed again",
-    killer=CACHE + "append_never_changes_a_byte_of_earlier_blocks",
-)
-def gear_recompressed(cache, keys, values):
-    """Compress what the first block of values restores."""
-    after = reference.gear_append(cache, keys, values)
-    if len(after.value_blocks) == len(cache.value_blocks) or not cache.value_blocks:
-        return after
-    first: GearBlock = cache.value_blocks[0]
-    again = reference.gear_compress(
-        reference.gear_reconstruct(first) + 1, "token", first.bits, cache.outliers, 0
-    )
-    return after._replace(value_blocks=(again, *after.value_blocks[1:]))
-
-
-@mutant(
-    "gear_read",
-    "the buffer comes first",
-    killer=CACHE + "what_is_read_is_every_block_in_order_and_the_buffer_as_it_is",
-)
-def buffer_first(cache, exact_outliers=False):
-    """Put the newest tokens in front."""
-    left = cache.residual_keys.shape[-2]
-    return tuple(x.roll(left, -2) for x in reference.gear_read(cache, exact_outliers))
