@@ -7,16 +7,15 @@ from jaxtyping import Float, Int32
 from torch import Tensor
 
 from reference.hex import cache_errors
-from reference.hex.kcvt import by_column, narrow, scale_dtype
-from reference.hex.packing import word_count
+from reference.hex.kcvt import by_column, code, dequantise, narrow, scale_dtype
+from reference.hex.packing import pack_bits, unpack_bits, word_count
 from reference.quantizers import errors as refuse
-from reference.quantizers.groups import quantise_groups, restore_groups
 
 
 class KiviCache(NamedTuple):
     """One layer's cache: immutable, each step returns the next one.
 
-    A block is the residual buffer's length of keys; its codes are one stream of bits a channel.
+    A block is a full buffer of keys; its codes are one stream of bits a channel.
 
     Source:
         HEX-KIVI.
@@ -55,7 +54,8 @@ def kivi_prefill(
         bits: code width $b$, in [1, 8].
         group: members $g$ of a group: tokens of one key channel, channels of one value token and
             head; at least 1, a divisor of the width.
-        residual: tokens $R$ in full precision, at least 1, a multiple of `group`.
+        residual: tokens $R$ in full precision, at least 1, a multiple of `group`; its own code
+            has 32 or 128.
         scales: precision of the stored steps and minima, as in `quantise`.
 
     Returns:
@@ -79,8 +79,8 @@ def kivi_prefill(
     cache_errors.cache(keys, values)
     refuse.kivi(keys.shape[-1], bits, group, residual, scales)
     heads, width = keys.shape[:-2], keys.shape[-1]
-    words = torch.zeros(*heads, 0, width, 0, dtype=torch.int32, device=keys.device)
-    stored = keys.new_zeros(*heads, 0, width, 0, dtype=scale_dtype(keys.dtype, scales))
+    words = keys.new_zeros(*heads, 0, dtype=torch.int32)
+    stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
     empty = KiviCache(
         bits=bits,
         group=group,
@@ -158,12 +158,11 @@ def kivi_read(
     """
     cache_errors.instance("cache", cache, KiviCache)
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
-    layout = cache.bits, cache.group
-    scales = cache.key_steps, cache.key_minima
-    channels = restore_groups(cache.key_words, *scales, *layout, cache.residual)
+    codes = grouped(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
+    channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
     keys = narrow(by_column(channels).flatten(-3, -2), dtype)
-    scales = cache.value_steps, cache.value_minima
-    values = narrow(restore_groups(cache.value_words, *scales, *layout, width), dtype)
+    codes = grouped(unpack_bits(cache.value_words, cache.bits, width), cache.group)
+    values = narrow(dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2), dtype)
     return (
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),
@@ -175,12 +174,11 @@ def hold_key(cache: KiviCache, key: Tensor) -> KiviCache:
     buffer = torch.cat([cache.residual_keys, key], -2)
     if buffer.shape[-2] < cache.residual:
         return cache._replace(residual_keys=buffer)
-    settings = cache.bits, cache.group, cache.scales
-    words, steps, minima = quantise_groups("keys", by_column(buffer), *settings)
+    words, steps, minima = in_groups("keys", by_column(buffer)[..., None, :, :], cache)
     return cache._replace(
-        key_words=torch.cat([cache.key_words, words[..., None, :, :]], -3),
-        key_steps=torch.cat([cache.key_steps, steps[..., None, :, :]], -3),
-        key_minima=torch.cat([cache.key_minima, minima[..., None, :, :]], -3),
+        key_words=torch.cat([cache.key_words, words], -3),
+        key_steps=torch.cat([cache.key_steps, steps], -3),
+        key_minima=torch.cat([cache.key_minima, minima], -3),
         residual_keys=buffer[..., :0, :].clone(),
     )
 
@@ -190,11 +188,22 @@ def hold_value(cache: KiviCache, value: Tensor) -> KiviCache:
     buffer = torch.cat([cache.residual_values, value], -2)
     if buffer.shape[-2] <= cache.residual:
         return cache._replace(residual_values=buffer)
-    settings = cache.bits, cache.group, cache.scales
-    words, steps, minima = quantise_groups("values", buffer[..., :1, :], *settings)
+    words, steps, minima = in_groups("values", buffer[..., :1, :], cache)
     return cache._replace(
         value_words=torch.cat([cache.value_words, words], -2),
         value_steps=torch.cat([cache.value_steps, steps], -2),
         value_minima=torch.cat([cache.value_minima, minima], -2),
         residual_values=buffer[..., 1:, :].clone(),
     )
+
+
+def in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows' codes, each row's in one stream, and the steps and minima of their groups."""
+    x = grouped(rows, cache.group)
+    block = code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
+    return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
+
+
+def grouped(rows: Tensor, group: int) -> Tensor:
+    """Cut the last axis into groups."""
+    return rows.unflatten(-1, (rows.shape[-1] // group, group))

@@ -147,6 +147,6 @@ def uncorrected(block, exact_outliers=False):
     "outliers are always exact",
     killer=GEAR + "outliers_are_stored_exactly_and_moved_by_the_correction_alone",
 )
-def always_exact(block, exact_outliers=False):
+def outliers_always_exact(block, exact_outliers=False):
     """Write S over the sum, unasked."""
     return reference.gear_reconstruct(block, True)
