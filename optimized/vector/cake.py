@@ -62,14 +62,13 @@ def cake_preference(
     batch, tokens = keys.shape[:-3], keys.shape[-2]
     refuse.observers(queries.shape[-2], window, tokens)
     refuse.padding(real(valid, keys), (*batch, tokens))
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     if tokens <= window:
-        return keys.new_zeros(batch, dtype=exact)
+        return keys.new_zeros(batch, dtype=torch.float32)
     observing = queries[..., -window:, :].double()
     weights = _observed(observing, keys.double(), window, valid)
     entropy = -(weights * (weights + 1e-10).log()).sum((-3, -2, -1)).clamp(max=0)
     change = _variance(weights).sum((-2, -1))
-    preference = (entropy ** (1 / tau1) * change ** (1 / tau2)).to(exact)
+    preference = (entropy ** (1 / tau1) * change ** (1 / tau2)).float()
     scoring_errors.leads_to("tau1", tau1, preference)
     return preference
 
