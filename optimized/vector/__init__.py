@@ -90,7 +90,7 @@ from reference.hubkv.gate import gate
 from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
 from reference.scorers.fastkvzip import fastkvzip_loss
-from reference.scorers.fastkvzip_trainer import train_fastkvzip
+from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 
 __all__ = [
     "MaskStore",
@@ -199,6 +199,7 @@ __all__ = [
     "cake_cascade",
     "cake_preference",
     "expected_attention",
+    "FastKVzipGate",
     "fastkvzip",
     "fastkvzip_loss",
     "kvzip",

@@ -21,7 +21,10 @@ def moments(queries: Matrix, width: int) -> tuple[Vector, Matrix]:
     each = max(1, len(queries))
     mean = [math.fsum(q[c] for q in queries) / each for c in range(width)]
     covariance = [
-        [math.fsum((q[a] - mean[a]) * (q[b] - mean[b]) for q in queries) / each for b in range(width)]
+        [
+            math.fsum((q[a] - mean[a]) * (q[b] - mean[b]) for q in queries) / each
+            for b in range(width)
+        ]
         for a in range(width)
     ]
     return mean, covariance
