@@ -6,8 +6,10 @@
 
 from spec_tests.mutants import (
     attention,
+    cake,
     coverage,
     expander,
+    expected_attention,
     graphkv,
     graphkv_decay,
     graphkv_keys,
@@ -19,6 +21,7 @@ from spec_tests.mutants import (
     hubkv_calibration,
     hubkv_refine,
     kcvt,
+    kvzip,
     locality,
     retain,
 )
@@ -26,8 +29,10 @@ from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
+    cake,
     coverage,
     expander,
+    expected_attention,
     graphkv,
     graphkv_decay,
     graphkv_keys,
@@ -39,6 +44,7 @@ FILES = (
     hubkv_calibration,
     hubkv_refine,
     kcvt,
+    kvzip,
     locality,
     retain,
 )

@@ -68,7 +68,7 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
 
 
 @pytest.mark.spec("HubKV-KVzip")
-@given(kvzip())
+@given(kvzip(busy=True))
 def test_a_padded_row_scores_as_it_does_alone(impl, x):
     scored = impl.kvzip(**x)
     for row, first, echoes in rows(x):
@@ -84,7 +84,7 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
 
 
 @pytest.mark.spec("HubKV-KVzip")
-@given(kvzip())
+@given(kvzip(busy=True))
 def test_the_whole_context_is_its_chunks_one_after_the_other(impl, x):
     scores, masks = None, x["repeat_valid"]
     for index, (queries, repeated) in enumerate(zip(x["queries"], x["repeat_keys"], strict=True)):
@@ -97,7 +97,7 @@ def test_the_whole_context_is_its_chunks_one_after_the_other(impl, x):
 
 
 @pytest.mark.spec("HubKV-KVzip")
-@given(kvzip_chunk(), st.integers(0, 4))
+@given(kvzip_chunk(busy=True), st.integers(0, 4))
 def test_stretches_of_queries_combine_by_the_larger_score(impl, x, cut):
     """Each sees what it sees in the whole: the repeat input up to its own last query."""
     count, repeat = x["queries"].shape[-2], x["repeat_keys"].shape[-2]
@@ -115,7 +115,7 @@ def test_stretches_of_queries_combine_by_the_larger_score(impl, x, cut):
 
 
 @pytest.mark.spec("HubKV-KVzip")
-@given(kvzip_chunk())
+@given(kvzip_chunk(busy=True))
 def test_only_the_chunk_gets_scores_and_the_past_is_never_undone(impl, x):
     fresh = impl.kvzip_chunk(**x | dict(past=None))
     assert ((fresh >= 0) & (fresh <= 1)).all()
@@ -131,7 +131,7 @@ def test_only_the_chunk_gets_scores_and_the_past_is_never_undone(impl, x):
 
 
 @pytest.mark.spec("HubKV-KVzip")
-@given(kvzip())
+@given(kvzip(busy=True))
 def test_sinks_and_recent_tokens_are_protected_by_the_mask_alone(impl, x):
     scored = impl.kvzip(**x)
     for row, first, _ in rows(x):
