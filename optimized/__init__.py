@@ -39,6 +39,12 @@ fastkvzip = dispatch(reference.fastkvzip, vector.fastkvzip)
 fastkvzip_loss = elementwise(reference.fastkvzip_loss)
 FastKVzipGate = reference.FastKVzipGate
 train_fastkvzip = elementwise(reference.train_fastkvzip)
+knorm = dispatch(reference.knorm, vector.knorm)
+h2o_mass = dispatch(reference.h2o_mass, vector.h2o_mass)
+h2o = dispatch(reference.h2o, vector.h2o)
+snapkv = dispatch(reference.snapkv, vector.snapkv)
+pyramidkv_budgets = dispatch(reference.pyramidkv_budgets, vector.pyramidkv_budgets)
+streaming_llm = dispatch(reference.streaming_llm, vector.streaming_llm)
 
 # HEX
 Degrees = reference.Degrees

@@ -78,7 +78,12 @@ from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 from reference.scorers.kvzip import kvzip, kvzip_chunk
 from reference.scorers.mean_rotation import mean_rotation
 from reference.scorers.query_statistics import QueryStatistics, query_statistics
+from reference.scorers.h2o import h2o, h2o_mass
+from reference.scorers.knorm import knorm
+from reference.scorers.pyramidkv import pyramidkv_budgets
 from reference.scorers.scored import Scored
+from reference.scorers.snapkv import snapkv
+from reference.scorers.streaming_llm import streaming_llm
 
 __all__ = [
     # reference.attention
@@ -120,6 +125,17 @@ __all__ = [
     # reference.scorers.fastkvzip_trainer
     "FastKVzipGate",
     "train_fastkvzip",
+    # reference.scorers.knorm
+    "knorm",
+    # reference.scorers.h2o
+    "h2o_mass",
+    "h2o",
+    # reference.scorers.snapkv
+    "snapkv",
+    # reference.scorers.pyramidkv
+    "pyramidkv_budgets",
+    # reference.scorers.streaming_llm
+    "streaming_llm",
     # reference.hubkv.coverage
     "window_kernel",
     "gaussian_kernel",

@@ -29,6 +29,8 @@ CANCELLING = {
     "kvzip",
     "kvzip_chunk",
     "mean_rotation",
+    "h2o_mass",
+    "snapkv",
     "principal_components",
     "query_statistics",
 }

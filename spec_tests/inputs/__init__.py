@@ -7,6 +7,7 @@ for each paper.
 from spec_tests.inputs import (
     attention,
     cake,
+    base_scorers,
     coverage,
     expander,
     expected_attention,
@@ -25,6 +26,7 @@ from spec_tests.inputs import (
 FILES = (
     attention,
     cake,
+    base_scorers,
     coverage,
     expander,
     expected_attention,

@@ -7,6 +7,7 @@
 from spec_tests.mutants import (
     attention,
     cake,
+    base_scorers,
     coverage,
     expander,
     expected_attention,
@@ -24,12 +25,14 @@ from spec_tests.mutants import (
     kvzip,
     locality,
     retain,
+    store,
 )
 from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
     cake,
+    base_scorers,
     coverage,
     expander,
     expected_attention,
@@ -47,6 +50,7 @@ FILES = (
     kvzip,
     locality,
     retain,
+    store,
 )
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
