@@ -21,6 +21,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/explicit.py::subtile_expander": "draws, until one is accepted",
     "vector/explicit.py::ramanujan_lift": "draws, until one is accepted",
     "vector/explicit.py::_projective": "inverses in a field of a few dozen numbers",
+    "vector/cake.py::cake_cascade": "layers, each after what the ones before have given up",
     "vector/expected_attention.py::_logits": "blocks of tokens, as many as a cache holds",
     "vector/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
     "vector/kvzip.py::kvzip": "chunks of the context, each with a repeat input of its own",

@@ -123,12 +123,15 @@ def cake_cascade(
     window: int = 32,
 ) -> Int[Tensor, "steps layers *batch"]:
     lengths = _checked(preferences, keep, tokens, window)
-    layers, *rows = preferences.shape
-    passed = torch.ones(layers, layers, dtype=torch.bool, device=preferences.device).tril()
-    passed = passed.T.reshape(layers, layers, *(1 for _ in rows))  # layers, then steps
-    room = (lengths - window).clamp(min=0) * passed
-    shares = _shared(preferences[:, None] * passed, (keep - window) * layers, room)
-    return (shares + lengths.clamp(max=window) * passed).transpose(0, 1).contiguous()
+    layers = preferences.shape[0]
+    budgets = lengths.new_zeros(layers, *preferences.shape)
+    room, least = (lengths - window).clamp(min=0)[None], lengths.clamp(max=window)
+    shares = room[:0]
+    for step in range(layers):
+        seen = preferences[: step + 1]
+        shares = _shared(seen, (keep - window) * layers, torch.cat([shares, room]))
+        budgets[step, : step + 1] = shares + least
+    return budgets
 
 
 def _checked(preferences: Tensor, keep: int, tokens: int | Tensor, window: int) -> Tensor:

@@ -58,7 +58,7 @@ def query_statistics(
         HubKV-ExpectedAttention.
 
     Reading:
-        C3, E-U40: the covariance divides by the number of queries.
+        C3, E-U41: the covariance divides by the number of queries.
     """
     errors.floating("queries", queries, 3)
     errors.finite("queries", queries)

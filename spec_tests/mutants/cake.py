@@ -166,3 +166,15 @@ def cake_clairvoyant(preferences, keep, tokens, window=32):
     for step in range(len(preferences)):
         cascade[step, step + 1 :] = 0
     return cascade
+
+
+@mutant(
+    "cake_cascade",
+    "the last step shares out as if nothing had been evicted",
+    killer="test_vectors.py::test_vector[cake-what-is-gone-does-not-come-back]",
+)
+def cake_resurrected(preferences, keep, tokens, window=32):
+    """End at the budgets that all layers together would get."""
+    cascade = reference.cake_cascade(preferences, keep, tokens, window)
+    cascade[-1:] = reference.cake_budgets(preferences, keep, tokens, window)
+    return cascade

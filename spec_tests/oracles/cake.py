@@ -61,10 +61,31 @@ def preference(
 def budgets(wishes: list[int], keep: int, tokens: int, window: int) -> list[int]:
     """Return the budgets of whole preferences, by the rules as told and nothing clever."""
     layers, room = len(wishes), max(0, tokens - window)
-    total = (keep - window) * layers
-    shares = [min(wish * total // sum(wishes) if sum(wishes) else 0, room) for wish in wishes]
-    turn = 0
-    while sum(shares) < min(total, room * layers):
-        shares[turn % layers] += shares[turn % layers] < room
-        turn += 1
+    shares = dealt(wishes, (keep - window) * layers, [room] * layers)
     return [share + min(window, tokens) for share in shares]
+
+
+def cascade(wishes: list[int], keep: int, tokens: int, window: int) -> list[list[int]]:
+    """Return the budgets after each layer: a layer has room for what the step before left it."""
+    layers, room = len(wishes), max(0, tokens - window)
+    shares, out = [], []
+    for step in range(1, layers + 1):
+        shares = dealt(wishes[:step], (keep - window) * layers, [*shares, room])
+        held = [share + min(window, tokens) for share in shares]
+        out.append(held + [0] * (layers - step))
+    return out
+
+
+def dealt(wishes: list[int], total: int, rooms: list[int]) -> list[int]:
+    """Return whole shares of a total, the rest dealt out one place at a time."""
+    everyone = sum(wishes)
+    shares = [
+        min(wish * total // everyone if everyone else 0, room)
+        for wish, room in zip(wishes, rooms, strict=True)
+    ]
+    turn = 0
+    while sum(shares) < min(total, sum(rooms)):
+        layer = turn % len(rooms)
+        shares[layer] += shares[layer] < rooms[layer]
+        turn += 1
+    return shares
