@@ -75,12 +75,12 @@ from reference.scorers.cake_budgets import cake_budgets, cake_cascade
 from reference.scorers.expected_attention import expected_attention
 from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss
 from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
-from reference.scorers.kvzip import kvzip, kvzip_chunk
-from reference.scorers.mean_rotation import mean_rotation
-from reference.scorers.query_statistics import QueryStatistics, query_statistics
 from reference.scorers.h2o import h2o, h2o_mass
 from reference.scorers.knorm import knorm
+from reference.scorers.kvzip import kvzip, kvzip_chunk
+from reference.scorers.mean_rotation import mean_rotation
 from reference.scorers.pyramidkv import pyramidkv_budgets
+from reference.scorers.query_statistics import QueryStatistics, query_statistics
 from reference.scorers.scored import Scored
 from reference.scorers.snapkv import snapkv
 from reference.scorers.streaming_llm import streaming_llm

@@ -158,7 +158,7 @@ def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
     # as many whole rounds as fill the emptiest layers, then one place each for the first
     ranked = free.sort(0).values
     after = torch.arange(layers - 1, -1, -1, device=free.device)
-    after = after.reshape(-1, *(1 for _ in wishes.shape[1:]))
+    after = after.reshape(-1, *[1] * (wishes.ndim - 1))
     full = ((ranked.cumsum(0) + after * ranked) <= left).sum(0)
     filled = F.pad(ranked.cumsum(0), [0] * (2 * ranked.ndim - 2) + [1, 0])
     spent = filled.gather(0, full[None])[0]

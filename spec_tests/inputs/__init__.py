@@ -6,8 +6,8 @@ for each paper.
 
 from spec_tests.inputs import (
     attention,
-    cake,
     base_scorers,
+    cake,
     coverage,
     expander,
     expected_attention,

@@ -6,8 +6,8 @@
 
 from spec_tests.mutants import (
     attention,
-    cake,
     base_scorers,
+    cake,
     coverage,
     expander,
     expected_attention,
