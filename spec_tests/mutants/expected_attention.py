@@ -17,7 +17,7 @@ from spec_tests.mutants.make import mutant
 def sinks_counted(queries, sinks=4, valid=None, past=None):
     """Skip nothing, and say otherwise."""
     found = reference.query_statistics(queries, 0, valid, past)
-    return found._replace(skipped=found.count.clamp(max=sinks))
+    return found._replace(skipped=found.counted.clamp(max=sinks))
 
 
 @mutant(
@@ -40,7 +40,7 @@ def sinks_of_every_chunk(queries, sinks=4, valid=None, past=None):
 def unbiased_covariance(queries, sinks=4, valid=None, past=None):
     """Correct the bias."""
     found = reference.query_statistics(queries, sinks, valid, past)
-    correction = found.count / (found.count - 1).clamp(min=1)
+    correction = found.counted / (found.counted - 1).clamp(min=1)
     covariance = found.covariance * correction[..., None, None, None].to(found.covariance.dtype)
     return found._replace(covariance=covariance)
 
@@ -56,7 +56,7 @@ def means_forgotten(queries, sinks=4, valid=None, past=None):
     if past is None:
         return found
     gap = found.mean - past.mean
-    share = ((found.count - past.count) / found.count.clamp(min=1))[..., None, None, None]
+    share = ((found.counted - past.counted) / found.counted.clamp(min=1))[..., None, None, None]
     between = gap[..., None] * gap[..., None, :] * (1 - share) / share.clamp(min=1e-9)
     return found._replace(covariance=found.covariance - between.to(found.mean.dtype))
 

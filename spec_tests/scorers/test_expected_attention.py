@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.inputs.base_scorers import signed
 from spec_tests.inputs.draw import grid
 from spec_tests.inputs.expected_attention import expected_attention
 from spec_tests.inputs.padded import masks
@@ -21,7 +22,7 @@ drawn = expected_attention()
 def grouped(draw, group):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
     tokens, width = draw(st.sampled_from([3, 5])), draw(st.integers(1, 2))
-    number = lambda *shape: draw(grid(*shape, low=-16))  # noqa: E731
+    number = lambda *shape: draw(signed(*shape))  # noqa: E731
     root = number(2, group, width, width)
     return dict(
         moments=(number(2, group, width), root @ root.mT),

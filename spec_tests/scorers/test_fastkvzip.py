@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.inputs.draw import grid
+from spec_tests.inputs.base_scorers import signed
 from spec_tests.inputs.fastkvzip import fastkvzip, fastkvzip_loss
 from spec_tests.inputs.padded import masks
 from spec_tests.oracles import fastkvzip as oracle
@@ -19,7 +19,7 @@ gated, judged = fastkvzip(), fastkvzip_loss()
 @st.composite
 def grouped(draw, group):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
-    number = lambda *shape: draw(grid(*shape, low=-16))  # noqa: E731
+    number = lambda *shape: draw(signed(*shape))  # noqa: E731
     tokens, weights = draw(st.sampled_from([3, 5])), draw(gated)["weights"]
     shapes = ((1, group, 2, 2), (1, group, 2), (2,), (1, 2, 2), (2,), (1, 3, 2), (1, group))
     return dict(
