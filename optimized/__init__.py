@@ -24,6 +24,21 @@ stored_bytes = elementwise(reference.stored_bytes)
 
 # base scorers
 Scored = reference.Scored
+cake = dispatch(reference.cake, vector.cake)
+cake_preference = dispatch(reference.cake_preference, vector.cake_preference)
+cake_budgets = dispatch(reference.cake_budgets, vector.cake_budgets)
+cake_cascade = dispatch(reference.cake_cascade, vector.cake_cascade)
+QueryStatistics = reference.QueryStatistics
+query_statistics = dispatch(reference.query_statistics, vector.query_statistics)
+mean_rotation = dispatch(reference.mean_rotation, vector.mean_rotation)
+expected_attention = dispatch(reference.expected_attention, vector.expected_attention)
+kvzip_chunk = dispatch(reference.kvzip_chunk, vector.kvzip_chunk)
+kvzip = dispatch(reference.kvzip, vector.kvzip)
+GateWeights = reference.GateWeights
+fastkvzip = dispatch(reference.fastkvzip, vector.fastkvzip)
+fastkvzip_loss = elementwise(reference.fastkvzip_loss)
+FastKVzipGate = reference.FastKVzipGate
+train_fastkvzip = elementwise(reference.train_fastkvzip)
 knorm = dispatch(reference.knorm, vector.knorm)
 h2o_mass = dispatch(reference.h2o_mass, vector.h2o_mass)
 h2o = dispatch(reference.h2o, vector.h2o)

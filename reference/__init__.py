@@ -77,9 +77,17 @@ from reference.quantizers.outliers import outlier_mask
 from reference.quantizers.published import kivi_share, quantizer_sizes
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
 from reference.retain import kept_count, modular_utility, ranking, retain
+from reference.scorers.cake import cake, cake_preference
+from reference.scorers.cake_budgets import cake_budgets, cake_cascade
+from reference.scorers.expected_attention import expected_attention
+from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss
+from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 from reference.scorers.h2o import h2o, h2o_mass
 from reference.scorers.knorm import knorm
+from reference.scorers.kvzip import kvzip, kvzip_chunk
+from reference.scorers.mean_rotation import mean_rotation
 from reference.scorers.pyramidkv import pyramidkv_budgets
+from reference.scorers.query_statistics import QueryStatistics, query_statistics
 from reference.scorers.scored import Scored
 from reference.scorers.snapkv import snapkv
 from reference.scorers.streaming_llm import streaming_llm
@@ -101,6 +109,29 @@ __all__ = [
     "stored_bytes",
     # reference.scorers.scored
     "Scored",
+    # reference.scorers.cake
+    "cake",
+    "cake_preference",
+    # reference.scorers.cake_budgets
+    "cake_budgets",
+    "cake_cascade",
+    # reference.scorers.query_statistics
+    "QueryStatistics",
+    "query_statistics",
+    # reference.scorers.mean_rotation
+    "mean_rotation",
+    # reference.scorers.expected_attention
+    "expected_attention",
+    # reference.scorers.kvzip
+    "kvzip_chunk",
+    "kvzip",
+    # reference.scorers.fastkvzip
+    "GateWeights",
+    "fastkvzip",
+    "fastkvzip_loss",
+    # reference.scorers.fastkvzip_trainer
+    "FastKVzipGate",
+    "train_fastkvzip",
     # reference.scorers.knorm
     "knorm",
     # reference.scorers.h2o

@@ -6,7 +6,7 @@ import reference
 
 # What any body may take from the reference: argument checks, the precision rule, result types.
 CHECKS = ("reference.errors", "reference.precision")
-SHARED = {"errors", "cache_errors"} | {
+SHARED = {"errors", "cache_errors", "scoring_errors"} | {
     n for n in reference.__all__ if isinstance(getattr(reference, n), type)
 }
 
@@ -24,6 +24,10 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/gear.py::low_rank": "rounds of power iteration",
     "vector/gear_cache.py::gear_append": "compressed blocks, each with a correction of its own",
     "vector/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
+    "vector/cake.py::cake_cascade": "layers, each after what the ones before have given up",
+    "vector/expected_attention.py::_logits": "blocks of tokens, as many as a cache holds",
+    "vector/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
+    "vector/kvzip.py::kvzip": "chunks of the context, each with a repeat input of its own",
     "vector/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
     "vector/hex_cache.py::hex_append": "compressed spans, each over what the ones before left",
     "vector/hex_cache.py::hex_read": "compressed spans, each of a size of its own",

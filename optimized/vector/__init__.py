@@ -16,6 +16,7 @@ from optimized.vector.base_scorers import (
     snapkv,
     streaming_llm,
 )
+from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -43,6 +44,11 @@ from optimized.vector.expansion import (
     spectral_gap,
     vertex_expansion,
 )
+from optimized.vector.expected_attention import (
+    expected_attention,
+    mean_rotation,
+    query_statistics,
+)
 from optimized.vector.explicit import (
     lift,
     lps_graph,
@@ -65,6 +71,7 @@ from optimized.vector.gear_cache import (
     quantizer_bytes,
     quantizer_sizes,
 )
+from optimized.vector.fastkvzip import fastkvzip
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -85,6 +92,7 @@ from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
 from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
+from optimized.vector.kvzip import kvzip, kvzip_chunk
 from optimized.vector.locality import (
     autocorrelation,
     distance_profile,
@@ -101,6 +109,8 @@ from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
 from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
+from reference.scorers.fastkvzip import fastkvzip_loss
+from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 
 __all__ = [
     "MaskStore",
@@ -225,4 +235,17 @@ __all__ = [
     "gear_size",
     "kivi_share",
     "quantizer_sizes",
+    "cake",
+    "cake_budgets",
+    "cake_cascade",
+    "cake_preference",
+    "expected_attention",
+    "FastKVzipGate",
+    "fastkvzip",
+    "fastkvzip_loss",
+    "kvzip",
+    "kvzip_chunk",
+    "mean_rotation",
+    "query_statistics",
+    "train_fastkvzip",
 ]
