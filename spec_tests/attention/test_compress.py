@@ -19,21 +19,33 @@ from spec_tests.inputs.compress import (
     scored_caches,
     spread,
 )
-from spec_tests.inputs.retain import AXES, pooled
+from spec_tests.inputs.retain import pooled
 
 INDEX_BYTES = 8
 
 
 @st.composite
 def padded(draw):
-    """Rows with padding, in every scope, by every refinement, the window's remedy too."""
-    windowed = graph_settings(window=st.just(True))
-    x = draw(compress() | compress(refinements=windowed))
-    needed, _, pool = pools_of(x, x["scope"])
-    if isinstance(x["refinement"], GraphSettings) and x["refinement"].exclude_window:
-        # all of a row may be protected, and the window comes off the budget
-        x |= dict(keep=pool, ratio=None)
-    return x
+    """Rows in every scope by every refinement; at times a window that comes off the budget."""
+    if draw(st.integers(0, 3)):
+        return draw(compress())
+    settings = draw(graph_settings(window=st.just(True)))
+    x = draw(scored_caches("head", settings, marks=False))
+    shape = x["scored"].scores.shape
+    protected = torch.zeros(shape, dtype=torch.bool)
+    protected[..., shape[-1] - 1 :] = True
+    if x["valid"] is not None:
+        protected &= x["valid"][..., None, :]
+    keep = draw(st.integers(min(1, shape[-1]), shape[-1]))
+    return x | dict(
+        scored=Scored(x["scored"].scores, protected),
+        keep=keep,
+        ratio=None,
+        scope="head",
+        refinement=settings,
+        queries=None,
+        store=None,
+    )
 
 
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
@@ -109,21 +121,15 @@ def spread_shape(x):
 @given(compress())
 def test_without_padding_it_is_three_calls(impl, x):
     scope, (scores, protected) = x["scope"], x["scored"]
-    x |= dict(valid=None, keep=pooled(scores, scope).shape[-1] // 2, ratio=None)
+    pool, tokens = pooled(scores, scope).shape[-1], scores.shape[-1]
+    x |= dict(valid=None, keep=pool // 2, ratio=None)
     x["scored"] = scored = Scored(scores, protected & False)
-    heads = scores.shape[-AXES[scope] : -1].numel()
-    if isinstance(x["refinement"], GraphSettings) and "v" not in x["refinement"].kind:
-        vectors = dict(keys=x["keys"])
-    else:
-        vectors = dict(keys=x["keys"], values=x["values"])
-    tokens = scores.shape[-1]
-    if scope == "head" and tokens:
-        ratio = 1 - x["keep"] / tokens
-        share = x["keep"]
-    else:
-        ratio = 1 - x["keep"] / max(1, heads * tokens)
-        share = x["keep"] // max(1, heads)
-    refined = impl.refine(scored, x["refinement"], keep=share, ratio=ratio, **vectors)
+    settings, vectors = x["refinement"], dict(keys=x["keys"])
+    if isinstance(settings, GraphSettings) and "v" in settings.kind:
+        vectors |= dict(values=x["values"])
+    ratio = 1 - x["keep"] / max(1, pool)
+    share = x["keep"] // (pool // tokens) if pool else 0
+    refined = impl.refine(scored, settings, keep=share, ratio=ratio, **vectors)
     kept = impl.retain(refined, scored.protected, keep=x["keep"], scope=scope)
     assert_equal(impl.compress(**x), impl.evict(x["keys"], x["values"], kept))
 
@@ -164,7 +170,7 @@ def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
         shape = x["scored"].scores.shape[:-1]
         places = torch.arange(shape.numel()).view(shape)[at].flatten().tolist()
         found = entries(cache, shape)
-        for place, mask in zip(places, kept.reshape(-1, tokens), strict=True):
+        for place, mask in zip(places, kept.flatten(0, -2), strict=True):
             assert (found[place][2] - start).tolist() == mask.nonzero()[:, 0].tolist()
 
 

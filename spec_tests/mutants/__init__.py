@@ -6,7 +6,9 @@
 
 from spec_tests.mutants import (
     attention,
+    compress,
     coverage,
+    decoding,
     expander,
     graphkv,
     graphkv_decay,
@@ -26,7 +28,9 @@ from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
+    compress,
     coverage,
+    decoding,
     expander,
     graphkv,
     graphkv_decay,

@@ -1,0 +1,265 @@
+"""Compression while decoding: HubKV §4.3."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import DecodingConfig, GraphSettings, HubSettings, NmsSettings, Scored
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.compress import hub_settings, nms_settings, spread
+from spec_tests.inputs.decoding import append, caches, configs, start, streams
+from spec_tests.inputs.draw import real
+from spec_tests.oracles import decoding as oracle
+
+plain = st.none() | hub_settings | nms_settings
+
+
+def held(impl, cache):
+    """Return the positions each head holds."""
+    view = impl.decoding_read(cache)
+    rows = zip(view.positions.flatten(0, -2), view.present.flatten(0, -2), strict=True)
+    return [place[here].tolist() for place, here in rows]
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(st.data(), configs(refinements=plain), st.integers(0, 8), st.integers(0, 8))
+def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decoded):
+    layers, heads = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
+    keys, values, scores = data.draw(streams(config, prompt + decoded, (layers, 2), heads))
+
+    def refine(layer, ratio, outside):
+        return impl.refine(Scored(layer, outside), config.refinement, keep=0, ratio=ratio)
+
+    part = slice(prompt)
+    cache = impl.decoding_start(keys[..., part, :], values[..., part, :], scores[..., part], config)
+    part = slice(prompt, None)
+    cache = impl.decoding_append(cache, keys[..., part, :], values[..., part, :], scores[..., part])
+    found = iter(held(impl, cache))
+    expected = [
+        oracle.simulate(scores[:, row, :, :prompt], scores[:, row, :, prompt:], config, refine)
+        for row in range(2)
+    ]
+    for layer in range(layers):
+        for row in range(2):
+            for head in range(heads):
+                assert next(found) == [place for place, _ in expected[row][layer, head]]
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(append(), st.lists(st.integers(0, 5), max_size=3))
+def test_tokens_may_come_in_any_chunks(impl, x, cuts):
+    x["mass"] = None
+    once, cache = impl.decoding_append(**x), x["cache"]
+    bounds = [0, *sorted(min(cut, x["scores"].shape[-1]) for cut in cuts), x["scores"].shape[-1]]
+    for low, high in pairwise(bounds):
+        parts = (x[name][..., low:high, :] for name in ("keys", "values"))
+        cache = impl.decoding_append(cache, *parts, x["scores"][..., low:high])
+    assert_equal(cache, once)
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(start(), st.integers(0, 5), st.data())
+def test_a_padded_row_goes_on_as_it_does_alone(impl, x, decoded, data):
+    config, shape = x["config"], x["scores"].shape
+    new = data.draw(streams(config, decoded, shape[:-2], shape[-2]))
+    view = impl.decoding_read(impl.decoding_append(impl.decoding_start(**x), *new))
+    model = config.scope == "model"
+    rows = shape[1:-2] if model else shape[:-2]
+    for index in range(rows.numel()):
+        row = tuple(int(i) for i in torch.unravel_index(torch.tensor(index), rows)) if rows else ()
+        at = (slice(None), *row) if model else row
+        begin = 0 if x["valid"] is None else int((~x["valid"][row]).sum())
+        one = {name: x[name][at][..., begin:, :] for name in ("keys", "values")}
+        one |= dict(scores=x["scores"][at][..., begin:], config=config, valid=None)
+        alone = impl.decoding_append(impl.decoding_start(**one), *(part[at] for part in new))
+        apart = impl.decoding_read(alone)
+        width = apart.present.shape[-1]
+        here = slice(view.present.shape[-1] - width, None)
+        assert not view.present[at][..., : here.start].any()
+        for now, then in zip(view[:2], apart[:2], strict=True):
+            assert_equal(now[at][..., here, :], then)
+        for now, then in zip(view[2:], apart[2:], strict=True):
+            assert_equal(now[at][..., here], then)
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(start(refinements=plain))
+def test_a_prompt_is_compressed_as_any_cache_is(impl, x):
+    config, scores = x["config"], x["scores"]
+    tokens = scores.shape[-1]
+    x["valid"] = None
+    config = config._replace(original_positions=False, ratio=None)
+    cache = impl.decoding_start(**x | dict(config=config))
+    heads = dict(head=1, layer=scores.shape[-2], model=scores.shape[0] * scores.shape[-2])
+    recent = tokens // 50 if config.recent is None else config.recent
+    recent = min(recent, config.target - config.sinks)
+    protected = impl.protected_mask(tokens, config.sinks, recent).expand(scores.shape).clone()
+    keep = min(config.target, tokens) * heads[config.scope]
+    expected = impl.compress(
+        x["keys"], x["values"], Scored(scores, protected), keep=keep, scope=config.scope,
+        refinement=config.refinement,
+    )  # fmt: skip
+    assert_equal(cache.stored, expected)
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(INPUTS["decoding_append"])
+def test_raw_scores_survive_refinement(impl, x):
+    """What is stored is what was given, whatever the entry was worth after refinement."""
+    x["mass"] = None
+    before, cache = impl.decoding_read(x["cache"]), impl.decoding_append(**x)
+    after = impl.decoding_read(cache)
+    seen = x["cache"].seen
+    for head in range(before.scores.shape[:-1].numel()):
+        old = before.positions.flatten(0, -2)[head].tolist()
+        known = dict(zip(old, before.scores.flatten(0, -2)[head].tolist(), strict=True))
+        first = int(seen.flatten()[head // before.scores.shape[-2]])
+        known |= dict(enumerate(x["scores"].flatten(0, -2)[head].tolist(), first))
+        places, scores = after.positions.flatten(0, -2)[head], after.scores.flatten(0, -2)[head]
+        for place, score in zip(places.tolist(), scores.tolist(), strict=True):
+            assert score == (known[place] if place >= 0 else 0)
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(append(refinements=st.none()))
+def test_mass_is_added_to_the_scores_of_what_is_held(impl, x):
+    cache, mass = x["cache"], x["mass"]
+    view = impl.decoding_read(cache)
+    if mass is None:
+        mass = torch.ones_like(view.scores)
+    none = slice(0, 0)
+    nothing = x["keys"][..., none, :], x["values"][..., none, :], x["scores"][..., none]
+    after = impl.decoding_read(impl.decoding_append(cache, *nothing, mass=mass))
+    expected = torch.where(view.present, view.scores + mass, 0)
+    assert_equal(after, view._replace(scores=expected))
+    spoilt = mass.where(view.present, torch.nan)
+    assert_equal(impl.decoding_append(**x | dict(mass=spoilt)),
+                 impl.decoding_append(**x | dict(mass=mass)))  # fmt: skip
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(real(2, 2, 9, 4), st.integers(1, 9), st.integers(1, 3))
+def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, prompt, step):
+    """H2O: the prompt's columns, then each new query's weights on all that is held and itself."""
+    queries, keys = x
+
+    def mass(new, past):
+        weights = impl.attention_weights(new[None], past[None])[0]
+        return weights.sum(-2)
+
+    config = DecodingConfig(target=9, interval=2, sinks=0)
+    early = slice(prompt)
+    scores = mass(queries[:, early], keys[:, early])
+    cache = impl.decoding_start(keys[:, early], keys[:, early], scores, config)
+    for first in range(prompt, 9, step):
+        new = slice(first, first + step)
+        view = impl.decoding_read(cache)
+        weights = mass(queries[:, new], torch.cat([view.keys, keys[:, new]], -2))
+        older = view.keys.shape[-2]
+        cache = impl.decoding_append(
+            cache, keys[:, new], keys[:, new], weights[:, older:], weights[:, :older]
+        )
+    assert_close(impl.decoding_read(cache).scores, mass(queries.double(), keys.double()), 9.0)
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(caches())
+def test_a_cache_weighs_what_it_holds(impl, cache):
+    """No storage outlives its tokens: 4 bytes a number and a score, 8 a position and a count."""
+    new = torch.zeros(*cache.pending_scores.shape[:-1], 1)
+    rows = torch.zeros(*new.shape, cache.pending_keys.shape[-1])
+    after = impl.decoding_append(cache, rows, rows, new)
+    entry = 2 * rows.shape[-1] * 4 + 4
+    pending = after.pending_scores.numel()
+    count = after.scores.numel()
+    bounds = 8 * (new.numel() + 1) if hasattr(after.stored, "offsets") else 0
+    expected = (count + pending) * entry + 8 * count + bounds + 8 * after.seen.numel()
+    assert impl.stored_bytes(after) == expected
+
+
+@pytest.mark.spec("HubKV-4.3", "HubKV-10")
+def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
+    """Of 17 tokens 2 stay: λ is (1 - 2/17)², and 0.79 beside 0.8 falls to 0.48.
+
+    The last update alone removed 5 of 7: (5/7)² would leave 0.59 of it, more than the 0.55 of the
+    token that stands apart.
+    """
+    keys, low = torch.zeros(1, 17, 1), torch.full((1, 12), 0.001)
+    new = torch.tensor([[0.8, 0.79, 0.002, 0.002, 0.55]])
+    config = DecodingConfig(2, 5, sinks=0, recent=0, refinement=HubSettings(tau=0.0))
+    for ratio, expected in ((None, [12, 16]), (5 / 7, [12, 13])):
+        config = config._replace(ratio=ratio)
+        cache = impl.decoding_start(keys[:, :12], keys[:, :12], low, config)
+        cache = impl.decoding_append(cache, keys[:, 12:], keys[:, 12:], new)
+        assert cache.stored.positions.tolist() == [expected]
+
+
+@pytest.mark.spec("HubKV-4.3")
+@pytest.mark.parametrize("settings", [HubSettings(1, tau=0.0), NmsSettings(1, 0.5)], ids=str)
+@pytest.mark.parametrize(("in_the_text", "expected"), [(False, [1, 10]), (True, [1, 5])])
+def test_neighbours_are_so_in_the_cache_or_in_the_text(impl, settings, in_the_text, expected):
+    """Tokens 1, 5, 8 and 10 stand side by side in the cache, and far apart in the text."""
+    keys, scores = torch.zeros(1, 10, 1), torch.zeros(1, 10)
+    scores[0, 1], scores[0, 5], scores[0, 8] = 0.75, 0.625, 0.375
+    config = DecodingConfig(3, 1, sinks=0, recent=0)
+    cache = impl.decoding_start(keys, keys, scores, config)
+    later = config._replace(
+        target=2, refinement=settings, ratio=1.0, original_positions=in_the_text
+    )
+    new = torch.tensor([[0.5]])
+    cache = impl.decoding_append(cache._replace(config=later), keys[:, :1], keys[:, :1], new)
+    assert cache.stored.positions.tolist() == [expected]
+
+
+@pytest.mark.spec("HubKV-4.3", "HubKV-11")
+def test_sinks_are_so_by_their_first_position_and_stay(impl):
+    keys = torch.zeros(1, 8, 1)
+    config = DecodingConfig(target=3, interval=2, sinks=2, recent=1)
+    cache = impl.decoding_start(keys, keys, torch.zeros(1, 8), config)
+    assert cache.stored.positions.tolist() == [[0, 1, 7]]
+    for _ in range(4):
+        cache = impl.decoding_append(cache, keys[:, :2], keys[:, :2], torch.ones(1, 2))
+    assert cache.stored.positions.tolist() == [[0, 1, 15]]
+
+
+@pytest.mark.spec("HubKV-4.3", "HubKV-11")
+def test_the_window_is_a_fiftieth_of_the_cache_before_it_shrinks(impl):
+    """Of 100 tokens the last 2 are protected, of the 60 held later only the last one."""
+    keys = torch.zeros(1, 100, 1)
+    scores = torch.ones(1, 100)
+    scores[0, 97:] = 0
+    config = DecodingConfig(target=50, interval=10, sinks=0)
+    cache = impl.decoding_start(keys, keys, scores, config)
+    assert cache.stored.positions[0, -3:].tolist() == [47, 98, 99]
+    more = torch.zeros(1, 10)
+    cache = impl.decoding_append(cache, keys[:, :10], keys[:, :10], more)
+    assert cache.stored.positions[0, -3:].tolist() == [47, 98, 109]
+
+
+@pytest.mark.spec("HubKV-4.3")
+@given(start(scopes=("head",)))
+def test_below_the_target_nothing_is_lost(impl, x):
+    tokens = x["scores"].shape[-1]
+    x["config"] = x["config"]._replace(target=max(2, tokens))
+    there = torch.ones_like(x["scores"], dtype=torch.bool)
+    if x["valid"] is not None:
+        there = spread(x["valid"], x["scores"].shape, "head")
+    expected = [list(range(int(row.sum()))) for row in there.flatten(0, -2)]
+    assert held(impl, impl.decoding_start(**x)) == expected
+
+
+@pytest.mark.spec("HubKV-4.3", "GraphKV-4.1")
+def test_the_graph_compares_what_the_cache_still_holds(impl):
+    """Token 0 is gone when its copy 8 comes: what is like nothing that is left stays as it is."""
+    keys = torch.eye(9)[None].clone()
+    keys[0, 8] = keys[0, 1]
+    scores = torch.tensor([[0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1, 0.1]])
+    config = DecodingConfig(2, 1, sinks=0, recent=0, refinement=GraphSettings(1))
+    cache = impl.decoding_start(keys[:, :8], keys[:, :8], scores, config)
+    assert cache.stored.positions.tolist() == [[1, 2]]
+    cache = impl.decoding_append(cache, keys[:, 8:], keys[:, 8:], torch.tensor([[0.85]]))
+    assert cache.stored.positions.tolist() == [[1, 2]]
