@@ -30,7 +30,7 @@ def padded(draw):
     if draw(st.integers(0, 3)):
         return draw(compress())
     settings = draw(graph_settings(window=st.just(True)))
-    x = draw(scored_caches("head", settings, marks=False))
+    x = draw(scored_caches("head", settings, marked=False))
     shape = x["scored"].scores.shape
     protected = torch.zeros(shape, dtype=torch.bool)
     protected[..., shape[-1] - 1 :] = True
@@ -156,7 +156,7 @@ def test_a_banished_token_still_goes_before_padding(impl):
 
 
 @pytest.mark.spec("HubKV-10")
-@given(scored_caches("head", None, smooth=True, marks=False), st.integers(0, 8))
+@given(scored_caches("head", None, smooth=True, marked=False), st.integers(0, 8))
 def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
     """A row that keeps everything is not corrected at all; NMS, which has no gate, is."""
     keep = min(keep, x["keys"].shape[-2])

@@ -70,6 +70,16 @@ def test_a_query_has_as_many_neighbours_as_tokens_at_most(impl, x, length):
     assert_equal(impl.graphkv_compress(**x | dict(length=length)), impl.graphkv_compress(**fewer))
 
 
+@pytest.mark.spec("GraphKV-6.2")
+@pytest.mark.parametrize(("length", "expected"), [(0, [0, 1]), (1, [0, 2]), (None, [0, 2])])
+def test_a_query_of_no_tokens_has_no_neighbours(impl, length, expected):
+    """Token 1 has the key of the best one, and falls behind unless the graph has no edge."""
+    keys = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    scored = Scored(torch.tensor([[3.0, 2.0, 1.0]]), torch.zeros(1, 3).bool())
+    cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
+    assert cache.positions.tolist() == [expected]
+
+
 @pytest.mark.spec("GraphKV-6.1")
 @pytest.mark.parametrize(
     ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
