@@ -24,6 +24,12 @@ stored_bytes = elementwise(reference.stored_bytes)
 
 # base scorers
 Scored = reference.Scored
+knorm = dispatch(reference.knorm, vector.knorm)
+h2o_mass = dispatch(reference.h2o_mass, vector.h2o_mass)
+h2o = dispatch(reference.h2o, vector.h2o)
+snapkv = dispatch(reference.snapkv, vector.snapkv)
+pyramidkv_budgets = dispatch(reference.pyramidkv_budgets, vector.pyramidkv_budgets)
+streaming_llm = dispatch(reference.streaming_llm, vector.streaming_llm)
 
 # HEX
 Degrees = reference.Degrees

@@ -83,7 +83,12 @@ from reference.hubkv.locality import (
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
+from reference.scorers.h2o import h2o, h2o_mass
+from reference.scorers.knorm import knorm
+from reference.scorers.pyramidkv import pyramidkv_budgets
 from reference.scorers.scored import Scored
+from reference.scorers.snapkv import snapkv
+from reference.scorers.streaming_llm import streaming_llm
 
 __all__ = [
     # reference.attention
@@ -102,6 +107,17 @@ __all__ = [
     "stored_bytes",
     # reference.scorers.scored
     "Scored",
+    # reference.scorers.knorm
+    "knorm",
+    # reference.scorers.h2o
+    "h2o_mass",
+    "h2o",
+    # reference.scorers.snapkv
+    "snapkv",
+    # reference.scorers.pyramidkv
+    "pyramidkv_budgets",
+    # reference.scorers.streaming_llm
+    "streaming_llm",
     # reference.hubkv.coverage
     "window_kernel",
     "gaussian_kernel",

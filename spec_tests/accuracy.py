@@ -23,6 +23,8 @@ CANCELLING = {
     "attention_error",
     "attention_mass",
     "autocorrelation",
+    "h2o_mass",
+    "snapkv",
     "principal_components",
 }
 

@@ -12,6 +12,8 @@ SHARED = {"errors", "cache_errors", "compress_errors"} | {
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
+    "vector/_window.py::drawn": "heads, as many at a time as a cache holds",
+    "vector/base_scorers.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/expander.py::_swaps": "rounds of swaps, each over all repeated edges",
     "vector/expander.py::random_expander": "draws, until one is accepted",
     "vector/expansion.py::cheeger_constant": "doublings of the list of sets, one a vertex of 20",

@@ -9,6 +9,14 @@ from optimized.vector._graphkv_keys import (
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
 from optimized.vector.compress import compress
+from optimized.vector.base_scorers import (
+    h2o,
+    h2o_mass,
+    knorm,
+    pyramidkv_budgets,
+    snapkv,
+    streaming_llm,
+)
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -126,6 +134,12 @@ __all__ = [
     "RaggedCache",
     "evict",
     "stored_bytes",
+    "knorm",
+    "h2o_mass",
+    "h2o",
+    "snapkv",
+    "pyramidkv_budgets",
+    "streaming_llm",
     "hub_mask",
     "discount",
     "smd",

@@ -7,6 +7,7 @@ for each paper.
 from spec_tests.inputs import (
     attention,
     compress,
+    base_scorers,
     coverage,
     decoding,
     expander,
@@ -23,6 +24,7 @@ from spec_tests.inputs import (
 FILES = (
     attention,
     compress,
+    base_scorers,
     coverage,
     decoding,
     expander,

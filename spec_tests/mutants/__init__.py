@@ -7,6 +7,7 @@
 from spec_tests.mutants import (
     attention,
     compress,
+    base_scorers,
     coverage,
     decoding,
     expander,
@@ -23,12 +24,14 @@ from spec_tests.mutants import (
     kcvt,
     locality,
     retain,
+    store,
 )
 from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
     compress,
+    base_scorers,
     coverage,
     decoding,
     expander,
@@ -45,6 +48,7 @@ FILES = (
     kcvt,
     locality,
     retain,
+    store,
 )
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
