@@ -13,22 +13,16 @@ from spec_tests.attention.rows import counts
 Scorer = Callable[[Any, Tensor, Tensor, Tensor], Scored]
 
 
-def window_attention(impl: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Scored:
-    """Score by what the last two queries attend to; they are protected."""
-    weights = impl.attention_weights(queries[..., -2:, :], keys).unflatten(-3, (2, -1))
-    there = valid[..., None, :].expand(keys.shape[:-1])
-    scores = weights.sum((-2, -3)).where(there, 0)
-    return Scored(scores, there & (torch.arange(keys.shape[-2]) >= keys.shape[-2] - 2))
-
-
-def key_norm(impl: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Scored:  # noqa: ARG001
-    """Score by how short a key is, the longest at 0; nothing is protected."""
-    there = valid[..., None, :].expand(keys.shape[:-1])
-    scores = impl.shift_scores(-keys.norm(dim=-1)).where(there, 0)
-    return Scored(scores, torch.zeros_like(there))
-
-
-SCORERS: dict[str, Scorer] = dict(window_attention=window_attention, key_norm=key_norm)
+SCORERS: dict[str, Scorer] = dict(
+    knorm=lambda impl, queries, keys, valid: impl.knorm(keys, valid, shift=True),  # noqa: ARG005
+    h2o=lambda impl, queries, keys, valid: impl.h2o(
+        impl.h2o_mass(queries, keys, valid=valid), keep=4, valid=valid
+    ),
+    snapkv=lambda impl, queries, keys, valid: impl.snapkv(queries, keys, window=2, valid=valid),
+    streaming_llm=lambda impl, queries, keys, valid: impl.streaming_llm(  # noqa: ARG005
+        keys, sinks=2, valid=valid
+    ),
+)
 REFINEMENTS = (None, HubSettings(), NmsSettings(), GraphSettings(2))
 STORES = (None, HexConfig(block=4, density=0.0, recent=1))
 

@@ -64,7 +64,7 @@ def padding_competes(keys, values, scored, *, valid=None, **rest):
 @mutant(
     "compress",
     "padding is refined along with the content",
-    killer="attention/test_compress.py::test_a_padded_row_is_compressed_as_it_is_alone",
+    killer="test_vectors.py::test_vector[compress-padding-is-nobodys-neighbour]",
 )
 def padding_refined(keys, values, scored, *, valid=None, refinement=None, **rest):
     """Refine over the padded rows, then choose without them."""
