@@ -8,7 +8,6 @@ from optimized.vector._graphkv_keys import (
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
-from optimized.vector.compress import compress
 from optimized.vector.base_scorers import (
     h2o,
     h2o_mass,
@@ -17,6 +16,7 @@ from optimized.vector.base_scorers import (
     snapkv,
     streaming_llm,
 )
+from optimized.vector.compress import compress
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,

@@ -12,13 +12,8 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import alone, counts, entries, rows
-from spec_tests.inputs.compress import (
-    compress,
-    graph_settings,
-    pools_of,
-    scored_caches,
-    spread,
-)
+from spec_tests.inputs.compress import compress, pools_of
+from spec_tests.inputs.compress_draw import graph_settings, scored_caches, spread
 from spec_tests.inputs.retain import pooled
 
 INDEX_BYTES = 8

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.compress import graph_settings, hub_settings, nms_settings, scored_caches
+from spec_tests.inputs.compress_draw import (
+    graph_settings,
+    hub_settings,
+    nms_settings,
+    scored_caches,
+)
 from spec_tests.inputs.draw import grid
 
 

@@ -11,7 +11,7 @@ from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import alone, counts, entries, rows
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.compress import spread
+from spec_tests.inputs.compress_draw import spread
 from spec_tests.inputs.draw import real
 
 WINDOW = "recent window clipped"

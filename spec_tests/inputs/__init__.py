@@ -6,8 +6,8 @@ for each paper.
 
 from spec_tests.inputs import (
     attention,
-    compress,
     base_scorers,
+    compress,
     coverage,
     decoding,
     expander,
@@ -23,8 +23,8 @@ from spec_tests.inputs import (
 
 FILES = (
     attention,
-    compress,
     base_scorers,
+    compress,
     coverage,
     decoding,
     expander,

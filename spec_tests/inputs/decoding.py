@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
-from spec_tests.inputs.compress import (
+from spec_tests.inputs.compress_draw import (
     WIDTH,
     few,
     graph_settings,

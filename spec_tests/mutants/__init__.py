@@ -6,8 +6,9 @@
 
 from spec_tests.mutants import (
     attention,
-    compress,
     base_scorers,
+    compress,
+    compress_systems,
     coverage,
     decoding,
     expander,
@@ -30,8 +31,9 @@ from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
-    compress,
     base_scorers,
+    compress,
+    compress_systems,
     coverage,
     decoding,
     expander,

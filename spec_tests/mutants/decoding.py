@@ -71,7 +71,7 @@ def whole_chunks(cache, keys, values, scores, mass=None):
 @mutant(
     "decoding_append",
     "the gate sees the last update alone",
-    killer="attention/test_decoding.py::test_the_gate_sees_all_that_was_removed_of_the_text",
+    killer="attention/test_decoding_choices.py::test_the_gate_sees_all_that_was_removed_of_the_text",
 )
 def local_gate(cache, keys, values, scores, mass=None):
     """Take the ratio from the cache before it shrinks."""
@@ -123,7 +123,7 @@ def compacted_positions(cache, keys, values, scores, mass=None):
 @mutant(
     "decoding_append",
     "sinks are the first entries of the cache, not of the text",
-    killer="attention/test_decoding.py::test_sinks_are_so_by_their_first_position_and_stay",
+    killer="attention/test_decoding_choices.py::test_sinks_are_so_by_their_first_position_and_stay",
 )
 def sinks_of_the_cache(cache, keys, values, scores, mass=None):
     """Protect nothing by its position."""
@@ -135,7 +135,7 @@ def sinks_of_the_cache(cache, keys, values, scores, mass=None):
 @mutant(
     "decoding_append",
     "neighbours are those of the text, whatever was asked",
-    killer="attention/test_decoding.py::test_neighbours_are_so_in_the_cache_or_in_the_text",
+    killer="attention/test_decoding_choices.py::test_neighbours_are_so_in_the_cache_or_in_the_text",
 )
 def always_the_text(cache, keys, values, scores, mass=None):
     """Read the wrong positions."""
@@ -147,7 +147,7 @@ def always_the_text(cache, keys, values, scores, mass=None):
 @mutant(
     "decoding_append",
     "the recent window is a fiftieth of all tokens seen",
-    killer="attention/test_decoding.py::test_the_window_is_a_fiftieth_of_the_cache_before_it_shrinks",
+    killer="attention/test_decoding_choices.py::test_the_window_is_a_fiftieth_of_the_cache_before_it_shrinks",
 )
 def window_of_the_text(cache, keys, values, scores, mass=None):
     """Take the wrong length."""
