@@ -107,9 +107,8 @@ def _refined(
 ) -> Tensor:
     """Refine one row, among the neighbours that the cache or the text gives each token."""
     ratio = max(0.0, 1 - config.target / max(1, tokens)) if config.ratio is None else config.ratio
-    budget = dict(keep=config.target, ratio=ratio)
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
-        return refine(one, config.refinement, **budget, **beside)
+        return refine(one, config.refinement, keep=config.target, ratio=ratio, **beside)
     text = Scored(
         one.scores.new_zeros(*one.scores.shape[:-1], tokens),
         torch.ones(*one.scores.shape[:-1], tokens, dtype=torch.bool, device=here.device),
@@ -118,7 +117,7 @@ def _refined(
         where = place[head][here[head]]
         text.scores[head][where] = one.scores[head][here[head]]
         text.protected[head][where] = one.protected[head][here[head]]
-    refined = refine(text, config.refinement, **budget)
+    refined = refine(text, config.refinement, keep=config.target, ratio=ratio)
     back = refined.new_zeros(one.scores.shape)
     for head in product(*map(range, here.shape[:-1])):
         back[head][here[head]] = refined[head][place[head][here[head]]]
