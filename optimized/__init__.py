@@ -177,4 +177,19 @@ cosine_distribution = dispatch(reference.cosine_distribution, vector.cosine_dist
 principal_components = dispatch(reference.principal_components, vector.principal_components)
 kv_bytes = elementwise(reference.kv_bytes)
 
+# whole compressors
+HubSettings = reference.HubSettings
+GraphSettings = reference.GraphSettings
+NmsSettings = reference.NmsSettings
+refine = dispatch(reference.refine, vector.refine)
+compress = dispatch(reference.compress, vector.compress)
+hubkv_compress = dispatch(reference.hubkv_compress, vector.hubkv_compress)
+graphkv_compress = dispatch(reference.graphkv_compress, vector.graphkv_compress)
+DecodingConfig = reference.DecodingConfig
+DecodingCache = reference.DecodingCache
+DecodingView = reference.DecodingView
+decoding_start = dispatch(reference.decoding_start, vector.decoding_start)
+decoding_append = dispatch(reference.decoding_append, vector.decoding_append)
+decoding_read = dispatch(reference.decoding_read, vector.decoding_read)
+
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]

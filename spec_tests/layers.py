@@ -6,7 +6,7 @@ import reference
 
 # What any body may take from the reference: argument checks, the precision rule, result types.
 CHECKS = ("reference.errors", "reference.precision")
-SHARED = {"errors", "cache_errors", "scoring_errors"} | {
+SHARED = {"errors", "cache_errors", "compress_errors", "scoring_errors"} | {
     n for n in reference.__all__ if isinstance(getattr(reference, n), type)
 }
 
@@ -39,6 +39,11 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
     "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",
+    "vector/compress.py::pool_budgets": "over the different sizes of a pool",
+    "vector/compress.py::rows_of": "over the kinds of vectors an edge compares",
+    "vector/refinement.py::refine_rows": "over the different budgets of a row",
+    "vector/decoding.py::decoding_append": "compressions, each over what the one before left",
+    "vector/decoding.py::_survivors": "over the kinds of vectors an edge compares",
     "vector/coverage.py::greedy": "a pick depends on the picks before it",
 }
 

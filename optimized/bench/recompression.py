@@ -45,10 +45,10 @@ KEYS = {
 def errors(keys: Tensor, values: Tensor, mode: str) -> tuple[float, float]:
     """Return the relative error of the keys, and the mean deviation of the last queries."""
     queries = normal(3, HEADS, TOKENS, WIDTH)
-    stream = torch.stack([queries, keys, values])
     config = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, mode=mode)
-    cache = hex_prefill(*stream[..., :PROMPT, :], config)
-    held = hex_read(hex_append(cache, *stream[..., PROMPT:, :]))
+    cache = hex_prefill(queries[:, :PROMPT], keys[:, :PROMPT], values[:, :PROMPT], config)
+    cache = hex_append(cache, queries[:, PROMPT:], keys[:, PROMPT:], values[:, PROMPT:])
+    held = hex_read(cache)
     deviation = attention_error(queries[..., -LAST:, :], keys, values, *held).mean()
     return float((held[0] - keys).norm() / keys.norm()), float(deviation)
 

@@ -39,9 +39,9 @@ def stream() -> tuple[Tensor, ...]:
 
 def measured(configs: list[HexConfig]) -> list[str]:
     """Return the mean deviation and the percentage of bytes of each setting."""
-    return [
-        f"{row.error:.3f} ({row.percent:.1f})" for row in sensitivity(*stream(), PROMPT, configs)
-    ]
+    queries, keys, values = stream()
+    rows = sensitivity(queries, keys, values, PROMPT, configs)
+    return [f"{row.error:.3f} ({row.percent:.1f})" for row in rows]
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from optimized.vector.base_scorers import (
     streaming_llm,
 )
 from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
+from optimized.vector.compress import compress
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -26,6 +27,7 @@ from optimized.vector.coverage import (
     overlap,
     window_kernel,
 )
+from optimized.vector.decoding import decoding_append, decoding_read, decoding_start
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.expander import (
     biadjacency,
@@ -60,6 +62,7 @@ from optimized.vector.explicit import (
     subtile_mask,
     subtile_permutations,
 )
+from optimized.vector.fastkvzip import fastkvzip
 from optimized.vector.gear import gear_compress, gear_reconstruct, low_rank, outlier_mask
 from optimized.vector.gear_cache import (
     gear_append,
@@ -71,7 +74,6 @@ from optimized.vector.gear_cache import (
     quantizer_bytes,
     quantizer_sizes,
 )
-from optimized.vector.fastkvzip import fastkvzip
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -101,9 +103,11 @@ from optimized.vector.locality import (
     segment_coverage,
     uniform_spread,
 )
+from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
 from optimized.vector.store import MaskStore, from_csr, to_csr
+from optimized.vector.systems import graphkv_compress, hubkv_compress
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
@@ -248,4 +252,11 @@ __all__ = [
     "mean_rotation",
     "query_statistics",
     "train_fastkvzip",
+    "refine",
+    "compress",
+    "hubkv_compress",
+    "graphkv_compress",
+    "decoding_start",
+    "decoding_append",
+    "decoding_read",
 ]

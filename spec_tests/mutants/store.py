@@ -66,6 +66,6 @@ class ZealousStore(reference.MaskStore):
 
     def _sweep(self):
         """Remove them all."""
-        for file in self.directory.glob(".*.tmp"):
+        for file in () if self.directory is None else self.directory.glob(".*.tmp"):
             if time.time() - file.stat().st_mtime > 3600:
                 file.unlink()
