@@ -81,18 +81,25 @@ from reference.hubkv.locality import (
     uniform_spread,
 )
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
+from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
+from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill, gear_read
+from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read
+from reference.quantizers.low_rank import LowRank, low_rank
+from reference.quantizers.outliers import outlier_mask
+from reference.quantizers.published import kivi_share, quantizer_sizes
+from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
-from reference.scorers.h2o import h2o, h2o_mass
-from reference.scorers.knorm import knorm
-from reference.scorers.pyramidkv import pyramidkv_budgets
 from reference.scorers.cake import cake, cake_preference
 from reference.scorers.cake_budgets import cake_budgets, cake_cascade
 from reference.scorers.expected_attention import expected_attention
 from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss
 from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
+from reference.scorers.h2o import h2o, h2o_mass
+from reference.scorers.knorm import knorm
 from reference.scorers.kvzip import kvzip, kvzip_chunk
 from reference.scorers.mean_rotation import mean_rotation
+from reference.scorers.pyramidkv import pyramidkv_budgets
 from reference.scorers.query_statistics import QueryStatistics, query_statistics
 from reference.scorers.scored import Scored
 from reference.scorers.snapkv import snapkv
@@ -115,17 +122,6 @@ __all__ = [
     "stored_bytes",
     # reference.scorers.scored
     "Scored",
-    # reference.scorers.knorm
-    "knorm",
-    # reference.scorers.h2o
-    "h2o_mass",
-    "h2o",
-    # reference.scorers.snapkv
-    "snapkv",
-    # reference.scorers.pyramidkv
-    "pyramidkv_budgets",
-    # reference.scorers.streaming_llm
-    "streaming_llm",
     # reference.scorers.cake
     "cake",
     "cake_preference",
@@ -149,6 +145,17 @@ __all__ = [
     # reference.scorers.fastkvzip_trainer
     "FastKVzipGate",
     "train_fastkvzip",
+    # reference.scorers.knorm
+    "knorm",
+    # reference.scorers.h2o
+    "h2o_mass",
+    "h2o",
+    # reference.scorers.snapkv
+    "snapkv",
+    # reference.scorers.pyramidkv
+    "pyramidkv_budgets",
+    # reference.scorers.streaming_llm
+    "streaming_llm",
     # reference.hubkv.coverage
     "window_kernel",
     "gaussian_kernel",
@@ -286,6 +293,33 @@ __all__ = [
     # reference.hex.sensitivity
     "Sensitivity",
     "sensitivity",
+    # reference.quantizers.kivi
+    "KiviCache",
+    "kivi_prefill",
+    "kivi_append",
+    "kivi_read",
+    # reference.quantizers.outliers
+    "outlier_mask",
+    # reference.quantizers.low_rank
+    "LowRank",
+    "low_rank",
+    # reference.quantizers.gear
+    "GearBlock",
+    "gear_compress",
+    "gear_reconstruct",
+    # reference.quantizers.gear_cache
+    "GearCache",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
+    # reference.quantizers.size
+    "QuantizerBytes",
+    "quantizer_bytes",
+    "kivi_size",
+    "gear_size",
+    # reference.quantizers.published
+    "kivi_share",
+    "quantizer_sizes",
     # reference.refinement
     "refine",
     # reference.compress

@@ -1,4 +1,4 @@
-"""What one compression of a decoding cache keeps."""
+"""The steps of a decoding cache: tokens wait, scores grow, the best survive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,62 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from reference import compress_errors as refuse
 from reference.compress import compared
+from reference.evict import RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
+from reference.precision import widen
 from reference.refinement import refine
 from reference.retain import AXES, retain
 from reference.scorers.scored import Scored
 
 if TYPE_CHECKING:
-    from reference.decoding import DecodingConfig, DecodingView
+    from reference.decoding import DecodingCache, DecodingConfig, DecodingView
+
+
+def bounds_of(cache: DecodingCache) -> Tensor:
+    """Return where each head's entries begin and end in the flattened store."""
+    stored = cache.stored
+    if isinstance(stored, RaggedCache):
+        return stored.offsets
+    heads = cache.pending_scores.shape[:-1].numel()
+    return torch.arange(heads + 1, device=stored.keys.device) * stored.positions.shape[-1]
+
+
+def accumulate(cache: DecodingCache, mass: Tensor, present: Tensor) -> DecodingCache:
+    """Add to the raw scores of what is held."""
+    refuse.added(mass, present, cache.config)
+    mass = widen(mass)
+    older = present.shape[-1] - cache.pending_scores.shape[-1]
+    entries = mass[..., :older][present[..., :older]]
+    return cache._replace(
+        scores=widen(cache.scores) + entries.view(cache.scores.shape),
+        pending_scores=cache.pending_scores + mass[..., older:],
+    )
+
+
+def hold(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> DecodingCache:
+    """Let new tokens wait for the next compression."""
+    return cache._replace(
+        pending_keys=torch.cat([cache.pending_keys, keys], -2),
+        pending_values=torch.cat([cache.pending_values, values], -2),
+        pending_scores=torch.cat([cache.pending_scores, widen(scores)], -1),
+        seen=cache.seen + keys.shape[-2],
+    )
+
+
+def shrink(cache: DecodingCache, view: DecodingView) -> DecodingCache:
+    """Compress all that is held to the target."""
+    kept = survivors(view, cache.seen, cache.config)
+    left, none = evict(view.keys, view.values, kept), slice(0, 0)
+    shape = left.positions.shape
+    return cache._replace(
+        stored=left._replace(positions=view.positions[kept].view(shape)),
+        scores=view.scores[kept].view(shape),
+        pending_keys=cache.pending_keys[..., none, :].clone(),
+        pending_values=cache.pending_values[..., none, :].clone(),
+        pending_scores=cache.pending_scores[..., none].clone(),
+    )
 
 
 def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
@@ -59,9 +107,8 @@ def _refined(
 ) -> Tensor:
     """Refine one row, among the neighbours that the cache or the text gives each token."""
     ratio = max(0.0, 1 - config.target / max(1, tokens)) if config.ratio is None else config.ratio
-    budget = dict(keep=config.target, ratio=ratio)
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
-        return refine(one, config.refinement, **budget, **beside)
+        return refine(one, config.refinement, keep=config.target, ratio=ratio, **beside)
     text = Scored(
         one.scores.new_zeros(*one.scores.shape[:-1], tokens),
         torch.ones(*one.scores.shape[:-1], tokens, dtype=torch.bool, device=here.device),
@@ -70,7 +117,7 @@ def _refined(
         where = place[head][here[head]]
         text.scores[head][where] = one.scores[head][here[head]]
         text.protected[head][where] = one.protected[head][here[head]]
-    refined = refine(text, config.refinement, **budget)
+    refined = refine(text, config.refinement, keep=config.target, ratio=ratio)
     back = refined.new_zeros(one.scores.shape)
     for head in product(*map(range, here.shape[:-1])):
         back[head][here[head]] = refined[head][place[head][here[head]]]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from math import prod
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -168,7 +169,8 @@ def _marked(
     span = max(0, length - carried(config)) // config.block * config.block
     layers = scores.shape[-3:-2] if scope == "model" else ()
     if keep is None and ratio is None:
-        ratio = 1 - Fraction(str(config.heavy))
+        heavy: Any = Fraction(str(config.heavy))
+        ratio = 1 - heavy
     pool = prod(layers) * span
     errors.budget(keep, ratio, pool, valid.shape[:-1])
     marked = valid.new_zeros(*valid.shape[:-1], *layers, span)
@@ -186,6 +188,6 @@ def _marked(
         share = int(budget) // max(1, prod(layers))
         mass = refine(one, refinement, keep=share, ratio=removed, **beside).sum(-2)
         taken = min(len(apart), int(apart.sum() + budget))
-        heavy = retain(mass[..., :tokens].flatten(), apart, keep=taken)
-        marked[row][..., span - tokens :] = heavy.view(shields.shape) | recent
+        best = retain(mass[..., :tokens].flatten(), apart, keep=taken)
+        marked[row][..., span - tokens :] = best.view(shields.shape) | recent
     return marked

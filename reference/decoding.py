@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reference import compress_errors as refuse
-from reference._update import survivors
+from reference._update import accumulate, bounds_of, hold, shrink
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.hubkv.locality import NmsSettings
@@ -136,7 +136,7 @@ def decoding_start(
     place = torch.arange(scores.shape[-1], device=keys.device) - first
     stored = stored._replace(positions=place[here].view(stored.positions.shape))
     cache = cache._replace(stored=stored)
-    return shrink(cache)
+    return shrink(cache, decoding_read(cache))
 
 
 def decoding_append(
@@ -179,7 +179,7 @@ def decoding_append(
     refuse.only("cache", cache, DecodingCache)
     refuse.arrival(cache, keys, values, scores)
     if mass is not None:
-        cache = accumulate(cache, mass)
+        cache = accumulate(cache, mass, decoding_read(cache).present)
     start, length, interval = 0, keys.shape[-2], cache.config.interval
     while start < length:
         stop = min(length, start + interval - cache.pending_scores.shape[-1])
@@ -188,7 +188,7 @@ def decoding_append(
         )
         start = stop
         if cache.pending_scores.shape[-1] == interval:
-            cache = shrink(cache)
+            cache = shrink(cache, decoding_read(cache))
     return cache
 
 
@@ -242,50 +242,3 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
             part[head][older:] = came[head]
         view.present[head][start:] = True
     return view
-
-
-def bounds_of(cache: DecodingCache) -> Tensor:
-    """Return where each head's entries begin and end in the flattened store."""
-    stored = cache.stored
-    if isinstance(stored, RaggedCache):
-        return stored.offsets
-    heads = cache.pending_scores.shape[:-1].numel()
-    return torch.arange(heads + 1, device=stored.keys.device) * stored.positions.shape[-1]
-
-
-def accumulate(cache: DecodingCache, mass: Tensor) -> DecodingCache:
-    """Add to the raw scores of what is held."""
-    present = decoding_read(cache).present
-    refuse.added(mass, present, cache.config)
-    mass = widen(mass)
-    older = present.shape[-1] - cache.pending_scores.shape[-1]
-    entries = mass[..., :older][present[..., :older]]
-    return cache._replace(
-        scores=widen(cache.scores) + entries.view(cache.scores.shape),
-        pending_scores=cache.pending_scores + mass[..., older:],
-    )
-
-
-def hold(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> DecodingCache:
-    """Let new tokens wait for the next compression."""
-    return cache._replace(
-        pending_keys=torch.cat([cache.pending_keys, keys], -2),
-        pending_values=torch.cat([cache.pending_values, values], -2),
-        pending_scores=torch.cat([cache.pending_scores, widen(scores)], -1),
-        seen=cache.seen + keys.shape[-2],
-    )
-
-
-def shrink(cache: DecodingCache) -> DecodingCache:
-    """Compress all that is held to the target."""
-    view = decoding_read(cache)
-    kept = survivors(view, cache.seen, cache.config)
-    left, none = evict(view.keys, view.values, kept), slice(0, 0)
-    shape = left.positions.shape
-    return cache._replace(
-        stored=left._replace(positions=view.positions[kept].view(shape)),
-        scores=view.scores[kept].view(shape),
-        pending_keys=cache.pending_keys[..., none, :].clone(),
-        pending_values=cache.pending_values[..., none, :].clone(),
-        pending_scores=cache.pending_scores[..., none].clone(),
-    )

@@ -63,6 +63,17 @@ from optimized.vector.explicit import (
     subtile_permutations,
 )
 from optimized.vector.fastkvzip import fastkvzip
+from optimized.vector.gear import gear_compress, gear_reconstruct, low_rank, outlier_mask
+from optimized.vector.gear_cache import (
+    gear_append,
+    gear_prefill,
+    gear_read,
+    gear_size,
+    kivi_share,
+    kivi_size,
+    quantizer_bytes,
+    quantizer_sizes,
+)
 from optimized.vector.graphkv import (
     banish,
     decay,
@@ -82,6 +93,7 @@ from optimized.vector.hubkv_budgets import head_budgets
 from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
+from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
 from optimized.vector.kvzip import kvzip, kvzip_chunk
 from optimized.vector.locality import (
     autocorrelation,
@@ -102,7 +114,7 @@ from reference.hubkv.gate import gate
 from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
 from reference.scorers.fastkvzip import fastkvzip_loss
-from reference.scorers.fastkvzip_trainer import train_fastkvzip
+from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 
 __all__ = [
     "MaskStore",
@@ -219,11 +231,27 @@ __all__ = [
     "decoding_start",
     "decoding_append",
     "decoding_read",
+    "kivi_prefill",
+    "kivi_append",
+    "kivi_read",
+    "outlier_mask",
+    "low_rank",
+    "gear_compress",
+    "gear_reconstruct",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
+    "quantizer_bytes",
+    "kivi_size",
+    "gear_size",
+    "kivi_share",
+    "quantizer_sizes",
     "cake",
     "cake_budgets",
     "cake_cascade",
     "cake_preference",
     "expected_attention",
+    "FastKVzipGate",
     "fastkvzip",
     "fastkvzip_loss",
     "kvzip",

@@ -62,14 +62,13 @@ def cake_preference(
     batch, tokens = keys.shape[:-3], keys.shape[-2]
     refuse.observers(queries.shape[-2], window, tokens)
     refuse.padding(real(valid, keys), (*batch, tokens))
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     if tokens <= window:
-        return keys.new_zeros(batch, dtype=exact)
+        return keys.new_zeros(batch, dtype=torch.float32)
     observing = queries[..., -window:, :].double()
     weights = _observed(observing, keys.double(), window, valid)
     entropy = -(weights * (weights + 1e-10).log()).sum((-3, -2, -1)).clamp(max=0)
     change = _variance(weights).sum((-2, -1))
-    preference = (entropy ** (1 / tau1) * change ** (1 / tau2)).to(exact)
+    preference = (entropy ** (1 / tau1) * change ** (1 / tau2)).float()
     scoring_errors.leads_to("tau1", tau1, preference)
     return preference
 
@@ -124,12 +123,15 @@ def cake_cascade(
     window: int = 32,
 ) -> Int[Tensor, "steps layers *batch"]:
     lengths = _checked(preferences, keep, tokens, window)
-    layers, *rows = preferences.shape
-    passed = torch.ones(layers, layers, dtype=torch.bool, device=preferences.device).tril()
-    passed = passed.T.reshape(layers, layers, *(1 for _ in rows))  # layers, then steps
-    room = (lengths - window).clamp(min=0) * passed
-    shares = _shared(preferences[:, None] * passed, (keep - window) * layers, room)
-    return (shares + lengths.clamp(max=window) * passed).transpose(0, 1).contiguous()
+    layers = preferences.shape[0]
+    budgets = lengths.new_zeros(layers, *preferences.shape)
+    room, least = (lengths - window).clamp(min=0)[None], lengths.clamp(max=window)
+    shares = room[:0]
+    for step in range(layers):
+        seen = preferences[: step + 1]
+        shares = _shared(seen, (keep - window) * layers, torch.cat([shares, room]))
+        budgets[step, : step + 1] = shares + least
+    return budgets
 
 
 def _checked(preferences: Tensor, keep: int, tokens: int | Tensor, window: int) -> Tensor:
@@ -156,7 +158,7 @@ def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
     # as many whole rounds as fill the emptiest layers, then one place each for the first
     ranked = free.sort(0).values
     after = torch.arange(layers - 1, -1, -1, device=free.device)
-    after = after.reshape(-1, *(1 for _ in wishes.shape[1:]))
+    after = after.reshape(-1, *[1] * (wishes.ndim - 1))
     full = ((ranked.cumsum(0) + after * ranked) <= left).sum(0)
     filled = F.pad(ranked.cumsum(0), [0] * (2 * ranked.ndim - 2) + [1, 0])
     spent = filled.gather(0, full[None])[0]

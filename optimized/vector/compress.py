@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -173,7 +173,8 @@ def _marked(
     length, span = rows.scores.shape[-1], span_of(config, rows.scores.shape[-1])
     layers = prod(rows.scores.shape[rows.real.ndim : -2])
     if keep is None and ratio is None:
-        ratio = 1 - Fraction(str(config.heavy))
+        heavy: Any = Fraction(str(config.heavy))
+        ratio = 1 - heavy
     errors.budget(keep, ratio, layers * span, rows.real.shape)
     place = torch.arange(length, device=rows.scores.device)
     scores = rows.scores / (length - place) if config.normalize else rows.scores
@@ -197,5 +198,5 @@ def _marked(
         apart = apart | recent
     pools, aside = (x.flatten(rows.real.ndim) for x in (ranked(mass, ~inside), apart))
     taken = torch.minimum(aside.sum(-1) + budgets, sizes)
-    heavy = retain(pools[..., None, :], aside[..., None, :], keep=taken, scope="layer")
-    return heavy.view(apart.shape) | recent
+    best = retain(pools[..., None, :], aside[..., None, :], keep=taken, scope="layer")
+    return best.view(apart.shape) | recent

@@ -32,13 +32,13 @@ def query_statistics(
         past = _nothing(queries)
     scoring_errors.kind("past", past, QueryStatistics)
     scoring_errors.moments("past", past, (*batch, heads), width)
-    scoring_errors.continues(mask, past.skipped, past.count)
+    scoring_errors.continues(mask, past.skipped, past.counted)
     exact = torch.promote_types(widen(queries).dtype, widen(past.mean).dtype)
     exact = torch.promote_types(exact, past.covariance.dtype)
     skip = torch.minimum(mask.sum(-1), (sinks - past.skipped).clamp(min=0))
     counted = mask & (mask.cumsum(-1) > skip[..., None])
     new = counted.sum(-1)
-    share = (new / (past.count + new).clamp(min=1).double()).to(exact)[..., None, None]
+    share = (new / (past.counted + new).clamp(min=1).double()).to(exact)[..., None, None]
     weight = counted.to(exact)[..., None, :, None]
     each = new.clamp(min=1)[..., None, None]
     these = queries.to(exact) * weight
@@ -49,7 +49,7 @@ def query_statistics(
     between = share[..., None] * (1 - share[..., None]) * gap[..., None] * gap[..., None, :]
     covariance = past.covariance + share[..., None] * (spread - past.covariance) + between
     mean = past.mean + share * gap
-    return QueryStatistics(past.count + new, past.skipped + skip, mean, covariance)
+    return QueryStatistics(past.counted + new, past.skipped + skip, mean, covariance)
 
 
 def _nothing(queries: Tensor) -> QueryStatistics:

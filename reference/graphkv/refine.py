@@ -23,7 +23,7 @@ class GraphSettings(NamedTuple):
         E-G8: the number of neighbours has no default.
     """
 
-    count: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
     kind: str = "kk"
     fraction: float = 0.3
     rounds: int = 1

@@ -108,8 +108,8 @@ def cake_preference(
         valid: false at padding, on the left of a row.
 
     Returns:
-        The preference of each batch row, summed over the query heads, in float32, or float64
-        where an argument is: 0 where nothing precedes the window.
+        The preference of each batch row, summed over the query heads, in float32: 0 where
+        nothing precedes the window.
 
     Raises:
         TypeError: `queries` or `keys` is not floating point, `valid` not boolean, or `window` not
@@ -123,8 +123,8 @@ def cake_preference(
         GraphKV-CAKE.
 
     Reading:
-        E-G40, E-G41: computed in float64, because entropy and variance cancel; the entropy is
-        at least 0. Sums over heads stand for means, since only ratios of layers count.
+        E-G40, E-G41: computed in float64 and rounded once, because entropy and variance cancel;
+        the entropy is at least 0. Sums over heads stand for means: only ratios of layers count.
     """
     errors.attendable(queries, keys, True)
     errors.whole("window", window, 2)
@@ -135,7 +135,6 @@ def cake_preference(
     if valid is None:
         valid = keys.new_ones(*batch, tokens, dtype=torch.bool)
     refuse.padding(valid, (*batch, tokens))
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     preference = keys.new_zeros(batch, dtype=torch.float64)
     for row in product(*map(range, batch)):
         first = tokens - int(valid[row].sum())
@@ -149,7 +148,7 @@ def cake_preference(
             entropy = entropy - (seen * (seen + 1e-10).log()).sum()
             change = change + _variance(seen).sum()
         preference[row] = entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)
-    preference = preference.to(exact)
+    preference = preference.float()
     scoring_errors.leads_to("tau1", tau1, preference)
     return preference
 

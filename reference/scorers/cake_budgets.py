@@ -53,7 +53,7 @@ def cake_budgets(
     for row in product(*map(range, lengths.shape)):
         wishes = preferences[(slice(None), *row)].tolist()
         room, least = max(0, int(lengths[row]) - window), min(window, int(lengths[row]))
-        shares = _shared(wishes, (keep - window) * layers, room)
+        shares = _shared(wishes, (keep - window) * layers, [room] * layers)
         for layer in range(layers):
             budgets[layer][row] = least + shares[layer]
     return budgets
@@ -68,7 +68,8 @@ def cake_cascade(
     r"""The budgets while a prompt passes through the layers: after each, shared out anew.
 
     $$B_l^{(m)} = W + \min\Bigl( \Bigl\lfloor \frac{P_l}{\sum_{k \le m} P_k} (B - W) L
-      \Bigr\rfloor,\; N - W \Bigr) + \text{remainder}, \qquad l \le m$$
+      \Bigr\rfloor,\; B_l^{(m - 1)} - W \Bigr) + \text{remainder}, \qquad
+      B_m^{(m - 1)} = N, \quad l \le m$$
 
     Args:
         preferences: $P$ of `cake_preference`, layers first, finite and at least 0.
@@ -77,8 +78,9 @@ def cake_cascade(
         window: number $W$ of protected tokens, as in `cake`, at least 0.
 
     Returns:
-        Row $m$ has the budgets after layer $m$: 0 for the layers to come. The last row is
-        `cake_budgets`. So the cache never holds more than it will in the end.
+        Row $m$ has the budgets after layer $m$: 0 for the layers to come. No budget ever grows,
+        since what has been evicted is gone; beside the windows, each row adds up to what the
+        whole budget or the layers passed can hold. So the cache is never larger than in the end.
 
     Raises:
         TypeError: `preferences` is not floating point, `keep` or `window` not an integer, or
@@ -91,7 +93,8 @@ def cake_cascade(
         GraphKV-CAKE.
 
     Reading:
-        E-G42: the whole budget is shared among the layers passed, each time from the start.
+        E-G42, E-G43: the whole budget is shared among the layers passed, and no layer gets back
+        what it has given up: the last row may differ from `cake_budgets` by single places.
     """
     lengths = _checked(preferences, keep, tokens, window)
     layers = preferences.shape[0]
@@ -99,8 +102,9 @@ def cake_cascade(
     for row in product(*map(range, lengths.shape)):
         wishes = preferences[(slice(None), *row)].tolist()
         room, least = max(0, int(lengths[row]) - window), min(window, int(lengths[row]))
+        shares = []
         for step in range(layers):
-            shares = _shared(wishes[: step + 1], (keep - window) * layers, room)
+            shares = _shared(wishes[: step + 1], (keep - window) * layers, [*shares, room])
             for layer in range(step + 1):
                 budgets[step, layer][row] = least + shares[layer]
     return budgets
@@ -118,13 +122,14 @@ def _checked(preferences: Tensor, keep: int, tokens: int | Tensor, window: int) 
     return torch.as_tensor(tokens, device=preferences.device).expand(rows)
 
 
-def _shared(wishes: list[float], total: int, room: int) -> list[int]:
-    """Divide `total` in proportion to `wishes`, at most `room` each."""
+def _shared(wishes: list[float], total: int, rooms: list[int]) -> list[int]:
+    """Divide `total` in proportion to `wishes`, at most its room to each."""
     parts = _parts(wishes)
-    shares = [min(part * total // max(1, sum(parts)), room) for part in parts]
-    left = min(total, room * len(wishes)) - sum(shares)
+    quotas = [part * total // max(1, sum(parts)) for part in parts]
+    shares = [min(quota, room) for quota, room in zip(quotas, rooms, strict=True)]
+    left = min(total, sum(rooms)) - sum(shares)
     while left:
-        for layer in range(len(shares)):
+        for layer, room in enumerate(rooms):
             if left and shares[layer] < room:
                 shares[layer] += 1
                 left -= 1

@@ -55,7 +55,7 @@ def expected_attention(
         HubKV-ExpectedAttention.
 
     Reading:
-        C3, C4, E-U40, E-U42: the softmax runs over every real token, the sinks included; they are
+        C3, C4, E-U42: the softmax runs over every real token, the sinks included; they are
         protected by the mask and not by a score.
     """
     scoring_errors.kind("statistics", statistics, QueryStatistics)

@@ -20,7 +20,7 @@ class QueryStatistics(NamedTuple):
         HubKV-ExpectedAttention.
     """
 
-    count: Int[Tensor, "*batch"]
+    counted: Int[Tensor, "*batch"]
     skipped: Int[Tensor, "*batch"]
     mean: Float[Tensor, "*batch query_heads width"]
     covariance: Float[Tensor, "*batch query_heads width width"]
@@ -58,7 +58,7 @@ def query_statistics(
         HubKV-ExpectedAttention.
 
     Reading:
-        C3, E-U40: the covariance divides by the number of queries.
+        C3, E-U41: the covariance divides by the number of queries.
     """
     errors.floating("queries", queries, 3)
     errors.finite("queries", queries)
@@ -71,11 +71,11 @@ def query_statistics(
         past = _nothing(queries)
     scoring_errors.kind("past", past, QueryStatistics)
     scoring_errors.moments("past", past, (*batch, heads), width)
-    scoring_errors.continues(valid, past.skipped, past.count)
+    scoring_errors.continues(valid, past.skipped, past.counted)
     exact = torch.promote_types(widen(queries).dtype, widen(past.mean).dtype)
     exact = torch.promote_types(exact, past.covariance.dtype)
     mean, covariance = past.mean.to(exact, copy=True), past.covariance.to(exact, copy=True)
-    count, skipped = past.count.clone(), past.skipped.clone()
+    count, skipped = past.counted.clone(), past.skipped.clone()
     for row in product(*map(range, batch)):
         first = chunk - int(valid[row].sum())
         skip = min(chunk - first, max(0, sinks - int(skipped[row])))

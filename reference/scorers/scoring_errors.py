@@ -45,7 +45,7 @@ def starts(name: str, value: int | Tensor) -> None:
 def moments(name: str, statistics: tuple[Tensor, ...], heads: Sequence[int], width: int) -> None:
     """Refuse counts, means and covariances that are not those of `heads` (batch axes included)."""
     counts, skipped, mean, covariance = statistics
-    for part, tensor in (("count", counts), ("skipped", skipped)):
+    for part, tensor in (("counted", counts), ("skipped", skipped)):
         errors.integral(f"{name}.{part}", tensor, 0)
         errors.shaped(f"{name}.{part}", tensor, heads[:-1])
     for part, tensor, shape in (

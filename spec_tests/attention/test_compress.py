@@ -12,28 +12,35 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import alone, counts, entries, rows
-from spec_tests.inputs.compress import (
-    compress,
-    graph_settings,
-    pools_of,
-    scored_caches,
-    spread,
-)
-from spec_tests.inputs.retain import AXES, pooled
+from spec_tests.inputs.compress import compress, pools_of
+from spec_tests.inputs.compress_draw import graph_settings, scored_caches, spread
+from spec_tests.inputs.retain import pooled
 
 INDEX_BYTES = 8
 
 
 @st.composite
 def padded(draw):
-    """Rows with padding, in every scope, by every refinement, the window's remedy too."""
-    windowed = graph_settings(window=st.just(True))
-    x = draw(compress() | compress(refinements=windowed))
-    needed, _, pool = pools_of(x, x["scope"])
-    if isinstance(x["refinement"], GraphSettings) and x["refinement"].exclude_window:
-        # all of a row may be protected, and the window comes off the budget
-        x |= dict(keep=pool, ratio=None)
-    return x
+    """Rows in every scope by every refinement; at times a window that comes off the budget."""
+    if draw(st.integers(0, 3)):
+        return draw(compress())
+    settings = draw(graph_settings(window=st.just(True)))
+    x = draw(scored_caches("head", settings, marked=False))
+    shape = x["scored"].scores.shape
+    protected = torch.zeros(shape, dtype=torch.bool)
+    protected[..., shape[-1] - 1 :] = True
+    if x["valid"] is not None:
+        protected &= x["valid"][..., None, :]
+    keep = draw(st.integers(min(1, shape[-1]), shape[-1]))
+    return x | dict(
+        scored=Scored(x["scored"].scores, protected),
+        keep=keep,
+        ratio=None,
+        scope="head",
+        refinement=settings,
+        queries=None,
+        store=None,
+    )
 
 
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
@@ -109,21 +116,15 @@ def spread_shape(x):
 @given(compress())
 def test_without_padding_it_is_three_calls(impl, x):
     scope, (scores, protected) = x["scope"], x["scored"]
-    x |= dict(valid=None, keep=pooled(scores, scope).shape[-1] // 2, ratio=None)
+    pool, tokens = pooled(scores, scope).shape[-1], scores.shape[-1]
+    x |= dict(valid=None, keep=pool // 2, ratio=None)
     x["scored"] = scored = Scored(scores, protected & False)
-    heads = scores.shape[-AXES[scope] : -1].numel()
-    if isinstance(x["refinement"], GraphSettings) and "v" not in x["refinement"].kind:
-        vectors = dict(keys=x["keys"])
-    else:
-        vectors = dict(keys=x["keys"], values=x["values"])
-    tokens = scores.shape[-1]
-    if scope == "head" and tokens:
-        ratio = 1 - x["keep"] / tokens
-        share = x["keep"]
-    else:
-        ratio = 1 - x["keep"] / max(1, heads * tokens)
-        share = x["keep"] // max(1, heads)
-    refined = impl.refine(scored, x["refinement"], keep=share, ratio=ratio, **vectors)
+    settings, vectors = x["refinement"], dict(keys=x["keys"])
+    if isinstance(settings, GraphSettings) and "v" in settings.kind:
+        vectors |= dict(values=x["values"])
+    ratio = 1 - x["keep"] / max(1, pool)
+    share = x["keep"] // (pool // tokens) if pool else 0
+    refined = impl.refine(scored, settings, keep=share, ratio=ratio, **vectors)
     kept = impl.retain(refined, scored.protected, keep=x["keep"], scope=scope)
     assert_equal(impl.compress(**x), impl.evict(x["keys"], x["values"], kept))
 
@@ -150,7 +151,7 @@ def test_a_banished_token_still_goes_before_padding(impl):
 
 
 @pytest.mark.spec("HubKV-10")
-@given(scored_caches("head", None, smooth=True, marks=False), st.integers(0, 8))
+@given(scored_caches("head", None, smooth=True, marked=False), st.integers(0, 8))
 def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
     """A row that keeps everything is not corrected at all; NMS, which has no gate, is."""
     keep = min(keep, x["keys"].shape[-2])
@@ -164,7 +165,7 @@ def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
         shape = x["scored"].scores.shape[:-1]
         places = torch.arange(shape.numel()).view(shape)[at].flatten().tolist()
         found = entries(cache, shape)
-        for place, mask in zip(places, kept.reshape(-1, tokens), strict=True):
+        for place, mask in zip(places, kept.flatten(0, -2), strict=True):
             assert (found[place][2] - start).tolist() == mask.nonzero()[:, 0].tolist()
 
 

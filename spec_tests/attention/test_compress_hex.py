@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.streams import assert_same_cache
-from spec_tests.inputs.compress import compress_into_hex, importance, paddings
+from spec_tests.inputs.compress import compress_into_hex
+from spec_tests.inputs.compress_draw import importance, paddings
 from spec_tests.inputs.draw import booleans, real
 from spec_tests.inputs.hexcache import BLOCK, configs, streams
 
@@ -26,7 +27,7 @@ def test_with_attention_mass_it_is_a_hex_prefill(impl, stream, config):
 
 
 @st.composite
-def chosen(draw, refined=st.none()):
+def chosen(draw, settings=(None,)):
     """A span of blocks, distinct scores, and a budget."""
     batch, tokens = draw(st.sampled_from([(), (2,)])), 4 * draw(st.integers(1, 3))
     shape = (*batch, 2, tokens)
@@ -35,7 +36,7 @@ def chosen(draw, refined=st.none()):
         values=draw(real(*shape, 4)),
         scored=Scored(draw(real(*shape)).abs(), draw(booleans(*shape))),
         keep=draw(st.integers(0, tokens)),
-        refinement=draw(refined),
+        refinement=draw(st.sampled_from(settings)),
         store=HexConfig(block=4, density=0.0, recent=draw(st.integers(0, 2))),
     )
 
@@ -60,7 +61,7 @@ def test_heavy_hitters_stand_beside_protected_tokens_and_the_window(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
-@given(chosen(st.sampled_from([None, HubSettings(), NmsSettings(), GraphSettings(1)])))
+@given(chosen((None, HubSettings(), NmsSettings(), GraphSettings(1))))
 def test_what_is_chosen_is_read_back_exactly(impl, x):
     cache = impl.compress(**x)
     keys, values = impl.hex_read(cache)

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.compress import graph_settings, hub_settings, nms_settings, scored_caches
+from spec_tests.inputs.compress_draw import (
+    graph_settings,
+    hub_settings,
+    nms_settings,
+    scored_caches,
+)
 from spec_tests.inputs.draw import grid
 
 
@@ -54,9 +59,9 @@ def test_suppression_compares_content_with_content_alone(impl, x):
     scores, protected = x["scored"]
     refined, (radius, factor) = impl.refine(**x), x["refinement"]
     for score, apart, z in zip(
-        scores.reshape(-1, scores.shape[-1]).tolist(),
-        protected.reshape(-1, scores.shape[-1]).tolist(),
-        refined.reshape(-1, scores.shape[-1]).tolist(),
+        scores.flatten(0, -2).tolist(),
+        protected.flatten(0, -2).tolist(),
+        refined.flatten(0, -2).tolist(),
         strict=True,
     ):
         for i in (i for i, p in enumerate(apart) if not p):

@@ -35,7 +35,7 @@ def test_what_one_head_protects_its_layer_keeps(impl, x, data):
     most = int(union.sum(-1).max()) if union.numel() else 0
     x |= dict(keep=most, refinement=x["refinement"]._replace(per_head=False))
     found = entries(impl.graphkv_compress(**x), shape[:-1])
-    shields = union[..., None, :].expand(shape).reshape(-1, shape[-1]) if found else []
+    shields = union[..., None, :].expand(shape).flatten(0, -2)
     for (_, _, positions), shield in zip(found, shields, strict=True):
         assert set(shield.nonzero()[:, 0].tolist()) <= set(positions.tolist())
 
@@ -70,10 +70,22 @@ def test_a_query_has_as_many_neighbours_as_tokens_at_most(impl, x, length):
     assert_equal(impl.graphkv_compress(**x | dict(length=length)), impl.graphkv_compress(**fewer))
 
 
+@pytest.mark.spec("GraphKV-6.2")
+@pytest.mark.parametrize(("length", "expected"), [(0, [0, 1]), (1, [0, 2]), (None, [0, 2])])
+def test_a_query_of_no_tokens_has_no_neighbours(impl, length, expected):
+    """Token 1 has the key of the best one, and falls behind unless the graph has no edge."""
+    keys = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    scored = Scored(torch.tensor([[3.0, 2.0, 1.0]]), torch.zeros(1, 3).bool())
+    cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
+    assert cache.positions.tolist() == [expected]
+
+
 @pytest.mark.spec("GraphKV-6.1")
-@pytest.mark.parametrize(("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 2, 3, 4, 5, 6])])
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
+)
 def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
-    """Tokens 1, 2 are copies of token 0: a budget of 6 has one source, which spares one copy."""
+    """Tokens 1, 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
     keys = torch.eye(8)[None].clone()
     keys[0, 1] = keys[0, 2] = keys[0, 0]
     scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])

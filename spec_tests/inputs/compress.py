@@ -6,98 +6,23 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
+from reference import HexConfig, HubSettings
+from spec_tests.inputs.compress_draw import (
+    KINDS,
+    WIDTH,
+    graph_settings,
+    hub_settings,
+    nms_settings,
+    refinements,
+    scored_caches,
+    seeds,
+    spread,
+    vectors,
+)
 from spec_tests.inputs.compress_refusals import REFUSALS
-from spec_tests.inputs.draw import booleans, grid, real
-from spec_tests.inputs.graphkv_draw import lattice
 from spec_tests.inputs.retain import AXES, pooled
 
 __all__ = ["INPUTS", "REFUSALS"]
-
-WIDTH = 4
-KINDS = ("kk", "qk", "qq", "kv", "vv")
-
-hub_settings = st.sampled_from([HubSettings(), HubSettings(radius=1, gamma=0.25, tau=1.0)])
-# factors that a grid number keeps exact when it is multiplied by them
-nms_settings = st.sampled_from([NmsSettings(1, 0.5), NmsSettings(3, 0.25), NmsSettings(0, 0.5)])
-
-maybe, never = st.booleans(), st.just(False)
-
-
-@st.composite
-def graph_settings(draw, per_head=maybe, kinds=("kk", "kv", "vv"), window=never):
-    """A graph of few neighbours, on edges that are exact."""
-    return GraphSettings(
-        count=draw(st.integers(0, 3)),
-        kind=draw(st.sampled_from(kinds)),
-        strength=draw(st.sampled_from([0.5, 1.0])),
-        signal=draw(st.sampled_from(["decay", "evict"])),
-        per_head=draw(per_head),
-        spare_sources=draw(st.booleans()),
-        clamp=draw(st.booleans()),
-        exclude_window=draw(window),
-    )
-
-
-refinements = st.none() | hub_settings | nms_settings | graph_settings()
-
-
-@st.composite
-def leads(draw, scope):
-    """Everything before the heads."""
-    shapes = [(2,), (1, 2), (2, 0)] if scope == "model" else [(), (2,), (2,), (1, 2), (0,)]
-    return draw(st.sampled_from(shapes))
-
-
-@st.composite
-def vectors(draw, *shape):
-    """Keys or values whose cosines are exact, of heads apart and of heads side by side."""
-    *batch, heads, tokens, width = shape
-    side = draw(lattice(*batch, tokens, heads * width))
-    return side.unflatten(-1, (heads, width)).movedim(-2, -3).contiguous()
-
-
-@st.composite
-def importance(draw, *shape, smooth):
-    """Scores: smooth ones where head statistics decide between heads, else many ties."""
-    return draw(real(*shape)).abs() if smooth else draw(grid(*shape))
-
-
-@st.composite
-def paddings(draw, *rows, tokens):
-    """True from some place on in each row, now and then nowhere."""
-    size = torch.Size(rows).numel()
-    starts = draw(st.lists(st.integers(0, tokens), min_size=size, max_size=size))
-    return torch.arange(tokens) >= torch.tensor(starts, dtype=torch.int64).reshape(*rows, 1)
-
-
-def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
-    """Return the mask of real tokens over all that is scored."""
-    valid = valid[..., None, :]
-    return (valid[None] if scope == "model" else valid).expand(shape)
-
-
-@st.composite
-def scored_caches(draw, scope, refinement, smooth=False, marks=True):
-    """Keys, values, scores, and perhaps padding."""
-    lead, heads, tokens = draw(leads(scope)), draw(st.integers(1, 2)), draw(st.integers(0, 8))
-    shape = (*lead, heads, tokens)
-    smooth = smooth or (isinstance(refinement, HubSettings) and scope != "head")
-    scores = draw(importance(*shape, smooth=smooth))
-    protected = torch.zeros(shape, dtype=torch.bool)
-    if marks and draw(st.booleans()):
-        protected = draw(booleans(*shape))
-    rows = lead[1:] if scope == "model" else lead
-    valid = draw(st.none() | paddings(*rows, tokens=tokens))
-    if valid is not None:
-        there = spread(valid, scores.shape, scope)
-        scores, protected = scores.where(there, 0), protected & there
-    return dict(
-        keys=draw(vectors(*shape, WIDTH)),
-        values=draw(vectors(*shape, WIDTH)),
-        scored=Scored(scores, protected),
-        valid=valid,
-    )
 
 
 @st.composite
@@ -108,9 +33,8 @@ def budgets(draw, needed: Tensor, sizes: Tensor, pool: int) -> Any:
     if form == "number":
         return dict(keep=draw(st.integers(least, pool)), ratio=None)
     if form == "tensor":
-        count = needed.numel()
-        each = draw(st.lists(st.integers(least, pool), min_size=count, max_size=count))
-        return dict(keep=torch.tensor(each, dtype=torch.int64).view(needed.shape), ratio=None)
+        each = torch.randint(least, pool + 1, needed.shape, generator=draw(seeds))
+        return dict(keep=each, ratio=None)
     roomy = [c for c in range(101) if ((sizes * (100 - c)) // 100 >= needed).all()]
     return dict(keep=None, ratio=draw(st.sampled_from(roomy)) / 100)
 
@@ -187,7 +111,7 @@ def hubkv_compress(draw):
 def graphkv_compress(draw):
     """One budget, or one a layer."""
     refinement = draw(graph_settings())
-    x = draw(scored_caches("head", refinement, marks=False))
+    x = draw(scored_caches("head", refinement, marked=False))
     tokens, lead = x["keys"].shape[-2], x["keys"].shape[:-3]
     layers = lead[0] if lead else 0
     each = st.lists(st.integers(0, tokens), min_size=layers, max_size=layers)

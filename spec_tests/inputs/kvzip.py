@@ -9,28 +9,30 @@ from spec_tests.inputs.kcvt_refusals import bad_numbers
 from spec_tests.inputs.padded import batches, groups, masks
 
 numbers = st.sampled_from([lambda *shape: grid(*shape, low=-16), real])
+some = st.sampled_from([(), (2,)])
 
 
 @st.composite
-def context(draw):
+def context(draw, busy):
     """Keys, their padding, sinks and chunks of any size, and how to draw the rest."""
-    batch, kv_heads, group = draw(batches), draw(st.integers(0, 2)), draw(groups)
-    tokens, width, number = draw(st.integers(0, 7)), draw(st.integers(1, 3)), draw(numbers)
+    batch, sinks = draw(some if busy else batches), draw(st.integers(0, 2 if busy else 4))
+    kv_heads, group, width = draw(st.integers(busy, 2)), draw(groups), draw(st.integers(1, 3))
+    tokens, number = draw(st.integers(sinks + 1 if busy else 0, 7)), draw(numbers)
     keys = dict(
         keys=draw(number(*batch, kv_heads, tokens, width)),
-        chunk=draw(st.integers(1, 8)),
-        sinks=draw(st.integers(0, 4)),
+        chunk=draw(st.integers(1, 4 if busy else 8)),
+        sinks=sinks,
         valid=draw(masks(batch, tokens)),
     )
     return keys, kv_heads * group, number
 
 
 @st.composite
-def repetition(draw, keys, heads, number):
+def repetition(draw, keys, heads, number, busy):
     """Queries and keys of one repeat input, perhaps padded."""
     *batch, kv_heads, _, width = keys.shape
-    repeat = draw(st.integers(0, 4))
-    count = draw(st.integers(0, repeat))
+    repeat = draw(st.integers(busy, 4))
+    count = draw(st.integers(busy, repeat))
     return (
         draw(number(*batch, heads, count, width)),
         draw(number(*batch, kv_heads, repeat, width)),
@@ -39,15 +41,15 @@ def repetition(draw, keys, heads, number):
 
 
 @st.composite
-def kvzip_chunk(draw):
-    """Any chunk, also one past the end."""
-    x, heads, number = draw(context())
-    queries, repeat_keys, repeat_valid = draw(repetition(x["keys"], heads, number))
+def kvzip_chunk(draw, busy=False):
+    """Any chunk, also one past the end; `busy`: with something to score, if it is not padding."""
+    x, heads, number = draw(context(busy))
+    queries, repeat_keys, repeat_valid = draw(repetition(x["keys"], heads, number, busy))
     before = draw(grid(*x["keys"].shape[:-1]))
     return x | dict(
         queries=queries,
         repeat_keys=repeat_keys,
-        index=draw(st.integers(0, 3)),
+        index=0 if busy and draw(st.booleans()) else draw(st.integers(0, 3)),
         repeat_valid=repeat_valid,
         past=draw(st.sampled_from([None, before])),
     )
@@ -62,10 +64,10 @@ def chunk_count(x):
 
 
 @st.composite
-def kvzip(draw):
+def kvzip(draw, busy=False):
     """A repeat input for each chunk of the longest row."""
-    x, heads, number = draw(context())
-    drawn = [draw(repetition(x["keys"], heads, number)) for _ in range(chunk_count(x))]
+    x, heads, number = draw(context(busy))
+    drawn = [draw(repetition(x["keys"], heads, number, busy)) for _ in range(chunk_count(x))]
     everything = [torch.ones(*k.shape[:-3], k.shape[-2], dtype=torch.bool) for _, k, _ in drawn]
     masks = (e if m is None else m for (_, _, m), e in zip(drawn, everything, strict=True))
     return x | dict(
