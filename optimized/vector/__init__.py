@@ -16,8 +16,8 @@ from optimized.vector.base_scorers import (
     snapkv,
     streaming_llm,
 )
-from optimized.vector.compress import compress
 from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
+from optimized.vector.compress import compress
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -224,13 +224,6 @@ __all__ = [
     "hex_size",
     "paper_size",
     "sensitivity",
-    "refine",
-    "compress",
-    "hubkv_compress",
-    "graphkv_compress",
-    "decoding_start",
-    "decoding_append",
-    "decoding_read",
     "kivi_prefill",
     "kivi_append",
     "kivi_read",
@@ -259,4 +252,11 @@ __all__ = [
     "mean_rotation",
     "query_statistics",
     "train_fastkvzip",
+    "refine",
+    "compress",
+    "hubkv_compress",
+    "graphkv_compress",
+    "decoding_start",
+    "decoding_append",
+    "decoding_read",
 ]
