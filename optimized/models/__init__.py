@@ -1,0 +1,1 @@
+"""Language models of `transformers`, and a small one that is shipped."""
