@@ -1,0 +1,1 @@
+"""Laws, one file per file of the reference."""
