@@ -143,17 +143,31 @@ def plain(rng: Random, length: int) -> list[Piece]:
     return [(passage(rng, length), 1.0)]
 
 
-KINDS: dict[Callable[[Random, int], list[Piece]], int] = {
-    dense: 3,
-    plain: 3,
-    needles: 1,
-    repeat: 1,
-    copy: 1,
-}
-"""How many rows of nine are of which kind."""
+def words(rng: Random, length: int) -> list[Piece]:
+    """Some made-up words, and the same again, and other ones."""
+    pieces: list[Piece] = []
+    for _ in range(1 + length // 100):
+        made = (word(rng, rng.randint(1, 4)).encode() for _ in range(rng.randint(4, length // 30)))
+        line = b" ".join(made) + b"\n"
+        pieces += [(line, FACTS), (line, 1.0)]
+    return pieces
 
 
-def row(rng: Random, length: int) -> list[Piece]:
-    """Return a row of at least `length` bytes of a kind drawn by its share, or a shorter one."""
-    (kind,) = rng.choices(list(KINDS), list(KINDS.values()))
+def shuffled(rng: Random, length: int) -> list[Piece]:
+    """Some letters in an order that comes back, again and again: the plainest thing to copy."""
+    line = bytes(rng.sample(range(32, 127), rng.randint(20, 90)))
+    return [(line, FACTS), (line * (length // len(line)), 1.0)]
+
+
+Shares = dict[Callable[[Random, int], list[Piece]], int]
+
+MIXED: Shares = {dense: 3, plain: 3, needles: 1, repeat: 1, copy: 1}
+REPEATING: Shares = {dense: 4, words: 2, plain: 1, repeat: 1, copy: 1}
+COPYING: Shares = {shuffled: 3, dense: 3, words: 1, plain: 1, repeat: 1}
+"""How many rows of nine are of which kind, at first and until copying has been learnt."""
+
+
+def row(rng: Random, length: int, shares: Shares) -> list[Piece]:
+    """Return a row of about `length` bytes of a kind drawn by its share."""
+    (kind,) = rng.choices(list(shares), list(shares.values()))
     return kind(rng, length)

@@ -19,22 +19,30 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from optimized.models.tiny import HERE, tokenizer
 from optimized.models.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.models.tiny.muon import Muon
-from optimized.models.tiny.tasks import row
+from optimized.models.tiny.tasks import COPYING, MIXED, REPEATING, Shares, row
 
 WARMUP = 50
 RATES = {"muon": 0.02, "adam": 0.004}
 
 
 class Stage(NamedTuple):
-    """Some steps at one length, `rows` rows each."""
+    """Some steps at one length, `rows` rows each, of a mixture of kinds."""
 
     length: int
     rows: int
     steps: int
+    shares: Shares
 
 
-STAGES = (Stage(256, 16, 1500), Stage(512, 8, 600), Stage(1024, 4, 500), Stage(2048, 2, 50))
-COOLDOWN = 400
+STAGES = (
+    Stage(256, 16, 248, MIXED),
+    Stage(256, 16, 97, REPEATING),
+    Stage(256, 8, 400, COPYING),
+    Stage(256, 16, 100, MIXED),
+    Stage(512, 8, 200, MIXED),
+    Stage(1024, 4, 200, MIXED),
+)
+COOLDOWN = 200
 """The rates fall to nothing over so many last steps."""
 
 STEPS = sum(stage.steps for stage in STAGES)
@@ -72,11 +80,11 @@ def rate(step: int) -> float:
     return min(1.0, (step + 1) / WARMUP, (STEPS - step) / COOLDOWN)
 
 
-def filled(rng: Random, length: int) -> tuple[list[int], list[float]]:
+def filled(rng: Random, length: int, shares: Shares) -> tuple[list[int], list[float]]:
     """Return `length + 1` tokens, rows one after the other, and the weight of each."""
     found, weights = [tokenizer.BEGIN], [0.0]
     while len(found) <= length:
-        for text, weight in row(rng, length):
+        for text, weight in row(rng, length, shares):
             found += text
             weights += [weight] * len(text)
         found.append(tokenizer.END)
@@ -88,7 +96,7 @@ def batch(seed: int, step: int) -> tuple[Tensor, Tensor]:
     """Return the tokens of a step and their weights."""
     stage = stage_of(step)
     rngs = (Random(f"{seed} {step} {place}") for place in range(stage.rows))
-    found, weights = zip(*(filled(rng, stage.length) for rng in rngs), strict=True)
+    found, weights = zip(*(filled(rng, stage.length, stage.shares) for rng in rngs), strict=True)
     return torch.tensor(found), torch.tensor(weights)
 
 

@@ -1,0 +1,112 @@
+"""The shipped model: small, byte-level, and able to find what it has read."""
+
+from random import Random
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from optimized.models.tiny import HERE, corpus, tasks, train
+from optimized.models.tiny.evaluate import needle, needle_accuracy, repeat_accuracy
+from optimized.models.tiny.muon import orthogonal
+from optimized.models.tiny.tokenizer import BEGIN, END
+
+ANY_TEXT = [
+    "",
+    " leading, trailing ",
+    "def f(x):\n\treturn x  # 'quoted' n't",
+    "naïve Ωμέγα 漢字 🙂 \x00\x7f",
+    "<|begin|>no mark<|end|>",
+    "".join(map(chr, range(0x250))),
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return AutoModelForCausalLM.from_pretrained(HERE, local_files_only=True).eval()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(HERE, local_files_only=True)
+
+
+def test_the_weights_are_at_most_eight_megabytes():
+    assert (HERE / "model.safetensors").stat().st_size <= 8_000_000
+
+
+def test_the_model_has_grouped_queries_and_channels_enough_for_the_expander(model):
+    shape = model.config
+    assert shape.model_type == "llama"
+    assert shape.num_attention_heads == 2 * shape.num_key_value_heads
+    assert shape.num_key_value_heads * shape.head_dim >= 128
+    assert shape.max_position_embeddings == 2048
+    assert model.dtype == torch.float32
+
+
+@pytest.mark.parametrize("text", ANY_TEXT)
+def test_a_token_is_a_byte_and_any_text_comes_back(tokenizer, text):
+    tokens = tokenizer(text).input_ids
+    assert tokens == [BEGIN, *text.encode()]
+    assert tokenizer.decode(tokens, skip_special_tokens=True) == text
+
+
+def test_the_marks_are_those_of_the_configuration(model, tokenizer):
+    assert (model.config.bos_token_id, model.config.eos_token_id) == (BEGIN, END)
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (BEGIN, END)
+
+
+def test_facts_in_a_thousand_bytes_are_found(model):
+    assert needle_accuracy(model, 1024, range(20)) >= 0.9
+
+
+def test_a_context_is_repeated_when_asked(model):
+    assert repeat_accuracy(model, 512, range(5)) >= 0.9
+
+
+def test_generation_gives_the_answer(model, tokenizer):
+    context, fact, _ = needle(0, 512)
+    prompt = (context + b"\n" + fact.question()).decode()
+    given = tokenizer(prompt, return_tensors="pt")
+    size = len(fact.answer())
+    made = model.generate(**given, max_new_tokens=size, do_sample=False)
+    assert tokenizer.decode(made[0, -size:]).encode() == fact.answer()
+
+
+def test_no_held_out_file_is_trained_on():
+    train_files, held_out = corpus.files("train"), corpus.files("heldout")
+    assert not train_files.keys() & held_out.keys()
+    assert held_out
+    assert all(map(corpus.is_held_out, held_out))
+
+
+@pytest.mark.parametrize("kind", tasks.MIXED | tasks.COPYING)
+@pytest.mark.parametrize("length", [256, 2048])
+def test_a_row_is_the_same_for_the_same_seed(kind, length):
+    assert kind(Random(7), length) == kind(Random(7), length)
+
+
+def test_a_needle_has_the_length_asked_for_and_can_be_read():
+    for seed in range(20):
+        context, fact, depth = needle(seed, 512, distractors=3)
+        assert len(context) == 512
+        assert context.count(fact.stated()) == 1
+        assert 0 <= depth < 1
+
+
+def test_a_step_draws_the_same_batch_whenever_it_is_taken():
+    first, again, other = train.batch(0, 3), train.batch(0, 3), train.batch(0, 4)
+    assert torch.equal(first[0], again[0])
+    assert torch.equal(first[1], again[1])
+    assert not torch.equal(first[0], other[0])
+
+
+@pytest.mark.parametrize("shape", [(8, 32), (32, 8), (16, 16)])
+def test_a_step_of_the_optimiser_is_about_orthogonal(shape):
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    values = torch.linalg.svdvals(orthogonal(matrix))
+    assert (values > 0.3).all()
+    assert (values < 1.3).all()
