@@ -15,7 +15,8 @@ from optimized.models.scorer import Scorer, Scores, Told, ends, lengths
 class KVzip(Scorer):
     """The largest attention a token draws while the model repeats its chunk of the context.
 
-    The setting `prompt` holds the ids of the tokens that ask for the repetition; none by default.
+    The setting `prompt` holds the ids of the tokens that ask for the repetition, or is a function
+    that returns them for the number of a chunk and its ids; none by default.
     """
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
@@ -63,13 +64,14 @@ class KVzip(Scorer):
 
     def asked(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
         """Return the repeat input of each row, padded on the left, and which of it is there."""
-        asking = torch.as_tensor(self.settings.get("prompt", ()), dtype=prompt.input_ids.dtype)
-        asking = asking.to(prompt.input_ids.device)
         rows = []
         for row, count in enumerate(lengths(prompt).tolist()):
             start = self.sinks + index * self.chunk
             text = prompt.input_ids[row, prompt.input_ids.shape[1] - count :]
-            rows.append(torch.cat([asking, text[start : start + self.chunk]]))
+            chunk = text[start : start + self.chunk]
+            asking = self.settings.get("prompt", ())
+            asking = asking(index, chunk) if callable(asking) else asking
+            rows.append(torch.cat([torch.as_tensor(asking).to(chunk), chunk]))
         longest = max(len(row) for row in rows)
         ids = prompt.input_ids.new_zeros(len(rows), longest)
         there = torch.zeros_like(ids, dtype=torch.bool)

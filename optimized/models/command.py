@@ -1,0 +1,193 @@
+"""The main job: load a model, make documents, measure every system, write what was found."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
+
+import optimized
+import reference
+from optimized.models import documents, evaluate, report, table
+from optimized.models.attention import attach
+from optimized.models.gates import load_gates
+from optimized.models.record import record
+from optimized.models.systems import System, systems
+from optimized.models.tiny import HERE
+from optimized.models.tiny.tasks import CONTINUE, REPEAT
+
+OUT = "kvspec-report"
+
+
+def device(name: str) -> torch.device:
+    """Return a device that computes.
+
+    Raises:
+        ValueError: it does not.
+    """
+    try:
+        chosen = torch.device(name)
+        torch.ones(1, device=chosen).add(1).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"--device must be usable here, got {name!r}: {reason}") from error
+    return chosen
+
+
+def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
+    """Return a model, attached, and its tokenizer.
+
+    Raises:
+        ValueError: there is no such model, or one that cannot be attached.
+    """
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if name is None and not (HERE / "model.safetensors").exists():
+        raise ValueError(
+            f"--model must be given, since the weights of the shipped model are not in {HERE}"
+        )
+    place = str(HERE) if name is None else name
+    try:
+        model = AutoModelForCausalLM.from_pretrained(place)
+        tokenizer = AutoTokenizer.from_pretrained(place)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"--model must be a folder or an id of a causal language model, got {place!r}: {reason}"
+        ) from error
+    return attach(model.eval().to(on)), tokenizer
+
+
+def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
+    """Refuse a context that is longer than the model's positions."""
+    limit = getattr(model.config, "max_position_embeddings", None)
+    if limit is not None and given.context + given.continuation > limit:
+        raise ValueError(
+            f"--context must leave room for {given.continuation} tokens among the model's {limit} "
+            f"positions, got {given.context}"
+        )
+
+
+def free(given: argparse.Namespace) -> Path:
+    """Return a folder that does not exist.
+
+    Raises:
+        ValueError: the one that was asked for does, or the JSON file does.
+    """
+    if given.json is not None and given.json.exists():
+        raise ValueError(f"--json must not exist, got {given.json}")
+    for name, target in (("--json", given.json), ("--out", given.out)):
+        if target is not None and not target.absolute().parent.is_dir():
+            raise ValueError(f"{name} must be in a folder that exists, got {target}")
+    if given.out is not None:
+        if given.out.exists():
+            raise ValueError(f"--out must not exist, got {given.out}")
+        return given.out
+    names = (Path(OUT if count == 1 else f"{OUT}-{count}") for count in range(1, 10_000))
+    return next(name for name in names if not name.exists())
+
+
+def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
+    """Return what asks a model to repeat a chunk of its context."""
+    before, after = (part.decode() for part in CONTINUE)
+
+    def asking(index: int, chunk: Tensor) -> list[int]:
+        first = tokenizer.decode(chunk[:8].tolist(), skip_special_tokens=True)
+        text = before + first + after if index else REPEAT.decode()
+        return tokenizer(text, add_special_tokens=False).input_ids
+
+    return asking
+
+
+def measured(given: argparse.Namespace) -> dict[str, Any]:
+    """Run everything that was asked for, and return the figures."""
+    chosen, on = systems(given.systems), device(given.device)
+    torch.manual_seed(given.seed)
+    model, tokenizer = load(given.model, on)
+    fits(model, given)
+    text = documents.held_out() if given.text is None else documents.read(given.text)
+    maker = documents.Maker(text, tokenizer)
+    lengths = documents.lengths(given.context)
+    read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
+    folder = Path(given.model) if given.model is not None else HERE
+    gates = load_gates(folder, model.config.num_hidden_layers)
+    if gates is None:
+        chosen = without_gates(chosen)
+    kv, other = {
+        "optimized": (optimized, None),
+        "reference": (reference, optimized),
+    }[given.implementation]
+    settings = evaluate.Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    ways = evaluate.ways(chosen, given.ratios)
+    with tqdm(total=evaluate.steps(read, ways), unit="row", disable=given.quiet or None) as bar:
+
+        def step(name: str) -> None:
+            bar.set_description(f"{name:<20}")
+            bar.update()
+
+        rows = evaluate.evaluate(model, read, ways, settings, step)
+    command = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(given).items()
+    }
+    about = {
+        "name": given.model or "optimized/models/tiny",
+        "architecture": model.config.model_type,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "dtype": str(model.dtype),
+        "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
+        "gate": gates is not None,
+    }
+    return record(rows, read, command, about)
+
+
+def without_gates(chosen: list[System]) -> list[System]:
+    """Leave out what needs a gate, where a model has none, and say so."""
+    left = [system for system in chosen if system.scorer != "fastkvzip"]
+    if len(left) < len(chosen):
+        print(
+            "fastkvzip is left out: there is no gate.safetensors beside the model", file=sys.stderr
+        )
+    return left
+
+
+def write(figures: dict[str, Any], out: Path, json_file: Path | None) -> None:
+    """Write the report and the figures, all or nothing."""
+    text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
+    page = report.page(figures)
+    beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
+    try:
+        (beside / "report.html").write_text(page, encoding="utf-8")
+        (beside / "figures.json").write_text(text, encoding="utf-8")
+        beside.chmod(0o755)
+        if json_file is not None:
+            part = beside / "copy.json"
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, json_file)
+        os.rename(beside, out)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def run(given: argparse.Namespace) -> None:
+    """Do the whole job.
+
+    Raises:
+        ValueError: something that was asked for cannot be had.
+    """
+    out = free(given)
+    figures = measured(given)
+    write(figures, out, given.json)
+    for line in (*table.table(figures), *table.verdict_lines(figures)):
+        print(line)
+    print(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}.")

@@ -1,0 +1,77 @@
+"""FastKVzip's gates of a model: kept in a file beside its weights, learned from KVzip's scores."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+import optimized
+from optimized import GateWeights, train_fastkvzip
+from optimized.models.kvzip import KVzip
+from optimized.models.prefill import Step, prefill
+
+FILE = "gate.safetensors"
+
+
+def load_gates(folder: Path, layers: int) -> list[GateWeights] | None:
+    """Return the gate of each layer, or nothing where a model has none.
+
+    Raises:
+        ValueError: the file is damaged, or of another model.
+    """
+    file = folder / FILE
+    if not file.exists():
+        return None
+    try:
+        held = load_file(file)
+        return [
+            GateWeights(*(held[f"{layer}.{name}"].float() for name in GateWeights._fields))
+            for layer in range(layers)
+        ]
+    except (KeyError, SafetensorError) as error:
+        raise ValueError(f"{file} must hold a gate for each of {layers} layers: {error}") from error
+
+
+def save_gates(gates: list[GateWeights], folder: Path) -> None:
+    """Write the gate of each layer, in 16 bits."""
+    held = {
+        f"{layer}.{name}": tensor.half().contiguous()
+        for layer, gate in enumerate(gates)
+        for name, tensor in gate._asdict().items()
+    }
+    save_file(held, folder / FILE)
+
+
+def learn_gates(
+    model: PreTrainedModel, prompts: Iterable[Tensor], seed: int = 0, **how: int
+) -> list[GateWeights]:
+    """Let the gate of each layer learn what KVzip says of some prompts.
+
+    Args:
+        model: the attached model.
+        prompts: token ids, one row at a time.
+        seed: names the start of the gates.
+        how: `steps`, `sample` and what else `train_fastkvzip` takes; `prompt`, `chunk` of KVzip.
+    """
+    asking = {name: how.pop(name) for name in ("prompt", "chunk", "sinks") if name in how}
+    layers = model.config.num_hidden_layers
+    hidden: list[list[Tensor]] = [[] for _ in range(layers)]
+    targets: list[list[Tensor]] = [[] for _ in range(layers)]
+
+    def watch(step: Step) -> None:
+        hidden[step.layer].append(step.hidden[0])
+
+    for ids in prompts:
+        read = prefill(model, ids, watch=[watch])
+        scores = KVzip(model, optimized, **asking).finish(read, keep=1)
+        for layer, scored in enumerate(scores.scored):
+            targets[layer].append(scored.scores[0])
+    group = model.config.num_attention_heads // model.config.num_key_value_heads
+    return [
+        train_fastkvzip(torch.cat(x), torch.cat(y, -1), group, seed=seed, **how)
+        for x, y in zip(hidden, targets, strict=True)
+    ]
