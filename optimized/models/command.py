@@ -65,7 +65,8 @@ def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
         raise ValueError(
             f"--model must be a folder or an id of a causal language model, got {place!r}: {reason}"
         ) from error
-    return attach(model.eval().to(on)), tokenizer
+    model.eval().to(device=on)
+    return attach(model), tokenizer
 
 
 def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:

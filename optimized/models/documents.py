@@ -1,6 +1,7 @@
 """What the command lets a model read: stretches of a text with facts hidden in them."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -70,10 +71,8 @@ class Maker:
 
     def __init__(self, text: str, tokenizer: PreTrainedTokenizerBase) -> None:
         self.pieces, self.tokenizer = pieces(text), tokenizer
-        begin = tokenizer.bos_token_id
-        assert not isinstance(begin, list)
-        begins = tokenizer("a").input_ids[:1] == [begin]
-        self.prefix = [begin] if begin is not None and begins else []
+        marked = tokenizer("a").input_ids[:1]
+        self.prefix: list[int] = marked if marked == [tokenizer.bos_token_id] else []
 
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, without marks around it."""
@@ -104,11 +103,9 @@ class Maker:
         """Ask for a fact; the answer is what its tokens add to the question's."""
         question = "\n" + fact.question().decode()
         both = self.ids(question + fact.answer().decode())
-        same = 0
         # a tokenizer may take the space between the two for the answer's beginning
-        for same, (one, other) in enumerate(zip([*self.ids(question), None], both, strict=False)):
-            if one != other:
-                break
+        pairs = enumerate(zip([*self.ids(question), None], both, strict=False))
+        same = next(place for place, (one, other) in pairs if one != other)
         return Question(both[:same], both[same:], depth)
 
     def document(
@@ -143,7 +140,7 @@ class Maker:
             found, at = found + line, place
         found += flat[at:body]
         after = flat[body:]
-        size = len(self.tokenizer.decode(after[1:]).encode())
+        size = len(str(self.tokenizer.decode(after[1:])).encode())
         return Document(found, after, size, tuple(questions), (start, start + len(taken)))
 
     def documents(
@@ -162,7 +159,7 @@ class Maker:
 def overlapping(documents: list[Document]) -> bool:
     """Tell whether two documents share some text, which makes intervals too narrow."""
     spans = sorted(document.lines for document in documents)
-    return any(second[0] < first[1] for first, second in zip(spans, spans[1:], strict=False))
+    return any(second[0] < first[1] for first, second in pairwise(spans))
 
 
 def lengths(context: int) -> list[int]:

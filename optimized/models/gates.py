@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -47,7 +48,7 @@ def save_gates(gates: list[GateWeights], folder: Path) -> None:
 
 
 def learn_gates(
-    model: PreTrainedModel, prompts: Iterable[Tensor], seed: int = 0, **how: int
+    model: PreTrainedModel, prompts: Iterable[Tensor], seed: int = 0, **how: Any
 ) -> list[GateWeights]:
     """Let the gate of each layer learn what KVzip says of some prompts.
 

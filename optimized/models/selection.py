@@ -54,7 +54,7 @@ def kept_entries(
     kv: ModuleType,
     clock: Clock,
 ) -> Tensor:
-    """Return which entries a system keeps, layers first: scored before, now refined and retained."""
+    """Return which entries a system keeps, layers first, by the scores of its scorer."""
     layers = [layer.whole for layer in prompt.cache.whole_layers()]
     keys = torch.stack([keys for keys, _ in layers])
     values = torch.stack([values for _, values in layers])

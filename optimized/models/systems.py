@@ -118,8 +118,8 @@ def refinement(one: System, reading: str) -> Any:
     if one.refinement == "hubkv":
         return optimized.HubSettings()
     if one.refinement == "graphkv":
-        remedies = dict.fromkeys(GRAPH, reading == "remedied")
-        return optimized.GraphSettings(NEIGHBOURS, **remedies)
+        remedied: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
+        return optimized.GraphSettings(NEIGHBOURS, **remedied)
     return optimized.NmsSettings() if one.refinement == "nms" else None
 
 

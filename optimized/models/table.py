@@ -77,24 +77,33 @@ def table(figures: dict[str, Any]) -> Iterator[str]:
             ratio = "" if row["ratio"] is None else f" at {row['ratio']:g}"
             yield f"{row['system']:<{width}} refused{ratio}: {row['refused']}"
             continue
-        figures_ = zip(cells(row), HEADS, strict=True)
-        yield f"{row['system']:<{width}}" + "".join(
-            f"{text:>{size + 1}}" for text, (_, size) in figures_
-        )
+        laid_out = zip(cells(row), HEADS, strict=True)
+        line = "".join(f"{text:>{size + 1}}" for text, (_, size) in laid_out)
+        yield f"{row['system']:<{width}}{line}"
     yield ""
     yield from notes(figures)
 
 
 def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
-    """Return each comparison with its intervals."""
-    claim = None
+    """Return each comparison, a line a pair: +, - or = where an interval says so."""
+    pairs: dict[str, dict[tuple[str, str], list[str]]] = {}
     for one in figures["verdicts"]:
-        if one["claim"] != claim:
-            claim = one["claim"]
-            yield f"\n{claim}"
-        at = "" if one["ratio"] is None else f" at {one['ratio']:g}"
-        bits = "{:+.4f} [{:+.4f}, {:+.4f}]".format(*one["bits"])
-        text = f"  {one['system']} − {one['against']}{at}: bits {bits}"
+        pair = one["system"], one["against"]
+        cell = "" if one["ratio"] is None else f"{one['ratio']:g}: "
+        cell += f"{one['bits'][0]:+.4f} {sign(one['bits'], less=True)}"
         if one["needles"] is not None:
-            text += ", needles {:+.1%} [{:+.1%}, {:+.1%}]".format(*one["needles"])
-        yield f"{text}: {one['words']}"
+            cell += f" {one['needles'][0]:+6.1%} {sign(one['needles'])}"
+        pairs.setdefault(one["claim"], {}).setdefault(pair, []).append(cell)
+    for claim, some in pairs.items():
+        yield f"\n{claim}: bits per byte, needles (+ better, - worse, = no difference seen)"
+        width = max(len(one) for one, _ in some)
+        for (one, _), found in some.items():
+            yield f"  {one:<{width}}  " + "   ".join(found)
+
+
+def sign(bounds: tuple[float, float, float], less: bool = False) -> str:
+    """Return what an interval says."""
+    _, low, high = bounds
+    if low <= 0 <= high:
+        return "="
+    return "+" if (high < 0) == less else "-"
