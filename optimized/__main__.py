@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 SYSTEMS = "default"
@@ -60,16 +61,14 @@ def whole(text: str) -> int:
     return value
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the options and do the job; say in one line why it cannot be done."""
-    given = parser().parse_args()
+    given = parser().parse_args(arguments)
     try:
         from optimized.models.command import run
-    except ImportError as missing:
-        refuse(f"{missing}")
-    try:
+
         run(given)
-    except ValueError as refusal:
+    except (ImportError, ValueError) as refusal:
         refuse(str(refusal))
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)

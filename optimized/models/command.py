@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
@@ -65,8 +65,8 @@ def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
         raise ValueError(
             f"--model must be a folder or an id of a causal language model, got {place!r}: {reason}"
         ) from error
-    model.eval().to(device=on)
-    return attach(model), tokenizer
+    nn.Module.to(model, on)
+    return attach(model.eval()), tokenizer
 
 
 def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:

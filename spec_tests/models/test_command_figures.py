@@ -1,0 +1,119 @@
+"""What the command measures."""
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from optimized.models.record import SCHEMA
+from optimized.models.systems import DEFAULT
+
+TIMES = "seconds"
+PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
+
+
+def timeless(figures: dict) -> dict:
+    """Drop what two runs may differ in."""
+    figures["command"].pop("out")
+    for row in figures["rows"]:
+        row.pop(TIMES)
+    return figures
+
+
+def test_the_same_seed_gives_the_same_numbers(command):
+    runs = [timeless(command.figures(*PAIR, "--seed", "3")) for _ in range(2)]
+    assert runs[0] == runs[1]
+    other = timeless(command.figures(*PAIR, "--seed", "4"))
+    assert other["rows"] != runs[0]["rows"]
+
+
+def test_both_implementations_keep_the_same_entries(command):
+    scorers = ("snapkv+graphkv", "pyramidkv", "h2o", "knorm", "kvzip+hubkv", "cake@layer")
+    how = ("--systems", *scorers, "hex-3", "kivi-4", "gear", "--ratios", "0.75")
+    short = ("--context", "96", "--documents", "3")
+    literal = command.figures(*how, *short, "--implementation", "reference")
+    fast = command.figures(*how, *short)
+    for one, other in zip(literal["rows"], fast["rows"], strict=True):
+        assert one["refused"] is other["refused"] is None
+        assert one["stored_bytes"] == other["stored_bytes"]
+        assert one["bits_per_byte"] == pytest.approx(other["bits_per_byte"], rel=1e-3)
+        if one["store"] is None and one["system"] != "full":
+            assert one["entries_differing"] == 0
+            assert one["digest"] == other["digest"]
+            assert other["entries_differing"] is None
+
+
+def test_a_ratio_of_zero_is_the_full_cache(command):
+    every = ("random", "streaming_llm", "kvzip+hubkv", "snapkv+graphkv", "pyramidkv", "h2o", "cake")
+    full, *rows = command.figures("--systems", *every, "--ratios", "0")["rows"]
+    same = ("stored_percent", "stored_bytes", "bits_by_document", "found_by_document")
+    assert len(rows) == len(every)
+    for row in rows:
+        assert {name: row[name] for name in same} == {name: full[name] for name in same}
+        assert row["deviation_worst"] == 0
+        assert row["bits_change_interval"] == [0, 0]
+
+
+def test_bytes_follow_the_ratio(command):
+    rows = command.figures("--systems", "snapkv", "kvzip", "--ratios", "0.25", "0.75")["rows"]
+    for row in rows[1:]:
+        assert row["kept_percent"] <= 100 * (1 - row["ratio"])
+        assert row["stored_percent"] == pytest.approx(100 * (1 - row["ratio"]), abs=2)
+    assert rows[1]["bits_by_document"] != rows[2]["bits_by_document"]
+
+
+def test_quantised_caches_are_smaller_and_close(command):
+    systems = ("hex-4", "hex-3", "kcvt-3", "kivi-4", "gear")
+    full, *rows = command.figures("--systems", *systems)["rows"]
+    for row in rows:
+        assert row["stored_percent"] < 100
+        assert 0 < row["deviation_relative"] < 0.5
+        assert row["bits_per_byte"] != full["bits_per_byte"]
+    hex4, hex3 = rows[:2]
+    assert hex3["stored_bytes"] < hex4["stored_bytes"]
+    assert hex3["deviation_mean"] > hex4["deviation_mean"]
+
+
+def test_the_letter_and_the_remedies_differ_and_are_named(command):
+    systems = ("--systems", "snapkv", "snapkv+graphkv", "--ratios", "0.5")
+    letter = command.figures(*systems, "--readings", "letter")["rows"]
+    remedied = command.figures(*systems)["rows"]
+    assert letter[1]["digest"] == remedied[1]["digest"]
+    assert letter[2]["digest"] != remedied[2]["digest"]
+    assert letter[2]["readings"] == []
+    assert "per_head (E-G11)" in remedied[2]["readings"]
+
+
+def test_a_system_that_cannot_be_had_is_one_refused_row(command):
+    full, row = command.figures("--systems", "kvzip", "--ratios", "0.99")["rows"]
+    assert full["refused"] is None
+    assert "protected" in row["refused"]
+    assert "bits_per_byte" not in row
+
+
+def test_figures_have_their_schema(command):
+    figures = command.figures(*PAIR)
+    assert figures["schema"] == SCHEMA
+    assert set(figures) == {
+        "schema",
+        "command",
+        "versions",
+        "model",
+        "documents",
+        "rows",
+        "verdicts",
+    }
+    assert {"python", "torch", "transformers"} <= set(figures["versions"])
+    names = {frozenset(row) for row in figures["rows"]}
+    assert len(names) == 1
+    assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
+    assert figures["documents"]["lengths"] == [64, 96, 128]
+    (verdict,) = [one for one in figures["verdicts"] if one["system"] == "snapkv+graphkv"]
+    mean, low, high = verdict["bits"]
+    assert low <= mean <= high
+
+
+def test_the_default_compares_what_the_papers_do(command):
+    rows = command.figures("--ratios", "0.5")["rows"]
+    found = [row["system"] for row in rows]
+    assert found == [name for name in DEFAULT if not name.startswith("fastkvzip")]
+    assert not any(row["refused"] for row in rows)

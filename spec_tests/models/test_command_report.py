@@ -1,0 +1,78 @@
+"""The report of the command: one page that asks nothing of a network."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+pytest.importorskip("transformers")
+
+SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios", "0.5", "0.75")
+
+
+class Page(HTMLParser):
+    """Reads a page, and checks that what is opened is closed."""
+
+    VOID = ("meta", "link", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: dict[str, int] = {}
+        self.asked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+        self.asked += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list) -> None:
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def page(command):
+    command.figures(*SOME)
+    return (command.out / "report.html").read_text()
+
+
+def test_the_page_is_whole_and_asks_for_nothing(page):
+    read = Page()
+    read.feed(page)
+    assert read.open == []
+    assert read.asked == ["data:,"]
+    assert not re.search(r"https?://|url\(|@import|<script", page)
+
+
+def test_the_page_has_every_system_pictures_and_heat_maps(page):
+    read = Page()
+    read.feed(page)
+    assert read.seen["svg"] >= 2
+    for name in ("full", "random", "snapkv", "snapkv+graphkv", "kivi-4"):
+        assert f"<caption>{name}</caption>" in page
+    assert "GraphKV against its base" in page
+    assert 'name="viewport"' in page
+
+
+def test_the_figures_are_written_where_they_are_asked_for(command, tmp_path):
+    figures = command.figures("--systems", "full", "--json", str(tmp_path / "copy.json"))
+    assert json.loads((tmp_path / "copy.json").read_text()) == figures
+    assert sorted(one.name for one in command.out.iterdir()) == ["figures.json", "report.html"]
+
+
+def test_the_table_has_a_line_a_row(command, capsys):
+    figures = command.figures(*SOME)
+    printed = capsys.readouterr().out.splitlines()
+    for row, line in zip(figures["rows"], printed[1:], strict=False):
+        assert line.split()[0] == row["system"]
+    assert str(command.out / "report.html") in printed[-1]
+
+
+def test_no_needles_means_no_needles(command):
+    figures = command.figures("--systems", "random", "--ratios", "0.5", "--needles", "0")
+    assert [row["needle_accuracy"] for row in figures["rows"]] == [None, None]
