@@ -7,10 +7,9 @@ import pytest
 import torch
 
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("optimized.models")
+main = pytest.importorskip("optimized.__main__").main
+tokenizer = pytest.importorskip("optimized.models.tiny.tokenizer")
 
-from optimized.__main__ import main
-from optimized.models.tiny import tokenizer
 
 TEXT = "".join(
     f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)

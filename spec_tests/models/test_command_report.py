@@ -23,15 +23,19 @@ class Page(HTMLParser):
         self.asked: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
+        """Remember an element, and what it asks for."""
         self.seen[tag] = self.seen.get(tag, 0) + 1
         self.asked += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
         if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list) -> None:
+        """Remember an element without an inside."""
+        del attrs
         self.seen[tag] = self.seen.get(tag, 0) + 1
 
     def handle_endtag(self, tag: str) -> None:
+        """Close the innermost element."""
         assert self.open.pop() == tag
 
 
