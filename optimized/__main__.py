@@ -1,6 +1,7 @@
 """`python -m optimized`: compress the cache of a language model, and see what it costs."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run(given)
     except (ImportError, ValueError) as refusal:
         refuse(str(refusal))
+    except BrokenPipeError:  # whoever read the table has seen enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         sys.exit(130)

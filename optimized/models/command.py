@@ -22,6 +22,7 @@ from optimized.models import documents, evaluate, report, table
 from optimized.models.attention import attach
 from optimized.models.gates import load_gates
 from optimized.models.record import record
+from optimized.models.rows import Settings, ways
 from optimized.models.systems import System, systems
 from optimized.models.tiny import HERE
 from optimized.models.tiny.tasks import CONTINUE, REPEAT
@@ -128,15 +129,15 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    settings = evaluate.Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
-    ways = evaluate.ways(chosen, given.ratios)
-    with tqdm(total=evaluate.steps(read, ways), unit="row", disable=given.quiet or None) as bar:
+    settings = Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    rows = ways(chosen, given.ratios)
+    with tqdm(total=evaluate.steps(read, rows), unit="row", disable=given.quiet or None) as bar:
 
         def step(name: str) -> None:
             bar.set_description(f"{name:<20}")
             bar.update()
 
-        rows = evaluate.evaluate(model, read, ways, settings, step)
+        found = evaluate.evaluate(model, read, rows, settings, step)
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()
@@ -149,7 +150,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
         "gate": gates is not None,
     }
-    return record(rows, read, command, about)
+    return record(found, read, command, about)
 
 
 def without_gates(chosen: list[System]) -> list[System]:

@@ -6,7 +6,7 @@ from importlib import metadata
 from typing import Any
 
 from optimized.models.documents import Document, overlapping
-from optimized.models.evaluate import Row
+from optimized.models.rows import Row
 from optimized.models.statistics import interval, shares, verdicts
 from optimized.models.systems import remedies
 

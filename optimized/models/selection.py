@@ -1,8 +1,6 @@
 """One system on one prompt: which entries stay, or what is stored in place of all of them."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from time import perf_counter
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -10,32 +8,12 @@ import torch
 from torch import Tensor
 
 from optimized import Scored
+from optimized.models.clock import Clock
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores, ends
 from optimized.models.systems import System, hex_settings, refinement
 
 Layers = list[tuple[Tensor, Tensor]]
-
-
-class Clock:
-    """Adds up seconds by the name of a stage."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.seconds: dict[str, float] = {}
-
-    def now(self) -> float:
-        """Return the time when the device has done all it was told."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return perf_counter()
-
-    @contextmanager
-    def at(self, stage: str) -> Iterator[None]:
-        """Count the time within the context to a stage."""
-        start = self.now()
-        yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + self.now() - start
 
 
 class Read(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import bootstrap
 
-from optimized.models.evaluate import Row
+from optimized.models.rows import Row
 from optimized.models.systems import System
 
 RESAMPLES, LEVEL = 2000, 0.95

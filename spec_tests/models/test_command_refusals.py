@@ -74,7 +74,7 @@ def test_an_interrupted_run_leaves_nothing(command, capsys, monkeypatch, tmp_pat
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluate.Batch, "judge", interrupted)
+    monkeypatch.setattr(evaluate.Batch, "ask", interrupted)
     with pytest.raises(SystemExit) as ended:
         main(command.arguments("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json")))
     assert ended.value.code == 130
