@@ -122,7 +122,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
     lengths = documents.lengths(given.context)
     read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
     folder = Path(given.model) if given.model is not None else HERE
-    gates = load_gates(folder, model.config.num_hidden_layers)
+    gates = load_gates(folder, model.config.num_hidden_layers, on)
     if gates is None:
         chosen = without_gates(chosen)
     kv, other = {

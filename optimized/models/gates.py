@@ -18,7 +18,9 @@ from optimized.models.prefill import Step, prefill
 FILE = "gate.safetensors"
 
 
-def load_gates(folder: Path, layers: int) -> list[GateWeights] | None:
+def load_gates(
+    folder: Path, layers: int, device: torch.device | str = "cpu"
+) -> list[GateWeights] | None:
     """Return the gate of each layer, or nothing where a model has none.
 
     Raises:
@@ -28,7 +30,7 @@ def load_gates(folder: Path, layers: int) -> list[GateWeights] | None:
     if not file.exists():
         return None
     try:
-        held = load_file(file)
+        held = load_file(file, str(device))
         return [
             GateWeights(*(held[f"{layer}.{name}"].float() for name in GateWeights._fields))
             for layer in range(layers)

@@ -135,11 +135,13 @@ def remedies(one: System, reading: str) -> list[str]:
     """Return what departs from the letter in a system under a reading, with its erratum."""
     if reading == "letter":
         return []
-    named = dict(GRAPH) if one.refinement == "graphkv" else {}
+    named = {f"graphkv {name}": erratum for name, erratum in GRAPH.items()}
+    if one.refinement != "graphkv":
+        named = {}
     if one.scorer == "pyramidkv":
-        named["exact"] = "E-G32"
+        named["pyramidkv exact"] = "E-G32"
     if one.store in ("hex-3", "hex-4"):
-        named |= HEX
+        named |= {f"hex {name}": erratum for name, erratum in HEX.items()}
     if one.store == "gear":
-        named["exact_outliers"] = "E-H42"
+        named["gear exact_outliers"] = "E-H42"
     return [f"{name} ({erratum})" for name, erratum in named.items()]

@@ -50,17 +50,9 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
     )
     if documents["overlapping"]:
         yield "Documents overlap, since the text is short: the intervals are too narrow."
-    remedied: dict[str, list[str]] = {}
-    for row in figures["rows"]:
-        kind = (
-            row["refinement"] if row["refinement"] == "graphkv" else row["store"] or row["scorer"]
-        )
-        for remedy in row["readings"]:
-            if remedy not in remedied.setdefault(kind or "", []):
-                remedied[kind or ""].append(remedy)
-    for kind, names in remedied.items():
-        if names:
-            yield f"{kind}: with {', '.join(names)}."
+    remedied = dict.fromkeys(remedy for row in figures["rows"] for remedy in row["readings"])
+    if remedied:
+        yield f"Remedies on, by their errata: {', '.join(remedied)}."
     compared = [row["entries_differing"] for row in figures["rows"] if not row["refused"]]
     compared = [count for count in compared if count is not None]
     if compared:

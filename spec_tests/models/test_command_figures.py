@@ -80,7 +80,7 @@ def test_the_letter_and_the_remedies_differ_and_are_named(command):
     assert letter[1]["digest"] == remedied[1]["digest"]
     assert letter[2]["digest"] != remedied[2]["digest"]
     assert letter[2]["readings"] == []
-    assert "per_head (E-G11)" in remedied[2]["readings"]
+    assert "graphkv per_head (E-G11)" in remedied[2]["readings"]
 
 
 def test_a_system_that_cannot_be_had_is_one_refused_row(command):
