@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from optimized.models.tiny import HERE
 from optimized.models.tiny.tasks import CONTINUE, REPEAT
 
 OUT = "kvspec-report"
+SMALL = 20_000_000
 
 
 def device(name: str) -> torch.device:
@@ -137,7 +139,8 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
             bar.set_description(f"{name:<20}")
             bar.update()
 
-        found = evaluate.evaluate(model, read, rows, settings, step)
+        with threads(model):
+            found = evaluate.evaluate(model, read, rows, settings, step)
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()
@@ -151,6 +154,18 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         "gate": gates is not None,
     }
     return record(found, read, command, about)
+
+
+@contextmanager
+def threads(model: PreTrainedModel) -> Iterator[None]:
+    """Let a small model compute in one thread, where more of them mostly wait for each other."""
+    before = torch.get_num_threads()
+    if model.num_parameters() < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def without_gates(chosen: list[System]) -> list[System]:

@@ -15,6 +15,9 @@ from optimized.models.systems import System, hex_settings, refinement
 
 Layers = list[tuple[Tensor, Tensor]]
 
+EDGES = 1 << 21
+"""Edges of graphs at one time: as many as a cache holds."""
+
 
 class Read(NamedTuple):
     """Keys and values to attend to, and the bytes that are stored for them."""
@@ -55,7 +58,7 @@ def kept_entries(
                 raw = kv.shift_scores(raw)
             vectors = {"keys": keys, "values": values} if system.refinement == "graphkv" else {}
             refined = torch.empty_like(raw)
-            for place, keep in groups(budgets):
+            for place, keep in groups(budgets, tokens * heads):
                 some = {name: whole[place] for name, whole in vectors.items()}
                 scored = Scored(raw[place], protected[place])
                 refined[place] = kv.refine(scored, settings, keep=keep, ratio=ratio, **some)
@@ -68,10 +71,15 @@ def kept_entries(
         return kv.retain(refined, protected, keep=each, scope="head")
 
 
-def groups(budgets: Tensor) -> Iterator[tuple[Any, int]]:
-    """Walk through the budgets: which layers and rows have each of them."""
+def groups(budgets: Tensor, entries: int) -> Iterator[tuple[Any, int]]:
+    """Walk through the budgets: which layers and rows have each of them, some at a time.
+
+    A graph compares up to as many tokens as the budget with each entry of its layer and row.
+    """
+    room = EDGES if budgets.device.type == "cpu" else 256 * EDGES
     for keep in budgets.unique().tolist():
-        yield budgets == keep, keep
+        for some in (budgets == keep).nonzero().split(max(1, room // max(1, keep * entries))):
+            yield some.unbind(-1), keep
 
 
 def stored(
