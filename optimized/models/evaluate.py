@@ -87,7 +87,7 @@ class Batch:
                         self.compress(row)
                         self.ask(row)
                 except ValueError as refusal:
-                    row.refused = str(refusal)
+                    row.refused = " ".join(str(refusal).split())
             step(row.way.system.name)
 
     def compress(self, row: Row) -> None:
