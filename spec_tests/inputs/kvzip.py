@@ -4,11 +4,11 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.inputs.cake_refusals import bad_count, bad_valid, gap
-from spec_tests.inputs.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real
+from spec_tests.inputs.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real, signed
 from spec_tests.inputs.kcvt_refusals import bad_numbers
 from spec_tests.inputs.padded import batches, groups, masks
 
-numbers = st.sampled_from([lambda *shape: grid(*shape, low=-16), real])
+numbers = st.sampled_from([signed, real])
 some = st.sampled_from([(), (2,)])
 
 
