@@ -4,7 +4,7 @@ import torch
 
 import reference
 from reference import Scored
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import in_turn, mutant
 
 
 def rescored(queries, keys, window, gamma, kernel, valid, ddof=1, counted=True, largest=False):
@@ -53,6 +53,16 @@ def cake_uncounted_padding(queries, keys, window=32, gamma=200.0, kernel=5, vali
 def cake_group_max(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
     """Reduce the group by its maximum."""
     return rescored(queries, keys, window, gamma, kernel, valid, largest=True)
+
+
+@mutant(
+    "cake",
+    "query heads are dealt out to key heads in turn",
+    killer="scorers/test_cake.py::test_scores_agree_with_scalar_loops[4]",
+)
+def cake_heads_in_turn(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Take a head's remainder where its quotient counts."""
+    return reference.cake(in_turn(queries, keys.shape[-3]), keys, window, gamma, kernel, valid)
 
 
 @mutant(

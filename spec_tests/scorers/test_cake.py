@@ -20,9 +20,10 @@ CHOICES = ("window", "gamma", "kernel")
 def grouped(draw, group, number=real):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
     tokens, width = draw(st.sampled_from([5, 7])), draw(st.integers(1, 2))
+    kv_heads = 1 if group == 8 else 2
     return dict(
-        queries=draw(number(2, group, tokens, width)),
-        keys=draw(number(2, 1, tokens, width)),
+        queries=draw(number(2, kv_heads * group, tokens, width)),
+        keys=draw(number(2, kv_heads, tokens, width)),
         window=draw(st.integers(2, 3)),
         valid=draw(masks((2,), tokens)),
     )

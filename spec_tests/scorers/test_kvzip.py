@@ -18,12 +18,13 @@ from spec_tests.scorers.allocations import largest
 @st.composite
 def grouped(draw, group, number=real):
     """Two rows of an odd number of tokens, padded differently; two chunks of three, one sink."""
-    keys = draw(number(2, 1, 7, 2))
+    kv_heads = 1 if group == 8 else 2
+    keys = draw(number(2, kv_heads, 7, 2))
     x = dict(keys=keys, chunk=3, sinks=1, valid=draw(masks((2,), 7)), repeat_valid=None)
     chunks = chunk_count(x)
     x |= dict(
-        queries=tuple(draw(number(2, group, 3, 2)) for _ in range(chunks)),
-        repeat_keys=tuple(draw(number(2, 1, 4, 2)) for _ in range(chunks)),
+        queries=tuple(draw(number(2, kv_heads * group, 3, 2)) for _ in range(chunks)),
+        repeat_keys=tuple(draw(number(2, kv_heads, 4, 2)) for _ in range(chunks)),
     )
     if draw(st.booleans()):
         x["repeat_valid"] = tuple(
@@ -55,7 +56,7 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
     scores = impl.kvzip(**x).scores
     for row, first, echoes in rows(x):
         keys = x["keys"][row][:, first:].double().tolist()
-        expected = torch.zeros(1, 7 - first, dtype=torch.float64)
+        expected = torch.zeros(len(keys), 7 - first, dtype=torch.float64)
         for index, pair in enumerate(echoes):
             start = x["sinks"] + index * x["chunk"]
             if start < 7 - first:
