@@ -105,6 +105,27 @@ def cake_bare_logarithm(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None
 
 
 @mutant(
+    "cake",
+    "the first queries observe, not the last",
+    killer="scorers/test_cake.py::test_a_window_of_queries_is_enough",
+)
+def cake_window_at_the_front(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Take the window from the wrong end."""
+    return reference.cake(queries.flip(-2), keys, window, gamma, kernel, valid)
+
+
+@mutant(
+    "cake_preference",
+    "all weights are held at once",
+    killer="scorers/test_cake.py::test_nothing_of_queries_by_tokens_is_allocated[cake_preference]",
+)
+def cake_all_weights_at_once(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Attend with every query, and forget it."""
+    reference.attention_weights(queries, keys)
+    return reference.cake_preference(queries, keys, window, tau1, tau2, valid)
+
+
+@mutant(
     "cake_preference",
     "temperatures are exponents",
     killer="scorers/test_cake.py::test_temperatures_are_roots",
