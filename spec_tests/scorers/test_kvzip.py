@@ -175,10 +175,11 @@ def test_no_more_than_a_block_of_queries_meets_the_chunk_at_once(impl):
 
 
 @pytest.mark.spec("HubKV-KVzip")
-@pytest.mark.parametrize("name", ["queries", "repeat_keys"])
-def test_a_chunk_that_is_not_finite_is_refused_by_name(impl, name):
+@pytest.mark.parametrize("name", ["queries", "repeat_keys", "repeat_valid"])
+def test_a_bad_chunk_is_refused_by_name_and_number(impl, name):
     good = torch.zeros(1, 2, 2)
-    bad = {"queries": (good, good), "repeat_keys": (good, good)}
-    bad[name] = (good, good + torch.inf)
-    with pytest.raises(ValueError, match=name):
+    x = dict(queries=good, repeat_keys=good, repeat_valid=torch.tensor([True, True]))
+    spoilt = dict(x, queries=good / 0, repeat_keys=good / 0, repeat_valid=torch.arange(2) < 1)
+    bad = {key: (part, spoilt[key] if key == name else part) for key, part in x.items()}
+    with pytest.raises(ValueError, match=rf"^{name}\[1\] must be"):
         impl.kvzip(**bad, keys=torch.zeros(1, 4, 2), chunk=2, sinks=0)
