@@ -68,7 +68,7 @@ def test_preferences_agree_with_scalar_loops(impl, group, data):
 
 
 @pytest.mark.spec("GraphKV-CAKE")
-@given(cake())
+@given(cake(grouped(2)) | cake())
 def test_a_padded_row_scores_as_it_does_alone(impl, x):
     scored = impl.cake(**x)
     for row, count, y in alone(x):
@@ -81,7 +81,7 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
 
 
 @pytest.mark.spec("GraphKV-CAKE")
-@given(cake())
+@given(cake(grouped(2)) | cake())
 def test_the_window_is_protected_and_has_no_score(impl, x):
     scored = impl.cake(**x)
     for row, count, _ in alone(x):
