@@ -150,6 +150,19 @@ def sinks_cut(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=No
 
 @mutant(
     "expected_attention",
+    "padding shares the softmax",
+    killer="scorers/test_expected_attention.py::test_a_padded_row_scores_as_it_does_alone",
+)
+def expected_padding_seen(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
+    """Forget the mask until the end."""
+    plain = (statistics, keys, values, rotation, sinks, epsilon)
+    exact = reference.expected_attention(*plain, valid)
+    scores = reference.expected_attention(*plain).scores
+    return exact._replace(scores=scores.where(exact.scores != 0, 0))
+
+
+@mutant(
+    "expected_attention",
     "the best of the group counts",
     killer="test_vectors.py::test_vector[expected_attention-the-groups-attention-is-averaged]",
 )
