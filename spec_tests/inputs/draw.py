@@ -32,6 +32,13 @@ def real(draw, *shape, dtype=torch.float32):
 
 
 @st.composite
+def signed(draw, *shape):
+    """Numbers of the grid on both sides of 0, by a seed: drawn one by one they take their time."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    return torch.randint(-16, 17, shape, generator=generator) / 16
+
+
+@st.composite
 def booleans(draw, *shape):
     """A mask of `shape`."""
     return draw(grid(*shape, high=1, dtype=torch.bool))
