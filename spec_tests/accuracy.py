@@ -24,6 +24,8 @@ CANCELLING = {
     "attention_mass",
     "autocorrelation",
     "cake",
+    "cosine_matrix",
+    "edges",
     "expected_attention",
     "fastkvzip",
     "kvzip",
