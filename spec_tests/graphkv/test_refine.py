@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_as_accurate, assert_equal
@@ -84,6 +84,7 @@ def test_a_graph_of_its_own_makes_a_head_independent_of_the_others(impl, x):
 
 
 @pytest.mark.spec("GraphKV-4.1")
+@settings(max_examples=150)  # rows seldom differ in their number of sources
 @given(graphkv_refine(unprotected=False, batch=(3,)))
 def test_a_batch_is_its_rows_one_by_one(impl, x):
     refined = impl.graphkv_refine(**x)
@@ -127,6 +128,7 @@ def test_decay_lies_between_the_evicted_and_the_enhanced_score(impl, x):
 
 
 @pytest.mark.spec("GraphKV-6.1")
+@settings(max_examples=150)  # of a fraction of few tokens a window seldom takes off one
 @given(graphkv_refine(unprotected=False, per_head=True, signal="evict", rounds=1, count=1))
 def test_excluding_the_window_takes_it_off_the_budget_of_every_graph(impl, x):
     refined = impl.graphkv_refine(**x | dict(exclude_window=True)).flatten(0, -2)
