@@ -68,9 +68,9 @@ def kvzip(
     scores = keys.new_zeros(keys.shape[:-1], dtype=widen(keys).dtype)
     for index in range(chunks):
         asking, echo = queries[index], repeat_keys[index]
-        scoring_errors.repetition(asking, echo, keys)
+        scoring_errors.repetition(asking, echo, keys, f"[{index}]")
         mask = real(None if repeat_valid is None else repeat_valid[index], echo)
-        scoring_errors.repeat_padding(mask, (*batch, echo.shape[-2]))
+        scoring_errors.repeat_padding(mask, (*batch, echo.shape[-2]), f"[{index}]")
         drawn = _drawn(asking, keys, echo, index * chunk, chunk, sinks, valid, mask)
         scores = torch.maximum(*_alike(scores, drawn))
     return Scored(scores, protected(valid, kv_heads, sinks, recent))

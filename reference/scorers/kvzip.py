@@ -164,6 +164,12 @@ def kvzip(
     scoring_errors.each_chunk("repeat_keys", repeat_keys, chunks)
     if repeat_valid is not None:
         scoring_errors.each_chunk("repeat_valid", repeat_valid, chunks)
+    for index in range(chunks):
+        which = f"[{index}]"
+        scoring_errors.repetition(queries[index], repeat_keys[index], keys, which)
+        if repeat_valid is not None:
+            shape = (*batch, repeat_keys[index].shape[-2])
+            scoring_errors.repeat_padding(repeat_valid[index], shape, which)
     scores = keys.new_zeros(keys.shape[:-1], dtype=widen(keys).dtype)
     for index in range(chunks):
         mask = None if repeat_valid is None else repeat_valid[index]

@@ -119,14 +119,16 @@ def repetition(queries: Tensor, repeat_keys: Tensor, keys: Tensor, which: str = 
         )
 
 
-def repeat_padding(valid: Tensor, shape: Sequence[int]) -> None:
+def repeat_padding(valid: Tensor, shape: Sequence[int], which: str = "") -> None:
     """Refuse what is not a mask of repeat inputs that are padded on the left, if at all."""
-    errors.boolean("repeat_valid", valid, shape)
+    errors.boolean(f"repeat_valid{which}", valid, shape)
     if torch.compiler.is_compiling():
         return
-    if bool((valid[..., :-1] & ~valid[..., 1:]).any()):
+    gaps = valid[..., :-1] & ~valid[..., 1:]
+    if bool(gaps.any()):
         raise ValueError(
-            "repeat_valid must be false on the left of a row only, got false after true"
+            f"repeat_valid{which} must be false on the left of a row only, got false after true at "
+            f"position {int(gaps.nonzero()[0, -1]) + 1}"
         )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_as_accurate, assert_equal
@@ -57,9 +57,10 @@ def test_a_layer_keeps_as_many_rows_of_keys_and_values_as_its_budget(impl, x, da
     keep = data.draw(up_to(x["scores"].shape[-1]))
     kept = impl.retain(impl.graphkv_refine(**x | dict(keep=keep)), keep=keep)
     cache = impl.evict(x["keys"], x["values"], kept)
+    length = keep if kept.shape[:-1].numel() else 0  # a batch of no rows has kept nothing
     for whole, part in ((x["keys"], cache.keys), (x["values"], cache.values)):
         rows, left = impl.concatenate_heads(whole), impl.concatenate_heads(part)
-        assert_equal(left, rows[kept[..., 0, :]].reshape(*rows.shape[:-2], keep, rows.shape[-1]))
+        assert_equal(left, rows[kept[..., 0, :]].reshape(*rows.shape[:-2], length, rows.shape[-1]))
 
 
 @pytest.mark.spec("GraphKV-7.2")
@@ -83,6 +84,7 @@ def test_a_graph_of_its_own_makes_a_head_independent_of_the_others(impl, x):
 
 
 @pytest.mark.spec("GraphKV-4.1")
+@settings(max_examples=150)  # rows seldom differ in their number of sources
 @given(graphkv_refine(unprotected=False, batch=(3,)))
 def test_a_batch_is_its_rows_one_by_one(impl, x):
     refined = impl.graphkv_refine(**x)
@@ -126,6 +128,7 @@ def test_decay_lies_between_the_evicted_and_the_enhanced_score(impl, x):
 
 
 @pytest.mark.spec("GraphKV-6.1")
+@settings(max_examples=150)  # of a fraction of few tokens a window seldom takes off one
 @given(graphkv_refine(unprotected=False, per_head=True, signal="evict", rounds=1, count=1))
 def test_excluding_the_window_takes_it_off_the_budget_of_every_graph(impl, x):
     refined = impl.graphkv_refine(**x | dict(exclude_window=True)).flatten(0, -2)

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
@@ -56,6 +56,7 @@ layer_or_head = pytest.mark.parametrize("per_head", [False, True], ids=["layer",
 
 @pytest.mark.spec("GraphKV-5", "GraphKV-4.1", "GraphKV-6.1", "GraphKV-7.1", "GraphKV-7.2")
 @layer_or_head
+@settings(max_examples=100)  # there are many settings
 @given(data=st.data())
 def test_every_graph_is_made_of_its_parts(impl, per_head, data):
     assert_composed(impl, data.draw(graphkv_refine(unprotected=False, per_head=per_head)))

@@ -137,7 +137,7 @@ def test_a_more_selective_head_weighs_no_less(impl, x):
 def test_layers_are_averaged_apart(impl, layers, tau):
     together = impl.head_weights(layers, tau)
     for selectivity, weights in zip(layers, together, strict=True):
-        assert_equal(impl.head_weights(selectivity, tau), weights)
+        assert_close(impl.head_weights(selectivity, tau), weights)
 
 
 def sample_deviation(selectivity, count):

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.inputs.base_scorers_refusals import REFUSALS
-from spec_tests.inputs.draw import grid, real
+from spec_tests.inputs.draw import grid, real, signed
 
 __all__ = ["INPUTS", "REFUSALS", "attended", "crowds", "left_padding"]
 
@@ -38,13 +38,6 @@ def attended(draw, least=0, number=None, groups=(2, 1, 4)):
         keys=draw(number(*batch, kv_heads, tokens, width)),
         valid=draw(left_padding(batch, tokens)) if draw(mostly) else None,
     )
-
-
-@st.composite
-def signed(draw, *shape):
-    """Numbers of the grid on both sides of 0, by a seed: drawn one by one they take their time."""
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
-    return torch.randint(-16, 17, shape, generator=generator) / 16
 
 
 @st.composite

@@ -40,7 +40,7 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
         refinements = st.none() | hub_settings | nms_settings | graphs
     return DecodingConfig(
         target=target,
-        interval=draw(st.integers(1, INTERVAL)),
+        interval=draw(st.sampled_from([INTERVAL, 2, INTERVAL, 1])),
         scope=scope,
         refinement=draw(refinements),
         ratio=draw(st.sampled_from([None, None, 0.0, 0.9])),
@@ -86,8 +86,9 @@ def caches(draw, **fixed):
     """A cache after a prompt and some tokens, and what these were."""
     x = draw(start(**fixed))
     lead, heads = x["scores"].shape[:-2], x["scores"].shape[-2]
-    new = draw(streams(x["config"], draw(st.sampled_from([*range(5), 3, 4])), lead, heads))
-    return reference.decoding_append(reference.decoding_start(**x), *new)
+    cache = reference.decoding_start(**x)
+    tokens = draw(st.sampled_from([2, 4, 0, 3, 1]))
+    return reference.decoding_append(cache, *draw(streams(x["config"], tokens, lead, heads)))
 
 
 @st.composite

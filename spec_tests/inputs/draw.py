@@ -7,6 +7,7 @@ products has one right answer whatever the order. Laws run on `grid`, accuracy o
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,9 +16,12 @@ from torch import Tensor
 @st.composite
 def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
     """Multiples of `scale` in [low, high] * scale."""
-    size = torch.Size(shape).numel()
-    codes = draw(st.lists(st.integers(low, high), min_size=size, max_size=size))
-    return (torch.tensor(codes, dtype=torch.float64) * scale).to(dtype).reshape(shape)
+    size, many = torch.Size(shape).numel(), high - low + 1
+    width = 1 if many <= 256 else 4
+    drawn = draw(st.binary(min_size=width * size, max_size=width * size))  # one draw, not `size`
+    codes = np.frombuffer(drawn, f"<u{width}").astype(np.int64)
+    codes = low + (codes - low) % many  # bytes shrink to 0, and so do these
+    return (torch.from_numpy(codes).double() * scale).to(dtype).reshape(shape)
 
 
 @st.composite
@@ -28,11 +32,16 @@ def real(draw, *shape, dtype=torch.float32):
 
 
 @st.composite
+def signed(draw, *shape):
+    """Numbers of the grid on both sides of 0, by a seed: drawn one by one they take their time."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    return torch.randint(-16, 17, shape, generator=generator) / 16
+
+
+@st.composite
 def booleans(draw, *shape):
     """A mask of `shape`."""
-    size = torch.Size(shape).numel()
-    bits = draw(st.lists(st.booleans(), min_size=size, max_size=size))
-    return torch.tensor(bits, dtype=torch.bool).reshape(shape)
+    return draw(grid(*shape, high=1, dtype=torch.bool))
 
 
 tokens = st.integers(0, 24)

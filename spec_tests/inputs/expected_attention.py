@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from reference import QueryStatistics
 from spec_tests.inputs.cake_refusals import bad_count, bad_from_zero, bad_valid
-from spec_tests.inputs.draw import Refusal, grid, real
+from spec_tests.inputs.draw import Refusal, grid, real, signed
 from spec_tests.inputs.kcvt_refusals import bad_numbers
-from spec_tests.inputs.padded import batches, groups, masks
+from spec_tests.inputs.padded import batches, groups, key_heads, lengths, masks
 
-numbers = st.sampled_from([lambda *shape: grid(*shape, low=-16), real])
+numbers = st.sampled_from([signed, real])
 
 
 @st.composite
@@ -31,8 +31,8 @@ def statistics(draw, batch, heads, width, number):
 @st.composite
 def query_statistics(draw):
     """A chunk of queries, with or without a past."""
-    batch, heads, width = draw(batches), draw(st.integers(0, 3)), draw(st.integers(1, 3))
-    chunk, number = draw(st.integers(0, 8)), draw(numbers)
+    batch, heads, width = draw(batches), draw(key_heads), draw(st.integers(1, 3))
+    chunk, number = draw(lengths), draw(numbers)
     valid, past = draw(masks(batch, chunk)), None
     if valid is None and draw(st.booleans()):
         past = draw(statistics(batch, heads, width, number))
@@ -59,8 +59,8 @@ def mean_rotation(draw):
 @st.composite
 def expected_attention(draw):
     """Grouped heads; one rotation for all rows, or one each."""
-    batch, kv_heads, group = draw(batches), draw(st.integers(0, 2)), draw(groups)
-    tokens, width, number = draw(st.integers(0, 8)), draw(st.integers(1, 3)), draw(numbers)
+    batch, kv_heads, group = draw(batches), draw(key_heads), draw(groups)
+    tokens, width, number = draw(lengths), draw(st.integers(1, 3)), draw(numbers)
     one, each = draw(number(width, width)), draw(number(*batch, width, width))
     return dict(
         statistics=draw(statistics(batch, kv_heads * group, width, number)),

@@ -5,17 +5,17 @@ from hypothesis import strategies as st
 
 from reference import GateWeights
 from spec_tests.inputs.cake_refusals import bad_count, bad_positive, bad_valid
-from spec_tests.inputs.draw import NEGATIVE, Refusal, grid, real
+from spec_tests.inputs.draw import NEGATIVE, Refusal, grid, real, signed
 from spec_tests.inputs.kcvt_refusals import bad_numbers
-from spec_tests.inputs.padded import batches, masks
+from spec_tests.inputs.padded import batches, key_heads, lengths, masks
 
-numbers = st.sampled_from([lambda *shape: grid(*shape, low=-16), real])
+numbers = st.sampled_from([signed, real])
 
 
 @st.composite
 def gates(draw, hidden, number):
     """The weights of a small gate."""
-    kv_heads, group = draw(st.integers(0, 2)), draw(st.integers(1, 2))
+    kv_heads, group = draw(key_heads), draw(st.integers(1, 2))
     dim, learned = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     return GateWeights(
         query=draw(number(kv_heads, group, dim, hidden)),
@@ -31,7 +31,7 @@ def gates(draw, hidden, number):
 @st.composite
 def fastkvzip(draw):
     """Hidden states of any width, and recent windows that may cover everything."""
-    batch, tokens, width = draw(batches), draw(st.integers(0, 7)), draw(st.integers(1, 3))
+    batch, tokens, width = draw(batches), draw(lengths), draw(st.integers(1, 3))
     number = draw(numbers)
     return dict(
         hidden=draw(number(*batch, tokens, width)),

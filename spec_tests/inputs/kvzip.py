@@ -4,20 +4,21 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.inputs.cake_refusals import bad_count, bad_valid, gap
-from spec_tests.inputs.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real
+from spec_tests.inputs.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real, signed
 from spec_tests.inputs.kcvt_refusals import bad_numbers
-from spec_tests.inputs.padded import batches, groups, masks
+from spec_tests.inputs.padded import batches, groups, key_heads, lengths, masks
 
-numbers = st.sampled_from([lambda *shape: grid(*shape, low=-16), real])
-some = st.sampled_from([(), (2,)])
+numbers = st.sampled_from([signed, real])
+some = st.sampled_from([(2,), ()])
 
 
 @st.composite
 def context(draw, busy):
     """Keys, their padding, sinks and chunks of any size, and how to draw the rest."""
     batch, sinks = draw(some if busy else batches), draw(st.integers(0, 2 if busy else 4))
-    kv_heads, group, width = draw(st.integers(busy, 2)), draw(groups), draw(st.integers(1, 3))
-    tokens, number = draw(st.integers(sinks + 1 if busy else 0, 7)), draw(numbers)
+    kv_heads, group = draw(key_heads.filter(bool) if busy else key_heads), draw(groups)
+    tokens, width = draw(lengths), draw(st.integers(1, 3))
+    tokens, number = max(tokens, sinks + 1) if busy else tokens, draw(numbers)
     keys = dict(
         keys=draw(number(*batch, kv_heads, tokens, width)),
         chunk=draw(st.integers(1, 4 if busy else 8)),

@@ -4,7 +4,7 @@ import torch
 
 import reference
 from reference import Scored
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import in_turn, mutant
 
 
 def rescored(queries, keys, window, gamma, kernel, valid, ddof=1, counted=True, largest=False):
@@ -57,6 +57,16 @@ def cake_group_max(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
 
 @mutant(
     "cake",
+    "query heads are dealt out to key heads in turn",
+    killer="scorers/test_cake.py::test_scores_agree_with_scalar_loops[4]",
+)
+def cake_heads_in_turn(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Take a head's remainder where its quotient counts."""
+    return reference.cake(in_turn(queries, keys.shape[-3]), keys, window, gamma, kernel, valid)
+
+
+@mutant(
+    "cake",
     "protected tokens score more than any other",
     killer="scorers/test_cake.py::test_the_window_is_protected_and_has_no_score",
 )
@@ -92,6 +102,27 @@ def cake_bare_logarithm(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None
     weights = reference.attention_weights(queries[..., -window:, :].double(), keys)[..., :old]
     entropy = -(weights * weights.log()).sum((-3, -2, -1))
     return (entropy ** (1 / tau1) * weights.var(-2).sum((-2, -1)) ** (1 / tau2)).float()
+
+
+@mutant(
+    "cake",
+    "the first queries observe, not the last",
+    killer="scorers/test_cake.py::test_a_window_of_queries_is_enough",
+)
+def cake_window_at_the_front(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Take the window from the wrong end."""
+    return reference.cake(queries.flip(-2), keys, window, gamma, kernel, valid)
+
+
+@mutant(
+    "cake_preference",
+    "all weights are held at once",
+    killer="scorers/test_cake.py::test_nothing_of_queries_by_tokens_is_allocated[cake_preference]",
+)
+def cake_all_weights_at_once(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Attend with every query, and forget it."""
+    reference.attention_weights(queries, keys)
+    return reference.cake_preference(queries, keys, window, tau1, tau2, valid)
 
 
 @mutant(

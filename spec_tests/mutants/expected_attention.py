@@ -6,7 +6,7 @@ import torch
 
 import reference
 from reference import Scored
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import in_turn, mutant
 
 
 @mutant(
@@ -150,6 +150,19 @@ def sinks_cut(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=No
 
 @mutant(
     "expected_attention",
+    "padding shares the softmax",
+    killer="scorers/test_expected_attention.py::test_a_padded_row_scores_as_it_does_alone",
+)
+def expected_padding_seen(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
+    """Forget the mask until the end."""
+    plain = (statistics, keys, values, rotation, sinks, epsilon)
+    exact = reference.expected_attention(*plain, valid)
+    scores = reference.expected_attention(*plain).scores
+    return exact._replace(scores=scores.where(exact.scores != 0, 0))
+
+
+@mutant(
+    "expected_attention",
     "the best of the group counts",
     killer="test_vectors.py::test_vector[expected_attention-the-groups-attention-is-averaged]",
 )
@@ -166,6 +179,20 @@ def expected_group_max(statistics, keys, values, rotation, sinks=4, epsilon=0.0,
         )
         best = torch.maximum(best, reference.expected_attention(part, *plain).scores)
     return exact._replace(scores=best)
+
+
+@mutant(
+    "expected_attention",
+    "query heads are dealt out to key heads in turn",
+    killer="scorers/test_expected_attention.py::test_scores_agree_with_scalar_loops[4]",
+)
+def expected_heads_in_turn(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
+    """Take a head's remainder where its quotient counts."""
+    turned = statistics._replace(
+        mean=in_turn(statistics.mean[..., None, :], keys.shape[-3])[..., 0, :],
+        covariance=in_turn(statistics.covariance, keys.shape[-3]),
+    )
+    return reference.expected_attention(turned, keys, values, rotation, sinks, epsilon, valid)
 
 
 @mutant(

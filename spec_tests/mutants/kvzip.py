@@ -3,7 +3,7 @@
 import torch
 
 import reference
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import in_turn, mutant
 
 
 def query_by_query(queries, keys, repeat_keys, index, chunk, sinks, valid, repeat_valid, change):
@@ -74,6 +74,20 @@ def mean_of_group(
     rest = (keys, repeat_keys, index, chunk, sinks, valid, repeat_valid)
     parts = [reference.kvzip_chunk(queries[..., g::group, :, :], *rest) for g in range(group)]
     return later(torch.stack(parts).mean(0), past)
+
+
+@mutant(
+    "kvzip",
+    "query heads are dealt out to key heads in turn",
+    killer="scorers/test_kvzip.py::test_scores_agree_with_scalar_loops[4]",
+)
+def kvzip_heads_in_turn(
+    queries, keys, repeat_keys, chunk=2000, sinks=4, recent=None, valid=None, repeat_valid=None
+):
+    """Take a head's remainder where its quotient counts."""
+    turned = tuple(in_turn(asking, keys.shape[-3]) for asking in queries)
+    rest = (chunk, sinks, recent, valid, repeat_valid)
+    return reference.kvzip(turned, keys, repeat_keys, *rest)
 
 
 @mutant(

@@ -5,6 +5,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
 import reference
 
 
@@ -34,6 +37,12 @@ def mutant(function: str, lie: str, killer: str) -> Callable[[Callable[..., Any]
         return body
 
     return register
+
+
+def in_turn(queries: Tensor, kv_heads: int) -> Tensor:
+    """Order query heads so that each key head gets every so many of them, not neighbours."""
+    order = torch.arange(queries.shape[-3]).view(-1, max(1, kv_heads)).T.flatten()
+    return queries[..., order, :, :]
 
 
 def ends(place: str, nodeid: str) -> bool:

@@ -8,7 +8,8 @@ def weights(query: list[float], keys: list[list[float]], scale: float) -> list[f
     logits = [scale * math.fsum(q * k for q, k in zip(query, key, strict=True)) for key in keys]
     highest = max(logits, default=0.0)
     powers = [math.exp(logit - highest) for logit in logits]
-    return [power / math.fsum(powers) for power in powers]
+    total = math.fsum(powers)
+    return [power / total for power in powers]
 
 
 def output(mass: list[float], values: list[list[float]], width: int) -> list[float]:

@@ -12,6 +12,7 @@ from spec_tests.inputs.cake import cake, cake_preference, observed
 from spec_tests.inputs.draw import grid, real
 from spec_tests.inputs.padded import masks
 from spec_tests.oracles import cake as oracle
+from spec_tests.scorers.allocations import largest
 
 CHOICES = ("window", "gamma", "kernel")
 
@@ -20,9 +21,10 @@ CHOICES = ("window", "gamma", "kernel")
 def grouped(draw, group, number=real):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
     tokens, width = draw(st.sampled_from([5, 7])), draw(st.integers(1, 2))
+    kv_heads = 1 if group == 8 else 2
     return dict(
-        queries=draw(number(2, group, tokens, width)),
-        keys=draw(number(2, 1, tokens, width)),
+        queries=draw(number(2, kv_heads * group, tokens, width)),
+        keys=draw(number(2, kv_heads, tokens, width)),
         window=draw(st.integers(2, 3)),
         valid=draw(masks((2,), tokens)),
     )
@@ -66,7 +68,7 @@ def test_preferences_agree_with_scalar_loops(impl, group, data):
 
 
 @pytest.mark.spec("GraphKV-CAKE")
-@given(cake())
+@given(cake(grouped(2)) | cake())
 def test_a_padded_row_scores_as_it_does_alone(impl, x):
     scored = impl.cake(**x)
     for row, count, y in alone(x):
@@ -79,7 +81,7 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
 
 
 @pytest.mark.spec("GraphKV-CAKE")
-@given(cake())
+@given(cake(grouped(2)) | cake())
 def test_the_window_is_protected_and_has_no_score(impl, x):
     scored = impl.cake(**x)
     for row, count, _ in alone(x):
@@ -89,6 +91,28 @@ def test_the_window_is_protected_and_has_no_score(impl, x):
         assert_equal(scored.protected[row], last.expand_as(scored.protected[row]).clone())
     assert (scored.scores[scored.protected] == 0).all()
     assert (scored.scores >= 0).all()
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(cake())
+def test_a_window_of_queries_is_enough(impl, x):
+    """Those before it say nothing, so that a prompt in chunks need hold no more of them."""
+    count, window = x["queries"].shape[-2], x["window"]
+    last = x["queries"][..., max(0, count - window) :, :]
+    earlier = torch.cat([9.0 - x["queries"][..., : max(0, count - window), :], last], -2)
+    own = {name: x[name] for name in ("keys", "window", "valid")}
+    for queries in (last, earlier):
+        assert_equal(impl.cake(**x | dict(queries=queries)), impl.cake(**x))
+        assert_equal(
+            impl.cake_preference(queries, **own), impl.cake_preference(x["queries"], **own)
+        )
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@pytest.mark.parametrize("name", ["cake", "cake_preference"])
+def test_nothing_of_queries_by_tokens_is_allocated(impl, name):
+    x = dict(queries=torch.ones(2, 128, 1), keys=torch.ones(1, 128, 1), window=8)
+    assert largest(getattr(impl, name), **x) < 128 * 128
 
 
 @pytest.mark.spec("GraphKV-CAKE")

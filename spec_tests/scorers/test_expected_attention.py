@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.inputs.base_scorers import signed
-from spec_tests.inputs.draw import grid
+from spec_tests.inputs.draw import grid, signed
 from spec_tests.inputs.expected_attention import expected_attention
 from spec_tests.inputs.padded import masks
 from spec_tests.oracles import expected_attention as oracle
@@ -23,11 +22,12 @@ def grouped(draw, group):
     """Two rows of an odd number of tokens, padded differently, with the given groups."""
     tokens, width = draw(st.sampled_from([3, 5])), draw(st.integers(1, 2))
     number = lambda *shape: draw(signed(*shape))  # noqa: E731
-    root = number(2, group, width, width)
+    kv_heads = 1 if group == 8 else 2
+    root = number(2, kv_heads * group, width, width)
     return dict(
-        moments=(number(2, group, width), root @ root.mT),
-        keys=number(2, 1, tokens, width),
-        values=number(2, 1, tokens, width),
+        moments=(number(2, kv_heads * group, width), root @ root.mT),
+        keys=number(2, kv_heads, tokens, width),
+        values=number(2, kv_heads, tokens, width),
         rotation=number(width, width),
         sinks=draw(st.integers(0, 4)),
         epsilon=draw(st.sampled_from([0.0, 0.5])),

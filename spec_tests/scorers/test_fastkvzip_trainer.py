@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.inputs.draw import grid
+from spec_tests.inputs.draw import grid, signed
 from spec_tests.inputs.fastkvzip import train_fastkvzip
 
 trained = train_fastkvzip()
@@ -26,7 +26,7 @@ def gradient(impl, weights, x):
 @st.composite
 def lessons(draw):
     """Hidden states and scores to learn, in float64."""
-    hidden, targets = draw(grid(4, 3, low=-16)), draw(grid(2, 4))
+    hidden, targets = draw(signed(4, 3)), draw(grid(2, 4))
     return dict(hidden=hidden.double(), targets=targets.double())
 
 
