@@ -24,6 +24,27 @@ stored_bytes = elementwise(reference.stored_bytes)
 
 # base scorers
 Scored = reference.Scored
+cake = dispatch(reference.cake, vector.cake)
+cake_preference = dispatch(reference.cake_preference, vector.cake_preference)
+cake_budgets = dispatch(reference.cake_budgets, vector.cake_budgets)
+cake_cascade = dispatch(reference.cake_cascade, vector.cake_cascade)
+QueryStatistics = reference.QueryStatistics
+query_statistics = dispatch(reference.query_statistics, vector.query_statistics)
+mean_rotation = dispatch(reference.mean_rotation, vector.mean_rotation)
+expected_attention = dispatch(reference.expected_attention, vector.expected_attention)
+kvzip_chunk = dispatch(reference.kvzip_chunk, vector.kvzip_chunk)
+kvzip = dispatch(reference.kvzip, vector.kvzip)
+GateWeights = reference.GateWeights
+fastkvzip = dispatch(reference.fastkvzip, vector.fastkvzip)
+fastkvzip_loss = elementwise(reference.fastkvzip_loss)
+FastKVzipGate = reference.FastKVzipGate
+train_fastkvzip = elementwise(reference.train_fastkvzip)
+knorm = dispatch(reference.knorm, vector.knorm)
+h2o_mass = dispatch(reference.h2o_mass, vector.h2o_mass)
+h2o = dispatch(reference.h2o, vector.h2o)
+snapkv = dispatch(reference.snapkv, vector.snapkv)
+pyramidkv_budgets = dispatch(reference.pyramidkv_budgets, vector.pyramidkv_budgets)
+streaming_llm = dispatch(reference.streaming_llm, vector.streaming_llm)
 
 # HEX
 Degrees = reference.Degrees
@@ -87,6 +108,28 @@ hex_read = dispatch(reference.hex_read, vector.hex_read)
 Sensitivity = reference.Sensitivity
 sensitivity = dispatch(reference.sensitivity, vector.sensitivity)
 
+# quantisers that HEX is compared with
+KiviCache = reference.KiviCache
+kivi_prefill = dispatch(reference.kivi_prefill, vector.kivi_prefill)
+kivi_append = dispatch(reference.kivi_append, vector.kivi_append)
+kivi_read = dispatch(reference.kivi_read, vector.kivi_read)
+outlier_mask = dispatch(reference.outlier_mask, vector.outlier_mask)
+LowRank = reference.LowRank
+low_rank = dispatch(reference.low_rank, vector.low_rank)
+GearBlock = reference.GearBlock
+gear_compress = dispatch(reference.gear_compress, vector.gear_compress)
+gear_reconstruct = dispatch(reference.gear_reconstruct, vector.gear_reconstruct)
+GearCache = reference.GearCache
+gear_prefill = dispatch(reference.gear_prefill, vector.gear_prefill)
+gear_append = dispatch(reference.gear_append, vector.gear_append)
+gear_read = dispatch(reference.gear_read, vector.gear_read)
+QuantizerBytes = reference.QuantizerBytes
+quantizer_bytes = elementwise(reference.quantizer_bytes)
+kivi_size = elementwise(reference.kivi_size)
+gear_size = elementwise(reference.gear_size)
+kivi_share = elementwise(reference.kivi_share)
+quantizer_sizes = elementwise(reference.quantizer_sizes)
+
 # HubKV
 window_kernel = dispatch(reference.window_kernel, vector.window_kernel)
 gaussian_kernel = elementwise(reference.gaussian_kernel)
@@ -133,5 +176,20 @@ CosineDistribution = reference.CosineDistribution
 cosine_distribution = dispatch(reference.cosine_distribution, vector.cosine_distribution)
 principal_components = dispatch(reference.principal_components, vector.principal_components)
 kv_bytes = elementwise(reference.kv_bytes)
+
+# whole compressors
+HubSettings = reference.HubSettings
+GraphSettings = reference.GraphSettings
+NmsSettings = reference.NmsSettings
+refine = dispatch(reference.refine, vector.refine)
+compress = dispatch(reference.compress, vector.compress)
+hubkv_compress = dispatch(reference.hubkv_compress, vector.hubkv_compress)
+graphkv_compress = dispatch(reference.graphkv_compress, vector.graphkv_compress)
+DecodingConfig = reference.DecodingConfig
+DecodingCache = reference.DecodingCache
+DecodingView = reference.DecodingView
+decoding_start = dispatch(reference.decoding_start, vector.decoding_start)
+decoding_append = dispatch(reference.decoding_append, vector.decoding_append)
+decoding_read = dispatch(reference.decoding_read, vector.decoding_read)
 
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]

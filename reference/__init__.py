@@ -5,7 +5,17 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 """
 
 from reference.attention import attention, attention_error, attention_weights
+from reference.compress import compress
+from reference.decoding import (
+    DecodingCache,
+    DecodingConfig,
+    DecodingView,
+    decoding_append,
+    decoding_read,
+    decoding_start,
+)
 from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
+from reference.graphkv.compress import graphkv_compress
 from reference.graphkv.decay import banish, decay, enhance
 from reference.graphkv.graph import edges, neighbour_count, neighbours, source_count, source_tokens
 from reference.graphkv.keys import (
@@ -15,7 +25,7 @@ from reference.graphkv.keys import (
     kv_bytes,
     principal_components,
 )
-from reference.graphkv.refine import concatenate_heads, graphkv_refine
+from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
@@ -49,6 +59,7 @@ from reference.hex.subtile import (
 from reference.hubkv.budgets import head_budgets, ungated_refine
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.chains import ChainDiagnostic, retained_chains
+from reference.hubkv.compress import hubkv_compress
 from reference.hubkv.coverage import (
     coverage,
     coverage_weights,
@@ -61,6 +72,7 @@ from reference.hubkv.discount import discount, hub_mask, smd
 from reference.hubkv.gate import gate
 from reference.hubkv.greedy import greedy, lazy_greedy
 from reference.hubkv.locality import (
+    NmsSettings,
     autocorrelation,
     distance_profile,
     nms,
@@ -68,9 +80,30 @@ from reference.hubkv.locality import (
     segment_coverage,
     uniform_spread,
 )
-from reference.hubkv.refine import hubkv_refine, protected_mask, shift_scores
+from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
+from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
+from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill, gear_read
+from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read
+from reference.quantizers.low_rank import LowRank, low_rank
+from reference.quantizers.outliers import outlier_mask
+from reference.quantizers.published import kivi_share, quantizer_sizes
+from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
+from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
+from reference.scorers.cake import cake, cake_preference
+from reference.scorers.cake_budgets import cake_budgets, cake_cascade
+from reference.scorers.expected_attention import expected_attention
+from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss
+from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
+from reference.scorers.h2o import h2o, h2o_mass
+from reference.scorers.knorm import knorm
+from reference.scorers.kvzip import kvzip, kvzip_chunk
+from reference.scorers.mean_rotation import mean_rotation
+from reference.scorers.pyramidkv import pyramidkv_budgets
+from reference.scorers.query_statistics import QueryStatistics, query_statistics
 from reference.scorers.scored import Scored
+from reference.scorers.snapkv import snapkv
+from reference.scorers.streaming_llm import streaming_llm
 
 __all__ = [
     # reference.attention
@@ -89,6 +122,40 @@ __all__ = [
     "stored_bytes",
     # reference.scorers.scored
     "Scored",
+    # reference.scorers.cake
+    "cake",
+    "cake_preference",
+    # reference.scorers.cake_budgets
+    "cake_budgets",
+    "cake_cascade",
+    # reference.scorers.query_statistics
+    "QueryStatistics",
+    "query_statistics",
+    # reference.scorers.mean_rotation
+    "mean_rotation",
+    # reference.scorers.expected_attention
+    "expected_attention",
+    # reference.scorers.kvzip
+    "kvzip_chunk",
+    "kvzip",
+    # reference.scorers.fastkvzip
+    "GateWeights",
+    "fastkvzip",
+    "fastkvzip_loss",
+    # reference.scorers.fastkvzip_trainer
+    "FastKVzipGate",
+    "train_fastkvzip",
+    # reference.scorers.knorm
+    "knorm",
+    # reference.scorers.h2o
+    "h2o_mass",
+    "h2o",
+    # reference.scorers.snapkv
+    "snapkv",
+    # reference.scorers.pyramidkv
+    "pyramidkv_budgets",
+    # reference.scorers.streaming_llm
+    "streaming_llm",
     # reference.hubkv.coverage
     "window_kernel",
     "gaussian_kernel",
@@ -111,6 +178,7 @@ __all__ = [
     "gate",
     # reference.hubkv.refine
     "protected_mask",
+    "HubSettings",
     "hubkv_refine",
     "shift_scores",
     # reference.hubkv.budgets
@@ -119,6 +187,7 @@ __all__ = [
     # reference.hubkv.locality
     "segment_coverage",
     "autocorrelation",
+    "NmsSettings",
     "nms",
     "distance_profile",
     "uniform_spread",
@@ -138,6 +207,7 @@ __all__ = [
     "banish",
     # reference.graphkv.refine
     "concatenate_heads",
+    "GraphSettings",
     "graphkv_refine",
     # reference.graphkv.keys
     "cosine_matrix",
@@ -223,4 +293,46 @@ __all__ = [
     # reference.hex.sensitivity
     "Sensitivity",
     "sensitivity",
+    # reference.quantizers.kivi
+    "KiviCache",
+    "kivi_prefill",
+    "kivi_append",
+    "kivi_read",
+    # reference.quantizers.outliers
+    "outlier_mask",
+    # reference.quantizers.low_rank
+    "LowRank",
+    "low_rank",
+    # reference.quantizers.gear
+    "GearBlock",
+    "gear_compress",
+    "gear_reconstruct",
+    # reference.quantizers.gear_cache
+    "GearCache",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
+    # reference.quantizers.size
+    "QuantizerBytes",
+    "quantizer_bytes",
+    "kivi_size",
+    "gear_size",
+    # reference.quantizers.published
+    "kivi_share",
+    "quantizer_sizes",
+    # reference.refinement
+    "refine",
+    # reference.compress
+    "compress",
+    # reference.hubkv.compress
+    "hubkv_compress",
+    # reference.graphkv.compress
+    "graphkv_compress",
+    # reference.decoding
+    "DecodingConfig",
+    "DecodingCache",
+    "DecodingView",
+    "decoding_start",
+    "decoding_append",
+    "decoding_read",
 ]

@@ -12,7 +12,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 
 from spec_tests import closing
-from spec_tests.implementation import OURS, Implementation, under_test
+from spec_tests.implementation import Implementation, layers_on, under_test
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -67,7 +67,7 @@ def pytest_configure(config):
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise pytest.UsageError(f"--device: {error}") from error
-    names = config.getoption("--impl") or OURS
+    names = config.getoption("--impl") or layers_on(device)
     try:
         config.stash[IMPLEMENTATIONS] = [Implementation(name, device) for name in names]
     except (ImportError, AttributeError) as error:

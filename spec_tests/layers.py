@@ -6,12 +6,14 @@ import reference
 
 # What any body may take from the reference: argument checks, the precision rule, result types.
 CHECKS = ("reference.errors", "reference.precision")
-SHARED = {"errors", "cache_errors"} | {
+SHARED = {"errors", "cache_errors", "compress_errors", "scoring_errors"} | {
     n for n in reference.__all__ if isinstance(getattr(reference, n), type)
 }
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
+    "vector/_window.py::drawn": "heads, as many at a time as a cache holds",
+    "vector/base_scorers.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/expander.py::_swaps": "rounds of swaps, each over all repeated edges",
     "vector/expander.py::random_expander": "draws, until one is accepted",
     "vector/expansion.py::cheeger_constant": "doublings of the list of sets, one a vertex of 20",
@@ -19,6 +21,13 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/explicit.py::subtile_expander": "draws, until one is accepted",
     "vector/explicit.py::ramanujan_lift": "draws, until one is accepted",
     "vector/explicit.py::_projective": "inverses in a field of a few dozen numbers",
+    "vector/gear.py::low_rank": "rounds of power iteration",
+    "vector/gear_cache.py::gear_append": "compressed blocks, each with a correction of its own",
+    "vector/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
+    "vector/cake.py::cake_cascade": "layers, each after what the ones before have given up",
+    "vector/expected_attention.py::_logits": "blocks of tokens, as many as a cache holds",
+    "vector/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
+    "vector/kvzip.py::kvzip": "chunks of the context, each with a repeat input of its own",
     "vector/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
     "vector/hex_cache.py::hex_append": "compressed spans, each over what the ones before left",
     "vector/hex_cache.py::hex_read": "compressed spans, each of a size of its own",
@@ -30,6 +39,11 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
     "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",
+    "vector/compress.py::pool_budgets": "over the different sizes of a pool",
+    "vector/compress.py::rows_of": "over the kinds of vectors an edge compares",
+    "vector/refinement.py::refine_rows": "over the different budgets of a row",
+    "vector/decoding.py::decoding_append": "compressions, each over what the one before left",
+    "vector/decoding.py::_survivors": "over the kinds of vectors an edge compares",
     "vector/coverage.py::greedy": "a pick depends on the picks before it",
 }
 

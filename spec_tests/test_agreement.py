@@ -39,6 +39,8 @@ def test_signature(impl, name):
 @given(data=st.data())
 def test_agrees_with_reference(impl, name, dtype, data):
     function = getattr(impl, name)
+    if function is getattr(reference, name):
+        pytest.skip(f"{name} is the reference's own")
     inputs = cast(data.draw(INPUTS[name]), dtype)
     assert_as_accurate(function(**inputs), getattr(reference, name), inputs)
 

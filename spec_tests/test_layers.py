@@ -4,7 +4,7 @@
 
 import ast
 import sys
-from inspect import getdoc, isclass, isfunction, signature
+from inspect import getclosurevars, getdoc, isclass, isfunction, signature
 from pathlib import Path
 from types import ModuleType
 from typing import assert_type
@@ -124,6 +124,15 @@ def test_a_layer_offers_public_names_only(layer: ModuleType):
 
 def test_an_elementwise_row_is_the_specifications_own_body():
     assert all(getattr(vector, name) is getattr(reference, name) for name in ELEMENTWISE)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in reference.__all__ if isfunction(getattr(vector, n, None))]
+)
+def test_on_a_cpu_a_row_runs_its_vectorised_body(name):
+    bodies = getclosurevars(getattr(optimized, name)).nonlocals
+    assert bodies["vector"] is getattr(vector, name)
+    assert not on_gpu((torch.ones(2),))
 
 
 def test_a_row_with_another_default_is_refused_at_import():

@@ -3,7 +3,8 @@
 Each is one call: `function`, `inputs`, `expected`, the equations it works (`spec`) and the bug it
 hunts (`hunts`). A list is a tensor: of float64, int64 or bool by its elements; "inf", "-inf" and
 "nan" stand for themselves; `shape` entries (`{"shape": [2, 0], "of": "float"}`) are empty tensors,
-`{"uint8": [...]}` and `{"int32": [...]}` codes and words, `{"tuple": [...]}` several results.
+`{"uint8": [...]}` and `{"int32": [...]}` codes and words, `{"int64": 4}` a tensor of no axes,
+`{"tuple": [...]}` several tensors, `{"Scored": {...}}` a public named tuple with those fields.
 An expected `{"sha256": "..."}` is the digest of a large mask, a byte an entry, row by row.
 """
 
@@ -17,10 +18,12 @@ import pytest
 import torch
 from torch import Tensor
 
+import reference
 from spec_tests.accuracy import assert_close, assert_equal
 
 KINDS = {"float": torch.float64, "int": torch.int64, "bool": torch.bool}
-INTEGERS = {"uint8": torch.uint8, "int32": torch.int32}
+NAMED = {name for name in reference.__all__ if hasattr(getattr(reference, name), "_fields")}
+INTEGERS = {"int64": torch.int64, "uint8": torch.uint8, "int32": torch.int32}
 
 
 def load() -> list[Any]:
@@ -40,6 +43,9 @@ def read(value: Any) -> Any:
     if isinstance(value, dict) and len(value) == 1 and value.keys() <= INTEGERS.keys():
         ((name, codes),) = value.items()
         return torch.tensor(codes, dtype=INTEGERS[name])
+    if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in NAMED:
+        ((name, fields),) = value.items()
+        return getattr(reference, name)(**read(fields))
     if isinstance(value, dict) and "tuple" in value:
         return tuple(read(part) for part in value["tuple"])
     if isinstance(value, dict):

@@ -15,7 +15,7 @@ import torch
 from optimized.bench import report
 
 HERE = Path(__file__).parent
-TABLES = ("table5",)
+TABLES = ("masking", "recompression", "sweep", "table5")
 """Figures that are no timings: a file of that name with FUNCTIONS and a `main`."""
 
 NAMES = sorted([*(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")), *TABLES])

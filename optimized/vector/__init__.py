@@ -8,6 +8,16 @@ from optimized.vector._graphkv_keys import (
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
+from optimized.vector.base_scorers import (
+    h2o,
+    h2o_mass,
+    knorm,
+    pyramidkv_budgets,
+    snapkv,
+    streaming_llm,
+)
+from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
+from optimized.vector.compress import compress
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -17,6 +27,7 @@ from optimized.vector.coverage import (
     overlap,
     window_kernel,
 )
+from optimized.vector.decoding import decoding_append, decoding_read, decoding_start
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.expander import (
     biadjacency,
@@ -35,6 +46,11 @@ from optimized.vector.expansion import (
     spectral_gap,
     vertex_expansion,
 )
+from optimized.vector.expected_attention import (
+    expected_attention,
+    mean_rotation,
+    query_statistics,
+)
 from optimized.vector.explicit import (
     lift,
     lps_graph,
@@ -45,6 +61,18 @@ from optimized.vector.explicit import (
     subtile_expander,
     subtile_mask,
     subtile_permutations,
+)
+from optimized.vector.fastkvzip import fastkvzip
+from optimized.vector.gear import gear_compress, gear_reconstruct, low_rank, outlier_mask
+from optimized.vector.gear_cache import (
+    gear_append,
+    gear_prefill,
+    gear_read,
+    gear_size,
+    kivi_share,
+    kivi_size,
+    quantizer_bytes,
+    quantizer_sizes,
 )
 from optimized.vector.graphkv import (
     banish,
@@ -65,6 +93,8 @@ from optimized.vector.hubkv_budgets import head_budgets
 from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
+from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
+from optimized.vector.kvzip import kvzip, kvzip_chunk
 from optimized.vector.locality import (
     autocorrelation,
     distance_profile,
@@ -73,14 +103,18 @@ from optimized.vector.locality import (
     segment_coverage,
     uniform_spread,
 )
+from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
 from optimized.vector.store import MaskStore, from_csr, to_csr
+from optimized.vector.systems import graphkv_compress, hubkv_compress
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
 from reference.hubkv.locality import random_order
 from reference.hubkv.refine import protected_mask, shift_scores
+from reference.scorers.fastkvzip import fastkvzip_loss
+from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 
 __all__ = [
     "MaskStore",
@@ -122,6 +156,12 @@ __all__ = [
     "RaggedCache",
     "evict",
     "stored_bytes",
+    "knorm",
+    "h2o_mass",
+    "h2o",
+    "snapkv",
+    "pyramidkv_budgets",
+    "streaming_llm",
     "hub_mask",
     "discount",
     "smd",
@@ -184,4 +224,39 @@ __all__ = [
     "hex_size",
     "paper_size",
     "sensitivity",
+    "kivi_prefill",
+    "kivi_append",
+    "kivi_read",
+    "outlier_mask",
+    "low_rank",
+    "gear_compress",
+    "gear_reconstruct",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
+    "quantizer_bytes",
+    "kivi_size",
+    "gear_size",
+    "kivi_share",
+    "quantizer_sizes",
+    "cake",
+    "cake_budgets",
+    "cake_cascade",
+    "cake_preference",
+    "expected_attention",
+    "FastKVzipGate",
+    "fastkvzip",
+    "fastkvzip_loss",
+    "kvzip",
+    "kvzip_chunk",
+    "mean_rotation",
+    "query_statistics",
+    "train_fastkvzip",
+    "refine",
+    "compress",
+    "hubkv_compress",
+    "graphkv_compress",
+    "decoding_start",
+    "decoding_append",
+    "decoding_read",
 ]

@@ -128,6 +128,9 @@ def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
         return 0.0
     regular = len(mask.sum(0).unique()) == len(mask.sum(1).unique()) == 1
     if regular and min(mask.shape) > DENSE:
+        if mask.all() or not mask.any():
+            # of a constant mask nothing is left for Lanczos to start from
+            return 0.0
         return Graph.of(mask).deflated_singular_value()
     return torch.linalg.svdvals(mask.double())[1].item()
 

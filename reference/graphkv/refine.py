@@ -1,6 +1,7 @@
 """GraphKV end to end: build the graph, send the signal, hand back the scores."""
 
 from itertools import product
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,6 +11,29 @@ from reference import errors
 from reference.graphkv.decay import banish, decay, enhance
 from reference.graphkv.graph import edges, group_mean, neighbours, source_count, source_tokens
 from reference.precision import widen
+
+
+class GraphSettings(NamedTuple):
+    """What `graphkv_refine` takes beside scores, vectors and budget, for a pipeline to pass on.
+
+    Source:
+        GraphKV-4.1.
+
+    Reading:
+        E-G8: the number of neighbours has no default.
+    """
+
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    kind: str = "kk"
+    fraction: float = 0.3
+    rounds: int = 1
+    strength: float = 1.0
+    rule: str = "product"
+    signal: str = "decay"
+    per_head: bool = False
+    spare_sources: bool = False
+    clamp: bool = False
+    exclude_window: bool = False
 
 
 def concatenate_heads(

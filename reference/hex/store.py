@@ -9,6 +9,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -73,7 +74,12 @@ class MaskStore:
         tile: bool = False,
         block: int = 96,
     ) -> Bool[Tensor, "tokens channels"]:
-        """Return the mask that `expander_mask` returns for these arguments, a copy of one's own."""
+        """Return the mask that `expander_mask` returns for these arguments, a copy of one's own.
+
+        Raises:
+            TypeError, ValueError: as for `expander_mask`.
+        """
+        errors.fraction("density", density)
         share = Fraction(str(density))
         kind = "".join(("-near" if near else "", f"-tile{block}" if tile else ""))
         key = f"{tokens}x{channels}-{share.numerator}in{share.denominator}-seed{seed}{kind}"
@@ -132,12 +138,11 @@ class MaskStore:
     def _sweep(self) -> None:
         """Remove what killed processes left behind."""
         assert self.directory is not None
-        for file in self.directory.glob(".*.tmp"):
-            try:
+        for file in self.directory.glob(f".*-seed*.{'[0-9a-f]' * 16}.tmp"):
+            # somebody else was faster, or owns the file: a mask can be written all the same
+            with suppress(OSError):
                 if time.time() - file.stat().st_mtime > STALE:
                     file.unlink()
-            except FileNotFoundError:
-                continue
 
     def _report(self, message: str) -> None:
         with self._lock:

@@ -1,5 +1,7 @@
 """What the paper's observations measure: how importance clusters, and what Top-K then misses."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -8,6 +10,17 @@ from torch import Tensor
 from reference import errors
 from reference.hubkv.discount import hub_mask
 from reference.precision import widen
+
+
+class NmsSettings(NamedTuple):
+    """What `nms` takes beside the scores, for a pipeline to pass on.
+
+    Source:
+        HubKV-Obs3.
+    """
+
+    radius: int = 3
+    factor: float = 0.3
 
 
 def segment_coverage(

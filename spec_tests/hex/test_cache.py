@@ -166,6 +166,80 @@ def test_no_more_blocks_stand_side_by_side_than_the_period(impl, stream, config,
     assert sum(block.dynamic.shape[-1] for block in cache.blocks) == 4 * BLOCK
 
 
+@st.composite
+def wide_streams(draw):
+    """Queries, keys and values without structure, in float64: sums in any order rank alike."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    x = torch.randn(3, 2, draw(st.integers(BLOCK, 3 * BLOCK)), 4, generator=generator)
+    return tuple(x.double())
+
+
+@pytest.mark.spec("HEX-3.3a", "HEX-4.1a", "HEX-4.1b")
+@given(wide_streams(), configs(("append",)), st.data())
+def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(impl, stream, config, data):
+    # everything is kept, so that all queries see exact keys
+    config = config._replace(density=1.0, heavy=0.25)
+    prompt = data.draw(st.integers(0, stream[1].shape[-2]))
+    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    whole, held = len(cache.blocks), config.recent if config.carry_recent else 0
+    cache = impl.hex_append(cache, *pieces(stream, prompt))
+    start = 0
+    for number, block in enumerate(cache.blocks):
+        stop = start + block.dynamic.shape[-1]
+        # a prompt is one forward pass: its span is chosen by the span's own queries
+        end = stop if number < whole else stop + held
+        queries, keys = stream[0][..., start:end, :], stream[1][..., :end, :]
+        mass = impl.attention_mass(queries, keys, end - start, normalize=config.normalize)
+        windowed = not config.carry_recent and (start == 0 or config.recent_per_block)
+        window = config.recent if windowed else 0
+        expected = impl.h2o_mask(mass[: stop - start], config.heavy, window, config.outside_recent)
+        assert_equal(block.dynamic, expected)
+        start = stop
+
+
+@pytest.mark.spec("HEX-3.3a", "HEX-4.1c")
+@given(wide_streams(), configs(("full", "oracle")), st.data())
+def test_heavy_hitters_of_the_whole_are_by_all_queries(impl, stream, config, data):
+    config = config._replace(density=1.0, heavy=0.25)
+    prompt = data.draw(st.integers(0, stream[1].shape[-2]))
+    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    cache = impl.hex_recompress(impl.hex_append(cache, *pieces(stream, prompt)))
+    mass = impl.attention_mass(*stream[:2], normalize=config.normalize)
+    window = 0 if config.carry_recent else config.recent
+    for block in cache.blocks:
+        rivals = mass[: block.dynamic.shape[-1]]
+        expected = impl.h2o_mask(rivals, config.heavy, window, config.outside_recent)
+        assert_equal(block.dynamic, expected)
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-4.1a", "HEX-4.1b")
+@given(wide_streams(), st.integers(0, 99), st.booleans(), st.sampled_from([0.5, 0.3]))
+def test_each_span_has_the_mask_of_its_length_and_of_the_seed(impl, stream, seed, tile, density):
+    near = density == 0.3
+    config = HexConfig(
+        block=BLOCK, density=density, heavy=0.0, recent=0, seed=seed, tile=tile, near=True
+    )
+    cache = impl.hex_append(
+        impl.hex_prefill(*pieces(stream, 0, 2 * BLOCK), config), *pieces(stream, 2 * BLOCK)
+    )
+    start = 0
+    for block in cache.blocks:
+        keys = stream[1][..., start : start + block.dynamic.shape[-1], :]
+        mask = impl.expander_mask(keys.shape[-2], 8, density, seed, near, tile, BLOCK)
+        assert_equal(block.kept_keys, keys[impl.hex_mask(mask, block.dynamic, 2)])
+        start += keys.shape[-2]
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-4.1a")
+def test_a_density_that_a_graph_has_is_certified_though_near_would_do(impl):
+    # a seed whose first graph the filter refuses, and a near mask would be
+    seed = next(s for s in range(40) if impl.random_expander(24, 24, 3, s).draws > 1)
+    config = HexConfig(block=24, density=0.125, heavy=0.0, recent=0, near=True, seed=seed)
+    x = torch.arange(576.0).reshape(1, 24, 24)
+    (block,) = impl.hex_prefill(x, x, x, config).blocks
+    assert_equal(block.kept_keys, x[0][impl.expander_mask(24, 24, 0.125, seed)])
+
+
 @pytest.mark.spec("HEX-4.1c")
 def test_append_mode_remembers_no_mass_to_recompress_by(impl):
     x = torch.zeros(1, 8, 4)

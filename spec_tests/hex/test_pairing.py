@@ -50,6 +50,18 @@ def test_the_pairing_repeats_as_many_edges_as_a_uniform_one(impl):
 
 
 @pytest.mark.spec("HEX-A.2a")
+@pytest.mark.parametrize(("tokens", "channels", "degree"), [(96, 1024, 32), (192, 64, 4)])
+def test_a_mask_loses_about_half_the_product_of_the_degrees_less_one(
+    impl, tokens, channels, degree
+):
+    # few enough for the losses to be as good as independent: their variance is their mean
+    drawn = [impl.half_edge_pairing(tokens, channels, degree, seed) for seed in range(50)]
+    lost = (torch.stack(drawn).sort(-1).values.diff(dim=-1) == 0).sum()
+    expected = 50 * (degree - 1) * (tokens * degree // channels - 1) / 2
+    assert_within_five_deviations(lost, expected, expected)
+
+
+@pytest.mark.spec("HEX-A.2a")
 def test_seeds_and_draws_name_different_pairings(impl):
     first = impl.half_edge_pairing(32, 32, 4, seed=1, draw=0)
     assert_equal(impl.half_edge_pairing(32, 32, 4, seed=1, draw=0), first)

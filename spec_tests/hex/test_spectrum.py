@@ -2,10 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import svds
 
 from spec_tests.accuracy import assert_at_most, assert_close
 from spec_tests.hex.statistics import spectral_scale
@@ -78,6 +81,14 @@ def test_a_large_mask_has_the_second_singular_value_of_a_dense_solver(
     mask = impl.biadjacency(pairs, channels)
     exact = torch.linalg.svdvals(mask.double())[1]
     assert_close(number(impl.second_singular_value(mask)), exact, spectral_scale(mask))
+
+
+@pytest.mark.spec("HEX-Def2")
+@pytest.mark.parametrize("shape", [(257, 257), (300, 260)])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_large_mask_of_nothing_or_everything_has_no_second_singular_value(impl, shape, kept):
+    mask = torch.full(shape, kept)
+    assert_close(number(impl.second_singular_value(mask)), 0.0, spectral_scale(mask))
 
 
 @pytest.mark.spec("HEX-3.2b", "HEX-A.2a")
@@ -183,6 +194,18 @@ def test_tiling_multiplies_the_second_singular_value_by_the_root_of_the_tiles(im
     tiled = mask.repeat(tiles, 1)
     found = number(impl.second_singular_value(tiled))
     assert_close(found**2, tiles * second**2, spectral_scale(tiled) ** 2)
+
+
+@pytest.mark.spec("HEX-3.2b", "HEX-Tab5")
+def test_85_tiles_are_three_times_over_the_bound_of_the_prompt_they_make(impl):
+    mask = impl.expander_mask(8160, 1024, 0.03125, tile=True)
+    sparse = csr_array(mask.numpy(), dtype=float)
+    second, first = np.asarray(svds(sparse, 2, v0=np.eye(1024)[0], return_singular_vectors=False))
+    bound = impl.ramanujan_bound(32, 255)
+    assert_close(number(first), math.sqrt(32 * 255), first**2)
+    assert 62.9 <= second <= 64.3
+    assert 2.9 * bound < second
+    assert 21.5 <= bound <= 21.52
 
 
 @pytest.mark.spec("HEX-3.2b")

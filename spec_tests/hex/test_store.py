@@ -1,5 +1,7 @@
 """The store of masks: HEX §3.2. Never a wrong mask, never a crash."""
 
+import re
+
 import pytest
 import torch
 
@@ -86,6 +88,20 @@ def test_a_file_weighs_four_bytes_an_entry(impl, tmp_path):
     impl.MaskStore(tmp_path).mask(96, 64, 0.25)
     entries = 96 * 16
     assert only_file(tmp_path).stat().st_size <= 4 * (entries + 96 + 3) + 160
+
+
+@pytest.mark.parametrize(
+    ("density", "error", "why"),
+    [
+        (float("nan"), ValueError, "density must be in [0, 1], got nan"),
+        (1.5, ValueError, "density must be in [0, 1], got 1.5"),
+        ("0.25", TypeError, "density must be a number, got '0.25'"),
+        (True, TypeError, "density must be a number, got True"),
+    ],
+)
+def test_the_store_refuses_a_density_as_the_generator_does(impl, density, error, why):
+    with pytest.raises(error, match=re.escape(why)):
+        impl.MaskStore(None).mask(8, 16, density)
 
 
 def test_the_store_refuses_a_capacity_that_is_no_count(impl):

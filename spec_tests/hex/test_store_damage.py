@@ -62,6 +62,25 @@ def test_every_flipped_byte_is_found(impl, tmp_path, made):
 
 
 @pytest.mark.spec("HEX-3.2c")
+def test_every_flipped_bit_has_the_mask_made_anew(impl, tmp_path, made):
+    def refuse_to_make(*_arguments):
+        raise InterruptedError
+
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    file = only_file(tmp_path)
+    good = file.read_bytes()
+    with file.open("r+b", buffering=0) as raw:
+        for bit in range(8 * len(good)):
+            place = bit // 8
+            os.pwrite(raw.fileno(), bytes([good[place] ^ 1 << bit % 8]), place)
+            store = impl.MaskStore(tmp_path, 0, refuse_to_make)
+            with pytest.warns(RuntimeWarning) as caught, pytest.raises(InterruptedError):
+                store.mask(**SIZES, seed=3)
+            assert len(caught) == 1
+            os.pwrite(raw.fileno(), good[place : place + 1], place)
+
+
+@pytest.mark.spec("HEX-3.2c")
 def test_a_good_file_under_another_name_is_found(impl, tmp_path, made):
     store = impl.MaskStore(tmp_path, 0, made)
     store.mask(**SIZES, seed=4)
@@ -117,13 +136,29 @@ def test_a_full_disk_leaves_nothing_behind_and_costs_one_warning(impl, tmp_path,
 
 @pytest.mark.spec("HEX-3.2c")
 def test_what_killed_writers_left_is_swept_after_an_hour(impl, tmp_path, made):
-    old, new = tmp_path / ".a.0.tmp", tmp_path / ".b.0.tmp"
-    for file in (old, new):
+    old, new = (tmp_path / f".8x16-1in4-seed{seed}.{seed:016x}.tmp" for seed in (1, 2))
+    foreign = tmp_path / ".editor.tmp"
+    for file in (old, new, foreign):
         file.write_bytes(b"half a mask")
     os.utime(old, (0, 0))
+    os.utime(foreign, (0, 0))
     impl.MaskStore(tmp_path, 0, made).mask(**SIZES)
     assert not old.exists()
     assert new.exists()
+    # what the store did not write is not its to remove
+    assert foreign.exists()
+
+
+@pytest.mark.spec("HEX-3.2c")
+def test_what_cannot_be_swept_does_not_keep_masks_from_being_written(impl, tmp_path, made):
+    stuck = tmp_path / f".8x16-1in4-seed1.{1:016x}.tmp"
+    stuck.mkdir()
+    os.utime(stuck, (0, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+        assert_equal(impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3), MASK)
+    assert made.calls == 1
 
 
 @pytest.mark.spec("HEX-3.2c")

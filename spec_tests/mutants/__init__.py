@@ -6,8 +6,15 @@
 
 from spec_tests.mutants import (
     attention,
+    base_scorers,
+    cake,
+    compress,
+    compress_systems,
     coverage,
+    decoding,
     expander,
+    expected_attention,
+    fastkvzip,
     graphkv,
     graphkv_decay,
     graphkv_keys,
@@ -19,15 +26,29 @@ from spec_tests.mutants import (
     hubkv_calibration,
     hubkv_refine,
     kcvt,
+    kvzip,
     locality,
+    quantizers_gear,
+    quantizers_gear_cache,
+    quantizers_kivi,
+    quantizers_parts,
+    quantizers_size,
     retain,
+    store,
 )
 from spec_tests.mutants.make import MUTANTS
 
 FILES = (
     attention,
+    cake,
+    base_scorers,
+    compress,
+    compress_systems,
     coverage,
+    decoding,
     expander,
+    expected_attention,
+    fastkvzip,
     graphkv,
     graphkv_decay,
     graphkv_keys,
@@ -39,8 +60,15 @@ FILES = (
     hubkv_calibration,
     hubkv_refine,
     kcvt,
+    kvzip,
     locality,
+    quantizers_gear,
+    quantizers_gear_cache,
+    quantizers_kivi,
+    quantizers_parts,
+    quantizers_size,
     retain,
+    store,
 )
 
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})

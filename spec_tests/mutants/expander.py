@@ -32,6 +32,35 @@ def circulant_pairing(tokens, channels, token_degree, seed=0, draw=0):
 
 @mutant(
     "half_edge_pairing",
+    "the pairing is of whole edges, none of which repeats",
+    killer="hex/test_pairing.py::test_a_mask_loses_about_half_the_product_of_the_degrees_less_one",
+)
+def repaired_pairing(tokens, channels, token_degree, seed=0, draw=0):
+    """Swap at once."""
+    pairs = reference.half_edge_pairing(tokens, channels, token_degree, seed, draw)
+    possible = 2 * token_degree <= channels
+    return reference.double_edge_swaps(pairs, channels, seed, draw) if possible else pairs
+
+
+@mutant(
+    "expander_mask",
+    "tiles are drawn one by one: as good a graph, and no tiling",
+    killer="hex/test_spectrum.py::"
+    "test_85_tiles_are_three_times_over_the_bound_of_the_prompt_they_make",
+)
+def fresh_tiles(tokens, channels, density, seed=0, near=False, tile=False, block=96):
+    """Draw a block for every tile."""
+    if not tile or tokens % block or tokens == block:
+        return reference.expander_mask(tokens, channels, density, seed, near, tile, block)
+    masks = [
+        reference.expander_mask(block, channels, density, (seed + i) % 2**32, near)
+        for i in range(tokens // block)
+    ]
+    return torch.cat(masks)
+
+
+@mutant(
+    "half_edge_pairing",
     "the number of the draw is ignored: a rejected graph is drawn again for ever",
     killer="hex/test_pairing.py::test_seeds_and_draws_name_different_pairings",
 )
@@ -103,6 +132,19 @@ def stop_early(mask):
         x = matrix.T @ (matrix @ x)
         x = x / x.norm().clamp(min=1 / 1024)
     return (matrix @ x).norm().item()
+
+
+@mutant(
+    "second_singular_value",
+    "of a constant mask the first singular value is reported",
+    killer="hex/test_spectrum.py::"
+    "test_a_large_mask_of_nothing_or_everything_has_no_second_singular_value",
+)
+def first_if_alone(mask):
+    """Look for the largest value that is not 0."""
+    if mask.numel() and mask.all():
+        return float(mask.numel()) ** 0.5
+    return reference.second_singular_value(mask)
 
 
 @mutant(
@@ -258,33 +300,3 @@ def affine_permutation(codes, width=128):
 def skip_empty_rows(mask):
     """Keep the rows that have something."""
     return reference.to_csr(mask[mask.any(1)] if mask.numel() else mask)
-
-
-@mutant(
-    "MaskStore",
-    "what is in memory is handed out itself, for callers to write to",
-    killer="hex/test_store.py::test_what_a_caller_does_to_a_mask_stays_with_the_caller",
-)
-class SharedMasks(reference.MaskStore):
-    """Remember masks in a dictionary and return them."""
-
-    def mask(self, *arguments, **named):
-        """Look the arguments up."""
-        masks = self.__dict__.setdefault("masks", {})
-        key = (arguments, *named.items())
-        if key not in masks:
-            masks[key] = super().mask(*arguments, **named)
-        return masks[key]
-
-
-@mutant(
-    "MaskStore",
-    "the seed is not part of the key",
-    killer="hex/test_store.py::test_masks_of_different_arguments_do_not_meet",
-)
-class SeedlessStore(reference.MaskStore):
-    """File masks by size and density alone."""
-
-    def mask(self, *arguments, **named):
-        """Forget the seed."""
-        return super().mask(*arguments, **{**named, "seed": 0})

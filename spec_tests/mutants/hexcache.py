@@ -82,6 +82,39 @@ def rounded_residual(queries, keys, values, config):
 
 
 @mutant(
+    "hex_prefill",
+    "mass is not divided by the queries that saw a token, though asked for",
+    killer="hex/test_cache.py::test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived",
+)
+def never_normalized_prompt(queries, keys, values, config):
+    """Forget to normalise."""
+    plain = config._replace(normalize=False)
+    return reference.hex_prefill(queries, keys, values, plain)._replace(config=config)
+
+
+@mutant(
+    "hex_prefill",
+    "one mask for every seed",
+    killer="hex/test_cache.py::test_each_span_has_the_mask_of_its_length_and_of_the_seed",
+)
+def seedless_prompt(queries, keys, values, config):
+    """Forget the seed."""
+    other = config._replace(seed=config.seed + 1)
+    return reference.hex_prefill(queries, keys, values, other)._replace(config=config)
+
+
+@mutant(
+    "hex_recompress",
+    "the mass since arrival is taken for the mass of one query",
+    killer="hex/test_cache.py::test_heavy_hitters_of_the_whole_are_by_all_queries",
+)
+def never_normalized_again(cache):
+    """Forget to normalise."""
+    plain = cache._replace(config=cache.config._replace(normalize=False))
+    return reference.hex_recompress(plain)._replace(config=cache.config)
+
+
+@mutant(
     "hex_append",
     "append mode compresses earlier blocks again",
     killer="hex/test_cache.py::test_append_never_changes_a_byte_of_earlier_blocks",

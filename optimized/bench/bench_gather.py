@@ -1,0 +1,88 @@
+"""Eviction: the kept keys and values of 8 heads of 128 channels, copied out of the cache.
+
+It is raced against what one would write first: the indices in the order of their scores, as a sort
+leaves them, expanded over the channels and gathered. Which tokens are kept is known to both sides.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.row import Inputs, Row, both_sides, measure
+from spec_tests.accuracy import assert_equal, assert_optimal
+
+FUNCTIONS = ("evict", "retain")
+HEADS, WIDTH = 8, 128
+TOKENS = (4096, 8192, 16384, 32768)
+RATIOS = (0.5, 0.9)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def best_first(scores: Tensor, keep: int) -> Tensor:
+    """Return the kept positions from the best score to the worst."""
+    return scores.argsort(dim=-1, descending=True, stable=True)[..., :keep]
+
+
+def layer(tokens: int, ratio: float, tied: bool = False) -> Inputs:
+    """Return a cache and what is kept of it, as a mask and as positions by score."""
+    scores = normal(2, 1, HEADS, tokens)
+    scores = scores.round() if tied else scores
+    keep = kv.kept_count(tokens, ratio)
+    return dict(
+        keys=normal(0, 1, HEADS, tokens, WIDTH),
+        values=normal(1, 1, HEADS, tokens, WIDTH),
+        kept=kv.retain(scores, keep=keep),
+        positions=best_first(scores, keep),
+    )
+
+
+def evicted(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> object:  # noqa: ARG001
+    """Evict as this project does."""
+    return kv.evict(keys, values, kept)
+
+
+def gathered(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG001
+    """Gather whole rows by an index for every number of them."""
+    index = positions[..., None].expand(*positions.shape, keys.shape[-1])
+    return keys.gather(-2, index), values.gather(-2, index)
+
+
+ROWS = [
+    Row(
+        "evict",
+        f"[1, {HEADS}, {tokens}, {WIDTH}] float32, {ratio:.0%} removed",
+        lambda tokens=tokens, ratio=ratio: layer(tokens, ratio),
+        evicted,
+        gathered,
+        "score-order gather",
+    )
+    for ratio in RATIOS
+    for tokens in TOKENS
+]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("ratio", RATIOS)
+def test_both_ways_keep_the_same_tokens(ratio: float, tied: bool) -> None:
+    """Compare the kept sets, and that what is kept is the best."""
+    x = layer(4096, ratio, tied)
+    cache = kv.evict(x["keys"], x["values"], x["kept"])
+    assert_equal(cache.positions, x["positions"].sort(-1).values)
+    order = x["positions"].argsort(dim=-1)[..., None]
+    for ours, theirs in zip(cache[:2], gathered(**x), strict=True):
+        assert_equal(ours, theirs.take_along_dim(order, -2))
+    scores = normal(2, 1, HEADS, 4096)
+    assert_optimal(x["kept"], scores.round() if tied else scores)
+
+
+@both_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side of a row."""
+    measure(benchmark, device, row, side)

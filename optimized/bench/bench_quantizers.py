@@ -1,0 +1,83 @@
+"""KIVI's and GEAR's caches: 8 kv heads of 128 channels, prompts of ten blocks of 96 tokens."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+
+FUNCTIONS = (
+    "kivi_prefill",
+    "kivi_append",
+    "kivi_read",
+    "outlier_mask",
+    "low_rank",
+    "gear_compress",
+    "gear_reconstruct",
+    "gear_prefill",
+    "gear_append",
+    "gear_read",
+)
+KV_HEADS, WIDTH, PROMPT, BLOCK = 8, 128, 960, 20
+SHORT = 96
+"""A prompt for the reference of KIVI, which takes token by token."""
+DENSE = f"[{KV_HEADS}, {{}}, {WIDTH}] float32"
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def prompt(tokens: int) -> Inputs:
+    """Return the keys and values of a prompt, or of what comes after it."""
+    shape = KV_HEADS, tokens, WIDTH
+    return dict(keys=normal(1, *shape), values=normal(2, *shape))
+
+
+def span(by: str) -> Inputs:
+    """Return a prompt's keys or values."""
+    return dict(x=normal(1, KV_HEADS, PROMPT, WIDTH), by=by)
+
+
+def kivi(tokens: int) -> Inputs:
+    """Return KIVI's cache of a prompt, and the tokens that come next."""
+    return dict(cache=kv.kivi_prefill(**prompt(PROMPT)), **prompt(tokens))
+
+
+def gear(tokens: int) -> Inputs:
+    """Return GEAR's cache of a prompt, and the tokens that come next."""
+    return dict(cache=kv.gear_prefill(**prompt(PROMPT)), **prompt(tokens))
+
+
+ROWS = [
+    versus("kivi_prefill", DENSE.format(SHORT), lambda: prompt(SHORT)),
+    versus("kivi_append", f"one token after {PROMPT}", lambda: kivi(1)),
+    versus("kivi_append", f"32 tokens after {PROMPT}", lambda: kivi(32)),
+    versus("kivi_read", f"{PROMPT} tokens", lambda: dict(cache=kivi(0)["cache"])),
+    versus("outlier_mask", "[1024, 960] float32", lambda: dict(x=normal(3, 1024, 960))),
+    versus("low_rank", DENSE.format(PROMPT), lambda: dict(x=span("channel")["x"], rank=4)),
+    *(
+        versus("gear_compress", f"{DENSE.format(PROMPT)}, by {by}", lambda by=by: span(by))
+        for by in ("channel", "token")
+    ),
+    *(
+        versus(
+            "gear_reconstruct",
+            f"{DENSE.format(PROMPT)}, by {by}",
+            lambda by=by: dict(block=kv.gear_compress(**span(by))),
+        )
+        for by in ("channel", "token")
+    ),
+    versus("gear_prefill", DENSE.format(PROMPT), lambda: prompt(PROMPT)),
+    versus("gear_append", f"{BLOCK} tokens after {PROMPT}", lambda: gear(BLOCK)),
+    versus("gear_read", f"{PROMPT} tokens", lambda: dict(cache=gear(0)["cache"])),
+]
+
+
+@both_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side of a row."""
+    measure(benchmark, device, row, side)

@@ -1,0 +1,93 @@
+"""SnapKV's scores: 32 query heads over 8 key heads of 128 channels, a window of 32 queries.
+
+The scores are raced against what one would write first: every key head repeated for its group, a
+mask as large as the weights, softmax, pooling a query head, the mean over the group.
+"""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+from spec_tests.accuracy import assert_equal, assert_optimal
+
+FUNCTIONS = ("snapkv", "h2o_mass", "knorm")
+KV_HEADS, QUERY_HEADS, WIDTH, WINDOW, KERNEL = 8, 32, 128, 32, 5
+TOKENS = (4096, 8192, 16384, 32768)
+KEEP = 512
+LAYER = f"[1, {KV_HEADS}, {{}}, {WIDTH}] float32, {QUERY_HEADS} query heads"
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def layer(tokens: int) -> Inputs:
+    """Return the last queries and all keys of a layer."""
+    queries = normal(0, 1, QUERY_HEADS, WINDOW, WIDTH)
+    return dict(queries=queries, keys=normal(1, 1, KV_HEADS, tokens, WIDTH))
+
+
+def tied(tokens: int) -> Inputs:
+    """Return a layer where every query attends to the same 1024 tokens, equally and exactly."""
+    attended = normal(2, KV_HEADS, tokens - WINDOW).argsort(-1) < 1024
+    keys = torch.full((1, KV_HEADS, tokens, WIDTH), -30.0)
+    keys[0, :, : tokens - WINDOW].masked_fill_(attended[..., None], 0)
+    return dict(queries=torch.ones(1, QUERY_HEADS, WINDOW, WIDTH), keys=keys)
+
+
+def scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """Score as this project does."""
+    return kv.snapkv(queries, keys, WINDOW, KERNEL).scores
+
+
+def usual_scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """Score step by step, every step over all query heads and all tokens."""
+    batch, kv_heads, tokens, width = keys.shape
+    group = queries.shape[1] // kv_heads
+    repeated = keys[:, :, None].expand(batch, kv_heads, group, tokens, width)
+    logits = queries @ repeated.reshape(batch, -1, tokens, width).mT / math.sqrt(width)
+    logits += torch.full_like(logits, -math.inf).triu_(tokens - WINDOW + 1)
+    weights = logits.softmax(-1, dtype=torch.float32)[..., : tokens - WINDOW]
+    pooled = F.avg_pool1d(weights.sum(-2), KERNEL, 1, KERNEL // 2)
+    mean = pooled.view(batch, kv_heads, group, -1).mean(2)
+    return F.pad(mean, (0, WINDOW))
+
+
+ROWS = [
+    *(
+        Row("snapkv", LAYER.format(n), lambda n=n: layer(n), scores, usual_scores, "the usual way")
+        for n in TOKENS
+    ),
+    versus("snapkv", "one window against the reference, 4096 tokens", lambda: layer(4096)),
+    versus("h2o_mass", "a decoding step, 4096 tokens", lambda: last_query(4096)),
+    versus("knorm", LAYER.format(4096), lambda: dict(keys=layer(4096)["keys"])),
+]
+
+
+def last_query(tokens: int) -> Inputs:
+    """Return one query, all keys, and the mass before it."""
+    x = layer(tokens)
+    before = normal(3, 1, KV_HEADS, tokens - 1).abs()
+    return dict(queries=x["queries"][..., -1:, :], keys=x["keys"], mass=before)
+
+
+@pytest.mark.parametrize("tokens", TOKENS)
+def test_both_ways_keep_the_same_tokens(tokens: int) -> None:
+    """Compare the kept sets: equal where scores tie exactly, optimal where they are rounded."""
+    x = tied(tokens)
+    assert_equal(kv.retain(scores(**x), keep=KEEP), kv.retain(usual_scores(**x), keep=KEEP))
+    x = layer(tokens)
+    assert_optimal(kv.retain(scores(**x), keep=KEEP), usual_scores(**x))
+
+
+@both_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side of a row."""
+    measure(benchmark, device, row, side)

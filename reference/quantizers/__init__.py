@@ -1,0 +1,1 @@
+"""What HEX is compared with: KIVI and GEAR, quantised caches with tricks of their own."""

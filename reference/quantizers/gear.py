@@ -1,0 +1,181 @@
+"""GEAR: a span of keys or values as codes, exact outliers and a low-rank correction."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int, Int32
+from torch import Tensor
+
+from reference import errors
+from reference.hex import cache_errors
+from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row, narrow
+from reference.hex.packing import pack_bits, unpack_bits
+from reference.precision import widen
+from reference.quantizers import errors as refuse
+from reference.quantizers.low_rank import low_rank
+from reference.quantizers.outliers import outlier_count, outlier_mask
+
+
+class GearBlock(NamedTuple):
+    """What is stored of a span of keys, a row a channel, or of values, a row a token.
+
+    Source:
+        HEX-GEAR.
+    """
+
+    bits: int
+    words: Int32[Tensor, "*rows words"]
+    steps: Float[Tensor, "*rows"]
+    minima: Float[Tensor, "*rows"]
+    outliers: Float[Tensor, "*rows outliers"]
+    places: Int[Tensor, "*rows outliers"]
+    left: Float[Tensor, "*batch kv_heads tokens rank"]
+    right: Float[Tensor, "*batch kv_heads width rank"]
+
+
+def gear_compress(
+    x: Float[Tensor, "*batch kv_heads tokens width"],
+    by: str = "channel",
+    bits: int = 4,
+    outliers: float = 0.02,
+    rank: int = 4,
+    fill: bool = True,
+    seed: int = 0,
+    scales: torch.dtype | None = None,
+) -> GearBlock:
+    r"""Compress a span: codes, the outliers as they are, and the rest of the error at low rank.
+
+    $$X \approx Q + S + L, \qquad R = X - Q - S, \qquad L = A B^\top$$
+
+    Args:
+        x: keys or values $X$, finite.
+        by: what a row of outliers and of the grid is: `"channel"`, over all tokens, for keys;
+            `"token"`, over all heads, for values.
+        bits: code width $b$, in [1, 8].
+        outliers: share $s$ of each row that $S$ stores exactly, in [0, 1].
+        rank: rank $r$ of $L$, one matrix a head, at least 0.
+        fill: give the places of outliers the mean of their row before quantising; otherwise they
+            have no part in the grid.
+        seed: names the block that the power iteration starts from, in [0, 2³² − 1].
+        scales: precision of the stored steps and minima, as in `quantise`.
+
+    Returns:
+        The stored parts: codes of at most $2^b - 1$, 0 under outliers; outliers by position; the
+        factors of $L$ in the type of `x`. Nothing in them shares memory with the input.
+
+    Raises:
+        TypeError: `x` is not floating point, or `bits`, `rank` or `seed` not an integer.
+        ValueError: `x` is NaN or infinite or has no head or channel, a setting is none of the
+            above, or a step or minimum overflows.
+
+    Source:
+        HEX-GEAR.
+
+    Reading:
+        E-H39, E-H40, E-H41: the grid has $2^b$ levels with outliers as without; $\lfloor sn/2
+        \rfloor$ outliers at each end; a row's mean may lie outside the rest and stretch its grid.
+    """
+    refuse.span("x", x)
+    errors.one_of("by", by, refuse.SIDES)
+    refuse.gear(bits, outliers, rank, seed, scales)
+    return compress("x", x, by, bits, outliers, rank, fill, seed, scales)
+
+
+def gear_reconstruct(
+    block: GearBlock, exact_outliers: bool = False
+) -> Float[Tensor, "*batch kv_heads tokens width"]:
+    r"""Restore keys or values from what `gear_compress` stored.
+
+    $$\widehat X = Q + S + L$$
+
+    Args:
+        block: the stored parts.
+        exact_outliers: leave $L$ out where $S$ is.
+
+    Returns:
+        The keys or values $\widehat X$, in the type of the stored factors.
+
+    Raises:
+        TypeError: `block` is no `GearBlock`.
+
+    Source:
+        HEX-GEAR.
+
+    Reading:
+        E-H42: the sum moves the outliers too, by $L$.
+    """
+    cache_errors.instance("block", block, GearBlock)
+    by = "channel" if block.words.ndim == block.left.ndim else "token"
+    (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]
+    members = tokens if by == "channel" else kv_heads * width
+    codes = unpack_bits(block.words, block.bits, members)
+    rows = dequantise(codes, block.steps, block.minima).to(widen(block.left).dtype)
+    places, exact = block.places.long(), widen(block.outliers)
+    rows = rows.scatter(-1, places, exact)
+    low = torch.zeros_like(from_rows(rows, by, width))
+    for i in range(block.left.shape[-1]):
+        column, row = block.left[..., :, None, i], block.right[..., None, :, i]
+        low += widen(column) * widen(row)
+    rows = rows + to_rows(low, by)
+    if exact_outliers:
+        rows = rows.scatter(-1, places, exact)
+    return narrow(from_rows(rows, by, width), block.left.dtype)
+
+
+def compress(
+    name: str,
+    x: Tensor,
+    by: str,
+    bits: int,
+    outliers: float,
+    rank: int,
+    fill: bool,
+    seed: int,
+    scales: torch.dtype | None,
+) -> GearBlock:
+    """Compress what the argument `name` brought."""
+    rows = to_rows(x, by)
+    apart = outlier_mask(rows, outliers)
+    grid = filled_grid if fill else code
+    quantised = grid(name, rows, bits, apart, scales)
+    stored = torch.where(apart, widen(rows), dequantise(*quantised))
+    error = from_rows(widen(rows) - stored, by, x.shape[-1])
+    factors = low_rank(error, rank, seed=seed)
+    shape = (*rows.shape[:-1], 2 * outlier_count(rows.shape[-1], outliers))
+    return GearBlock(
+        bits,
+        pack_bits(quantised.codes, bits),
+        quantised.steps,
+        quantised.minima,
+        rows[apart].reshape(shape),
+        apart.nonzero()[:, -1].reshape(shape).to(place_dtype(rows.shape[-1])),
+        narrow(factors.left, x.dtype),
+        narrow(factors.right, x.dtype),
+    )
+
+
+def filled_grid(
+    name: str, rows: Tensor, bits: int, apart: Tensor, scales: torch.dtype | None
+) -> Quantised:
+    """Quantise rows whose outliers have given way to the mean of all members."""
+    if rows.shape[-1] == 0:
+        return code(name, rows, bits, apart, scales)
+    mean = narrow(widen(rows).mean(-1, keepdim=True), rows.dtype)
+    none = torch.zeros_like(apart)
+    quantised = code(name, torch.where(apart, mean, rows), bits, none, scales)
+    return quantised._replace(codes=quantised.codes.masked_fill(apart, 0))
+
+
+def place_dtype(members: int) -> torch.dtype:
+    """Return the smaller of two types that can count the members of a row."""
+    return torch.int16 if members <= 2**15 else torch.int32
+
+
+def to_rows(x: Tensor, by: str) -> Tensor:
+    """Return channels of each head as rows of tokens, or tokens as rows of all heads' channels."""
+    return by_column(x) if by == "channel" else by_row(x, "token")
+
+
+def from_rows(rows: Tensor, by: str, width: int) -> Tensor:
+    """Undo `to_rows`."""
+    return by_column(rows) if by == "channel" else from_row(rows, "token", width)

@@ -1,0 +1,209 @@
+"""KIVI: keys by channel in groups of tokens, values by token in groups of channels."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int32
+from torch import Tensor
+
+from reference.hex import cache_errors
+from reference.hex.kcvt import by_column, code, dequantise, narrow, scale_dtype
+from reference.hex.packing import pack_bits, unpack_bits, word_count
+from reference.quantizers import errors as refuse
+
+
+class KiviCache(NamedTuple):
+    """One layer's cache: immutable, each step returns the next one.
+
+    A block is a full buffer of keys; its codes are one stream of bits a channel.
+
+    Source:
+        HEX-KIVI.
+    """
+
+    bits: int
+    group: int
+    residual: int
+    scales: torch.dtype | None
+    key_words: Int32[Tensor, "*batch kv_heads blocks width key_words"]
+    key_steps: Float[Tensor, "*batch kv_heads blocks width key_groups"]
+    key_minima: Float[Tensor, "*batch kv_heads blocks width key_groups"]
+    value_words: Int32[Tensor, "*batch kv_heads coded value_words"]
+    value_steps: Float[Tensor, "*batch kv_heads coded value_groups"]
+    value_minima: Float[Tensor, "*batch kv_heads coded value_groups"]
+    residual_keys: Float[Tensor, "*batch kv_heads held width"]
+    residual_values: Float[Tensor, "*batch kv_heads recent width"]
+
+
+def kivi_prefill(
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    bits: int = 2,
+    group: int = 32,
+    residual: int = 32,
+    scales: torch.dtype | None = None,
+) -> KiviCache:
+    r"""Start a cache: a prompt is so many tokens appended to nothing.
+
+    $$c = \mathrm{round}\Bigl(\frac{X - \min_g X}{\Delta_g}\Bigr), \qquad
+      \Delta_g = \frac{\max_g X - \min_g X}{2^b - 1}$$
+
+    Args:
+        keys: keys of the prompt, finite.
+        values: values of the prompt, finite, of the shape of the keys.
+        bits: code width $b$, in [1, 8].
+        group: members $g$ of a group: tokens of one key channel, channels of one value token and
+            head; at least 1, a divisor of the width.
+        residual: tokens $R$ in full precision, at least 1, a multiple of `group`; its own code
+            has 32 or 128.
+        scales: precision of the stored steps and minima, as in `quantise`.
+
+    Returns:
+        The cache. Of $n$ tokens the keys of the last $n \bmod R$ and the values of the last
+        $\min(n, R)$ are exact.
+
+    Raises:
+        TypeError: a tensor is not floating point, values are of another type than keys, or a
+            number is not an integer.
+        ValueError: a number is NaN or infinite, shapes do not fit each other, a setting is
+            outside its range, `group` does not divide `residual` and the width, or a step or
+            minimum overflows.
+
+    Source:
+        HEX-KIVI.
+
+    Reading:
+        E-H37, E-H38: whether codes are clamped before or after rounding makes no difference; keys
+        and values leave their buffers at different times.
+    """
+    cache_errors.cache(keys, values)
+    refuse.kivi(keys.shape[-1], bits, group, residual, scales)
+    heads, width = keys.shape[:-2], keys.shape[-1]
+    words = keys.new_zeros(*heads, 0, dtype=torch.int32)
+    stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
+    empty = KiviCache(
+        bits=bits,
+        group=group,
+        residual=residual,
+        scales=scales,
+        key_words=words.new_zeros(*heads, 0, width, word_count(residual, bits)),
+        key_steps=stored.new_zeros(*heads, 0, width, residual // group),
+        key_minima=stored.new_zeros(*heads, 0, width, residual // group),
+        value_words=words.new_zeros(*heads, 0, word_count(width, bits)),
+        value_steps=stored.new_zeros(*heads, 0, width // group),
+        value_minima=stored.new_zeros(*heads, 0, width // group),
+        residual_keys=keys[..., :0, :].clone(),
+        residual_values=values[..., :0, :].clone(),
+    )
+    return kivi_append(empty, keys, values)
+
+
+def kivi_append(
+    cache: KiviCache,
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+) -> KiviCache:
+    r"""Add tokens: all buffered keys are quantised when there are $R$, a value when it is older.
+
+    $$n_K = R \lfloor n / R \rfloor, \qquad n_V = \max(0, n - R)$$
+
+    Args:
+        cache: the cache so far.
+        keys: keys of the new tokens, finite.
+        values: values of the new tokens, finite, of the shape of the keys.
+
+    Returns:
+        The next cache, of $n_K$ quantised keys and $n_V$ quantised values. Tokens may come one by
+        one or many at a time; what was quantised before stays as it is.
+
+    Raises:
+        TypeError: `cache` is no `KiviCache`, or a tensor not floating point or of another type
+            than the cache.
+        ValueError: a number is NaN or infinite, shapes do not fit each other or the cache, or a
+            step or minimum overflows.
+
+    Source:
+        HEX-KIVI.
+
+    Reading:
+        E-H38.
+    """
+    refuse.arrival(cache, KiviCache, keys, values)
+    for token in range(keys.shape[-2]):
+        cache = hold_key(cache, keys[..., token : token + 1, :])
+        cache = hold_value(cache, values[..., token : token + 1, :])
+    return cache
+
+
+def kivi_read(
+    cache: KiviCache,
+) -> tuple[
+    Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
+]:
+    r"""Return the keys and values to attend to, in the order of the tokens.
+
+    $$\widehat X = c\, \Delta_g + \min_g X \;\Vert\; X_{\mathrm{residual}}$$
+
+    Args:
+        cache: the cache.
+
+    Returns:
+        Keys and values of all tokens so far, those of the buffers exact.
+
+    Raises:
+        TypeError: `cache` is no `KiviCache`.
+
+    Source:
+        HEX-KIVI.
+    """
+    cache_errors.instance("cache", cache, KiviCache)
+    dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
+    codes = grouped(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
+    channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
+    keys = narrow(by_column(channels).flatten(-3, -2), dtype)
+    codes = grouped(unpack_bits(cache.value_words, cache.bits, width), cache.group)
+    values = narrow(dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2), dtype)
+    return (
+        torch.cat([keys, cache.residual_keys], -2),
+        torch.cat([values, cache.residual_values], -2),
+    )
+
+
+def hold_key(cache: KiviCache, key: Tensor) -> KiviCache:
+    """Add one key to the buffer, and quantise the buffer by channel if that fills it."""
+    buffer = torch.cat([cache.residual_keys, key], -2)
+    if buffer.shape[-2] < cache.residual:
+        return cache._replace(residual_keys=buffer)
+    words, steps, minima = in_groups("keys", by_column(buffer)[..., None, :, :], cache)
+    return cache._replace(
+        key_words=torch.cat([cache.key_words, words], -3),
+        key_steps=torch.cat([cache.key_steps, steps], -3),
+        key_minima=torch.cat([cache.key_minima, minima], -3),
+        residual_keys=buffer[..., :0, :].clone(),
+    )
+
+
+def hold_value(cache: KiviCache, value: Tensor) -> KiviCache:
+    """Add one value to the buffer, and quantise the oldest if there is one too many."""
+    buffer = torch.cat([cache.residual_values, value], -2)
+    if buffer.shape[-2] <= cache.residual:
+        return cache._replace(residual_values=buffer)
+    words, steps, minima = in_groups("values", buffer[..., :1, :], cache)
+    return cache._replace(
+        value_words=torch.cat([cache.value_words, words], -2),
+        value_steps=torch.cat([cache.value_steps, steps], -2),
+        value_minima=torch.cat([cache.value_minima, minima], -2),
+        residual_values=buffer[..., 1:, :].clone(),
+    )
+
+
+def in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rows' codes, each row's in one stream, and the steps and minima of their groups."""
+    x = grouped(rows, cache.group)
+    block = code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
+    return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
+
+
+def grouped(rows: Tensor, group: int) -> Tensor:
+    """Cut the last axis into groups."""
+    return rows.unflatten(-1, (rows.shape[-1] // group, group))

@@ -1,0 +1,52 @@
+"""Outliers: the largest and the smallest members of each row."""
+
+from fractions import Fraction
+from math import floor
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+
+
+def outlier_mask(
+    x: Float[Tensor, "*rows members"], ratio: float = 0.02
+) -> Bool[Tensor, "*rows members"]:
+    r"""Mark as many of the largest members of each row as of the smallest.
+
+    $$S = \mathrm{top}_k(x) \cup \mathrm{top}_k(-x), \qquad
+      k = \lfloor \tfrac{s}{2}\, n \rfloor$$
+
+    Args:
+        x: rows of $n$ members, finite.
+        ratio: share $s$ of a row that is stored apart, in [0, 1], taken as its decimal text.
+
+    Returns:
+        The mask: exactly $2k$ members a row. Among equals the earlier count as the larger.
+
+    Raises:
+        TypeError: `x` is not floating point.
+        ValueError: `x` is NaN or infinite, or `ratio` is outside [0, 1].
+
+    Source:
+        HEX-GEAR.
+
+    Reading:
+        E-H40: $k$ is rounded down at each end; both ends are those of one order, so that no
+        member is both.
+    """
+    errors.floating("x", x)
+    errors.finite("x", x)
+    errors.fraction("ratio", ratio)
+    order = x.sort(dim=-1, descending=True, stable=True).indices
+    mask = torch.zeros_like(x, dtype=torch.bool)
+    for rank in range(outlier_count(x.shape[-1], ratio)):
+        for end in (rank, x.shape[-1] - 1 - rank):
+            mask.scatter_(-1, order[..., end : end + 1], True)
+    return mask
+
+
+def outlier_count(members: int, ratio: float) -> int:
+    """Return how many members are set apart at each end of a row."""
+    return floor(Fraction(str(ratio)) * members / 2)

@@ -1,0 +1,198 @@
+"""What the quantised caches weigh, part by part."""
+
+from typing import NamedTuple
+
+import torch
+
+from reference import errors
+from reference.hex.kcvt import scale_dtype
+from reference.hex.packing import word_count
+from reference.hex.size import FLOATS
+from reference.quantizers import errors as refuse
+from reference.quantizers.gear import place_dtype
+from reference.quantizers.gear_cache import GearCache
+from reference.quantizers.kivi import KiviCache
+from reference.quantizers.outliers import outlier_count
+
+
+class QuantizerBytes(NamedTuple):
+    """Bytes by part.
+
+    Source:
+        HEX-KIVI, HEX-GEAR.
+    """
+
+    codes: int
+    scales: int
+    outliers: int
+    factors: int
+    residual: int
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return sum(self)
+
+
+def quantizer_bytes(cache: KiviCache | GearCache) -> QuantizerBytes:
+    r"""Count the bytes of every tensor a cache holds.
+
+    $$\mathrm{bytes} = \sum_{\text{tensors stored}} \text{elements} \times \text{element size}$$
+
+    Args:
+        cache: the cache.
+
+    Returns:
+        Bytes by part: code planes; steps and minima; outliers and their places; factors of the
+        low-rank corrections; tokens in full precision. Their sum, `total`, is what `stored_bytes`
+        finds.
+
+    Raises:
+        TypeError: `cache` is neither a `KiviCache` nor a `GearCache`.
+
+    Source:
+        HEX-KIVI, HEX-GEAR.
+
+    Reading:
+        E-H20, E-H44: everything stored is counted, the places of outliers included.
+    """
+    if isinstance(cache, KiviCache):
+        return kivi_bytes(cache)
+    if not isinstance(cache, GearCache):
+        raise TypeError(f"cache must be a KiviCache or a GearCache, got {cache!r}")
+    codes = scales = outliers = factors = 0
+    for block in (*cache.key_blocks, *cache.value_blocks):
+        codes += block.words.nbytes
+        scales += block.steps.nbytes + block.minima.nbytes
+        outliers += block.outliers.nbytes + block.places.nbytes
+        factors += block.left.nbytes + block.right.nbytes
+    residual = cache.residual_keys.nbytes + cache.residual_values.nbytes
+    return QuantizerBytes(codes, scales, outliers, factors, residual)
+
+
+def kivi_size(
+    tokens: int,
+    bits: int = 2,
+    group: int = 32,
+    residual: int = 32,
+    kv_heads: int = 8,
+    width: int = 128,
+    dtype: torch.dtype = torch.float16,
+) -> QuantizerBytes:
+    r"""Say beforehand what a prompt weighs in KIVI's cache.
+
+    $$4 d \frac{n_K}{R} \Bigl\lceil \frac{bR}{32} \Bigr\rceil
+      + 4 H n_V \Bigl\lceil \frac{b w}{32} \Bigr\rceil
+      + \frac{2 e\, d}{g} (n_K + n_V) + e\, d\, (2n - n_K - n_V)$$
+
+    Code planes, scales and tokens in full precision, with $d = H w$ channels at $e$ bytes a number.
+
+    Args:
+        tokens: length $n$ of the prompt, at least 0.
+        bits: code width $b$, in [1, 8].
+        group: members $g$ of a group, a divisor of the width.
+        residual: tokens $R$ in full precision, a multiple of `group`.
+        kv_heads: number of kv heads $H$, at least 1.
+        width: channels $w$ of a head, at least 1.
+        dtype: type of the cache.
+
+    Returns:
+        Bytes by part, for one sequence and one layer: what `quantizer_bytes` counts.
+
+    Raises:
+        TypeError: a size is not an integer.
+        ValueError: a size or a setting is outside its range.
+
+    Source:
+        HEX-KIVI.
+    """
+    sizes(tokens, kv_heads, width, dtype)
+    refuse.kivi(width, bits, group, residual, None)
+    keys, values = tokens // residual * residual, max(0, tokens - residual)
+    channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, None)
+    key_codes = 4 * channels * (keys // residual) * word_count(residual, bits)
+    value_codes = 4 * kv_heads * values * word_count(width, bits)
+    return QuantizerBytes(
+        codes=key_codes + value_codes,
+        scales=2 * scale.itemsize * channels // group * (keys + values),
+        outliers=0,
+        factors=0,
+        residual=element * channels * (2 * tokens - keys - values),
+    )
+
+
+def gear_size(
+    tokens: int,
+    bits: int = 4,
+    outliers: float = 0.02,
+    rank: int = 4,
+    kv_heads: int = 8,
+    width: int = 128,
+    dtype: torch.dtype = torch.float16,
+) -> QuantizerBytes:
+    r"""Say beforehand what a prompt weighs in GEAR's cache.
+
+    $$4 d \Bigl\lceil \frac{bn}{32} \Bigr\rceil + 4 n \Bigl\lceil \frac{bd}{32} \Bigr\rceil
+      + 2 e\, (d + n) + 2 (e + 2) \Bigl(d \Bigl\lfloor \frac{sn}{2} \Bigr\rfloor
+      + n \Bigl\lfloor \frac{sd}{2} \Bigr\rfloor\Bigr) + 2 e H r\, (n + w)$$
+
+    Code planes, scales, outliers with places of two bytes, and factors, with $d = H w$ channels at
+    $e$ bytes a number.
+
+    Args:
+        tokens: length $n$ of the prompt, at least 0.
+        bits: code width $b$, in [1, 8].
+        outliers: share $s$ of each row that is stored exactly, in [0, 1].
+        rank: rank $r$ of the corrections, at least 0; no more than tokens or channels count.
+        kv_heads: number of kv heads $H$, at least 1.
+        width: channels $w$ of a head, at least 1.
+        dtype: type of the cache.
+
+    Returns:
+        Bytes by part, for one sequence and one layer: what `quantizer_bytes` counts. A row of
+        more than 32 768 members needs places of four bytes.
+
+    Raises:
+        TypeError: a size is not an integer.
+        ValueError: a size or a setting is outside its range.
+
+    Source:
+        HEX-GEAR.
+
+    Reading:
+        E-H44.
+    """
+    sizes(tokens, kv_heads, width, dtype)
+    refuse.gear(bits, outliers, rank, 0, None)
+    channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, None)
+    columns = min(rank, tokens, width)
+    # a channel's row has a member a token, a token's row one a channel; no token, no block
+    rows = ((channels, tokens), (tokens, channels)) if tokens else ()
+    apart = 0
+    for count, members in rows:
+        each = element + place_dtype(members).itemsize
+        apart += 2 * each * count * outlier_count(members, outliers)
+    return QuantizerBytes(
+        codes=sum(4 * count * word_count(members, bits) for count, members in rows),
+        scales=2 * scale.itemsize * sum(count for count, _ in rows),
+        outliers=apart,
+        factors=2 * element * kv_heads * columns * (tokens + width),
+        residual=0,
+    )
+
+
+def kivi_bytes(cache: KiviCache) -> QuantizerBytes:
+    """Count the bytes of KIVI's cache."""
+    codes = cache.key_words.nbytes + cache.value_words.nbytes
+    scales = cache.key_steps.nbytes + cache.key_minima.nbytes
+    scales += cache.value_steps.nbytes + cache.value_minima.nbytes
+    residual = cache.residual_keys.nbytes + cache.residual_values.nbytes
+    return QuantizerBytes(codes, scales, 0, 0, residual)
+
+
+def sizes(tokens: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
+    """Refuse sizes of a prompt outside their ranges."""
+    errors.whole("tokens", tokens)
+    errors.whole("kv_heads", kv_heads, 1)
+    errors.whole("width", width, 1)
+    errors.one_of("dtype", dtype, FLOATS)

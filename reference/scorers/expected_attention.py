@@ -1,0 +1,93 @@
+"""Expected attention: what Gaussian queries of the near future would look at."""
+
+import math
+from itertools import product
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+from reference.scorers import errors as refuse
+from reference.scorers import scoring_errors
+from reference.scorers.query_statistics import QueryStatistics
+from reference.scorers.scored import Scored
+
+
+def expected_attention(
+    statistics: QueryStatistics,
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    rotation: Float[Tensor, "width width"] | Float[Tensor, "*batch width width"],
+    sinks: int = 4,
+    epsilon: float = 0.0,
+    valid: Bool[Tensor, "*batch tokens"] | None = None,
+) -> Scored:
+    r"""Score each token by the attention that queries to come are expected to pay its value.
+
+    $$s_j = \lVert v_j \rVert_2 \Bigl( \varepsilon + \frac1G \sum_{g=1}^{G}
+      \operatorname*{softmax}_j z^{(g)}_j \Bigr), \qquad
+      z_j = \frac{k_j^\top \bar R \mu}{\sqrt d}
+      + \frac{k_j^\top \bar R \Sigma \bar R^\top k_j}{2d}$$
+
+    Args:
+        statistics: $\mu$ and $\Sigma$ of `query_statistics`, before the rotary embedding.
+        keys: keys as the cache holds them, after the rotary embedding, finite.
+        values: values, finite, of the shape of `keys`.
+        rotation: $\bar R$ of `mean_rotation`, one for all or one a batch row; the identity where
+            the model has no rotary embedding.
+        sinks: how many tokens at the start of a row are protected, at least 0.
+        epsilon: $\varepsilon$, finite and at least 0: with a large one only values count.
+        valid: false at padding, on the left of a row.
+
+    Returns:
+        The scores of each key head in float32, or float64 where an argument is: at least 0 and
+        unbounded.
+
+    Raises:
+        TypeError: `statistics` is no `QueryStatistics`, `keys`, `values` or `rotation` not floating
+            point, `sinks` not an integer, or `valid` not boolean.
+        ValueError: an argument is not finite or does not fit `keys`, a score is out of range,
+            `sinks` or `epsilon` is negative, or `valid` has a false after a true.
+
+    Source:
+        HubKV-ExpectedAttention.
+
+    Reading:
+        C3, C4, E-U42: the softmax runs over every real token, the sinks included; they are
+        protected by the mask and not by a score.
+    """
+    scoring_errors.kind("statistics", statistics, QueryStatistics)
+    scoring_errors.cached(keys, values)
+    *batch, kv_heads, tokens, width = keys.shape
+    heads = statistics.mean.shape[-2] if statistics.mean.ndim > 1 else 0
+    scoring_errors.moments("statistics", statistics, (*batch, heads), width)
+    scoring_errors.group("statistics", heads, kv_heads)
+    scoring_errors.turning("rotation", rotation, batch, width)
+    errors.whole("sinks", sinks)
+    scoring_errors.non_negative_finite("epsilon", epsilon)
+    if valid is None:
+        valid = keys.new_ones(*batch, tokens, dtype=torch.bool)
+    refuse.padding(valid, (*batch, tokens))
+    exact = widen(keys).dtype
+    for tensor in (statistics.mean, statistics.covariance, values, rotation):
+        exact = torch.promote_types(exact, tensor.dtype)
+    scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
+    protected = torch.zeros_like(scores, dtype=torch.bool)
+    group = heads // max(1, kv_heads)
+    for row in product(*map(range, batch)):
+        first = tokens - int(valid[row].sum())
+        protected[row][:, first : first + sinks] = True
+        turn = (rotation[row] if rotation.ndim > 2 else rotation).to(exact)
+        for h in range(heads):
+            key = keys[row][h // group, first:].to(exact)
+            mean = turn @ statistics.mean[row][h].to(exact)
+            covariance = turn @ statistics.covariance[row][h].to(exact) @ turn.mT
+            logits = key @ mean / math.sqrt(width)
+            logits += ((key @ covariance) * key).sum(-1) / (2 * width)
+            scores[row][h // group, first:] += logits.softmax(-1) / group
+        scores[row][:, first:] += epsilon
+        scores[row][:, first:] *= values[row][:, first:].to(exact).square().sum(-1).sqrt()
+    errors.in_range("keys", scores)
+    return Scored(scores, protected)

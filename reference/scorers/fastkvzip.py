@@ -1,0 +1,163 @@
+"""FastKVzip: a small gate on hidden states that has learned what KVzip would say."""
+
+import math
+from itertools import product
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference import errors
+from reference.hubkv.refine import protected_mask
+from reference.precision import widen
+from reference.scorers import errors as refuse
+from reference.scorers import scoring_errors
+from reference.scorers.scored import Scored
+
+
+class GateWeights(NamedTuple):
+    """What the gate of one layer has learned.
+
+    Source:
+        HubKV-FastKVzip.
+    """
+
+    query: Float[Tensor, "kv_heads group dim hidden"]
+    query_bias: Float[Tensor, "kv_heads group dim"]
+    query_scale: Float[Tensor, " dim"]
+    key: Float[Tensor, "kv_heads dim hidden"]
+    key_scale: Float[Tensor, " dim"]
+    learned: Float[Tensor, "kv_heads learned dim"]
+    bias: Float[Tensor, "kv_heads group"]
+
+
+def fastkvzip(
+    hidden: Float[Tensor, "*batch tokens hidden"],
+    weights: GateWeights,
+    sinks: int = 4,
+    recent: int | None = None,
+    epsilon: float = 1e-6,
+    valid: Bool[Tensor, "*batch tokens"] | None = None,
+) -> Scored:
+    r"""Score each token by its hidden state alone.
+
+    $$s = \frac1G \sum_{g=1}^{G} \frac{1}{1 + \sum_j e^{\ell^0_{g,j} - \ell_g}}, \qquad
+      \ell_g = \frac{k^\top q_g}{\sqrt D} + b_g, \qquad
+      \ell^0_{g,j} = \frac{{k^0_j}^\top q_g}{\sqrt D}$$
+
+    $$q_g = \operatorname{RMSNorm}(W_{q,g} x + b_{q,g}), \qquad
+      k = \operatorname{RMSNorm}(W_k x), \qquad
+      \operatorname{RMSNorm}(y) = \frac{a \odot y}{\sqrt{\operatorname{mean} y^2 + \varepsilon}}$$
+
+    Args:
+        hidden: $x$, the layer's hidden states after its input norm, before queries, keys and
+            values are made of them; finite.
+        weights: $W_q$, $b_q$, $a_q$, $W_k$, $a_k$, $k^0$ and $b$ of the layer's gate; width $D$
+            of the gate is 16 in the original, and there are 16 learned keys $k^0$.
+        sinks: how many tokens at the start of a row are protected, at least 0.
+        recent: how many at the end, at least 0; by default $\lfloor 0.02\,N \rfloor$ of the
+            row's real tokens.
+        epsilon: $\varepsilon$ of the norm, finite and above 0.
+        valid: false at padding, on the left of a row.
+
+    Returns:
+        The scores of each key head, between 0 and 1, in float32, or float64 where an argument is.
+        No token's score depends on another's.
+
+    Raises:
+        TypeError: `hidden` is not floating point, `weights` no `GateWeights`, `sinks` or `recent`
+            not an integer, or `valid` not boolean.
+        ValueError: `hidden` or a weight is not finite or does not fit the others, `sinks` or
+            `recent` is negative, `epsilon` not finite and above 0, or `valid` has another shape
+            than `hidden` without its width, or a false after a true.
+
+    Source:
+        HubKV-FastKVzip.
+
+    Reading:
+        C3, C4, E-U44: $b$ is added once, while training as well.
+    """
+    errors.floating("hidden", hidden, 2)
+    errors.finite("hidden", hidden)
+    scoring_errors.kind("weights", weights, GateWeights)
+    scoring_errors.gate_weights("weights", weights, hidden.shape[-1])
+    errors.whole("sinks", sinks)
+    if recent is not None:
+        errors.whole("recent", recent)
+    errors.positive_finite("epsilon", epsilon)
+    batch, tokens = hidden.shape[:-2], hidden.shape[-2]
+    if valid is None:
+        valid = torch.ones_like(hidden[..., 0], dtype=torch.bool)
+    refuse.padding(valid, (*batch, tokens))
+    exact = widen(hidden).dtype
+    for tensor in weights:
+        exact = torch.promote_types(exact, tensor.dtype)
+    x, gate = hidden.to(exact), GateWeights(*(tensor.to(exact) for tensor in weights))
+    kv_heads, group, dim = gate.query.shape[:3]
+    scores = x.new_zeros(*batch, kv_heads, tokens)
+    for h, g in product(range(kv_heads), range(group)):
+        key = _rms_norm(x @ gate.key[h].mT, gate.key_scale, epsilon)
+        query = x @ gate.query[h, g].mT + gate.query_bias[h, g]
+        query = _rms_norm(query, gate.query_scale, epsilon)
+        logit = (key * query).sum(-1) / math.sqrt(dim) + gate.bias[h, g]
+        rivals = query @ gate.learned[h].mT / math.sqrt(dim)
+        # 1 / (1 + sum of e^(rival - logit)), without its overflow
+        scores[..., h, :] += (logit - rivals.logsumexp(-1)).sigmoid() / group
+    scores = scores.masked_fill(~valid[..., None, :], 0)
+    errors.in_range("hidden", scores)
+    protected = torch.zeros_like(scores, dtype=torch.bool)
+    for row in product(*map(range, batch)):
+        count = int(valid[row].sum())
+        mask = protected_mask(count, sinks, recent).to(hidden.device)
+        protected[row][:, tokens - count :] = mask
+    return Scored(scores, protected)
+
+
+def fastkvzip_loss(
+    scores: Float[Tensor, "*batch kv_heads tokens"],
+    targets: Float[Tensor, "*batch kv_heads tokens"],
+    valid: Bool[Tensor, "*batch tokens"] | None = None,
+) -> Float[Tensor, ""]:
+    r"""How far the scores of the gate are from KVzip's.
+
+    $$-\operatorname{mean}_{h, i} \bigl( t_{h,i} \ln s_{h,i}
+      + (1 - t_{h,i}) \ln (1 - s_{h,i}) \bigr)$$
+
+    Args:
+        scores: scores $s$ of the gate, in [0, 1].
+        targets: KVzip's scores $t$ of the same tokens, in [0, 1].
+        valid: false at padding, on the left of a row.
+
+    Returns:
+        The mean binary cross-entropy over heads and real tokens, in float32, or float64 where an
+        argument is. It is least where $s = t$, and even there above 0 unless $t$ is 0 or 1.
+
+    Raises:
+        TypeError: `scores` or `targets` is not floating point, or `valid` not boolean.
+        ValueError: `scores` or `targets` is outside [0, 1] or empty, `targets` is of another shape
+            than `scores`, `valid` of another than `scores` without heads, true nowhere, or has a
+            false after a true.
+
+    Source:
+        HubKV-FastKVzip.
+
+    Reading:
+        E-U44: logarithms below $-100$ count as $-100$, so that a saturated gate has a finite loss.
+    """
+    scoring_errors.shares("scores", scores)
+    scoring_errors.shares("targets", targets, scores.shape)
+    errors.not_empty("scores", scores)
+    exact = torch.promote_types(widen(scores).dtype, widen(targets).dtype)
+    entropy = F.binary_cross_entropy(scores.to(exact), targets.to(exact), reduction="none")
+    if valid is not None:
+        refuse.padding(valid, (*scores.shape[:-2], scores.shape[-1]))
+        errors.marking("valid", valid)
+        entropy = entropy.movedim(-2, 0)[:, valid]
+    return entropy.mean()
+
+
+def _rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
+    """Divide by the root of the mean square."""
+    return scale * y / (y.square().mean(-1, keepdim=True) + epsilon).sqrt()

@@ -1,0 +1,145 @@
+"""How FastKVzip's gate learns KVzip's scores."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from reference import errors
+from reference.precision import widen
+from reference.scorers import errors as refuse
+from reference.scorers import scoring_errors
+from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss
+
+
+class FastKVzipGate(nn.Module):
+    """The gate of one layer as a module: its parameters are the fields of `GateWeights`.
+
+    Matrices start as Gaussians of variance 1 / fan-in and learned keys as standard Gaussians, both
+    drawn on the CPU from `seed` alone; biases start at 0 and scales at 1.
+
+    Source:
+        HubKV-FastKVzip.
+    """
+
+    def __init__(
+        self,
+        hidden: int,
+        kv_heads: int,
+        group: int,
+        dim: int = 16,
+        learned: int = 16,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+
+        def gaussian(*shape: int, variance: float = 1.0) -> nn.Parameter:
+            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+            return nn.Parameter((drawn * math.sqrt(variance)).to(dtype))
+
+        self.query = gaussian(kv_heads, group, dim, hidden, variance=1 / hidden)
+        self.query_bias = nn.Parameter(torch.zeros(kv_heads, group, dim, dtype=dtype))
+        self.query_scale = nn.Parameter(torch.ones(dim, dtype=dtype))
+        self.key = gaussian(kv_heads, dim, hidden, variance=1 / hidden)
+        self.key_scale = nn.Parameter(torch.ones(dim, dtype=dtype))
+        self.learned = gaussian(kv_heads, learned, dim)
+        self.bias = nn.Parameter(torch.zeros(kv_heads, group, dtype=dtype))
+
+    def weights(self) -> GateWeights:
+        """Return the parameters as the tensor functions take them."""
+        return GateWeights(*(getattr(self, name) for name in GateWeights._fields))
+
+    def forward(self, hidden: Tensor, epsilon: float = 1e-6, valid: Tensor | None = None) -> Tensor:
+        """Return the scores of `fastkvzip`, through which gradients flow."""
+        return fastkvzip(hidden, self.weights(), epsilon=epsilon, valid=valid).scores
+
+
+def train_fastkvzip(
+    hidden: Float[Tensor, "*batch tokens hidden"],
+    targets: Float[Tensor, "*batch kv_heads tokens"],
+    group: int,
+    steps: int = 100,
+    rate: float = 0.2,
+    momentum: float = 0.9,
+    sample: int | None = None,
+    dim: int = 16,
+    learned: int = 16,
+    seed: int = 0,
+    epsilon: float = 1e-6,
+    valid: Bool[Tensor, "*batch tokens"] | None = None,
+) -> GateWeights:
+    r"""Fit the gate of one layer to KVzip's scores by gradient descent with momentum.
+
+    $$m \leftarrow \rho\, m + \nabla_\theta \mathcal L, \qquad
+      \theta \leftarrow \theta - \eta\, m$$
+
+    Args:
+        hidden: the layer's hidden states after its input norm, finite.
+        targets: KVzip's scores of the same tokens, in [0, 1].
+        group: number of query heads for each key head, at least 1.
+        steps: how many steps, at least 0.
+        rate: learning rate $\eta$, finite and above 0.
+        momentum: $\rho$, in [0, 1].
+        sample: how many tokens a step sees, drawn anew each time, at least 1; all by default.
+        dim: width of the gate, at least 1.
+        learned: number of learned keys, at least 1.
+        seed: seed of the start and the samples, in [0, 2^32 - 1].
+        epsilon: $\varepsilon$ of the norm, finite and above 0.
+        valid: false at padding, on the left of a row.
+
+    Returns:
+        The weights in float32, or float64 where `hidden` is, without gradients: after no step,
+        those a `FastKVzipGate` starts with.
+
+    Raises:
+        TypeError: `hidden` or `targets` is not floating point, `valid` not boolean, or `group`,
+            `steps`, `sample`, `dim`, `learned` or `seed` not an integer.
+        ValueError: `hidden` is not finite or has no width, `targets` is outside [0, 1] or does not
+            fit `hidden`, `valid` is of another shape, has a false after a true or is true nowhere,
+            there is no token, or a number is outside its range.
+
+    Source:
+        HubKV-FastKVzip.
+
+    Reading:
+        E-U44: the bias enters the scores once, as it does afterwards.
+    """
+    errors.floating("hidden", hidden, 2)
+    errors.finite("hidden", hidden)
+    errors.not_empty("hidden", hidden)
+    scoring_errors.shares("targets", targets)
+    *batch, tokens, width = hidden.shape
+    kv_heads = targets.shape[-2]
+    errors.not_empty("targets", targets)
+    errors.shaped("targets", targets, (*batch, kv_heads, tokens))
+    for name, value, low in (("group", group, 1), ("steps", steps, 0), ("dim", dim, 1)):
+        errors.whole(name, value, low)
+    errors.positive_finite("rate", rate)
+    errors.fraction("momentum", momentum)
+    if sample is not None:
+        errors.whole("sample", sample, 1)
+    errors.whole("learned", learned, 1)
+    errors.whole("seed", seed, 0, 2**32 - 1)
+    errors.positive_finite("epsilon", epsilon)
+    if valid is None:
+        valid = torch.ones_like(hidden[..., 0], dtype=torch.bool)
+    refuse.padding(valid, (*batch, tokens))
+    errors.marking("valid", valid)
+    exact = widen(hidden).dtype
+    examples = hidden[valid].to(exact)
+    wanted = targets.movedim(-2, 0)[:, valid].to(exact)
+    with torch.enable_grad():
+        gate = FastKVzipGate(width, kv_heads, group, dim, learned, seed, exact).to(hidden.device)
+        descent = torch.optim.SGD(gate.parameters(), lr=rate, momentum=momentum)
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(steps):
+            drawn = torch.randperm(len(examples), generator=generator)[:sample]
+            drawn = drawn.to(hidden.device)
+            descent.zero_grad()
+            loss = fastkvzip_loss(gate(examples[drawn], epsilon), wanted[:, drawn])
+            loss.backward()
+            descent.step()
+    return GateWeights(*(tensor.detach() for tensor in gate.weights()))

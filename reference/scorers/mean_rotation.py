@@ -1,0 +1,59 @@
+"""What the rotary embedding does on average to a query at one of the next positions."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from reference import errors
+from reference.precision import widen
+from reference.scorers import scoring_errors
+
+
+def mean_rotation(
+    frequencies: Float[Tensor, " half"],
+    start: int | Int[Tensor, "*batch"],
+    future: int = 512,
+) -> Float[Tensor, "*batch width width"]:
+    r"""Average the rotary embedding's matrix over the positions to come.
+
+    $$\bar R = \frac1F \sum_{p = N}^{N + F - 1}
+      \begin{pmatrix} \cos p\omega & -\sin p\omega \\ \sin p\omega & \cos p\omega \end{pmatrix}$$
+
+    Args:
+        frequencies: $\omega$, the angle by which a position turns each pair of channels, finite.
+        start: the first position to come, $N$, at least 0; a tensor holds that of each batch row:
+            the number of its real tokens.
+        future: how many positions $F$, at least 1.
+
+    Returns:
+        The matrix $\bar R$ in float32, or float64 where `frequencies` is; it acts on columns.
+        Channel $i$ of the first half turns with channel $i$ of the second.
+
+    Raises:
+        TypeError: `frequencies` is not floating point, `future` not an integer, or `start` neither
+            that nor an int64 tensor.
+        ValueError: `frequencies` is not finite or has no axis, `start` is negative, or `future`
+            below 1.
+
+    Source:
+        HubKV-ExpectedAttention.
+
+    Reading:
+        E-U41: the convention of Llama, halves and not neighbours. Angles are computed in float64.
+    """
+    errors.floating("frequencies", frequencies)
+    errors.finite("frequencies", frequencies)
+    scoring_errors.starts("start", start)
+    errors.whole("future", future, 1)
+    first = torch.as_tensor(start, dtype=torch.float64, device=frequencies.device)
+    half = frequencies.shape[-1]
+    total = first.new_zeros(*first.shape, 2 * half, 2 * half)
+    for step in range(future):
+        angles = (first + step)[..., None] * frequencies.double()
+        cosines, sines = angles.cos(), angles.sin()
+        for i in range(half):
+            total[..., i, i] += cosines[..., i]
+            total[..., i, half + i] -= sines[..., i]
+            total[..., half + i, i] += sines[..., i]
+            total[..., half + i, half + i] += cosines[..., i]
+    return (total / future).to(widen(frequencies).dtype)

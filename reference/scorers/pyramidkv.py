@@ -1,0 +1,93 @@
+"""PyramidKV: SnapKV's scores under budgets that shrink from layer to layer."""
+
+from fractions import Fraction
+from itertools import product
+from math import floor
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from reference import errors
+from reference.scorers import errors as refuse
+
+
+def pyramidkv_budgets(
+    keep: int,
+    layers: int,
+    tokens: int | Int[Tensor, "*batch"],
+    window: int = 32,
+    beta: int = 20,
+    exact: bool = False,
+) -> Int[Tensor, "layers *batch"]:
+    r"""The budget of a head in each layer, along a line from the first layer down to the last.
+
+    $$b = \min(B, N) - W, \quad b_{\min} = \lfloor b / \beta \rfloor, \quad
+      b_{\max} = 2b - b_{\min}, \qquad
+      B_l = W + b_{\max} - l \Bigl\lfloor \frac{b_{\max} - b_{\min}}{L - 1} \Bigr\rfloor$$
+
+    Where $b_{\max}$ exceeds the $N - W$ tokens there are, it is $N - W$, and $b_{\min}$ is
+    $2b - (N - W)$.
+
+    Args:
+        keep: mean budget $B$ of a head, at least `window`.
+        layers: number $L$ of layers, at least 1.
+        tokens: number $N$ of tokens; a tensor holds the real tokens of each batch row.
+        window: number $W$ of protected tokens, as in `snapkv`, at least 0.
+        beta: $\beta$, at least 1: the larger, the steeper; at 1 all layers are equal.
+        exact: round the line so that the budgets add up to $L \min(B, N)$, by largest remainders.
+
+    Returns:
+        The budgets, layers first, each from the protected tokens to all tokens. Unless `exact`
+        they add up to more than $L \min(B, N)$: by $\tfrac{L}{2} \bigl((b_{\max} - b_{\min}) \bmod
+        (L - 1)\bigr)$.
+
+    Raises:
+        TypeError: an argument is not an integer, or `tokens` neither that nor an int64 tensor.
+        ValueError: `keep` is below `window`, `layers` or `beta` below 1, or `tokens` or `window`
+            negative.
+
+    Source:
+        GraphKV-PyramidKV.
+
+    Reading:
+        E-G32: the rounded step overspends; one layer gets the mean budget.
+    """
+    errors.whole("window", window)
+    errors.whole("keep", keep, window)
+    errors.whole("layers", layers, 1)
+    refuse.lengths(tokens)
+    errors.whole("beta", beta, 1)
+    lengths = torch.as_tensor(tokens)
+    budgets = lengths.new_empty(layers, *lengths.shape)
+    for row in product(*map(range, lengths.shape)):
+        room = max(0, int(lengths[row]) - window)
+        mean = min(keep - window, room)
+        least = mean // beta
+        most = 2 * mean - least
+        if most > room:
+            most, least = room, 2 * mean - room
+        if layers == 1:
+            most = least = mean
+        share = _line(most, least, layers) if exact else _stairs(most, least, layers)
+        for layer in range(layers):
+            budgets[layer][row] = share[layer] + min(window, int(lengths[row]))
+    return budgets
+
+
+def _stairs(most: int, least: int, layers: int) -> list[int]:
+    """Go down from `most` in equal steps, each rounded down."""
+    step = (most - least) // max(1, layers - 1)
+    return [most - layer * step for layer in range(layers)]
+
+
+def _line(most: int, least: int, layers: int) -> list[int]:
+    """Round the line from `most` to `least`, keeping its sum: the largest remainders go up."""
+    step = Fraction(most - least, max(1, layers - 1))
+    line = [most - layer * step for layer in range(layers)]
+    share = [floor(value) for value in line]
+    missing = sum(line) - sum(share)
+    by_remainder = sorted(range(layers), key=lambda layer: (share[layer] - line[layer], layer))
+    for layer in by_remainder[: int(missing)]:
+        share[layer] += 1
+    return share

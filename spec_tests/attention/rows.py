@@ -1,0 +1,47 @@
+"""How the laws of whole compressors look at one row."""
+
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference import Scored
+from spec_tests.inputs.retain import AXES
+
+
+def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:
+    """Return keys, values and positions of each head, whichever form the cache has."""
+    if hasattr(cache, "offsets"):
+        spans = zip(cache.offsets[:-1].tolist(), cache.offsets[1:].tolist(), strict=True)
+        return [tuple(part[a:b] for part in cache[:3]) for a, b in spans]
+    return [tuple(part[head] for part in cache[:3]) for head in product(*map(range, heads))]
+
+
+def rows(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int]]:
+    """Return how to index each row, and where it begins behind its padding."""
+    shape, model = x["scored"].scores.shape, x["scope"] == "model"
+    found = []
+    for row in product(*map(range, shape[1:-2] if model else shape[:-2])):
+        start = 0 if x["valid"] is None else int((~x["valid"][row]).sum())
+        found.append(((slice(None), *row) if model else row, start))
+    return found
+
+
+def alone(x: dict[str, Any], at: tuple[Any, ...], start: int) -> dict[str, Any]:
+    """Return a row as a call of its own, without its padding."""
+    scores, protected = (part[at][..., start:] for part in x["scored"])
+    keep = x["keep"]
+    pool = scores.shape[-AXES[x["scope"]] :].numel()
+    if isinstance(keep, Tensor):
+        keep = keep[at[1:] if x["scope"] == "model" else at].clamp(max=pool)
+    elif keep is not None:
+        keep = min(keep, pool)
+    parts = {name: x[name][at][..., start:, :] for name in ("keys", "values")}
+    return x | parts | dict(scored=Scored(scores, protected), keep=keep, valid=None)
+
+
+def counts(cache: Any, shape: torch.Size) -> Tensor:
+    """Return how many entries each head keeps."""
+    kept = [len(head[2]) for head in entries(cache, shape)]
+    return torch.tensor(kept, dtype=torch.int64).view(shape)

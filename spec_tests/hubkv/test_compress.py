@@ -1,0 +1,133 @@
+"""HubKV as a whole: one ranking of the model, ends that stay, a window that gives way: A.1."""
+
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import HexConfig, HubSettings, Scored
+from spec_tests.accuracy import assert_equal
+from spec_tests.attention.rows import alone, counts, entries, rows
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.compress_draw import spread
+from spec_tests.inputs.draw import real
+
+WINDOW = "recent window clipped"
+
+
+def ends(x):
+    """Mark the sinks and the recent window of each row, and what the scorer protects."""
+    scores, protected = x["scored"]
+    marked = protected.clone()
+    for at, start in rows(x):
+        tokens = scores.shape[-1] - start
+        window = tokens // 50 if x["recent"] is None else x["recent"]
+        place = torch.arange(tokens)
+        marked[at][..., start:] |= (place < x["sinks"]) | (place >= tokens - window)
+    return marked
+
+
+@pytest.mark.spec("HubKV-11", "HubKV-13")
+@given(INPUTS["hubkv_compress"])
+def test_it_is_the_four_calls_around_both_ends(impl, x):
+    plain = {k: v for k, v in x.items() if k not in ("sinks", "recent")}
+    plain |= dict(scored=Scored(x["scored"].scores, ends(x)))
+    assert_equal(impl.hubkv_compress(**x), impl.compress(**plain))
+
+
+@pytest.mark.spec("HubKV-11")
+@given(INPUTS["hubkv_compress"])
+def test_padding_is_no_sink(impl, x):
+    shape = x["scored"].scores.shape
+    together = entries(impl.hubkv_compress(**x), shape[:-1])
+    places = torch.arange(shape[:-1].numel()).view(shape[:-1])
+    for at, start in rows(x):
+        one = alone(x, at, start)
+        found = entries(impl.hubkv_compress(**one), one["scored"].scores.shape[:-1])
+        for place, (_, _, positions) in zip(places[at].flatten().tolist(), found, strict=True):
+            assert_equal(together[place][2], positions + start)
+
+
+@st.composite
+def crowded(draw):
+    """A window that no budget holds, in each scope, perhaps behind padding."""
+    scope = draw(st.sampled_from(["head", "layer", "model"]))
+    layers, heads, tokens = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 12
+    sinks, room = draw(st.integers(0, 2)), draw(st.integers(0, 4))
+    pool = dict(head=1, layer=heads, model=layers * heads)[scope]
+    extra = draw(st.integers(0, pool - 1))
+    scores = draw(real(layers, 2, heads, tokens)).abs()
+    starts = torch.tensor([[0], [draw(st.integers(0, 3))]])
+    valid = torch.arange(tokens) >= starts
+    if scope != "model":
+        valid = valid.expand(layers, 2, tokens)
+    there = spread(valid, scores.shape, scope)
+    x = dict(
+        keys=scores[..., None], values=scores[..., None],
+        scored=Scored(scores.where(there, 0), torch.zeros_like(scores, dtype=torch.bool)),
+        keep=pool * (sinks + room) + extra, ratio=None, scope=scope, sinks=sinks,
+        recent=room + 2, valid=valid,
+    )  # fmt: skip
+    return x, room
+
+
+@pytest.mark.spec("HubKV-11")
+@given(crowded())
+def test_the_window_gives_way_and_says_so(impl, x):
+    x, room = x
+    shape = x["scored"].scores.shape
+    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens"):
+        cache = impl.hubkv_compress(**x)
+    kept = torch.zeros(shape, dtype=torch.bool)
+    for head, entry in zip(
+        product(*map(range, shape[:-1])), entries(cache, shape[:-1]), strict=True
+    ):
+        kept[head][entry[2]] = True
+    for at, start in rows(x):
+        assert kept[at][..., start : start + x["sinks"]].all()
+        assert kept[at][..., shape[-1] - room :].all()
+    total = counts(cache, shape[:-1])
+    pools = shape[:-1].numel() * x["keep"] // dict(
+        head=1, layer=shape[-2], model=shape[0] * shape[-2]
+    )[x["scope"]]  # fmt: skip
+    assert total.sum() == pools
+
+
+@pytest.mark.spec("HubKV-11")
+def test_sinks_never_give_way(impl):
+    keys = torch.ones(1, 1, 1, 8, 2)
+    scored = Scored(torch.ones(1, 1, 1, 8), torch.zeros(1, 1, 1, 8).bool())
+    with pytest.raises(ValueError, match="keep must be >= the 4 protected"):
+        impl.hubkv_compress(keys, keys, scored, keep=3, recent=0)
+
+
+@pytest.mark.spec("HubKV-11")
+def test_what_the_scorer_protects_stays_and_counts(impl):
+    keys = torch.ones(1, 1, 1, 8, 2)
+    protected = torch.arange(8).view(1, 1, 1, 8) == 3
+    scored = Scored(torch.arange(8.0).view(1, 1, 1, 8) / 8, protected)
+    cache = impl.hubkv_compress(keys, keys, scored, keep=4, sinks=1, recent=1)
+    assert cache.positions.flatten().tolist() == [0, 3, 6, 7]
+
+
+@pytest.mark.spec("HubKV-1")
+def test_layers_compete_with_each_other_by_default(impl):
+    keys = torch.ones(2, 1, 1, 8, 2)
+    scores = torch.stack([torch.full((1, 1, 8), 0.25), torch.full((1, 1, 8), 0.75)])
+    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    cache = impl.hubkv_compress(keys, keys, scored, ratio=0.5, sinks=0)
+    assert counts(cache, scores.shape[:-1]).flatten().tolist() == [0, 8]
+
+
+@pytest.mark.spec("HubKV-11", "HEX-3.5a")
+def test_in_hex_the_ends_need_no_budget(impl):
+    keys = torch.ones(1, 1, 8, 2)
+    scored = Scored(torch.ones(1, 1, 8), torch.zeros(1, 1, 8).bool())
+    config = HexConfig(block=8, density=0.0, recent=0)
+    cache = impl.hubkv_compress(
+        keys, keys, scored, keep=1, sinks=2, recent=2, scope="head", store=config,
+        refinement=HubSettings(radius=1),
+    )  # fmt: skip
+    assert cache.blocks[0].dynamic.int().tolist() == [[1, 1, 1, 0, 0, 0, 1, 1]]

@@ -1,0 +1,110 @@
+"""Inputs of compression while decoding: settings, streams, caches on the way."""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+import reference
+from reference import DecodingConfig, GraphSettings, HubSettings
+from spec_tests.inputs.compress_draw import (
+    WIDTH,
+    few,
+    graph_settings,
+    hub_settings,
+    importance,
+    leads,
+    maybe,
+    never,
+    nms_settings,
+    paddings,
+    vectors,
+)
+from spec_tests.inputs.decoding_refusals import REFUSALS
+
+__all__ = ["INPUTS", "REFUSALS"]
+
+INTERVAL = 3
+"""The longest interval: streams are short, and some cross it twice."""
+
+
+@st.composite
+def configs(draw, scopes=("head", "layer", "model"), refinements=None):
+    """Small targets; sinks that fit into them."""
+    scope, target = draw(st.sampled_from(scopes)), draw(st.sampled_from([3, 2, 4, 1, 5, 0]))
+    if refinements is None:
+        graphs = graph_settings(
+            per_head=maybe if scope == "head" else st.just(True),
+            window=maybe if scope == "head" else never,
+        )
+        refinements = st.none() | hub_settings | nms_settings | graphs
+    return DecodingConfig(
+        target=target,
+        interval=draw(st.integers(1, INTERVAL)),
+        scope=scope,
+        refinement=draw(refinements),
+        ratio=draw(st.sampled_from([None, None, 0.0, 0.9])),
+        sinks=draw(st.integers(0, min(2, target))),
+        recent=draw(st.none() | st.integers(0, 3)),
+        original_positions=draw(st.booleans()),
+    )
+
+
+@st.composite
+def streams(draw, config, tokens, lead=None, heads=None):
+    """Keys, values and scores of some tokens."""
+    if lead is None:
+        lead = draw(leads(config.scope))
+    shape = (*lead, heads or draw(st.sampled_from([2, 1])), tokens)
+    smooth = isinstance(config.refinement, HubSettings) and config.scope != "head"
+    scores = draw(importance(*shape, smooth=smooth))
+    if isinstance(config.refinement, GraphSettings):
+        return draw(vectors(*shape, WIDTH)), draw(vectors(*shape, WIDTH)), scores
+    # each number says whose it is: a token in the wrong place cannot look right
+    keys = torch.arange(torch.Size(shape).numel() * WIDTH).view(*shape, WIDTH).float()
+    return keys, -1 - keys, scores
+
+
+def rows_of(stream: tuple, config: DecodingConfig) -> torch.Size:
+    """Return the axes before the heads, without layers that share a budget."""
+    return stream[2].shape[1 if config.scope == "model" else 0 : -2]
+
+
+@st.composite
+def start(draw, **fixed):
+    """A prompt, perhaps padded on the left."""
+    config = draw(configs(**fixed))
+    tokens = draw(few)
+    stream = draw(streams(config, tokens))
+    valid = draw(st.none() | paddings(*rows_of(stream, config), tokens=tokens))
+    keys, values, scores = stream
+    return dict(keys=keys, values=values, scores=scores, config=config, valid=valid)
+
+
+@st.composite
+def caches(draw, **fixed):
+    """A cache after a prompt and some tokens, and what these were."""
+    x = draw(start(**fixed))
+    lead, heads = x["scores"].shape[:-2], x["scores"].shape[-2]
+    new = draw(streams(x["config"], draw(st.sampled_from([*range(5), 3, 4])), lead, heads))
+    return reference.decoding_append(reference.decoding_start(**x), *new)
+
+
+@st.composite
+def append(draw, **fixed) -> Any:
+    """A cache, what comes next, and perhaps what it adds to the scores held."""
+    cache = draw(caches(**fixed))
+    lead, heads = cache.pending_scores.shape[:-2], cache.pending_scores.shape[-2]
+    keys, values, scores = draw(
+        streams(cache.config, draw(st.sampled_from([4, 2, 3, 5, 1, 0])), lead, heads)
+    )
+    held = reference.decoding_read(cache).present.shape
+    mass = draw(st.none() | importance(*held, smooth=False))
+    return dict(cache=cache, keys=keys, values=values, scores=scores, mass=mass)
+
+
+INPUTS = dict(
+    decoding_start=start(),
+    decoding_append=append(),
+    decoding_read=st.fixed_dictionaries(dict(cache=caches())),
+)

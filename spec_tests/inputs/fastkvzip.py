@@ -1,0 +1,150 @@
+"""Inputs of FastKVzip's gate, its loss and its trainer."""
+
+import torch
+from hypothesis import strategies as st
+
+from reference import GateWeights
+from spec_tests.inputs.cake_refusals import bad_count, bad_positive, bad_valid
+from spec_tests.inputs.draw import NEGATIVE, Refusal, grid, real
+from spec_tests.inputs.kcvt_refusals import bad_numbers
+from spec_tests.inputs.padded import batches, masks
+
+numbers = st.sampled_from([lambda *shape: grid(*shape, low=-16), real])
+
+
+@st.composite
+def gates(draw, hidden, number):
+    """The weights of a small gate."""
+    kv_heads, group = draw(st.integers(0, 2)), draw(st.integers(1, 2))
+    dim, learned = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    return GateWeights(
+        query=draw(number(kv_heads, group, dim, hidden)),
+        query_bias=draw(number(kv_heads, group, dim)),
+        query_scale=draw(number(dim)),
+        key=draw(number(kv_heads, dim, hidden)),
+        key_scale=draw(number(dim)),
+        learned=draw(number(kv_heads, learned, dim)),
+        bias=draw(number(kv_heads, group)),
+    )
+
+
+@st.composite
+def fastkvzip(draw):
+    """Hidden states of any width, and recent windows that may cover everything."""
+    batch, tokens, width = draw(batches), draw(st.integers(0, 7)), draw(st.integers(1, 3))
+    number = draw(numbers)
+    return dict(
+        hidden=draw(number(*batch, tokens, width)),
+        weights=draw(gates(width, number)),
+        sinks=draw(st.integers(0, 4)),
+        recent=draw(st.sampled_from([None, 0, 3])),
+        epsilon=draw(st.sampled_from([2.0**-10, 1.0])),
+        valid=draw(masks(batch, tokens)),
+    )
+
+
+@st.composite
+def fastkvzip_loss(draw):
+    """Scores and targets from 0 to 1, both included, and at least one real token."""
+    shape = (*draw(st.sampled_from([(), (2,)])), draw(st.integers(1, 2)), draw(st.integers(1, 6)))
+    valid = torch.arange(shape[-1]) >= draw(st.integers(0, shape[-1] - 1))
+    valid = valid.expand(*shape[:-2], -1).contiguous()
+    scores, targets = draw(grid(*shape)), draw(grid(*shape))
+    return dict(scores=scores, targets=targets, valid=draw(st.sampled_from([None, valid])))
+
+
+@st.composite
+def train_fastkvzip(draw):
+    """A few steps over a few tokens."""
+    batch, tokens, width = draw(st.sampled_from([(), (2,)])), draw(st.integers(1, 4)), 2
+    valid = torch.arange(tokens) >= draw(st.integers(0, tokens - 1))
+    valid = valid.expand(*batch, -1).contiguous()
+    return dict(
+        hidden=draw(real(*batch, tokens, width)),
+        targets=draw(grid(*batch, draw(st.integers(1, 2)), tokens)),
+        group=draw(st.integers(1, 2)),
+        steps=draw(st.integers(0, 2)),
+        rate=0.2,
+        momentum=draw(st.sampled_from([0.0, 0.9])),
+        sample=draw(st.sampled_from([None, 1, 9])),
+        dim=2,
+        learned=2,
+        seed=draw(st.integers(0, 3)),
+        epsilon=2.0**-10,
+        valid=draw(st.sampled_from([None, valid])),
+    )
+
+
+INPUTS = dict(
+    fastkvzip=fastkvzip(),
+    fastkvzip_loss=fastkvzip_loss(),
+    train_fastkvzip=train_fastkvzip(),
+)
+
+generator = torch.Generator().manual_seed(13)
+hidden = torch.randn(5, 3, generator=generator)
+sizes = ((2, 2, 4, 3), (2, 2, 4), (4,), (2, 4, 3), (4,), (2, 3, 4), (2, 2))
+weights = GateWeights(*(torch.randn(size, generator=generator) for size in sizes))
+valid = torch.arange(5) > 0
+scores = torch.tensor([[0.5, 0.25, 1.0, 0.0, 0.75], [0.25, 0.5, 0.5, 1.0, 0.0]])
+nowhere = Refusal("valid", lambda v: v & False, ValueError, "true somewhere")
+
+
+def bad_shares(name: str) -> list[Refusal]:
+    """Refusals of numbers that must be in [0, 1]."""
+    return [
+        Refusal(name, lambda s: s.long(), TypeError, "floating-point"),
+        Refusal(name, NEGATIVE, ValueError, "[0, 1]"),
+        Refusal(name, lambda s: s + 0.5, ValueError, "[0, 1]"),
+        Refusal(name, lambda s: s * torch.nan, ValueError, "[0, 1]"),
+    ]
+
+
+REFUSALS = dict(
+    fastkvzip=(
+        dict(hidden=hidden, weights=weights, sinks=4, recent=1, epsilon=1e-6, valid=valid),
+        [
+            *bad_numbers("hidden"),
+            Refusal("hidden", lambda x: x[0], ValueError, "at least 2 axes"),
+            Refusal("weights", 3, TypeError, "GateWeights"),
+            *bad_count("sinks"),
+            *bad_count("recent"),
+            *bad_positive("epsilon"),
+            *bad_valid,
+        ],
+    ),
+    fastkvzip_loss=(
+        dict(scores=scores, targets=scores, valid=valid),
+        [
+            *bad_shares("scores"),
+            Refusal("scores", lambda s: s[0], ValueError, "at least 2 axes"),
+            *bad_shares("targets"),
+            Refusal("targets", lambda t: t[:, :-1], ValueError, "shape"),
+            *bad_valid,
+            nowhere,
+        ],
+    ),
+    train_fastkvzip=(
+        dict(hidden=hidden, targets=scores, group=2, steps=1, rate=0.2, momentum=0.9, sample=2,
+             dim=2, learned=2, seed=0, epsilon=1e-6, valid=valid),
+        [
+            *bad_numbers("hidden"),
+            Refusal("hidden", lambda x: x[:, :0], ValueError, "not be empty"),
+            *bad_shares("targets"),
+            Refusal("targets", lambda t: t[:, :-1], ValueError, "shape"),
+            *bad_count("group", 1),
+            *bad_count("steps"),
+            *bad_positive("rate"),
+            Refusal("momentum", -0.5, ValueError, "[0, 1]"),
+            Refusal("momentum", 1.5, ValueError, "[0, 1]"),
+            *bad_count("sample", 1),
+            *bad_count("dim", 1),
+            *bad_count("learned", 1),
+            Refusal("seed", -1, ValueError, "[0, 4294967295]"),
+            Refusal("seed", 2.0, TypeError, "integer"),
+            *bad_positive("epsilon"),
+            *bad_valid,
+            nowhere,
+        ],
+    ),
+)  # fmt: skip

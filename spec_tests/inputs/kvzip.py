@@ -1,0 +1,135 @@
+"""Inputs of KVzip."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.inputs.cake_refusals import bad_count, bad_valid, gap
+from spec_tests.inputs.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real
+from spec_tests.inputs.kcvt_refusals import bad_numbers
+from spec_tests.inputs.padded import batches, groups, masks
+
+numbers = st.sampled_from([lambda *shape: grid(*shape, low=-16), real])
+some = st.sampled_from([(), (2,)])
+
+
+@st.composite
+def context(draw, busy):
+    """Keys, their padding, sinks and chunks of any size, and how to draw the rest."""
+    batch, sinks = draw(some if busy else batches), draw(st.integers(0, 2 if busy else 4))
+    kv_heads, group, width = draw(st.integers(busy, 2)), draw(groups), draw(st.integers(1, 3))
+    tokens, number = draw(st.integers(sinks + 1 if busy else 0, 7)), draw(numbers)
+    keys = dict(
+        keys=draw(number(*batch, kv_heads, tokens, width)),
+        chunk=draw(st.integers(1, 4 if busy else 8)),
+        sinks=sinks,
+        valid=draw(masks(batch, tokens)),
+    )
+    return keys, kv_heads * group, number
+
+
+@st.composite
+def repetition(draw, keys, heads, number, busy):
+    """Queries and keys of one repeat input, perhaps padded."""
+    *batch, kv_heads, _, width = keys.shape
+    repeat = draw(st.integers(busy, 4))
+    count = draw(st.integers(busy, repeat))
+    return (
+        draw(number(*batch, heads, count, width)),
+        draw(number(*batch, kv_heads, repeat, width)),
+        draw(masks(batch, repeat)),
+    )
+
+
+@st.composite
+def kvzip_chunk(draw, busy=False):
+    """Any chunk, also one past the end; `busy`: with something to score, if it is not padding."""
+    x, heads, number = draw(context(busy))
+    queries, repeat_keys, repeat_valid = draw(repetition(x["keys"], heads, number, busy))
+    before = draw(grid(*x["keys"].shape[:-1]))
+    return x | dict(
+        queries=queries,
+        repeat_keys=repeat_keys,
+        index=0 if busy and draw(st.booleans()) else draw(st.integers(0, 3)),
+        repeat_valid=repeat_valid,
+        past=draw(st.sampled_from([None, before])),
+    )
+
+
+def chunk_count(x):
+    """Return how many chunks the longest row has."""
+    *batch, _, tokens, _ = x["keys"].shape
+    lengths = torch.full(batch, tokens) if x["valid"] is None else x["valid"].sum(-1)
+    longest = int(lengths.max()) if lengths.numel() else 0
+    return -(-max(0, longest - x["sinks"]) // x["chunk"])
+
+
+@st.composite
+def kvzip(draw, busy=False):
+    """A repeat input for each chunk of the longest row."""
+    x, heads, number = draw(context(busy))
+    drawn = [draw(repetition(x["keys"], heads, number, busy)) for _ in range(chunk_count(x))]
+    everything = [torch.ones(*k.shape[:-3], k.shape[-2], dtype=torch.bool) for _, k, _ in drawn]
+    masks = (e if m is None else m for (_, _, m), e in zip(drawn, everything, strict=True))
+    return x | dict(
+        queries=tuple(queries for queries, _, _ in drawn),
+        repeat_keys=tuple(keys for _, keys, _ in drawn),
+        recent=draw(st.sampled_from([None, 0, 3])),
+        repeat_valid=draw(st.sampled_from([None, tuple(masks)])),
+    )
+
+
+INPUTS = dict(kvzip_chunk=kvzip_chunk(), kvzip=kvzip())
+
+generator = torch.Generator().manual_seed(11)
+queries, keys, echo = (torch.randn(n, 4, 2, generator=generator) for n in (4, 2, 2))
+valid = torch.arange(4) > 0
+past = torch.zeros(2, 4)
+bad_chunks = [*bad_count("chunk", 1), *bad_count("sinks"), *bad_valid]
+bad_keys = [
+    *bad_numbers("keys"),
+    Refusal("keys", lambda k: k[..., :0], ValueError, "at least 1"),
+    Refusal("keys", lambda k: k[0], ValueError, "at least 3 axes"),
+]
+
+
+def bad_tuple(name: str) -> list[Refusal]:
+    """Refusals of what is not one tensor for each of two chunks."""
+    return [
+        Refusal(name, 3, TypeError, "tuple"),
+        Refusal(name, (), ValueError, "2 entries"),
+    ]
+
+
+REFUSALS = dict(
+    kvzip_chunk=(
+        dict(queries=queries, keys=keys, repeat_keys=echo, index=0, chunk=2, sinks=1, valid=valid,
+             repeat_valid=valid, past=past),
+        [
+            *bad_keys,
+            *bad_numbers("queries", "repeat_keys"),
+            Refusal("queries", longer, ValueError, "shape"),
+            Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
+            Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 4 tokens"),
+            Refusal("repeat_keys", longer, ValueError, "shape"),
+            *bad_count("index"),
+            *bad_chunks,
+            *bad_mask("repeat_valid"),
+            Refusal("repeat_valid", gap, ValueError, "on the left"),
+            Refusal("past", lambda p: p.long(), TypeError, "floating-point"),
+            Refusal("past", NEGATIVE, ValueError, "finite and >= 0"),
+            Refusal("past", longer, ValueError, "shape"),
+        ],
+    ),
+    kvzip=(
+        dict(queries=(queries, queries), keys=keys, repeat_keys=(echo, echo), chunk=2, sinks=0,
+             recent=1, valid=valid, repeat_valid=(valid, valid)),
+        [
+            *bad_keys,
+            *bad_tuple("queries"),
+            *bad_tuple("repeat_keys"),
+            *bad_chunks,
+            *bad_count("recent"),
+            *bad_tuple("repeat_valid"),
+        ],
+    ),
+)  # fmt: skip

@@ -1,0 +1,180 @@
+"""Mutants of CAKE."""
+
+import torch
+
+import reference
+from reference import Scored
+from spec_tests.mutants.make import mutant
+
+
+def rescored(queries, keys, window, gamma, kernel, valid, ddof=1, counted=True, largest=False):
+    """Score a batch by weights taken from the reference, with one thing changed."""
+    exact = reference.cake(queries, keys, window, gamma, kernel, valid)
+    tokens, (kv_heads, group) = keys.shape[-2], (keys.shape[-3], 1)
+    group = queries.shape[-3] // max(1, kv_heads)
+    scores, old = torch.zeros_like(exact.scores), tokens - window
+    if valid is not None or old < 1 or not queries.numel():
+        return exact
+    weights = reference.attention_weights(queries[..., -window:, :], keys)[..., :old]
+    raw = weights.mean(-2) + gamma * weights.var(-2, correction=ddof)
+    pooled = torch.nn.functional.avg_pool1d(
+        raw.flatten(0, -2)[:, None], kernel, 1, kernel // 2, count_include_pad=counted
+    )
+    heads = pooled.reshape(*raw.shape[:-2], kv_heads, group, old)
+    scores[..., :old] = heads.amax(-2) if largest else heads.mean(-2)
+    return Scored(scores, exact.protected)
+
+
+@mutant(
+    "cake",
+    "the variance divides by the number of queries",
+    killer="test_vectors.py::test_vector[cake-variance-is-unbiased-and-pooling-counts-zeros]",
+)
+def cake_biased(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Take the population's variance."""
+    return rescored(queries, keys, window, gamma, kernel, valid, ddof=0)
+
+
+@mutant(
+    "cake",
+    "pooling at the ends divides by what lies inside",
+    killer="scorers/test_cake.py::test_scores_agree_with_scalar_loops",
+)
+def cake_uncounted_padding(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Leave the zeros outside uncounted."""
+    return rescored(queries, keys, window, gamma, kernel, valid, counted=False)
+
+
+@mutant(
+    "cake",
+    "the best of the group counts",
+    killer="test_vectors.py::test_vector[cake-the-group-is-averaged]",
+)
+def cake_group_max(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Reduce the group by its maximum."""
+    return rescored(queries, keys, window, gamma, kernel, valid, largest=True)
+
+
+@mutant(
+    "cake",
+    "protected tokens score more than any other",
+    killer="scorers/test_cake.py::test_the_window_is_protected_and_has_no_score",
+)
+def cake_sentinel(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Write a sentinel into the window."""
+    scored = reference.cake(queries, keys, window, gamma, kernel, valid)
+    return scored._replace(scores=scored.scores.masked_fill(scored.protected, 1.0 + gamma))
+
+
+@mutant(
+    "cake",
+    "padding is attended to",
+    killer="scorers/test_cake.py::test_a_padded_row_scores_as_it_does_alone",
+)
+def cake_padding_seen(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Forget the mask until the end."""
+    exact = reference.cake(queries, keys, window, gamma, kernel, valid)
+    scores = reference.cake(queries, keys, window, gamma, kernel).scores
+    return exact._replace(scores=scores.where(exact.scores != 0, 0))
+
+
+@mutant(
+    "cake_preference",
+    "the logarithm has no 1e-10",
+    killer="test_vectors.py::test_vector[cake-a-weight-of-nothing-has-no-entropy]",
+)
+def cake_bare_logarithm(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Take the entropy's logarithm of the weights themselves."""
+    exact = reference.cake_preference(queries, keys, window, tau1, tau2, valid)
+    old = keys.shape[-2] - window
+    if valid is not None or old < 1:
+        return exact
+    weights = reference.attention_weights(queries[..., -window:, :].double(), keys)[..., :old]
+    entropy = -(weights * weights.log()).sum((-3, -2, -1))
+    return (entropy ** (1 / tau1) * weights.var(-2).sum((-2, -1)) ** (1 / tau2)).float()
+
+
+@mutant(
+    "cake_preference",
+    "temperatures are exponents",
+    killer="scorers/test_cake.py::test_temperatures_are_roots",
+)
+def cake_exponents(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Raise to the temperature."""
+    return reference.cake_preference(queries, keys, window, 1 / tau1, 1 / tau2, valid)
+
+
+@mutant(
+    "cake_preference",
+    "heads are averaged in the entropy and the largest counts in the variance",
+    killer="scorers/test_cake.py::test_twice_the_heads_prefer_four_times_as_much",
+)
+def cake_mean_heads(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Divide by the number of heads once."""
+    preference = reference.cake_preference(queries, keys, window, tau1, tau2, valid)
+    return preference / max(1, queries.shape[-3])
+
+
+def floors(preferences, keep, tokens, window):
+    """Return the truncated and clipped shares alone."""
+    lengths = torch.as_tensor(tokens).expand(preferences.shape[1:])
+    wishes = preferences.double()
+    share = wishes / wishes.sum(0).clamp(min=1e-300) * (keep - window) * len(preferences)
+    beside = torch.minimum(share.floor().long(), (lengths - window).clamp(min=0))
+    return beside + lengths.clamp(max=window)
+
+
+@mutant(
+    "cake_budgets",
+    "what truncation and clipping leave over is lost",
+    killer="scorers/test_cake_budgets.py::test_budgets_add_up_to_all_there_is",
+)
+def cake_remainder_lost(preferences, keep, tokens, window=32):
+    """Stop after clipping."""
+    return floors(preferences, keep, tokens, window)
+
+
+@mutant(
+    "cake_budgets",
+    "a layer may get more than there is",
+    killer="scorers/test_cake_budgets.py::test_budgets_hold_the_window_and_no_more_than_there_is",
+)
+def cake_unclipped(preferences, keep, tokens, window=32):
+    """Share out among layers of endless length."""
+    return reference.cake_budgets(preferences, keep, 2**20, window)
+
+
+@mutant(
+    "cake_budgets",
+    "the remainder goes to the last layers",
+    killer="test_vectors.py::test_vector[cake-what-truncation-leaves-goes-to-the-first]",
+)
+def cake_last_first(preferences, keep, tokens, window=32):
+    """Turn the layers around."""
+    return reference.cake_budgets(preferences.flip(0), keep, tokens, window).flip(0)
+
+
+@mutant(
+    "cake_cascade",
+    "a layer gets its final share at once",
+    killer="scorers/test_cake_budgets.py::test_every_step_of_the_cascade_shares_the_whole_budget",
+)
+def cake_clairvoyant(preferences, keep, tokens, window=32):
+    """Know all preferences before the layers have been seen."""
+    final = reference.cake_budgets(preferences, keep, tokens, window)
+    cascade = final.expand(len(preferences), *final.shape).clone()
+    for step in range(len(preferences)):
+        cascade[step, step + 1 :] = 0
+    return cascade
+
+
+@mutant(
+    "cake_cascade",
+    "the last step shares out as if nothing had been evicted",
+    killer="test_vectors.py::test_vector[cake-what-is-gone-does-not-come-back]",
+)
+def cake_resurrected(preferences, keep, tokens, window=32):
+    """End at the budgets that all layers together would get."""
+    cascade = reference.cake_cascade(preferences, keep, tokens, window)
+    cascade[-1:] = reference.cake_budgets(preferences, keep, tokens, window)
+    return cascade

@@ -1,0 +1,1 @@
+"""Laws of the quantisers that HEX is compared with."""

@@ -1,0 +1,124 @@
+"""GEAR while decoding."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.inputs import INPUTS
+from spec_tests.inputs.draw import real
+
+SHAPES = st.sampled_from([(1,), (2,), (2, 1)])
+
+
+@st.composite
+def streams(draw):
+    """A stream, where the prompt ends, the settings, and where decoding is cut."""
+    block, prompt = draw(st.integers(1, 4)), draw(st.integers(0, 5))
+    tokens = prompt + draw(st.integers(0, 2 * block + 1))
+    shape = (*draw(SHAPES), tokens, draw(st.integers(1, 3)))
+    settings = dict(
+        bits=draw(st.integers(1, 4)),
+        outliers=draw(st.sampled_from([0.0, 0.5])),
+        rank=draw(st.integers(0, 4)),
+        decoded_rank=draw(st.integers(0, 2)),
+        block=block,
+        fill=draw(st.booleans()),
+    )
+    cuts = draw(st.lists(st.integers(prompt, tokens), max_size=3))
+    return (draw(real(*shape)), draw(real(*shape))), prompt, settings, sorted(cuts)
+
+
+def parts(stream, start, stop=None):
+    """Return a stretch of keys and values."""
+    return [x[..., start:stop, :] for x in stream]
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(streams())
+def test_decoding_in_any_chunks_gives_the_same_cache(impl, x):
+    stream, prompt, settings, cuts = x
+    start = impl.gear_prefill(*parts(stream, 0, prompt), **settings)
+    once, cache = impl.gear_append(start, *parts(stream, prompt)), start
+    for low, high in pairwise([prompt, *cuts, stream[0].shape[-2]]):
+        cache = impl.gear_append(cache, *parts(stream, low, high))
+    assert_equal(cache, once)
+    for token in range(prompt, stream[0].shape[-2]):
+        start = impl.gear_append(start, *parts(stream, token, token + 1))
+    assert_equal(start, once)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(streams())
+def test_append_never_changes_a_byte_of_earlier_blocks(impl, x):
+    stream, prompt, settings, _ = x
+    before = impl.gear_prefill(*parts(stream, 0, prompt), **settings)
+    after = impl.gear_append(before, *parts(stream, prompt))
+    assert_equal(after.key_blocks[: len(before.key_blocks)], before.key_blocks)
+    assert_equal(after.value_blocks[: len(before.value_blocks)], before.value_blocks)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(streams())
+def test_the_prompt_is_one_span_and_each_decoded_block_another(impl, x):
+    stream, prompt, settings, _ = x
+    block, rank, decoded = (settings.pop(n) for n in ("block", "rank", "decoded_rank"))
+    cache = impl.gear_prefill(
+        *parts(stream, 0, prompt), rank=rank, decoded_rank=decoded, block=block, **settings
+    )
+    cache = impl.gear_append(cache, *parts(stream, prompt))
+    tokens = stream[0].shape[-2]
+    starts = [*([0] if prompt else []), *range(prompt, tokens - block + 1, block)]
+    stops = [*([prompt] if prompt else []), *range(prompt + block, tokens + 1, block)]
+    ranks = [*([rank] if prompt else []), *[decoded] * (len(starts) - bool(prompt))]
+    sides = zip(stream, (cache.key_blocks, cache.value_blocks), ("channel", "token"), strict=True)
+    for raw, blocks, by in sides:
+        assert len(blocks) == len(starts)
+        for stored, start, stop, r in zip(blocks, starts, stops, ranks, strict=True):
+            alone = impl.gear_compress(raw[..., start:stop, :], by, rank=r, **settings)
+            assert_equal(stored, alone)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(streams(), st.booleans())
+def test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is(impl, x, exact):
+    stream, prompt, settings, _ = x
+    cache = impl.gear_prefill(*parts(stream, 0, prompt), **settings)
+    cache = impl.gear_append(cache, *parts(stream, prompt))
+    left = (stream[0].shape[-2] - prompt) % settings["block"]
+    blocks, buffers = (
+        (cache.key_blocks, cache.value_blocks),
+        (cache.residual_keys, cache.residual_values),
+    )
+    for raw, out, spans, buffer in zip(
+        stream, impl.gear_read(cache, exact), blocks, buffers, strict=True
+    ):
+        assert out.shape == raw.shape
+        assert_equal(buffer, raw[..., raw.shape[-2] - left :, :])
+        restored = [impl.gear_reconstruct(span, exact) for span in spans]
+        assert_equal(out, torch.cat([*restored, buffer], -2))
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(streams())
+def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
+    stream, prompt, settings, _ = x
+    batch = [torch.stack([y, y.flip(-2)]) for y in stream]
+    settings["rank"] = settings["decoded_rank"] = 0
+    read = []
+    for pair in (batch, [y[0] for y in batch], [y[1] for y in batch]):
+        cache = impl.gear_prefill(*parts(pair, 0, prompt), **settings)
+        read.append(impl.gear_read(impl.gear_append(cache, *parts(pair, prompt))))
+    for together, *alone in zip(*read, strict=True):
+        assert_equal(together, torch.stack(alone))
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(INPUTS["gear_append"])
+def test_tokens_of_other_heads_are_refused(impl, x):
+    twice = {name: torch.cat([x[name], x[name]], -3) for name in ("keys", "values")}
+    with pytest.raises(ValueError, match="keys must have shape"):
+        impl.gear_append(x["cache"], **twice)

@@ -1,0 +1,33 @@
+"""How much memory a call asks for at once."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Largest(TorchDispatchMode):
+    """Note the largest number of elements that any operation has room for in its result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and look at what it returns."""
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                # a view's storage is its parent's: expanding a mask allocates nothing
+                room = tensor.untyped_storage().nbytes() // tensor.element_size()
+                self.elements = max(self.elements, room)
+        return result
+
+
+def largest(work: Any, **inputs: Any) -> int:
+    """Return the elements of the largest tensor that `work` makes."""
+    with Largest() as watch, torch.no_grad():
+        work(**inputs)
+    return watch.elements

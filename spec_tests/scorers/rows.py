@@ -1,0 +1,31 @@
+"""Batch rows of different lengths: each against itself without padding."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spec_tests.accuracy import assert_close
+
+Inputs = dict[str, Any]
+
+
+def alone(x: Inputs) -> Iterator[tuple[tuple[int, ...], Inputs]]:
+    """Yield the index of every batch row, and its queries and keys without padding."""
+    *batch, _, tokens, _ = x["keys"].shape
+    for row in product(*map(range, batch)):
+        real = tokens if x["valid"] is None else int(x["valid"][row].sum())
+        tensors = {name: x[name] for name in ("queries", "keys") if name in x}
+        yield row, {k: v[row][:, max(0, v.shape[-2] - real) :] for k, v in tensors.items()}
+
+
+def assert_rows(actual: Tensor, x: Inputs, oracle: Callable[..., list[list[float]]]) -> None:
+    """`actual` is what `oracle` says of every row alone, and 0 at its padding."""
+    for row, parts in alone(x):
+        padding = actual.shape[-1] - parts["keys"].shape[-2]
+        assert (actual[row][:, :padding] == 0).all()
+        if padding < actual.shape[-1]:
+            scores = oracle(**{name: tensor.tolist() for name, tensor in parts.items()})
+            assert_close(actual[row][:, padding:], torch.tensor(scores, dtype=torch.float64))
