@@ -15,9 +15,6 @@ Piece = tuple[bytes, float]
 ANSWER = 4.0
 FACTS = 0.3
 
-DIGITS = ("code", "number", "price", "year")
-WORDS = ("name", "town")
-
 REPEAT = b"\n\nRepeat the previous context exactly.\n\n"
 CONTINUE = (
     b"\n\nRepeat the part of the previous context exactly, starting with `",
@@ -29,23 +26,20 @@ CONTINUE = (
 class Fact(NamedTuple):
     """Something that nobody can know who has not read it."""
 
-    attribute: str
     key: str
     value: str
 
     def stated(self) -> bytes:
         """Return the fact as a line."""
-        return f"The {self.attribute} of {self.key} is {self.value}.\n".encode()
+        return f"{self.key} = {self.value}\n".encode()
 
     def question(self, restated: bool = False) -> bytes:
         """Return what has the value as its continuation: a question, or the fact's beginning."""
-        if restated:
-            return f"The {self.attribute} of {self.key} is ".encode()
-        return f"What is the {self.attribute} of {self.key}? It is ".encode()
+        return (f"{self.key} = " if restated else f">>> {self.key}\n").encode()
 
     def answer(self) -> bytes:
-        """Return the value as it ends: with a full stop."""
-        return f"{self.value}.".encode()
+        """Return the value as it ends: with its line."""
+        return f"{self.value}\n".encode()
 
 
 def word(rng: Random, syllables: int) -> str:
@@ -58,15 +52,14 @@ def facts(rng: Random, count: int) -> list[Fact]:
     found: dict[str, Fact] = {}
     while len(found) < count:
         key = word(rng, rng.choice((2, 3, 3)))
-        attribute = rng.choice(DIGITS + WORDS)
-        value = f"{rng.randrange(100_000):05}" if attribute in DIGITS else word(rng, 3)
-        found[key] = Fact(attribute, key, value)
+        value = f"{rng.randrange(100_000):05}" if rng.random() < 0.5 else word(rng, 3)
+        found[key] = Fact(key, value)
     return list(found.values())
 
 
 def asked(fact: Fact, rng: Random) -> list[Piece]:
     """Return a fact asked for, in one of the two ways, and the answer."""
-    return [(fact.question(rng.random() < 0.5), FACTS), (fact.answer(), ANSWER), (b"\n", 1.0)]
+    return [(fact.question(rng.random() < 0.5), FACTS), (fact.answer(), ANSWER)]
 
 
 def dense(rng: Random, length: int) -> list[Piece]:
@@ -161,10 +154,9 @@ def shuffled(rng: Random, length: int) -> list[Piece]:
 
 Shares = dict[Callable[[Random, int], list[Piece]], int]
 
+COPYING: Shares = {dense: 5, words: 2, repeat: 1, copy: 1}
 MIXED: Shares = {dense: 3, plain: 3, needles: 1, repeat: 1, copy: 1}
-REPEATING: Shares = {dense: 4, words: 2, plain: 1, repeat: 1, copy: 1}
-COPYING: Shares = {shuffled: 3, dense: 3, words: 1, plain: 1, repeat: 1}
-"""How many rows of nine are of which kind, at first and until copying has been learnt."""
+"""How many rows of nine are of which kind, until copying has been learnt and from then on."""
 
 
 def row(rng: Random, length: int, shares: Shares) -> list[Piece]:

@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from optimized.models.tiny import HERE, tokenizer
 from optimized.models.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.models.tiny.muon import Muon
-from optimized.models.tiny.tasks import COPYING, MIXED, REPEATING, Shares, row
+from optimized.models.tiny.tasks import COPYING, MIXED, Shares, row
 
 WARMUP = 50
 RATES = {"muon": 0.02, "adam": 0.004}
@@ -35,12 +35,10 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage(256, 16, 248, MIXED),
-    Stage(256, 16, 97, REPEATING),
-    Stage(256, 8, 400, COPYING),
-    Stage(256, 16, 100, MIXED),
-    Stage(512, 8, 200, MIXED),
-    Stage(1024, 4, 200, MIXED),
+    Stage(192, 8, 2500, COPYING),
+    Stage(256, 8, 400, MIXED),
+    Stage(512, 6, 400, MIXED),
+    Stage(1024, 4, 400, MIXED),
 )
 COOLDOWN = 200
 """The rates fall to nothing over so many last steps."""
