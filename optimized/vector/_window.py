@@ -27,11 +27,12 @@ def drawn(queries: Tensor, keys: Tensor, valid: Tensor | None, exact: torch.dtyp
     step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
     # the same memory for every piece: fresh pages cost as much as the arithmetic
     learns = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad)
-    held = None if learns else cache.new_empty(2, step, group * count, tokens, dtype=exact)
+    size = (step, group * count, tokens)
+    held = [None if learns else cache.new_empty(size, dtype=exact) for _ in range(2)]
     for start in range(0, rows, step):
         piece = slice(start, start + step)
         scaled = stacked[piece].to(exact) * (1 / math.sqrt(width))
-        first, second = (None, None) if held is None else held[:, : len(scaled)]
+        first, second = (None if room is None else room[: len(scaled)] for room in held)
         logits = torch.bmm(scaled, cache[piece].to(exact).mT, out=first)
         logits = logits.unflatten(1, (group, count))
         logits[..., tokens - count :].masked_fill_(later, -torch.inf)
