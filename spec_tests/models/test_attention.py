@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from optimized.models.attention import BLOCK
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.models.random_model import (
     VOCABULARY,
@@ -71,7 +70,7 @@ class Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize("chunk", [None, 700])
 def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
-    tokens = 8 * BLOCK
+    tokens = 8 * models.attention.BLOCK
     ids = torch.randint(2, VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[0, :3] = 0
