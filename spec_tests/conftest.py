@@ -57,8 +57,6 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Import the implementations and poison uninitialised memory."""
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
-    # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
-    torch.use_deterministic_algorithms(True)
     sys.path.insert(0, str(config.invocation_params.dir))
     if config.getoption("--killers"):
         settings.load_profile("killers")
@@ -72,6 +70,9 @@ def pytest_configure(config):
         config.stash[IMPLEMENTATIONS] = [Implementation(name, device) for name in names]
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
+    # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught. It is late to
+    # come, since it takes its time.
+    torch.use_deterministic_algorithms(True)
 
 
 def pytest_generate_tests(metafunc):

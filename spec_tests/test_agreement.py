@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.inputs import INPUTS
 
 every_function = pytest.mark.parametrize("name", sorted(INPUTS))
+manners = settings(max_examples=20)  # shapes and layouts, more than values
 every_dtype = pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
 )
@@ -46,6 +47,7 @@ def test_agrees_with_reference(impl, name, dtype, data):
 
 
 @every_function
+@manners
 @given(data=st.data())
 def test_leaves_its_inputs_alone(impl, name, data):
     function = getattr(impl, name)
@@ -57,6 +59,7 @@ def test_leaves_its_inputs_alone(impl, name, data):
 
 
 @every_function
+@manners
 @given(data=st.data())
 def test_accepts_any_memory_layout(impl, name, data):
     function = getattr(impl, name)

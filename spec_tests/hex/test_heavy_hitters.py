@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
@@ -59,6 +59,7 @@ def masses(draw):
 
 @pytest.mark.spec("HEX-3.3b")
 @given(masses(), st.integers(0, 100))
+@example(torch.arange(10.0), 28)  # 2.8 of them
 def test_heavy_hitters_are_exactly_as_many_as_the_floor(impl, mass, percent):
     heavy = impl.heavy_hitter_mask(mass, percent / 100)
     count = Fraction(percent, 100) * mass.shape[-1] // 1

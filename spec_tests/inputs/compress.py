@@ -24,12 +24,14 @@ from spec_tests.inputs.retain import AXES, pooled
 
 __all__ = ["INPUTS", "REFUSALS"]
 
+FORMS = ("number", "tensor", "ratio")
+
 
 @st.composite
-def budgets(draw, needed: Tensor, sizes: Tensor, pool: int) -> Any:
+def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
     """A budget in one of its forms, that holds what each pool needs."""
     least = int(needed.max()) if needed.numel() else 0
-    form = draw(st.sampled_from(["number", "tensor", "ratio"]))
+    form = draw(st.sampled_from(forms))
     if form == "number":
         return dict(keep=draw(st.integers(least, pool)), ratio=None)
     if form == "tensor":
@@ -70,11 +72,11 @@ def hex_configs(draw, padded=False):
 
 
 @st.composite
-def compress(draw, scopes=scopes, refinements=refinements):
+def compress(draw, scopes=scopes, refinements=refinements, unpadded=True, forms=FORMS):
     """Every refinement in every scope; the rest is evicted."""
     scope, refinement = draw(scopes), draw(refinements)
-    x = draw(scored_caches(scope, refinement))
-    budget = draw(budgets(*pools_of(x, scope)))
+    x = draw(scored_caches(scope, refinement, unpadded=unpadded))
+    budget = draw(budgets(*pools_of(x, scope), forms))
     return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=None)
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
-from spec_tests.inputs.draw import real
+from spec_tests.inputs.draw import maybe, real
 from spec_tests.inputs.graphkv_draw import lattice
 
 WIDTH = 4
@@ -15,11 +15,11 @@ hub_settings = st.sampled_from([HubSettings(), HubSettings(radius=1, gamma=0.25,
 # factors that a grid number keeps exact when it is multiplied by them
 nms_settings = st.sampled_from([NmsSettings(1, 0.5), NmsSettings(3, 0.25), NmsSettings(0, 0.5)])
 
-maybe, never = st.booleans(), st.just(False)
+either, never = st.booleans(), st.just(False)
 
 
 @st.composite
-def graph_settings(draw, per_head=maybe, kinds=("kk", "kv", "vv"), window=never):
+def graph_settings(draw, per_head=either, kinds=("kk", "kv", "vv"), window=never):
     """A graph of few neighbours, on edges that are exact."""
     return GraphSettings(
         count=draw(st.integers(0, 3)),
@@ -87,7 +87,7 @@ def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
 
 
 @st.composite
-def scored_caches(draw, scope, refinement, smooth=False, marked=True):
+def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=True):
     """Keys, values, scores, and perhaps padding."""
     lead, tokens = draw(leads(scope)), draw(few)
     shape = (*lead, draw(heads), tokens)
@@ -97,7 +97,7 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True):
     if marked and draw(st.booleans()):
         protected = draw(marks(*shape))
     rows = lead[1:] if scope == "model" else lead
-    valid = draw(st.none() | paddings(*rows, tokens=tokens))
+    valid = draw(maybe(paddings(*rows, tokens=tokens), unpadded))
     if valid is not None:
         there = spread(valid, scores.shape, scope)
         scores, protected = scores.where(there, 0), protected & there

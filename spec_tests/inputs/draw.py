@@ -44,11 +44,18 @@ def booleans(draw, *shape):
     return draw(grid(*shape, high=1, dtype=torch.bool))
 
 
+def maybe(strategy, absent=True):
+    """Return a strategy that may draw nothing, unless it must not."""
+    return st.none() | strategy if absent else strategy
+
+
 tokens = st.integers(0, 24)
 """An empty axis included."""
 
-heads = st.sampled_from([(), (1,), (3,), (2, 2), (0, 2)])
-"""Everything before the token axis: no heads, one, several, a batch of them, an empty batch."""
+heads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
+"""Everything before the token axis: no heads, one, several, a batch of them, an empty batch.
+
+The empty one is the rarest, since it says the least."""
 
 
 class Refusal(NamedTuple):

@@ -3,8 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.inputs.draw import booleans, grid, real
-from spec_tests.inputs.graphkv_draw import few, lattice, leads, maybe, picks, up_to
+from spec_tests.inputs.draw import booleans, grid, maybe, real
+from spec_tests.inputs.graphkv_draw import few, lattice, leads, picks, up_to
 from spec_tests.inputs.graphkv_refusals import REFUSALS
 
 __all__ = ["INPUTS", "REFUSALS"]
@@ -111,7 +111,7 @@ def graphkv_refine(draw, unprotected=True, **fixed):
         return draw(lattice(*batch, count, head_count * 4)).unflatten(-1, (-1, 4)).movedim(-2, -3)
 
     queries = rows()
-    if draw(st.booleans()):
+    if fixed.pop("grouped") if "grouped" in fixed else draw(st.booleans()):
         apart = draw(grid(*queries.shape, low=-2, high=2, scale=1 / 4))
         queries = torch.stack([queries + apart, queries - apart], -3).flatten(-4, -3)
     drawn = dict(

@@ -35,8 +35,3 @@ def picks(draw, count, *lead, size):
 def up_to(most):
     """Return a strategy for a number in [0, most], 0 the rarest."""
     return st.sampled_from([*range(1, most + 1), *range(1, most + 1), 0])
-
-
-def maybe(strategy, absent=True):
-    """Return a strategy that may draw nothing, unless it must not."""
-    return st.none() | strategy if absent else strategy

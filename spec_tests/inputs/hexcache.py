@@ -7,7 +7,7 @@ import reference
 from reference import HexConfig
 from spec_tests.inputs.draw import booleans
 from spec_tests.inputs.hexcache_refusals import BLOCK, KV_HEADS, REFUSALS, WIDTH
-from spec_tests.inputs.kcvt import on_codes, value_groups, values_on_codes, widths
+from spec_tests.inputs.kcvt import batches, on_codes, value_groups, values_on_codes, widths
 
 __all__ = ["INPUTS", "REFUSALS"]
 
@@ -15,7 +15,7 @@ __all__ = ["INPUTS", "REFUSALS"]
 @st.composite
 def spans(draw):
     """A cache on exact codes, and masks of every density."""
-    batch, kv_heads = draw(st.sampled_from([(), (2,), (0,)])), draw(st.integers(1, 2))
+    batch, kv_heads = draw(batches), draw(st.integers(1, 2))
     tokens, width = draw(st.integers(0, 6)), draw(st.integers(1, 4))
     expander = draw(st.booleans() | st.just(booleans(tokens, kv_heads * width)))
     if isinstance(expander, bool):
@@ -52,9 +52,9 @@ def blocks(draw):
 
 
 @st.composite
-def configs(draw, modes=("append", "full", "oracle")):
+def configs(draw, modes=("append", "full", "oracle"), **fixed):
     """Settings for small streams; the expander has degree 4."""
-    return HexConfig(
+    drawn = HexConfig(
         bits=draw(widths),
         density=draw(st.sampled_from([0.0, 0.5, 1.0])),
         heavy=draw(st.sampled_from([0.0, 0.125])),
@@ -69,10 +69,11 @@ def configs(draw, modes=("append", "full", "oracle")):
         recent_per_block=draw(st.booleans()),
         carry_recent=draw(st.booleans()),
     )
+    return drawn._replace(**fixed)
 
 
 @st.composite
-def streams(draw, tokens, batch=((), (2,), (0,))):
+def streams(draw, tokens, batch=((), (2,), (), (2,), (0,))):
     """Queries, keys and values with one heavy hitter a block, which nothing comes near.
 
     It is among the first two tokens of its block, so that its mass exceeds the first token's.

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.inputs.draw import booleans, grid, heads, tokens
+from spec_tests.inputs.draw import booleans, grid, heads, maybe, tokens
 from spec_tests.inputs.hubkv import gammas, shapes
 from spec_tests.inputs.hubkv_refusals import REFUSALS
 
@@ -48,10 +48,10 @@ def knobs(draw):
 
 
 @st.composite
-def selectivity(draw):
+def selectivity(draw, unprotected=True):
     """Scores with many ties, protected tokens anywhere."""
     shape = draw(shapes())
-    protected = draw(st.none() | booleans(*shape))
+    protected = draw(maybe(booleans(*shape), unprotected))
     return dict(scores=draw(grid(*shape)), protected=protected, epsilon=draw(epsilons))
 
 

@@ -12,7 +12,7 @@ __all__ = ["INPUTS", "REFUSALS"]
 widths = st.integers(1, 8)
 """Bits of a code."""
 
-batches = st.sampled_from([(), (2,), (0,)])
+batches = st.sampled_from([(), (2,), (), (2,), (0,)])
 
 ratios = st.sampled_from([0.0, 0.02, 0.1, 0.25, 0.5, 1.0])
 

@@ -108,7 +108,7 @@ def mass_too_late(cache, keys, values, scores, mass=None):
 @mutant(
     "decoding_append",
     "positions are those of the compacted cache",
-    killer=STREAM,
+    killer="attention/test_decoding.py::test_it_holds_what_a_list_of_entries_would",
 )
 def compacted_positions(cache, keys, values, scores, mass=None):
     """Number what is left."""
