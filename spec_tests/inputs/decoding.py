@@ -9,12 +9,12 @@ import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
 from spec_tests.inputs.compress_draw import (
     WIDTH,
+    either,
     few,
     graph_settings,
     hub_settings,
     importance,
     leads,
-    maybe,
     never,
     nms_settings,
     paddings,
@@ -34,8 +34,8 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
     scope, target = draw(st.sampled_from(scopes)), draw(st.sampled_from([3, 2, 4, 1, 5, 0]))
     if refinements is None:
         graphs = graph_settings(
-            per_head=maybe if scope == "head" else st.just(True),
-            window=maybe if scope == "head" else never,
+            per_head=either if scope == "head" else st.just(True),
+            window=either if scope == "head" else never,
         )
         refinements = st.none() | hub_settings | nms_settings | graphs
     return DecodingConfig(

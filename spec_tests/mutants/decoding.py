@@ -55,7 +55,7 @@ def pending_lost(cache, keys, values, scores, mass=None):
 @mutant(
     "decoding_append",
     "a chunk is compressed as it came, whatever its size",
-    killer="attention/test_decoding.py::test_tokens_may_come_in_any_chunks",
+    killer="attention/test_decoding.py::test_it_holds_what_a_list_of_entries_would",
 )
 def whole_chunks(cache, keys, values, scores, mass=None):
     """Wait for the end of the chunk."""

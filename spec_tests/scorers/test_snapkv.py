@@ -29,7 +29,7 @@ def test_a_score_is_the_pooled_attention_of_the_window(impl, x, window, kernel, 
 
 
 @pytest.mark.spec("GraphKV-SnapKV", "GraphKV-H2O")
-@given(sequences, st.integers(1, 3), poolings)
+@given(sequences, st.sampled_from([2, 3, 1]), poolings)
 def test_without_pooling_it_is_the_mean_mass_of_the_last_queries(impl, x, window, pooling):
     queries, keys, valid = x["queries"], x["keys"], x["valid"]
     scored = impl.snapkv(queries, keys, window, 1, pooling, valid)

@@ -102,6 +102,16 @@ def needles(rng: Random, length: int) -> list[Piece]:
     return pieces
 
 
+def haystack(rng: Random, length: int) -> list[Piece]:
+    """Many facts hidden in a long text, each asked for once, from its start to its end."""
+    known = facts(rng, length // 80)
+    pieces = hidden(rng, known, length - 20 * len(known))
+    pieces.append((b"\n", 1.0))
+    for fact in rng.sample(known, len(known)):
+        pieces += asked(fact, rng)
+    return pieces
+
+
 def repeat(rng: Random, length: int) -> list[Piece]:
     """A context, a request to repeat it, and as much of it as there is room for."""
     size = rng.randint(length // 4, length * 3 // 4)
@@ -156,7 +166,9 @@ Shares = dict[Callable[[Random, int], list[Piece]], int]
 
 COPYING: Shares = {dense: 5, words: 2, repeat: 1, copy: 1}
 MIXED: Shares = {dense: 3, plain: 3, needles: 1, repeat: 1, copy: 1}
-"""How many rows of nine are of which kind, until copying has been learnt and from then on."""
+FINDING: Shares = {haystack: 3, plain: 2, dense: 1, needles: 1, repeat: 1, copy: 1}
+"""How many rows of nine are of which kind: until copying has been learnt, then among other text,
+and at last over long distances."""
 
 
 def row(rng: Random, length: int, shares: Shares) -> list[Piece]:

@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from optimized.models.tiny import HERE, tokenizer
 from optimized.models.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.models.tiny.muon import Muon
-from optimized.models.tiny.tasks import COPYING, MIXED, Shares, row
+from optimized.models.tiny.tasks import COPYING, FINDING, MIXED, Shares, row
 
 WARMUP = 50
 RATES = {"muon": 0.02, "adam": 0.004}
@@ -39,11 +39,13 @@ STAGES = (
     Stage(256, 8, 400, MIXED),
     Stage(512, 6, 400, MIXED),
     Stage(1024, 4, 400, MIXED),
+    Stage(512, 8, 800, FINDING),
+    Stage(1280, 3, 1800, FINDING),
 )
-COOLDOWN = 200
-"""The rates fall to nothing over so many last steps."""
-
 STEPS = sum(stage.steps for stage in STAGES)
+
+CYCLES = {3700: 200, STEPS: 600}
+"""Where a cycle of the rates ends, and over how many of its last steps they fall to nothing."""
 
 
 def config() -> LlamaConfig:
@@ -74,8 +76,10 @@ def stage_of(step: int) -> Stage:
 
 
 def rate(step: int) -> float:
-    """Return the share of the full rates: up, level, down."""
-    return min(1.0, (step + 1) / WARMUP, (STEPS - step) / COOLDOWN)
+    """Return the share of the full rates: up, level and down, in every cycle."""
+    start = max((end for end in CYCLES if end <= step), default=0)
+    end = min(end for end in CYCLES if end > step)
+    return min(1.0, (step + 1 - start) / WARMUP, (end - step) / CYCLES[end])
 
 
 def filled(rng: Random, length: int, shares: Shares) -> tuple[list[int], list[float]]:
