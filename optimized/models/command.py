@@ -134,7 +134,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     }[given.implementation]
     settings = Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
     rows = ways(chosen, given.ratios)
-    steps = evaluate.steps(read, rows) + (0 if given.no_pictures else len(TITLES))
+    steps = evaluate.steps(read, rows) + (len(TITLES) if given.pictures else 0)
     with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
 
         def step(name: str) -> None:
@@ -143,7 +143,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
 
         with threads(model):
             found = evaluate.evaluate(model, read, rows, settings, step)
-            drawn = [] if given.no_pictures else list(pictures(model, read, settings, step))
+            drawn = list(pictures(model, read, settings, step)) if given.pictures else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()

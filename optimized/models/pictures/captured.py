@@ -60,23 +60,33 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")
     rows = [Way(system(name), 0.75) for name in ("kvzip", "snapkv")]
     panel = Panel(model, tokens, rows, settings._replace(kv=optimized, other=None))
-    held: list[tuple[Tensor, ...]] = []
+    queries: list[Tensor] = []
+    keys: list[Tensor] = []
+    values: list[Tensor] = []
     density: list[Tensor] = []
 
     def watch(step: Step) -> None:
         mass = drawn(step.queries[:, :, inner], step.keys[:, :, : inner.stop])
         density.append(mass[..., inner].cpu())
         if step.layer in layers:
-            parts = (step.queries, step.keys, step.values)
-            held.append(tuple(part[:HELD].float().cpu() for part in parts))
+            queries.append(step.queries[:HELD].float().cpu())
+            keys.append(step.keys[:HELD].float().cpu())
+            values.append(step.values[:HELD].float().cpu())
 
     with torch.inference_mode():
         prompt = prefill(model, ids, watch=[*panel.watchers(), watch])
         zip_scores, snap_scores = (panel.scores(prompt, row, optimized)[0].scored for row in rows)
     mean = torch.stack([one.scores.float().mean(1).cpu() for one in zip_scores]).mean(0)
     observed = torch.stack([snap_scores[layer].scores[:HELD].float().cpu() for layer in layers])
-    parts = (torch.stack(part) for part in zip(*held, strict=True))
-    return Captured(layers, *parts, observed, mean[:, inner], torch.stack(density))
+    return Captured(
+        layers,
+        torch.stack(queries),
+        torch.stack(keys),
+        torch.stack(values),
+        observed,
+        mean[:, inner],
+        torch.stack(density),
+    )
 
 
 def longest(documents: Sequence[Document]) -> list[Document]:

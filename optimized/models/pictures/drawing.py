@@ -64,12 +64,12 @@ def title(axes: Axes, text: str) -> None:
 
 def image(
     axes: Axes, values: Tensor, colours: str | LinearSegmentedColormap, low: float, high: float
-) -> Any:
+) -> None:
     """Draw a matrix as an image of a few pixels an entry, which no viewer can blur much."""
     axes.spines[:].set_visible(False)
     times = max(1, round(PIXELS / len(values)))
     array: np.ndarray = values.float().numpy().repeat(times, 0).repeat(times, 1)
-    return axes.imshow(
+    axes.imshow(
         array,
         cmap=colours,
         vmin=low,

@@ -22,12 +22,16 @@ def likeness(canvas: Figure, found: dict[str, Any], shown: Likeness) -> None:
         (after, shown.after, f"(c) best {len(shown.after)} after"),
     )
     for axes, matrix, text in parts:
-        drawn = image(axes, matrix, ALIKE, -1.0, 1.0)
+        image(axes, matrix, ALIKE, -1.0, 1.0)
         title(axes, text)
         axes.set_xticks([])
         axes.set_yticks([])
     canvas.colorbar(
-        drawn, ax=[every, before, after], location="bottom", shrink=0.5, label="cosine similarity"
+        ScalarMappable(Normalize(-1, 1), ALIKE),
+        ax=[every, before, after],
+        location="bottom",
+        shrink=0.5,
+        label="cosine similarity",
     )
     edges = np.linspace(-1, 1, len(found["before"]["histogram"]) + 1)
     for name, colour, label in (

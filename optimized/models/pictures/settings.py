@@ -29,9 +29,10 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
         For each sweep its values, and for each value the deviation of attention in units of
         attention itself and the bytes in percent, or why it cannot be had.
     """
-    held = (caught.queries, caught.keys, caught.values)
-    stream = tuple(part[:, :1].half() for part in held)
-    tokens = stream[0].shape[-2]
+    queries, keys, values = (
+        part[:, :1].half() for part in (caught.queries, caught.keys, caught.values)
+    )
+    stream, tokens = (queries, keys, values), keys.shape[-2]
     prompt = tokens - max(1, round(DECODED * tokens))
     base = kv.hex_preset("HEX-4")._replace(near=True)
     if tokens < base.block:
@@ -39,21 +40,21 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
     size = outputs(*stream, prompt)
     known: dict[kv.HexConfig, Any] = {}
     sweeps: dict[str, Any] = {}
-    for name, (field, values) in CHANGES.items():
+    for name, (field, choices) in CHANGES.items():
         mode = "full" if name == "full" else "append"
         configs = [
-            remedied(base._replace(mode=mode, **{field: value}), reading) for value in values
+            remedied(base._replace(mode=mode, **{field: value}), reading) for value in choices
         ]
         for config in configs:
             if config not in known:
                 known[config] = streamed(stream, prompt, config, size)
         rows = [known[config] for config in configs]
-        sweeps[name] = {"setting": field, "values": list(values), "rows": rows}
+        sweeps[name] = {"setting": field, "values": list(choices), "rows": rows}
     return {"prompt": prompt, "decoded": tokens - prompt, "sweeps": sweeps}
 
 
 def streamed(
-    stream: tuple[Tensor, ...], prompt: int, config: kv.HexConfig, size: float
+    stream: tuple[Tensor, Tensor, Tensor], prompt: int, config: kv.HexConfig, size: float
 ) -> tuple[float, float] | str:
     """Return the deviation and the bytes of one setting, or why it is refused."""
     try:
