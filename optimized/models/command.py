@@ -114,9 +114,15 @@ def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
     return asking
 
 
-def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
-    """Run everything that was asked for, and return the figures and the pictures."""
-    chosen, on = systems(given.systems), device(given.device)
+def prepared(
+    given: argparse.Namespace,
+) -> tuple[PreTrainedModel, list[documents.Document], Settings]:
+    """Load the model and make the documents.
+
+    Raises:
+        ValueError: something that was asked for cannot be had.
+    """
+    on = device(given.device)
     torch.manual_seed(given.seed)
     model, tokenizer = load(given.model, on)
     fits(model, given)
@@ -126,13 +132,19 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
     folder = Path(given.model) if given.model is not None else HERE
     gates = load_gates(folder, model.config.num_hidden_layers, on)
-    if gates is None:
-        chosen = without_gates(chosen)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    settings = Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    return model, read, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+
+
+def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
+    """Run everything that was asked for, and return the figures and the pictures."""
+    chosen = systems(given.systems)
+    model, read, settings = prepared(given)
+    if settings.gates is None:
+        chosen = without_gates(chosen)
     rows = ways(chosen, given.ratios)
     steps = evaluate.steps(read, rows) + (len(TITLES) if given.pictures else 0)
     with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
@@ -154,7 +166,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "dtype": str(model.dtype),
         "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
-        "gate": gates is not None,
+        "gate": settings.gates is not None,
     }
     return record(found, read, command, about, [one.figures for one in drawn]), drawn
 

@@ -12,7 +12,7 @@ from optimized.models.pictures import TITLES, captured, columns, graphkv, hubkv,
 from optimized.models.pictures.settings import outputs
 from spec_tests.models.test_command_report import Page
 
-DRAWN = ("--pictures", "--systems", "full", "--needles", "0", "--documents", "1")
+DRAWN = ("--pictures", "--systems", "full", "--needles", "0", "--documents", "2")
 
 
 def noise(*shape: int) -> torch.Tensor:
@@ -168,7 +168,7 @@ def test_a_short_context_says_what_cannot_be_had_and_two_runs_are_alike(command)
     assert runs[0] == runs[1]
     refused = {one["name"]: one["refused"] for one in runs[0][0] if one["refused"]}
     assert list(refused) == ["hex_settings"]
-    assert "must fill a block of 96 tokens, got 64" in refused["hex_settings"]
+    assert "must fill a block of 96 tokens, got 48" in refused["hex_settings"]
     assert len(runs[0][1]) == len(TITLES) - 1
 
 

@@ -1,5 +1,6 @@
 """The papers' own figures, drawn from the model of a run."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -43,6 +44,9 @@ class Picture(NamedTuple):
 Made = tuple[str, str, dict[str, Any]]
 """A drawing, its caption and its numbers."""
 
+REFUSALS = (ValueError, ArithmeticError, RuntimeError)
+"""What leaves one picture out, too little memory among it, and never ends a run."""
+
 TITLES = {
     "hubkv_clusters": "Important tokens crowd together (HubKV, Fig. 1)",
     "hubkv_columns": "Columns of attention (HubKV, Fig. 2)",
@@ -73,7 +77,7 @@ def pictures(
     """
     try:
         caught = captured.capture(model, documents, how)
-    except ValueError as refusal:
+    except REFUSALS as refusal:
         yield from (refused(name, refusal) for name in TITLES)
         return
     longest = captured.longest(documents)
@@ -88,13 +92,15 @@ def pictures(
     }
     for name, make in makers.items():
         try:
-            yield Picture(name, TITLES[name], *make())
-        except ValueError as refusal:
+            svg, caption, numbers = make()
+            json.dumps(numbers, allow_nan=False)
+            yield Picture(name, TITLES[name], svg, caption, numbers)
+        except REFUSALS as refusal:
             yield refused(name, refusal)
         step(name)
 
 
-def refused(name: str, refusal: ValueError) -> Picture:
+def refused(name: str, refusal: Exception) -> Picture:
     """Return a picture that cannot be had."""
     return Picture(name, TITLES[name], refused=" ".join(str(refusal).split()))
 

@@ -53,7 +53,9 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
     Raises:
         ValueError: the documents are too short to have a content.
     """
-    ids = torch.tensor([one.context[:TOKENS] for one in longest(documents)], device=model.device)
+    limit = getattr(model.config, "max_position_embeddings", None) or 2 * TOKENS
+    most = min(TOKENS, limit // 2)  # KVzip reads them twice
+    ids = torch.tensor([one.context[:most] for one in longest(documents)], device=model.device)
     tokens, count = ids.shape[1], model.config.num_hidden_layers
     inner, layers = content(tokens), spread(count, LAYERS)
     if inner.stop - inner.start < 16:

@@ -20,6 +20,13 @@ CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "recent": ("recent", (0, 8, 16, 32)),
     "density": ("density", (0.0, 0.03125, 0.0625, 0.125)),
 }
+NAMES = {
+    "append": "block",
+    "bits": "bits",
+    "heavy": "heavy hitters",
+    "recent": "recent window",
+    "density": "density of the expander",
+}
 
 
 def settings(caught: Captured, reading: str) -> dict[str, Any]:
@@ -78,30 +85,24 @@ def settings_caption(found: dict[str, Any]) -> str:
     """Say what is seen in the sweeps."""
     sweeps = found["sweeps"]
     parts = []
-    for name in ("bits", "heavy", "recent", "density"):
-        one = sweeps[name]
-        rows = [
-            (value, row[0])
-            for value, row in zip(one["values"], one["rows"], strict=True)
-            if not isinstance(row, str)
-        ]
-        if rows[1:]:
-            (low, first), (high, last) = rows[0], rows[-1]
-            parts.append(f"{name} {low:g} → {high:g} moves it from {first:.1%} to {last:.1%}")
+    for name, words in NAMES.items():
+        rows = [row[0] for row in sweeps[name]["rows"] if not isinstance(row, str)]
+        if rows:
+            parts.append(f"{words} {rows[0]:.1%} to {rows[-1]:.1%}")
     pairs = [
         (one[0], other[0])
         for one, other in zip(sweeps["append"]["rows"], sweeps["full"]["rows"], strict=True)
         if not isinstance(one, str) and not isinstance(other, str)
     ]
-    words = (
+    said = (
         f"HEX-4 with one setting changed at a time: how far attention moves at "
         f"{found['decoded']} decoded tokens after {found['prompt']}, in percent of its length; "
-        f"beside the points, the bytes. {'; '.join(parts)}. "
+        f"beside the points, the bytes. From the smallest value to the largest: {', '.join(parts)}."
     )
     if pairs:
         most = max(abs(other - one) / one for one, other in pairs if one)
-        words += (
-            f"Recompressing in full differs from appending by up to {most:.0%} of the error; the "
+        said += (
+            f" Recompressing in full differs from appending by up to {most:.0%} of the error; the "
             f"paper finds them nearly indistinguishable: {verdict(most <= 0.1, most <= 0.25)}."
         )
-    return words
+    return said
