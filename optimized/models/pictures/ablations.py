@@ -70,7 +70,7 @@ def ablations_caption(found: dict[str, Any]) -> str:
     ]
     for bits in ("3", "4"):
         some = {name: row["deviation"] for name, row in rows.items() if name.startswith(bits)}
-        if len(some) > 1:
+        if len(some) > 2:
             words.append(ranked(bits, some))
     refused = len(found["rows"]) - len(rows)
     if refused:

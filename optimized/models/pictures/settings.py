@@ -42,8 +42,11 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
     stream, tokens = (queries, keys, values), keys.shape[-2]
     prompt = tokens - max(1, round(DECODED * tokens))
     base = kv.hex_preset("HEX-4")._replace(near=True)
-    if tokens < base.block:
-        raise ValueError(f"documents must fill a block of {base.block} tokens, got {tokens}")
+    if prompt < base.block + base.recent:
+        raise ValueError(
+            f"three quarters of a document must fill a block of {base.block} tokens and a window "
+            f"of {base.recent}, got {prompt}"
+        )
     size = outputs(*stream, prompt)
     known: dict[kv.HexConfig, Any] = {}
     sweeps: dict[str, Any] = {}
