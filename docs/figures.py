@@ -4,6 +4,7 @@ Written to docs/figures/, which git ignores. Run it before the site is built, as
 """
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,8 +136,32 @@ def timings() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def of_the_model() -> dict[str, str]:
+    """Draw the papers' figures from the shipped model, as the command does by default.
+
+    Returns:
+        What docs/pictures.md says of each: the figure with its caption, or why there is none.
+    """
+    names = re.findall(r"figures/(\w+)\.txt", (DOCS / "pictures.md").read_text())
+    try:
+        from optimized.__main__ import parser
+        from optimized.models import command, pictures
+
+        model, documents, settings = command.prepared(parser().parse_args([]))
+    except (ImportError, ValueError) as reason:
+        return dict.fromkeys(names, f"Not drawn: {reason}.\n")
+    said = {}
+    with command.threads(model):
+        for one in pictures.pictures(model, documents, settings):
+            said[one.name] = f"Not drawn: {one.refused}.\n"
+            if one.svg is not None:
+                (FOLDER / f"{one.name}.svg").write_text(one.svg)
+                said[one.name] = f"![{one.title}](figures/{one.name}.svg)\n\n{one.caption}\n"
+    return said
+
+
 def main() -> None:
-    """Write every figure, and the table of timings."""
+    """Write every figure, the captions of those that a model draws, and the table of timings."""
     FOLDER.mkdir(exist_ok=True)
     for name, (size, draw) in FIGURES.items():
         canvas, axes = plt.subplots(figsize=size, layout="constrained")
@@ -144,6 +169,8 @@ def main() -> None:
         canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
         plt.close(canvas)
     (FOLDER / "performance.txt").write_text(timings())
+    for name, text in of_the_model().items():
+        (FOLDER / f"{name}.txt").write_text(text)
 
 
 if __name__ == "__main__":

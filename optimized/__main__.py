@@ -34,6 +34,12 @@ def parser() -> argparse.ArgumentParser:
     add("--readings", choices=("letter", "remedied"), default="remedied")
     add("--out", type=Path, help="a new folder for the report")
     add("--json", type=Path, help="a new file for the figures, besides")
+    add(
+        "--pictures",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="the papers' figures, of this model",
+    )
     add("--quiet", action="store_true", help="no progress bar")
     return made
 

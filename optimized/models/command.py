@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import reference
 from optimized.models import documents, evaluate, report, table
 from optimized.models.attention import attach
 from optimized.models.gates import load_gates
+from optimized.models.pictures import TITLES, Picture, pictures
 from optimized.models.record import record
 from optimized.models.rows import Settings, ways
 from optimized.models.systems import System, systems
@@ -113,9 +114,15 @@ def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
     return asking
 
 
-def measured(given: argparse.Namespace) -> dict[str, Any]:
-    """Run everything that was asked for, and return the figures."""
-    chosen, on = systems(given.systems), device(given.device)
+def prepared(
+    given: argparse.Namespace,
+) -> tuple[PreTrainedModel, list[documents.Document], Settings]:
+    """Load the model and make the documents.
+
+    Raises:
+        ValueError: something that was asked for cannot be had.
+    """
+    on = device(given.device)
     torch.manual_seed(given.seed)
     model, tokenizer = load(given.model, on)
     fits(model, given)
@@ -125,15 +132,22 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
     read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
     folder = Path(given.model) if given.model is not None else HERE
     gates = load_gates(folder, model.config.num_hidden_layers, on)
-    if gates is None:
-        chosen = without_gates(chosen)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    settings = Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    return model, read, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+
+
+def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
+    """Run everything that was asked for, and return the figures and the pictures."""
+    chosen = systems(given.systems)
+    model, read, settings = prepared(given)
+    if settings.gates is None:
+        chosen = without_gates(chosen)
     rows = ways(chosen, given.ratios)
-    with tqdm(total=evaluate.steps(read, rows), unit="row", disable=given.quiet or None) as bar:
+    steps = evaluate.steps(read, rows) + (len(TITLES) if given.pictures else 0)
+    with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
 
         def step(name: str) -> None:
             bar.set_description(f"{name:<20}")
@@ -141,6 +155,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
         with threads(model):
             found = evaluate.evaluate(model, read, rows, settings, step)
+            drawn = list(pictures(model, read, settings, step)) if given.pictures else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()
@@ -151,9 +166,9 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "dtype": str(model.dtype),
         "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
-        "gate": gates is not None,
+        "gate": settings.gates is not None,
     }
-    return record(found, read, command, about)
+    return record(found, read, command, about, [one.figures for one in drawn]), drawn
 
 
 @contextmanager
@@ -178,10 +193,12 @@ def without_gates(chosen: list[System]) -> list[System]:
     return left
 
 
-def write(figures: dict[str, Any], out: Path, json_file: Path | None) -> None:
+def write(
+    figures: dict[str, Any], drawn: Sequence[Picture], out: Path, json_file: Path | None
+) -> None:
     """Write the report and the figures, all or nothing."""
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
-    page = report.page(figures)
+    page = report.page(figures, drawn)
     beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
     try:
         (beside / "report.html").write_text(page, encoding="utf-8")
@@ -203,8 +220,8 @@ def run(given: argparse.Namespace) -> None:
         ValueError: something that was asked for cannot be had.
     """
     out = free(given)
-    figures = measured(given)
-    write(figures, out, given.json)
+    figures, drawn = measured(given)
+    write(figures, drawn, out, given.json)
     for line in (*table.table(figures), *table.verdict_lines(figures)):
         print(line)
     print(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}.")

@@ -10,7 +10,7 @@ from optimized.models.rows import Row
 from optimized.models.statistics import interval, shares, verdicts
 from optimized.models.systems import remedies
 
-SCHEMA = 1
+SCHEMA = 2
 STAGES = ("scoring", "refining", "selecting")
 PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
 
@@ -74,6 +74,7 @@ def record(
     documents: Sequence[Document],
     command: dict[str, Any],
     model: dict[str, Any],
+    pictures: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return everything that is known of a run."""
     full = rows[0]
@@ -93,4 +94,5 @@ def record(
         },
         "rows": [figures(row, full, reading, compared, seed) for row in rows],
         "verdicts": [{**one._asdict(), "words": one.words} for one in judged],
+        "pictures": list(pictures),
     }

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from optimized.models import chart, table
+from optimized.models import chart, gallery, table
+from optimized.models.pictures import Picture
 
 STYLE = """
 :root { --page: #ffffff; --ink: #1d2330; --soft: #667085; --line: #dfe3ea; --good: #1a7f45;
@@ -29,7 +30,10 @@ th, td { padding: .28rem .6rem; text-align: right; white-space: nowrap; }
 td.words { text-align: left; }
 .better { color: var(--good); font-weight: 600; } .worse { color: var(--bad); font-weight: 600; }
 figure { margin: 1rem 0; }
-figure .wide svg { display: block; min-width: 640px; width: 100%; height: auto; }
+figure .wide > * { display: block; min-width: 640px; width: 100%; height: auto; }
+figure .wide img { min-width: 720px; padding: .6rem; }
+h3 { font-size: 1rem; margin: 1.6rem 0 0; }
+figcaption { max-width: 46rem; margin-top: .4rem; }
 svg text { fill: currentColor; font-size: 12px; font-family: inherit; }
 svg polyline { fill: none; stroke-width: 2; }
 svg .grid { stroke: var(--line); } svg .full { stroke: currentColor; stroke-width: 1.5; }
@@ -47,7 +51,7 @@ code { font-size: .9em; }
 """
 
 
-def page(figures: dict[str, Any]) -> str:
+def page(figures: dict[str, Any], drawn: Sequence[Picture] = ()) -> str:
     """Return the page."""
     rows = [row for row in figures["rows"] if row["refused"] is None]
     model = figures["model"]
@@ -65,6 +69,7 @@ def page(figures: dict[str, Any]) -> str:
         *(f"<p class=soft>{escape(note)}</p>" for note in notes),
         "<h2>Where needles are found</h2>",
         *heats(rows, figures),
+        *gallery.papers(drawn),
         "<h2>How this was measured</h2>",
         *measured(figures),
     ]

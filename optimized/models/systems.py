@@ -118,17 +118,22 @@ def refinement(one: System, reading: str) -> Any:
     if one.refinement == "hubkv":
         return optimized.HubSettings()
     if one.refinement == "graphkv":
-        remedied: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
-        return optimized.GraphSettings(NEIGHBOURS, **remedied)
+        graph: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
+        return optimized.GraphSettings(NEIGHBOURS, **graph)
     return optimized.NmsSettings() if one.refinement == "nms" else None
 
 
 def hex_settings(one: System, reading: str) -> optimized.HexConfig:
     """Return the settings of a HEX or KCVT under a reading."""
     assert one.store is not None
-    config = optimized.hex_preset(one.store.upper())
-    remedied = reading == "remedied" and config.recent > 0
-    return config._replace(**dict.fromkeys(HEX, remedied))
+    name = one.store if one.store.startswith("Table4") else one.store.upper()
+    return remedied(optimized.hex_preset(name), reading)
+
+
+def remedied(config: optimized.HexConfig, reading: str) -> optimized.HexConfig:
+    """Return settings of HEX under a reading."""
+    on = reading == "remedied" and config.recent > 0
+    return config._replace(**dict.fromkeys(HEX, on))
 
 
 def remedies(one: System, reading: str) -> list[str]:

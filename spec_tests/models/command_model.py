@@ -15,6 +15,7 @@ TEXT = "".join(
     f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
 )
 SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuation", "16")
+FEW = (*SMALL, "--no-pictures")
 
 
 def saved(folder: Path) -> Path:
@@ -53,7 +54,7 @@ class Command:
     def arguments(self, *more: str) -> list[str]:
         """Say what is run, small unless told otherwise; later options win."""
         text = str(self.model / "text.txt")
-        return ["--model", str(self.model), "--text", text, *SMALL, "--quiet", *more]
+        return ["--model", str(self.model), "--text", text, *FEW, "--quiet", *more]
 
     def figures(self, *more: str) -> dict:
         """Run it into a new folder, and return the figures."""

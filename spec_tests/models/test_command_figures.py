@@ -101,6 +101,7 @@ def test_figures_have_their_schema(command):
         "documents",
         "rows",
         "verdicts",
+        "pictures",
     }
     assert {"python", "torch", "transformers"} <= set(figures["versions"])
     names = {frozenset(row) for row in figures["rows"]}

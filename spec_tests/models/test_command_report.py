@@ -14,7 +14,7 @@ SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios",
 class Page(HTMLParser):
     """Reads a page, and checks that what is opened is closed."""
 
-    VOID = ("meta", "link", "br")
+    VOID = ("meta", "link", "br", "img")
 
     def __init__(self) -> None:
         super().__init__()
