@@ -1,11 +1,13 @@
 """Pictures of the report, as SVG by hand: quality against bytes, and where needles are found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from math import log10
 from typing import Any, NamedTuple
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 460, 66, 46, 14, 16
+LINE, LETTER = 13, 7
+"""The room a line of text needs, and a letter in it."""
 
 COLOURS = {
     "random": "#8c8c8c",
@@ -110,9 +112,21 @@ def quality(lines: Sequence[Series], axis: str, level: float | None, percent: bo
         "percent of the full cache</text>"
         f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{axis}</text>'
     )
-    for line in lines:
-        parts.append(drawn(line, [place(point.x, point.y) for point in line.points]))
+    places = {line.name: [place(point.x, point.y) for point in line.points] for line in lines}
+    parts += [drawn(line, places[line.name]) for line in lines]
+    parts += names({line.name: places[line.name][0] for line in lines if not line.points[1:]})
     return "".join([*parts, "</svg>"])
+
+
+def names(squares: dict[str, tuple[float, float]]) -> Iterator[str]:
+    """Write the names of systems beside their squares, each above those it would cover."""
+    taken: list[tuple[float, float]] = []
+    for name, (x, y) in sorted(squares.items(), key=lambda square: square[1]):
+        y -= 6
+        while any(x < end and abs(y - line) < LINE for end, line in taken):
+            y -= LINE
+        taken.append((x + 8 + LETTER * len(name), y))
+        yield f'<text x="{x + 8:.1f}" y="{y:.1f}">{escape(name)}</text>'
 
 
 def drawn(line: Series, places: Sequence[tuple[float, float]]) -> str:
@@ -131,7 +145,6 @@ def drawn(line: Series, places: Sequence[tuple[float, float]]) -> str:
             parts.append(
                 f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" '
                 f'fill="{line.colour}">{title}</rect>'
-                f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(line.name)}</text>'
             )
     return "".join(parts)
 

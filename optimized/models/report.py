@@ -27,7 +27,7 @@ th, td { padding: .28rem .6rem; text-align: right; white-space: nowrap; }
 .wide th:first-child, .wide td:first-child { text-align: left; position: sticky; left: 0;
   background: var(--page); font-weight: 600; }
 .wide tr.first td, .wide tr.first th { border-top: 1px solid var(--line); }
-td.words { text-align: left; }
+td.words { text-align: left; white-space: normal; min-width: 10rem; }
 .better { color: var(--good); font-weight: 600; } .worse { color: var(--bad); font-weight: 600; }
 figure { margin: 1rem 0; }
 figure .wide > * { display: block; min-width: 640px; width: 100%; height: auto; }
