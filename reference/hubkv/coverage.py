@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
+from reference.hubkv import errors as refuse
 from reference.precision import widen
 
 
@@ -109,7 +110,7 @@ def coverage_weights(
         distances = (torch.arange(tokens, device=kernel.device) - j).abs()
         spread = kernel[distances]
         total = spread.sum()
-        errors.covering("kernel", total)
+        refuse.covering("kernel", total)
         weights[..., :, j] = scores[..., j, None] * spread / total
     return weights
 
