@@ -60,27 +60,14 @@ from reference.hubkv.budgets import head_budgets, ungated_refine
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.chains import ChainDiagnostic, retained_chains
 from reference.hubkv.compress import hubkv_compress
-from reference.hubkv.coverage import (
-    coverage,
-    coverage_weights,
-    gaussian_kernel,
-    marginal_gain,
-    overlap,
-    window_kernel,
-)
+from reference.hubkv.coverage import coverage, coverage_weights, marginal_gain, overlap
 from reference.hubkv.discount import discount, hub_mask, smd
 from reference.hubkv.gate import gate
 from reference.hubkv.greedy import greedy, lazy_greedy
-from reference.hubkv.locality import (
-    NmsSettings,
-    autocorrelation,
-    distance_profile,
-    nms,
-    random_order,
-    segment_coverage,
-    uniform_spread,
-)
+from reference.hubkv.kernels import gaussian_kernel, window_kernel
+from reference.hubkv.locality import NmsSettings, autocorrelation, distance_profile, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
+from reference.hubkv.segments import random_order, segment_coverage, uniform_spread
 from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
 from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill, gear_read
 from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read
@@ -156,9 +143,10 @@ __all__ = [
     "pyramidkv_budgets",
     # reference.scorers.streaming_llm
     "streaming_llm",
-    # reference.hubkv.coverage
+    # reference.hubkv.kernels
     "window_kernel",
     "gaussian_kernel",
+    # reference.hubkv.coverage
     "coverage_weights",
     "coverage",
     "marginal_gain",
@@ -184,14 +172,15 @@ __all__ = [
     # reference.hubkv.budgets
     "ungated_refine",
     "head_budgets",
-    # reference.hubkv.locality
+    # reference.hubkv.segments
     "segment_coverage",
+    "uniform_spread",
+    "random_order",
+    # reference.hubkv.locality
     "autocorrelation",
     "NmsSettings",
     "nms",
     "distance_profile",
-    "uniform_spread",
-    "random_order",
     # reference.hubkv.chains
     "ChainDiagnostic",
     "retained_chains",

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
+from reference import attention_errors, errors
 from reference.precision import widen
 
 
@@ -44,7 +44,7 @@ def attention_weights(
         C3, C4, E-A1: softmax in float32; consecutive query heads share a key head; the last
         query is aligned with the last key.
     """
-    errors.attendable(queries, keys, causal)
+    attention_errors.attendable(queries, keys, causal)
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
     errors.positive_finite("scale", scale)
     queries, keys = widen(queries), widen(keys)
@@ -141,7 +141,7 @@ def attention_error(
     Source:
         HEX-3.1b.
     """
-    errors.attendable(queries, keys, causal)
+    attention_errors.attendable(queries, keys, causal)
     for name, tensor in (
         ("values", values),
         ("compressed_keys", compressed_keys),

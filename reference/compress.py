@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reference import compress_errors as refuse
-from reference import errors
+from reference import selection_errors
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.hex._span import carried
@@ -97,12 +97,12 @@ def compress(
         marked = marked.movedim(-2, 0) if scope == "model" else marked
         return hex_store(keys, values, scored.scores, marked, valid, store)
     pools = scores.flatten(-AXES[scope])
-    errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
+    selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
     kept = torch.zeros_like(protected)
     for row, start, one, beside in alone:
         shields = one.protected.flatten(-AXES[scope])
         budgets = row_budgets(keep, ratio, row, shields)
-        errors.room(keep, ratio, budgets, shields.sum(-1))
+        selection_errors.room(keep, ratio, budgets, shields.sum(-1))
         heads, total = one.scores.shape[:-1].numel(), int(budgets.sum())
         refined = refine(
             one,
@@ -172,7 +172,7 @@ def _marked(
         heavy: Any = Fraction(str(config.heavy))
         ratio = 1 - heavy
     pool = prod(layers) * span
-    errors.budget(keep, ratio, pool, valid.shape[:-1])
+    selection_errors.budget(keep, ratio, pool, valid.shape[:-1])
     marked = valid.new_zeros(*valid.shape[:-1], *layers, span)
     for row, start, one, beside in alone:
         tokens = max(0, span - start)

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from reference import errors
+from reference.graphkv import errors as graphkv_errors
 from reference.graphkv.refine import GraphSettings
 from reference.hex import cache_errors
 from reference.hex.presets import HexConfig
+from reference.hubkv import errors as hubkv_errors
 from reference.hubkv.locality import NmsSettings
 from reference.hubkv.refine import HubSettings
 from reference.scorers.scored import Scored
@@ -45,7 +47,7 @@ def _settings(value: Refinement) -> None:
         errors.whole("radius", value.radius)
         errors.open_fraction("gamma", value.gamma)
         errors.non_negative("tau", value.tau)
-        errors.clip_bounds("minimum", value.minimum, "maximum", value.maximum)
+        hubkv_errors.clip_bounds("minimum", value.minimum, "maximum", value.maximum)
         errors.positive("power", value.power)
         errors.non_negative("epsilon", value.epsilon)
     elif isinstance(value, NmsSettings):
@@ -120,7 +122,7 @@ def compared(settings: Refinement | None, keys: Tensor, queries: Tensor | None) 
         errors.given("queries", queries, f"where refinement.kind is {settings.kind!r}")
     if queries is not None:
         errors.floating("queries", queries, 3)
-        errors.grouped("queries", queries, keys.shape)
+        graphkv_errors.grouped("queries", queries, keys.shape)
 
 
 def layer_budgets(name: str, keep: Tensor, scores: Tensor) -> None:

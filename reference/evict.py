@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from reference import errors
+from reference import errors, selection_errors
 
 
 class DenseCache(NamedTuple):
@@ -123,10 +123,10 @@ def stored_bytes(object: object) -> int:
     Reading:
         C10: this is the only measure of a cache's size.
     """
-    errors.holder("object", object)
+    selection_errors.holder("object", object)
     storages: dict[int, int] = {}
     for tensor in _tensors(object, set()):
-        errors.strided("object", tensor)
+        selection_errors.strided("object", tensor)
         storage = tensor.untyped_storage()
         storages[storage._cdata] = storage.nbytes()  # the address would be 0 of every meta tensor
     return sum(storages.values())

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from reference import errors
+from reference import errors, selection_errors
 from reference.precision import widen
 
 # How many of the last axes compete with each other; "model" takes the first axis in as well.
@@ -64,7 +64,7 @@ def ranking(scores: Float[Tensor, "*heads tokens"]) -> Int[Tensor, "*heads token
         C1: one total order everywhere, which `torch.topk` does not give.
     """
     errors.floating("scores", scores)
-    errors.no_nan("scores", scores)
+    selection_errors.no_nan("scores", scores)
     return scores.argsort(dim=-1, descending=True, stable=True)
 
 
@@ -110,15 +110,15 @@ def retain(
     """
     errors.one_of("scope", scope, AXES)
     errors.floating("scores", scores, AXES[scope])
-    errors.no_nan("scores", scores)
+    selection_errors.no_nan("scores", scores)
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
     errors.boolean("protected", protected, scores.shape)
     pools, shields = _pooled(scores, scope), _pooled(protected, scope)
-    errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
+    selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
     budget = keep if ratio is None else kept_count(pools.shape[-1], ratio)
     budgets = torch.as_tensor(budget, device=scores.device).expand(pools.shape[:-1])
-    errors.room(keep, ratio, budgets, shields.sum(-1))
+    selection_errors.room(keep, ratio, budgets, shields.sum(-1))
     kept = torch.zeros_like(shields)
     best_first = ranking(pools)
     for pool in product(*map(range, budgets.shape)):
@@ -150,7 +150,7 @@ def modular_utility(
         HubKV-3.
     """
     errors.floating("scores", scores)
-    errors.no_nan("scores", scores)
+    selection_errors.no_nan("scores", scores)
     errors.boolean("kept", kept, scores.shape)
     scores = widen(scores)
     utility = scores.new_zeros(scores.shape[:-1])

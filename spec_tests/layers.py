@@ -6,9 +6,14 @@ import reference
 
 # What any body may take from the reference: argument checks, the precision rule, result types.
 CHECKS = ("reference.errors", "reference.precision")
-SHARED = {"errors", "cache_errors", "compress_errors", "scoring_errors"} | {
-    n for n in reference.__all__ if isinstance(getattr(reference, n), type)
-}
+SHARED = {
+    "errors",
+    "attention_errors",
+    "cache_errors",
+    "compress_errors",
+    "scoring_errors",
+    "selection_errors",
+} | {n for n in reference.__all__ if isinstance(getattr(reference, n), type)}
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {

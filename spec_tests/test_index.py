@@ -21,9 +21,11 @@ REFERENCE = ROOT / "reference"
 NOT_AN_IDEA = (
     "__init__",
     "errors",
+    "attention_errors",
     "cache_errors",
     "compress_errors",
     "scoring_errors",
+    "selection_errors",
     "precision",
 )
 FILES = [

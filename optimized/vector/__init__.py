@@ -109,10 +109,10 @@ from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_sing
 from optimized.vector.store import MaskStore, from_csr, to_csr
 from optimized.vector.systems import graphkv_compress, hubkv_compress
 from reference.hubkv.calibration import calibrate
-from reference.hubkv.coverage import gaussian_kernel
 from reference.hubkv.gate import gate
-from reference.hubkv.locality import random_order
+from reference.hubkv.kernels import gaussian_kernel
 from reference.hubkv.refine import protected_mask, shift_scores
+from reference.hubkv.segments import random_order
 from reference.scorers.fastkvzip import fastkvzip_loss
 from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 

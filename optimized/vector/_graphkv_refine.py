@@ -15,6 +15,7 @@ from optimized.vector.graphkv import (
     strongest,
 )
 from reference import errors
+from reference.graphkv import errors as refuse
 from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
 
@@ -45,7 +46,7 @@ def graphkv_refine(
     errors.importance("scores", scores)
     errors.floating("keys", keys, 2)
     errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
-    errors.compared(kind, keys, queries, values)
+    refuse.compared(kind, keys, queries, values)
     errors.whole("keep", keep)
     errors.whole("count", count)
     errors.above_zero_to_one("fraction", fraction)
@@ -67,7 +68,7 @@ def graphkv_refine(
     acting = None
     if protected is not None:
         if exclude_window:
-            errors.window(keep, protected)
+            refuse.window(keep, protected)
         acting = _acting(chosen, keep, fraction, protected, exclude_window)
         # a rank that is no source in this graph doubles the first one, and reaches nothing
         chosen = torch.where(acting, chosen, chosen[..., :1])

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
+from reference import attention_errors, errors
 from reference.precision import widen
 
 
@@ -16,7 +16,7 @@ def attention_weights(
     causal: bool = True,
     scale: float | None = None,
 ) -> Float[Tensor, "*batch query_heads queries tokens"]:
-    errors.attendable(queries, keys, causal)
+    attention_errors.attendable(queries, keys, causal)
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
     errors.positive_finite("scale", scale)
     exact = torch.promote_types(widen(queries).dtype, keys.dtype)
@@ -60,7 +60,7 @@ def attention_error(
     causal: bool = True,
     scale: float | None = None,
 ) -> Float[Tensor, "*batch query_heads queries"]:
-    errors.attendable(queries, keys, causal)
+    attention_errors.attendable(queries, keys, causal)
     for name, tensor in (
         ("values", values),
         ("compressed_keys", compressed_keys),

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from optimized.vector._window import drawn
-from reference import Scored, errors
+from reference import Scored, attention_errors, errors
 from reference.precision import widen
 from reference.scorers import errors as refuse
 
@@ -43,7 +43,7 @@ def h2o_mass(
     mass: Float[Tensor, "*batch kv_heads before"] | None = None,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Float[Tensor, "*batch kv_heads tokens"]:
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     total = keys.new_zeros(keys.shape[:-1], dtype=exact)
@@ -92,7 +92,7 @@ def snapkv(
     pooling: str = "average",
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Scored:
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     errors.whole("window", window, 1)
     refuse.odd("kernel", kernel)
     errors.one_of("pooling", pooling, POOLINGS)

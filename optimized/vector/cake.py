@@ -7,7 +7,7 @@ from torch import Tensor
 
 from optimized.vector._rows import protected, real
 from optimized.vector.attention import attention_weights
-from reference import Scored, errors
+from reference import Scored, attention_errors, errors
 from reference.precision import widen
 from reference.scorers import errors as refuse
 from reference.scorers import scoring_errors
@@ -21,7 +21,7 @@ def cake(
     kernel: int = 5,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Scored:
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     errors.whole("window", window, 2)
     scoring_errors.non_negative_finite("gamma", gamma)
     refuse.odd("kernel", kernel)
@@ -55,7 +55,7 @@ def cake_preference(
     tau2: float = 1.0,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Float[Tensor, "*batch"]:
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     errors.whole("window", window, 2)
     errors.positive_finite("tau1", tau1)
     errors.positive_finite("tau2", tau2)

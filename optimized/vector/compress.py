@@ -13,7 +13,7 @@ from optimized.vector.hex_store import hex_store, span_of
 from optimized.vector.refinement import refine_rows
 from optimized.vector.retain import AXES, kept_count, retain
 from reference import compress_errors as refuse
-from reference import errors
+from reference import selection_errors
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache
@@ -144,9 +144,9 @@ def _kept(
     rows: Rows, keep: int | Tensor | None, ratio: float | None, scope: str, refinement: Refinement
 ) -> Tensor:
     pools, shields = rows.scores.flatten(-AXES[scope]), rows.protected.flatten(-AXES[scope])
-    errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
+    selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
     budgets = pool_budgets(keep, ratio, pool_sizes(rows, scope))
-    errors.room(keep, ratio, budgets, shields.sum(-1))
+    selection_errors.room(keep, ratio, budgets, shields.sum(-1))
     total = budgets.sum(-1) if scope == "head" else budgets
     heads = rows.scores.shape[rows.real.ndim : -1].numel()
     outside = rows.protected if rows.padding is None else rows.protected | rows.padding
@@ -175,7 +175,7 @@ def _marked(
     if keep is None and ratio is None:
         heavy: Any = Fraction(str(config.heavy))
         ratio = 1 - heavy
-    errors.budget(keep, ratio, layers * span, rows.real.shape)
+    selection_errors.budget(keep, ratio, layers * span, rows.real.shape)
     place = torch.arange(length, device=rows.scores.device)
     scores = rows.scores / (length - place) if config.normalize else rows.scores
     apart = rows.protected[..., :span].any(-2)

@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reference import errors
+from reference.hubkv import errors as refuse
 from reference.precision import widen
 
 
@@ -27,7 +28,7 @@ def coverage_weights(
     places = torch.arange(scores.shape[-1], device=kernel.device)
     spread = kernel.to(scores.dtype)[(places[:, None] - places).abs()]
     totals = spread.sum(0)
-    errors.covering("kernel", totals)
+    refuse.covering("kernel", totals)
     return scores[..., None, :] * spread / totals
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from optimized.vector._exponent import product, raised, times
 from optimized.vector._twins import first_equal
 from reference import errors
+from reference.graphkv import errors as refuse
 from reference.graphkv.graph import neighbour_count, source_count
 from reference.precision import widen
 
@@ -31,7 +32,7 @@ def source_tokens(
     errors.finite("scores", scores)
     if protected is not None:
         errors.boolean("protected", protected, scores.shape)
-    errors.content_count("count", count, scores.shape[-1], protected)
+    refuse.content_count("count", count, scores.shape[-1], protected)
     return ranked(scores, count, protected)
 
 
@@ -49,7 +50,7 @@ def edges(
     values: Float[Tensor, "*heads tokens width"] | None = None,
     clamp: bool = False,
 ) -> Float[Tensor, "*heads sources tokens"]:
-    errors.compared(kind, keys, queries, values)
+    refuse.compared(kind, keys, queries, values)
     errors.positions("sources", sources, keys.shape[-2])
     errors.shaped("sources", sources, (*keys.shape[:-2], sources.shape[-1]))
     ends = {"k": keys, "q": queries, "v": values}
@@ -130,7 +131,7 @@ def decay(
     strength: float = 1.0,
     rule: str = "product",
 ) -> Float[Tensor, "*heads tokens"]:
-    errors.propagation(scores, weights, neighbours, rounds)
+    refuse.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
     errors.one_of("rule", rule, ("product", "sequential", "sum"))
     if rule == "product":
@@ -163,7 +164,7 @@ def enhance(
     rounds: int = 1,
     strength: float = 1.0,
 ) -> Float[Tensor, "*heads tokens"]:
-    errors.propagation(scores, weights, neighbours, rounds)
+    refuse.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
     return _scaled(scores, (strength * widen(weights)).add_(1), neighbours, rounds)
 
@@ -173,5 +174,5 @@ def banish(
     neighbours: Bool[Tensor, "*heads sources tokens"],
     rounds: int = 1,
 ) -> Float[Tensor, "*heads tokens"]:
-    errors.propagation(scores, None, neighbours, rounds)
+    refuse.propagation(scores, None, neighbours, rounds)
     return scores.masked_fill(neighbours.any(-2) & (rounds > 0), -torch.inf)

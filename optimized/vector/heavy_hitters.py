@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from optimized.vector.attention import attention_weights
-from reference import errors
+from reference import attention_errors, errors
 from reference.precision import widen
 
 # queries at a time: bounds the weights to this many rows a head
@@ -21,7 +21,7 @@ def attention_mass(
     causal: bool = True,
     normalize: bool = False,
 ) -> Float[Tensor, "*batch span"]:
-    errors.attendable(queries, keys, causal)
+    attention_errors.attendable(queries, keys, causal)
     tokens, count = keys.shape[-2], queries.shape[-2]
     if span is not None:
         errors.whole("span", span, 0, tokens)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from optimized.vector.hubkv_calibration import variation
 from reference import errors
+from reference.hubkv import errors as refuse
 
 
 def head_budgets(
@@ -23,7 +24,7 @@ def head_budgets(
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
     errors.boolean("protected", protected, scores.shape)
-    errors.layer_room("keep", keep, protected)
+    refuse.layer_room("keep", keep, protected)
     lowest = protected.sum(-1)
     if scores.numel() == 0:
         return lowest

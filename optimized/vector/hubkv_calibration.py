@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
+from reference.hubkv import errors as refuse
 from reference.precision import widen
 
 
@@ -57,7 +58,7 @@ def head_weights(
 ) -> Float[Tensor, "*layers heads"]:
     errors.importance("selectivity", selectivity)
     errors.non_negative("tau", tau)
-    errors.clip_bounds("minimum", minimum, "maximum", maximum)
+    refuse.clip_bounds("minimum", minimum, "maximum", maximum)
     wide = widen(selectivity)
     if wide.shape[-1] == 0:
         return wide.clone()

@@ -7,6 +7,7 @@ from torch import Tensor
 from optimized.vector.hubkv_calibration import head_weights, variation
 from optimized.vector.hubkv_windows import strongest_neighbours
 from reference import errors
+from reference.hubkv import errors as refuse
 from reference.precision import widen
 
 # Non-negative floats order like the integers with the same bits, and integers compare faster.
@@ -34,7 +35,7 @@ def hubkv_refine(
     errors.whole("radius", radius)
     errors.open_fraction("gamma", gamma)
     errors.non_negative("tau", tau)
-    errors.clip_bounds("minimum", minimum, "maximum", maximum)
+    refuse.clip_bounds("minimum", minimum, "maximum", maximum)
     errors.positive("power", power)
     errors.non_negative("epsilon", epsilon)
     scores = _ordered_like_bits(scores)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from optimized.vector._select import best, sortable
-from reference import errors
+from reference import errors, selection_errors
 from reference.precision import widen
 
 AXES = {"head": 1, "layer": 2, "model": 3}
@@ -22,7 +22,7 @@ def kept_count(pool: int, ratio: float) -> int:
 
 def ranking(scores: Float[Tensor, "*heads tokens"]) -> Int[Tensor, "*heads tokens"]:
     errors.floating("scores", scores)
-    errors.no_nan("scores", scores)
+    selection_errors.no_nan("scores", scores)
     return scores.argsort(dim=-1, descending=True, stable=True)
 
 
@@ -36,12 +36,12 @@ def retain(
 ) -> Bool[Tensor, "*heads tokens"]:
     errors.one_of("scope", scope, AXES)
     errors.floating("scores", scores, AXES[scope])
-    errors.no_nan("scores", scores)
+    selection_errors.no_nan("scores", scores)
     if protected is not None:
         errors.boolean("protected", protected, scores.shape)
     pools = _pooled(sortable(scores), scope)
     *rows, pool = pools.shape
-    errors.budget(keep, ratio, pool, rows)
+    selection_errors.budget(keep, ratio, pool, rows)
     budget = keep if ratio is None else kept_count(pool, ratio)
     budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
     shields = None if protected is None else _pooled(protected, scope)
@@ -52,7 +52,7 @@ def retain(
     kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
     # only too small a budget drops a protected entry, and this is cheaper than counting them
     if shields is not None and bool((shields & ~kept).any()):
-        errors.room(keep, ratio, budgets, shields.sum(-1))
+        selection_errors.room(keep, ratio, budgets, shields.sum(-1))
     if scope == "model":
         layers, *batch, heads, tokens = scores.shape
         return kept.view(*batch, layers, heads, tokens).movedim(-3, 0)
@@ -67,6 +67,6 @@ def modular_utility(
     scores: Float[Tensor, "*heads tokens"], kept: Bool[Tensor, "*heads tokens"]
 ) -> Float[Tensor, "*heads"]:
     errors.floating("scores", scores)
-    errors.no_nan("scores", scores)
+    selection_errors.no_nan("scores", scores)
     errors.boolean("kept", kept, scores.shape)
     return widen(scores).masked_fill(~kept, 0).sum(-1)

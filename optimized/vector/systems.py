@@ -10,7 +10,7 @@ from optimized.vector.compress import compress, pool_budgets, pool_sizes, rows_o
 from optimized.vector.graphkv import neighbour_count
 from optimized.vector.retain import AXES
 from reference import compress_errors as refuse
-from reference import errors
+from reference import errors, selection_errors
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache
@@ -48,7 +48,7 @@ def hubkv_compress(
     others = (rows.protected | (place < first + sinks)) & (place >= first) & (place < ends)
     left = window
     if store is None:
-        errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
+        selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
         budgets = pool_budgets(keep, ratio, pool_sizes(rows, scope))
         spare = budgets - others.flatten(-AXES[scope]).sum(-1)
         spare = spare.div(pools.shape[-1] // max(1, length) or 1, rounding_mode="floor")

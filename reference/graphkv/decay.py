@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
+from reference.graphkv import errors as refuse
 from reference.precision import widen
 
 
@@ -49,7 +50,7 @@ def decay(
         figure combine sources in three ways. E-G4: negative edges amplify. E-G6: one graph for
         all rounds. E-G17: what no source reaches carries over.
     """
-    errors.propagation(scores, weights, neighbours, rounds)
+    refuse.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
     errors.one_of("rule", rule, ("product", "sequential", "sum"))
     after = widen(scores).clone()
@@ -102,7 +103,7 @@ def enhance(
         E-G17: the signal is named "+" and not defined; the product of the decay with the sign
         turned.
     """
-    errors.propagation(scores, weights, neighbours, rounds)
+    refuse.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)
     enhanced = widen(scores).clone()
     for _ in range(rounds):
@@ -142,7 +143,7 @@ def banish(
     Reading:
         E-G17: the evicted signal reaches every neighbour, whatever its edge.
     """
-    errors.propagation(scores, None, neighbours, rounds)
+    refuse.propagation(scores, None, neighbours, rounds)
     banished = scores.clone()
     for _ in range(rounds):
         for i in range(neighbours.shape[-2]):

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reference import errors
+from reference.graphkv import errors as refuse
 from reference.precision import widen
 
 
@@ -73,7 +74,7 @@ def source_tokens(
     if protected is not None:
         errors.boolean("protected", protected, scores.shape)
         scores = scores.masked_fill(protected, -torch.inf)
-    errors.content_count("count", count, scores.shape[-1], protected)
+    refuse.content_count("count", count, scores.shape[-1], protected)
     return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
@@ -115,7 +116,7 @@ def edges(
         E-G4: rounding may not leave [-1, 1]; `clamp` is off, as printed. E-G12: keys after rotary
         embedding. E-G17: direction and grouped queries. E-G19: a vector of length 0 has edges 0.
     """
-    errors.compared(kind, keys, queries, values)
+    refuse.compared(kind, keys, queries, values)
     errors.positions("sources", sources, keys.shape[-2])
     errors.shaped("sources", sources, (*keys.shape[:-2], sources.shape[-1]))
     vectors = {"k": widen(keys)}

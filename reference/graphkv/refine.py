@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
+from reference.graphkv import errors as refuse
 from reference.graphkv.decay import banish, decay, enhance
 from reference.graphkv.graph import edges, group_mean, neighbours, source_count, source_tokens
 from reference.precision import widen
@@ -131,7 +132,7 @@ def graphkv_refine(
     errors.importance("scores", scores)
     errors.floating("keys", keys, 2)
     errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
-    errors.compared(kind, keys, queries, values)
+    refuse.compared(kind, keys, queries, values)
     errors.whole("keep", keep)
     errors.whole("count", count)
     errors.above_zero_to_one("fraction", fraction)
@@ -154,7 +155,7 @@ def graphkv_refine(
         refined, protected = refined.mean(-2), protected.any(-2)
         vectors = {name: concatenate_heads(whole) for name, whole in vectors.items()}
     if exclude_window:
-        errors.window(keep, protected)
+        refuse.window(keep, protected)
     for graph in product(*map(range, refined.shape[:-1])):
         score, aside = refined[graph], protected[graph]
         nodes = {name: whole[graph] for name, whole in vectors.items()}

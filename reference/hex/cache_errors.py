@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from reference import errors
+from reference import attention_errors, errors
 from reference.hex.presets import HexConfig
 
 MODES = ("append", "full", "oracle")
@@ -76,7 +76,7 @@ def span(keys: Tensor, values: Tensor, expander: Tensor, dynamic: Tensor) -> Non
 
 def arrival(queries: Tensor, keys: Tensor, values: Tensor) -> None:
     """Refuse new tokens whose queries, keys and values are not finite or do not fit each other."""
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     cache(keys, values)
     errors.shaped("queries", queries, (*queries.shape[:-2], *keys.shape[-2:]))
 

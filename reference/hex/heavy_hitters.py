@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference import attention_errors, errors
 from reference.attention import attention_weights
 from reference.precision import widen
 
@@ -48,7 +48,7 @@ def attention_mass(
         float32 and over all query heads; uniform attention favours early tokens, which
         `normalize` undoes.
     """
-    errors.attendable(queries, keys, causal)
+    attention_errors.attendable(queries, keys, causal)
     tokens, count = keys.shape[-2], queries.shape[-2]
     if span is not None:
         errors.whole("span", span, 0, tokens)

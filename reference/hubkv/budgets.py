@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reference import errors
+from reference.hubkv import errors as refuse
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
 from reference.precision import widen
@@ -116,7 +117,7 @@ def head_budgets(
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
     errors.boolean("protected", protected, scores.shape)
-    errors.layer_room("keep", keep, protected)
+    refuse.layer_room("keep", keep, protected)
     budgets = torch.zeros(scores.shape[:-1], dtype=torch.int64, device=scores.device)
     for layer in product(*map(range, scores.shape[:-2])):
         heads = [

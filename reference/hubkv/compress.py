@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from reference import compress_errors as refuse
-from reference import errors
+from reference import errors, selection_errors
 from reference.compress import compress, row_budgets
 from reference.evict import DenseCache, RaggedCache
 from reference.hex.cache import HexCache
@@ -79,7 +79,7 @@ def hubkv_compress(
         valid = before.new_ones(*rows, before.shape[-1])
     pools = before.flatten(-AXES[scope])
     if store is None:
-        errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
+        selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
     protected = torch.zeros_like(before)
     clipped = 0
     for row in product(*map(range, valid.shape[:-1])):

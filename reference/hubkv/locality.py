@@ -1,10 +1,9 @@
-"""What the paper's observations measure: how importance clusters, and what Top-K then misses."""
+"""How importance clusters: what the paper's observations measure on scores and weights."""
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from reference import errors
@@ -21,45 +20,6 @@ class NmsSettings(NamedTuple):
 
     radius: int = 3
     factor: float = 0.3
-
-
-def segment_coverage(
-    order: Int[Tensor, "*batch picks"], tokens: int, segments: int = 64
-) -> Float[Tensor, "*batch picks"]:
-    r"""Say for each pick which share of the context it is the first to touch.
-
-    $$g_t = \tfrac{1}{m}\, \mathbb{I}\bigl(\sigma(o_t) \notin \{\sigma(o_1), \dots,
-      \sigma(o_{t-1})\}\bigr), \qquad \sigma(i) = \Bigl\lfloor \frac{m\, i}{n} \Bigr\rfloor$$
-
-    Args:
-        order: positions $o_1, o_2, \dots$ in the order picked, each in $[0, n)$.
-        tokens: length $n$ of the content region, at least 0.
-        segments: number $m$ of segments of equal width, at least 1.
-
-    Returns:
-        The marginal coverage $g_t$ of each pick, $1/m$ or 0, in float32. Its running sum is the
-        share of segments touched so far.
-
-    Raises:
-        TypeError: `order` is not int64, or `tokens` or `segments` not an integer.
-        ValueError: a position is outside $[0, n)$, `tokens` is negative, or `segments` below 1.
-
-    Source:
-        HubKV-Obs1.
-
-    Reading:
-        E-U21: where $m$ does not divide $n$, widths differ by one token.
-    """
-    errors.whole("tokens", tokens)
-    errors.whole("segments", segments, 1)
-    errors.positions("order", order, tokens)
-    touched = torch.zeros(*order.shape[:-1], segments, dtype=torch.bool, device=order.device)
-    gains = torch.zeros(order.shape, dtype=torch.float32, device=order.device)
-    for t in range(order.shape[-1]):
-        segment = segments * order[..., t, None] // tokens
-        gains[..., t] = torch.where(touched.gather(-1, segment)[..., 0], 0.0, 1 / segments)
-        touched.scatter_(-1, segment, True)
-    return gains
 
 
 def autocorrelation(
@@ -180,59 +140,3 @@ def distance_profile(
         pairs = [weights[..., q, t] for q, t in seen if t >= 0]
         profile[..., d] = torch.stack(pairs).mean(0)
     return profile
-
-
-def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:
-    r"""Place picks evenly over the context: the reference line that no ranking can beat.
-
-    $$o_k = \Bigl\lceil \frac{k\, n}{K} \Bigr\rceil, \qquad k = 0, \dots, K - 1$$
-
-    Args:
-        tokens: length $n$ of the content region, at least 0.
-        picks: number $K$ of positions, at most $n$.
-
-    Returns:
-        The positions $o$ in rising order. Their gaps differ by at most one token.
-
-    Raises:
-        TypeError: `tokens` or `picks` is not an integer.
-        ValueError: `tokens` is negative, or `picks` is not in $[0, n]$.
-
-    Source:
-        HubKV-I.
-
-    Reading:
-        E-U33: rounding up puts one pick in each of $K$ segments; rounding down does not.
-    """
-    errors.whole("tokens", tokens)
-    errors.whole("picks", picks, 0, tokens)
-    return torch.tensor([-(-k * tokens // picks) for k in range(picks)], dtype=torch.int64)
-
-
-def random_order(tokens: int, seed: int) -> Int[Tensor, "tokens"]:
-    r"""Shuffle the positions: the fixed random baseline.
-
-    $$o \sim \mathrm{Uniform}(\mathfrak{S}_n)$$
-
-    Args:
-        tokens: length $n$ of the content region, at least 0.
-        seed: seed of the generator, in [0, 2³² - 1].
-
-    Returns:
-        A permutation of $0, \dots, n - 1$, the same on every machine and in every version of
-        NumPy, whose legacy generator is frozen.
-
-    Raises:
-        TypeError: `tokens` or `seed` is not an integer.
-        ValueError: `tokens` is negative, or `seed` is not in range.
-
-    Source:
-        HubKV-I.
-
-    Reading:
-        E-U33: the paper fixes an order and does not give it.
-    """
-    errors.whole("tokens", tokens)
-    errors.whole("seed", seed, 0, 2**32 - 1)
-    order = np.random.RandomState(seed).permutation(tokens)
-    return torch.from_numpy(order.astype(np.int64))

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference import attention_errors, errors
 from reference.attention import attention_weights
 from reference.precision import widen
 from reference.scorers import errors as refuse
@@ -56,7 +56,7 @@ def cake(
         C3, C4, E-G40: weights over all that a query sees, not normalised again; the variance
         divides by $W - 1$.
     """
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     errors.whole("window", window, 2)
     scoring_errors.non_negative_finite("gamma", gamma)
     refuse.odd("kernel", kernel)
@@ -126,7 +126,7 @@ def cake_preference(
         E-G40, E-G41: computed in float64 and rounded once, because entropy and variance cancel;
         the entropy is at least 0. Sums over heads stand for means: only ratios of layers count.
     """
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     errors.whole("window", window, 2)
     errors.positive_finite("tau1", tau1)
     errors.positive_finite("tau2", tau2)

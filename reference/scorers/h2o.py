@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference import attention_errors, errors
 from reference.attention import attention_weights
 from reference.precision import widen
 from reference.scorers import errors as refuse
@@ -50,7 +50,7 @@ def h2o_mass(
         C3, C4, E-G30: softmax in float32, summed over the query heads of a key head; no column
         is left out of any step.
     """
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     batch, (kv_heads, tokens) = keys.shape[:-3], keys.shape[-3:-1]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     if mass is None:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference import attention_errors, errors
 from reference.attention import attention_weights
 from reference.precision import widen
 from reference.scorers import errors as refuse
@@ -57,7 +57,7 @@ def snapkv(
         C3, C4, E-G31: weights over all that a query sees, the window included, and not
         normalised again; pooled for each query head, then averaged over the group.
     """
-    errors.attendable(queries, keys, True)
+    attention_errors.attendable(queries, keys, True)
     errors.whole("window", window, 1)
     refuse.odd("kernel", kernel)
     errors.one_of("pooling", pooling, POOLINGS)

@@ -104,27 +104,6 @@ def test_a_column_sums_to_its_score(impl, x):
     assert_close(impl.coverage_weights(scores, shape).sum(-2), scores)
 
 
-@pytest.mark.spec("HubKV-5")
-@given(st.integers(1, 12), st.integers(0, 6))
-def test_a_window_at_the_end_spreads_over_fewer_places(impl, tokens, radius):
-    shape = impl.window_kernel(tokens, radius, torch.float64)
-    weights = impl.coverage_weights(torch.ones(tokens, dtype=torch.float64), shape)
-    for j in range(tokens):
-        places = min(j, radius) + 1 + min(tokens - 1 - j, radius)
-        assert int((weights[:, j] > 0).sum()) == places
-        assert_close(weights[j, j], 1 / places)
-
-
-@pytest.mark.spec("HubKV-5")
-@given(st.integers(2, 20), st.sampled_from([0.5, 1.0, 4.0]))
-def test_a_gaussian_starts_at_one_and_falls(impl, tokens, deviation):
-    shape = impl.gaussian_kernel(tokens, deviation, torch.float64)
-    assert shape[0] == 1
-    assert (shape.diff() < 0).all()
-    # K(d)⁴ = K(2d): nothing but a Gaussian has it at every d
-    assert_close(shape[: (tokens + 1) // 2] ** 4, shape[::2])
-
-
 @pytest.mark.spec("HubKV-Prop2")
 @given(beside_a_hub())
 def test_beside_a_hub_the_gain_is_what_the_overlap_leaves(impl, x):

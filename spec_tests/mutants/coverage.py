@@ -60,7 +60,7 @@ def weights_by_row(scores, kernel):
 @mutant(
     "coverage_weights",
     "the interior's Z everywhere",
-    killer="hubkv/test_coverage.py::test_a_window_at_the_end_spreads_over_fewer_places",
+    killer="hubkv/test_kernels.py::test_a_window_at_the_end_spreads_over_fewer_places",
 )
 def weights_forget_the_ends(scores, kernel):
     """Divide by the sum of an untruncated kernel."""
@@ -82,7 +82,7 @@ def window_of_half_the_width(tokens, radius, dtype=torch.float32):
 @mutant(
     "gaussian_kernel",
     "decays with the distance, not its square",
-    killer="hubkv/test_coverage.py::test_a_gaussian_starts_at_one_and_falls",
+    killer="hubkv/test_kernels.py::test_a_gaussian_starts_at_one_and_falls",
 )
 def gaussian_is_exponential(tokens, deviation, dtype=torch.float32):
     """Forget the square."""

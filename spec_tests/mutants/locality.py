@@ -20,7 +20,7 @@ def segments_of_equal_width(order, tokens, segments=64):
 @mutant(
     "segment_coverage",
     "a pick gains if it is not in the segment of the pick before",
-    killer="hubkv/test_locality.py::test_gains_sum_to_the_covered_share_in_any_order",
+    killer="hubkv/test_segments.py::test_gains_sum_to_the_covered_share_in_any_order",
 )
 def segments_forget(order, tokens, segments=64):
     """Remember one segment."""
@@ -122,7 +122,7 @@ def profile_by_queries(weights, distances=128):
 @mutant(
     "uniform_spread",
     "rounds down",
-    killer="hubkv/test_locality.py::test_at_the_length_of_the_paper_no_pick_of_the_spread_is_wasted",
+    killer="hubkv/test_segments.py::test_at_the_length_of_the_paper_no_pick_of_the_spread_is_wasted",
 )
 def spread_rounds_down(tokens, picks):
     """Lose segments: 64 picks of 2004 tokens touch 60."""
@@ -132,7 +132,7 @@ def spread_rounds_down(tokens, picks):
 @mutant(
     "random_order",
     "draws with replacement",
-    killer="hubkv/test_locality.py::test_a_random_order_visits_each_position_once",
+    killer="hubkv/test_segments.py::test_a_random_order_visits_each_position_once",
 )
 def order_with_replacement(tokens, seed):
     """Draw positions, not a permutation."""

@@ -45,6 +45,14 @@ def in_turn(queries: Tensor, kv_heads: int) -> Tensor:
     return queries[..., order, :, :]
 
 
+def weighed(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return the weights of every query head, `[*batch, kv_heads, group, queries, tokens]`."""
+    weights = reference.attention_weights(queries, keys)
+    kv_heads = keys.shape[-3]
+    group = weights.shape[-3] // max(1, kv_heads)
+    return weights.reshape(*weights.shape[:-3], kv_heads, group, *weights.shape[-2:])
+
+
 def ends(place: str, nodeid: str) -> bool:
     """Whether `nodeid`, up to its parameters, names the test at `place`."""
     return nodeid.partition("[")[0].endswith(place)

@@ -1,0 +1,75 @@
+"""Segments of the context and reference lines: HubKV §2.3, Appendix I."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.inputs import INPUTS
+
+
+@st.composite
+def walks(draw):
+    """A few positions in any order."""
+    tokens = draw(st.integers(1, 60))
+    order = draw(st.lists(st.integers(0, tokens - 1), min_size=1, max_size=20))
+    return torch.tensor(order), tokens, draw(st.integers(1, 70))
+
+
+@pytest.mark.spec("HubKV-Obs1")
+@given(walks())
+def test_a_pick_gains_where_its_segment_is_new(impl, x):
+    order, tokens, segments = x
+    gains = impl.segment_coverage(order, tokens, segments)
+    seen: set[int] = set()
+    for pick, gain in zip(order.tolist(), gains, strict=True):
+        segment = segments * pick // tokens
+        assert_close(gain, 0.0 if segment in seen else 1 / segments)
+        seen.add(segment)
+
+
+@pytest.mark.spec("HubKV-Obs1")
+@given(walks())
+def test_gains_sum_to_the_covered_share_in_any_order(impl, x):
+    order, tokens, segments = x
+    gains = impl.segment_coverage(order, tokens, segments)
+    covered = len({segments * pick // tokens for pick in order.tolist()}) / segments
+    assert gains[0] > 0
+    assert_close(gains.sum(), covered)
+    assert_close(impl.segment_coverage(order.flip(0), tokens, segments).sum(), covered)
+
+
+@pytest.mark.spec("HubKV-I")
+@given(INPUTS["uniform_spread"])
+def test_an_even_spread_has_even_gaps(impl, x):
+    spread = impl.uniform_spread(**x)
+    edges = torch.cat([spread, torch.tensor([x["tokens"]])])
+    gaps = edges.diff()
+    assert spread.shape == (x["picks"],)
+    assert gaps.numel() == 0 or (spread[0] == 0 and gaps.min() > 0)
+    assert gaps.numel() == 0 or gaps.max() - gaps.min() <= 1
+
+
+@pytest.mark.spec("HubKV-I", "HubKV-Obs1")
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 100))
+def test_an_even_spread_covers_every_segment(impl, segments, each, more):
+    """For a multiple of the segments; other numbers of picks need a long enough context."""
+    picks = segments * each
+    spread = impl.uniform_spread(picks + more, picks)
+    assert (impl.segment_coverage(spread, picks + more, segments) > 0).sum() == segments
+
+
+@pytest.mark.spec("HubKV-I", "HubKV-Obs1")
+def test_at_the_length_of_the_paper_no_pick_of_the_spread_is_wasted(impl):
+    for picks in range(1, 81):
+        gains = impl.segment_coverage(impl.uniform_spread(2004, picks), 2004)
+        assert_close(gains.sum(), min(picks, 64) / 64)
+
+
+@pytest.mark.spec("HubKV-I")
+@given(INPUTS["random_order"])
+def test_a_random_order_visits_each_position_once(impl, x):
+    order = impl.random_order(**x)
+    assert_equal(order.sort().values, torch.arange(x["tokens"]))
+    assert_equal(order, impl.random_order(**x))
