@@ -85,7 +85,7 @@ def test_no_held_out_file_is_trained_on():
     assert all(map(corpus.is_held_out, held_out))
 
 
-@pytest.mark.parametrize("kind", tasks.MIXED | tasks.COPYING)
+@pytest.mark.parametrize("kind", tasks.MIXED | tasks.COPYING | tasks.FINDING)
 @pytest.mark.parametrize("length", [256, 2048])
 def test_a_row_is_the_same_for_the_same_seed(kind, length):
     assert kind(Random(7), length) == kind(Random(7), length)
@@ -104,6 +104,18 @@ def test_a_step_draws_the_same_batch_whenever_it_is_taken():
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
+
+
+def test_the_rates_rise_and_fall_in_every_cycle():
+    start = 0
+    for end, cooldown in train.CYCLES.items():
+        shares = [train.rate(step) for step in range(start, end)]
+        level = shares[train.WARMUP : -cooldown]
+        assert shares[0] == 1 / train.WARMUP
+        assert level == [1.0] * len(level)
+        assert shares[-1] == 1 / cooldown
+        start = end
+    assert start == train.STEPS
 
 
 @pytest.mark.parametrize("shape", [(8, 32), (32, 8), (16, 16)])

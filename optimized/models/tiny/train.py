@@ -40,11 +40,11 @@ STAGES = (
     Stage(512, 6, 400, MIXED),
     Stage(1024, 4, 400, MIXED),
     Stage(512, 8, 800, FINDING),
-    Stage(1280, 3, 1800, FINDING),
+    Stage(1280, 3, 1400, FINDING),
 )
 STEPS = sum(stage.steps for stage in STAGES)
 
-CYCLES = {3700: 200, STEPS: 600}
+CYCLES = {3700: 200, STEPS: 500}
 """Where a cycle of the rates ends, and over how many of its last steps they fall to nothing."""
 
 
