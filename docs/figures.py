@@ -12,6 +12,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
+from shipped_model import tables
 
 import reference as kv
 
@@ -161,7 +162,7 @@ def of_the_model() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write every figure, the captions of those that a model draws, and the table of timings."""
+    """Write every figure, the captions of those that a model draws, and the tables."""
     FOLDER.mkdir(exist_ok=True)
     for name, (size, draw) in FIGURES.items():
         canvas, axes = plt.subplots(figsize=size, layout="constrained")
@@ -169,7 +170,7 @@ def main() -> None:
         canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
         plt.close(canvas)
     (FOLDER / "performance.txt").write_text(timings())
-    for name, text in of_the_model().items():
+    for name, text in (of_the_model() | tables()).items():
         (FOLDER / f"{name}.txt").write_text(text)
 
 

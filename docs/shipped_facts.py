@@ -1,0 +1,88 @@
+"""Why HubKV loses facts on the shipped model: `python docs/shipped_facts.py` measures it.
+
+Writes docs/shipped/facts.json: for KVzip alone and for HubKV with one part after the other weak,
+how many facts are found, and what is left of their values in the heads.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from optimized import HubSettings
+from optimized.__main__ import parser
+from optimized.models import command, evaluate, selection
+from optimized.models.documents import Document
+from optimized.models.rows import ways
+from optimized.models.systems import system
+
+RATIO = 0.9
+VARIANTS = {
+    "KVzip alone": None,
+    "HubKV": HubSettings(),
+    "without calibration": HubSettings(minimum=1.0, maximum=1.0),
+    "without neighbours (radius 0)": HubSettings(radius=0),
+    "radius 1": HubSettings(radius=1),
+    "discount 0.9 for 0.5": HubSettings(gamma=0.9),
+    "discount 0.999": HubSettings(gamma=0.999),
+    "gate to the power of 8": HubSettings(power=8.0),
+}
+
+
+def main() -> None:
+    """Measure every variant on the documents of the default run, and write what was found."""
+    model, documents, settings = command.prepared(parser().parse_args([]))
+    found = {}
+    with command.threads(model):
+        for name, variant in VARIANTS.items():
+            found[name] = measured(model, documents, settings, variant)
+            print(name, found[name])
+    versions = {"torch": torch.__version__, "ratio": RATIO, "documents": len(documents)}
+    file = Path(__file__).parent / "shipped" / "facts.json"
+    file.write_text(json.dumps({"about": versions, "variants": found}, indent=1) + "\n")
+
+
+def measured(
+    model: Any, documents: list[Document], settings: Any, variant: HubSettings | None
+) -> dict[str, float]:
+    """Return what one variant does to facts."""
+    name = "kvzip" if variant is None else "kvzip+hubkv"
+    masks: list[Tensor] = []
+
+    def kept(*given: Any) -> Tensor:
+        masks.append(selection.kept_entries(*given))
+        return masks[-1]
+
+    refined = patch.object(selection, "refinement", lambda *_: variant)
+    with refined, patch.object(evaluate, "kept_entries", kept):
+        row, *_ = evaluate.evaluate(model, documents, ways([system(name)], [RATIO]), settings)
+    rows = (mask[:, place] for mask in masks for place in range(mask.shape[1]))
+    values = [
+        mask[..., place]
+        for document, mask in zip(documents, rows, strict=True)
+        for place in value_places(document)
+    ]
+    touched = sum(int(value.any(-1).sum()) for value in values)
+    return {
+        "needles": sum(map(sum, row.found)) / len(values),
+        "bits_per_byte": sum(row.bits) / len(row.bits),
+        "kept": sum(float(value.float().mean()) for value in values) / len(values),
+        "whole": sum(int(value.all(-1).sum()) for value in values) / max(1, touched),
+    }
+
+
+def value_places(document: Document) -> list[slice]:
+    """Return where the values of a document's facts stand; its tokens are bytes."""
+    text = bytes(min(token, 255) for token in document.context)
+    places = []
+    for question in document.questions:
+        start = text.index(b"= ", round(question.depth * len(text))) + 2
+        places.append(slice(start, text.index(b"\n", start)))
+    return places
+
+
+if __name__ == "__main__":
+    main()
