@@ -90,8 +90,8 @@ def static(tokens: int, seen: int) -> None:
     """Refuse a cache that has room for more tokens than it was given."""
     if tokens != seen:
         raise ValueError(
-            f"past_key_values must hold as many tokens as were seen, {seen}, got room for {tokens}: "
-            "a static cache is not supported"
+            f"past_key_values must hold as many tokens as were seen, {seen}, got room for {tokens}"
+            ": a static cache is not supported"
         )
 
 
