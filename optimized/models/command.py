@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils import logging as hub_logging
 from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
@@ -56,6 +57,7 @@ def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # each of its retries would be a line
     if name is None and not (HERE / "model.safetensors").exists():
         raise ValueError(
             f"--model must be given, since the weights of the shipped model are not in {HERE}"

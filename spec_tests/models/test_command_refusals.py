@@ -1,6 +1,7 @@
 """What the command refuses: one line, exit status 2, and nothing left behind."""
 
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,22 @@ def misconfigured(model: Path, folder: Path) -> Path:
     settings = json.loads((copied / "config.json").read_text())
     (copied / "config.json").write_text(json.dumps(settings | {"hidden_size": "wide"}))
     return copied
+
+
+def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
+    from optimized.models import command as job
+
+    hub = logging.getLogger("huggingface_hub")
+    hub.setLevel(logging.WARNING)
+
+    def unreached(name):
+        assert not hub.isEnabledFor(logging.WARNING)  # each retry warns
+        raise OSError(f"no connection for {name}")
+
+    monkeypatch.setattr(job.AutoModelForCausalLM, "from_pretrained", unreached)
+    said = command.refused(capsys, "--model", "some/model")
+    assert "no connection for some/model" in said
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("spoiled", [damaged, misconfigured])
