@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 SYSTEMS = "default"
@@ -30,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     add("--continuation", type=whole, default=128, help="tokens to predict after each document")
     add("--implementation", choices=("reference", "optimized"), default="optimized")
     add("--device", default="cpu")
-    add("--seed", type=natural, default=0)
+    add("--seed", type=seed, default=0)
     add("--readings", choices=("letter", "remedied"), default="remedied")
     add("--out", type=Path, help="a new folder for the report")
     add("--json", type=Path, help="a new file for the figures, besides")
@@ -60,6 +61,14 @@ def natural(text: str) -> int:
     return value
 
 
+def seed(text: str) -> int:
+    """Read a number that every generator takes for a seed."""
+    value = natural(text)
+    if value >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"must be below 2**32, got {text}")
+    return value
+
+
 def whole(text: str) -> int:
     """Read a number that is at least 2."""
     value = int(text)
@@ -71,10 +80,13 @@ def whole(text: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the options and do the job; say in one line why it cannot be done."""
     given = parser().parse_args(arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not everything printed has a Greek letter
     try:
         from optimized.models.command import run
 
         run(given)
+        sys.stdout.flush()
     except (ImportError, ValueError) as refusal:
         refuse(str(refusal))
     except BrokenPipeError:  # whoever read the table has seen enough of it

@@ -1,12 +1,13 @@
 """Attention over whole or compressed caches, as `transformers` calls it."""
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
+from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
 
 from optimized.models import errors as refuse
 
@@ -32,7 +33,8 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             Qwen2 or Qwen3.
 
     Returns:
-        The same model. With the caches of `transformers` it gives what it gave before.
+        The same model. With the growing caches of `transformers` it gives what it gave before; a
+        static cache, packed sequences and masks of queries × tokens are refused when they come.
 
     Raises:
         ValueError: the model is of another architecture, or one of its layers slides a window.
@@ -55,6 +57,7 @@ def attend(
     """Attend as `transformers` asks: heads before tokens in, tokens before heads out."""
     del module
     refuse.plain(dropout, variants)
+    refuse.flags(attention_mask)
     refuse.scaling(scaling, query.shape[-1])
     scale = query.shape[-1] ** -0.5
     if isinstance(key, Tensor):
@@ -66,9 +69,17 @@ def attend(
 
 
 def padding_mask(
-    batch_size: int, kv_length: int, attention_mask: Tensor | None = None, **_: Any
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    mask_function: Callable[..., Any] = causal_mask_function,
+    attention_mask: Tensor | None = None,
+    **_: Any,
 ) -> Tensor | None:
     """Return which tokens are no padding; causality needs no mask of queries × tokens."""
+    refuse.overlaid(mask_function is not causal_mask_function)
+    refuse.static(kv_length, int(q_offset) + q_length)
     refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None

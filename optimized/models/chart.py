@@ -66,18 +66,21 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def quality(lines: Sequence[Series], axis: str, level: float | None, percent: bool) -> str:
-    """Draw a figure of every system against the bytes that are stored, on a logarithmic axis."""
+    """Draw a figure of every system against the bytes that are stored, on a logarithmic axis.
+
+    Where nothing is stored, that is its left end.
+    """
     points = [point for line in lines for point in line.points]
     if not points:
         return "<p>Nothing was measured.</p>"
     xs, ys = [point.x for point in points], [point.y for point in points]
-    least, most = min([*xs, 50]) / 1.15, 100 * 1.05
+    least, most = min([*(x for x in xs if x > 0), 50]) / 1.15, 100 * 1.05
     low, high = min([*ys, level or 0]), max([*ys, level or 0])
     pad = 0.05 * (high - low or 1)
     low, high = low - pad, high + pad
 
     def place(x: float, y: float) -> tuple[float, float]:
-        across = (log10(x) - log10(least)) / (log10(most) - log10(least))
+        across = (log10(max(x, least)) - log10(least)) / (log10(most) - log10(least))
         up = (y - low) / (high - low)
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (
             HEIGHT - BOTTOM - TOP

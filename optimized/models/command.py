@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils import logging as hub_logging
 from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
@@ -56,6 +57,7 @@ def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # each of its retries would be a line
     if name is None and not (HERE / "model.safetensors").exists():
         raise ValueError(
             f"--model must be given, since the weights of the shipped model are not in {HERE}"
@@ -64,7 +66,7 @@ def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
     try:
         model = AutoModelForCausalLM.from_pretrained(place)
         tokenizer = AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except Exception as error:  # whatever a damaged file makes of the libraries that read it
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
             f"--model must be a folder or an id of a causal language model, got {place!r}: {reason}"
@@ -84,22 +86,34 @@ def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
 
 
 def free(given: argparse.Namespace) -> Path:
-    """Return a folder that does not exist.
+    """Return a folder that does not exist, and can be made.
 
     Raises:
-        ValueError: the one that was asked for does, or the JSON file does.
+        ValueError: the one that was asked for does, or the JSON file does, or there is no writing.
     """
-    if given.json is not None and given.json.exists():
-        raise ValueError(f"--json must not exist, got {given.json}")
-    for name, target in (("--json", given.json), ("--out", given.out)):
-        if target is not None and not target.absolute().parent.is_dir():
-            raise ValueError(f"{name} must be in a folder that exists, got {target}")
-    if given.out is not None:
-        if given.out.exists():
-            raise ValueError(f"--out must not exist, got {given.out}")
-        return given.out
     names = (Path(OUT if count == 1 else f"{OUT}-{count}") for count in range(1, 10_000))
-    return next(name for name in names if not name.exists())
+    out = given.out or next(name for name in names if not os.path.lexists(name))
+    for name, target in (("--json", given.json), ("--out", out)):
+        if target is None:
+            continue
+        if os.path.lexists(target):
+            raise ValueError(f"{name} must not exist, got {target}")
+        if not target.absolute().parent.is_dir():
+            raise ValueError(f"{name} must be in a folder that exists, got {target}")
+        try:
+            beside(target).rmdir()
+        except OSError as error:
+            raise ValueError(
+                f"{name} must be where one can write, got {target}: {error}"
+            ) from error
+    if given.json is not None and given.json.absolute() == out.absolute():
+        raise ValueError(f"--json must not be the folder of the report, got {given.json}")
+    return out
+
+
+def beside(target: Path) -> Path:
+    """Make a hidden folder beside a file or folder to come, where it can be renamed to it."""
+    return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
 
 
 def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
@@ -199,18 +213,20 @@ def write(
     """Write the report and the figures, all or nothing."""
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
     page = report.page(figures, drawn)
-    beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.absolute().parent))
+    made = [beside(out)]
     try:
-        (beside / "report.html").write_text(page, encoding="utf-8")
-        (beside / "figures.json").write_text(text, encoding="utf-8")
-        beside.chmod(0o755)
+        (made[0] / "report.html").write_text(page, encoding="utf-8")
+        (made[0] / "figures.json").write_text(text, encoding="utf-8")
+        made[0].chmod(0o755)
         if json_file is not None:
-            part = beside / "copy.json"
-            part.write_text(text, encoding="utf-8")
-            os.replace(part, json_file)
-        os.rename(beside, out)
+            made.append(beside(json_file))
+            (made[1] / "figures.json").write_text(text, encoding="utf-8")
+        os.rename(made[0], out)
+        if json_file is not None:
+            os.replace(made[1] / "figures.json", json_file)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        for folder in made:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(given: argparse.Namespace) -> None:

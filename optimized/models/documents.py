@@ -78,6 +78,13 @@ class Maker:
         """Return the tokens of a text, without marks around it."""
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
+    def size(self, tokens: list[int]) -> int:
+        """Return the bytes of a text's first tokens; in a character cut off, a token is one."""
+        whole = len(tokens)
+        while (text := str(self.tokenizer.decode(tokens[:whole]))).endswith("\ufffd"):
+            whole -= 1
+        return len(text.encode()) + len(tokens) - whole
+
     def following(self, start: int) -> Iterator[list[int]]:
         """Walk through the tokens of each piece, from one on."""
         for piece in self.pieces[start:]:
@@ -140,7 +147,7 @@ class Maker:
             found, at = found + line, place
         found += flat[at:body]
         after = flat[body:]
-        size = len(str(self.tokenizer.decode(after[1:])).encode())
+        size = self.size(flat) - self.size(flat[: body + 1])
         return Document(found, after, size, tuple(questions), (start, start + len(taken)))
 
     def documents(

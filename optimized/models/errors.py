@@ -68,6 +68,33 @@ def mask(valid: Any, batch: int, tokens: int) -> None:
         )
 
 
+def flags(valid: Tensor | None) -> None:
+    """Refuse an attention mask of queries × tokens."""
+    if valid is not None and valid.ndim != 2:
+        raise ValueError(
+            f"attention_mask must be of shape (batch, tokens), got {tuple(valid.shape)}: a mask of "
+            "queries × tokens is not supported"
+        )
+
+
+def overlaid(by_more: bool) -> None:
+    """Refuse a mask that takes away or adds more than causality."""
+    if by_more:
+        raise ValueError(
+            "position_ids must count on in every row, got some that start again: sequences that "
+            "are packed into one row are not supported; batch them with an attention_mask"
+        )
+
+
+def static(tokens: int, seen: int) -> None:
+    """Refuse a cache that has room for more tokens than it was given."""
+    if tokens != seen:
+        raise ValueError(
+            f"past_key_values must hold as many tokens as were seen, {seen}, got room for {tokens}"
+            ": a static cache is not supported"
+        )
+
+
 def left_padded(valid: Tensor) -> None:
     """Refuse padding that is not on the left."""
     if bool((valid[:, :-1] & ~valid[:, 1:]).any()):

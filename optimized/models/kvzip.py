@@ -25,6 +25,7 @@ class KVzip(Scorer):
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Let the model repeat the context; the cache is afterwards what it was."""
+        self.memory = {}
         longest = int(lengths(prompt).max())
         for index in range(-(-max(0, longest - self.sinks) // self.chunk)):
             self.repeat(prompt, index)

@@ -90,6 +90,13 @@ class AttendingLayer(CacheLayerMixin):
         del indices
         refuse.unsupported("selecting batch rows", "select among the prompts instead")
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AttendingLayer":
+        """Return a layer that goes on by itself: tensors are shared, never changed in place."""
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self))
+        memo[id(self)] = copy
+        return copy
+
     def __getattr__(self, name: str) -> Any:
         """Tell an attention function that takes the layer for a tensor what it must be."""
         if name.startswith("_") or not hasattr(torch.Tensor, name):

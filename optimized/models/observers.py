@@ -18,7 +18,7 @@ class SnapKV(Scorer):
 
     def watch(self, step: Step) -> None:
         """Remember the last queries."""
-        past = self.memory.get(step.layer)
+        past = self.past(step)
         queries = step.queries if past is None else torch.cat([past, step.queries], 2)
         self.memory[step.layer] = queries[:, :, -self.window :].clone()
 

@@ -58,7 +58,8 @@ class Settings(NamedTuple):
 
 
 def ways(systems: Sequence[System], ratios: Sequence[float]) -> list[Way]:
-    """Return every row to be measured."""
+    """Return every row to be measured, once."""
+    some = tuple(dict.fromkeys(ratios))
     return [
-        Way(system, ratio) for system in systems for ratio in (ratios if system.evicts else (None,))
+        Way(system, ratio) for system in systems for ratio in (some if system.evicts else (None,))
     ]

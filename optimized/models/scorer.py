@@ -32,7 +32,7 @@ class Told(NamedTuple):
 
 
 class Scorer:
-    """A scorer before and while a prompt is read.
+    """A scorer before and while a prompt is read; the next prompt starts afresh.
 
     Args:
         model: the attached model.
@@ -46,6 +46,11 @@ class Scorer:
 
     def watch(self, step: Step) -> None:
         """Remember what is needed of one layer's part of a chunk."""
+
+    def past(self, step: Step) -> Any:
+        """Return what is remembered of a layer; at the first chunk of a prompt, nothing."""
+        first = step.queries.shape[2] == step.keys.shape[2]
+        return None if first else self.memory.get(step.layer)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Score the prompt that was watched.

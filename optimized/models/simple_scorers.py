@@ -41,7 +41,7 @@ class H2O(Scorer):
 
     def watch(self, step: Step) -> None:
         """Add what the chunk's queries pay."""
-        past = self.memory.get(step.layer)
+        past = self.past(step)
         self.memory[step.layer] = self.kv.h2o_mass(step.queries, step.keys, past, step.valid)
 
     def scored(self, told: Told) -> Scored:
@@ -56,7 +56,7 @@ class ExpectedAttention(Scorer):
         """Add the chunk's queries to the statistics."""
         queries = unrotated(step)
         valid = None if step.valid is None else step.valid[:, -queries.shape[2] :]
-        sinks, past = self.settings.get("sinks", 4), self.memory.get(step.layer)
+        sinks, past = self.settings.get("sinks", 4), self.past(step)
         self.memory[step.layer] = self.kv.query_statistics(queries, sinks, valid, past)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
@@ -89,7 +89,7 @@ class FastKVzip(Scorer):
         weights = self.settings["weights"]
         refuse.layers("weights", weights, self.model.config.num_hidden_layers)
         one = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0)
-        past = self.memory.get(step.layer)
+        past = self.past(step)
         scores = one.scores if past is None else torch.cat([past, one.scores], -1)
         self.memory[step.layer] = scores
 

@@ -4,6 +4,9 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from transformers import AutoTokenizer
+
+from optimized.models.documents import Maker
 from optimized.models.record import SCHEMA
 from optimized.models.systems import DEFAULT
 
@@ -51,6 +54,24 @@ def test_a_ratio_of_zero_is_the_full_cache(command):
         assert {name: row[name] for name in same} == {name: full[name] for name in same}
         assert row["deviation_worst"] == 0
         assert row["bits_change_interval"] == [0, 0]
+
+
+def test_nothing_may_be_left_of_a_short_document(command):
+    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.999")["rows"]
+    assert [row["kept_percent"] for row in rows] == [100, 50, 0]
+    assert rows[2]["stored_bytes"] == 0
+
+
+def test_bytes_are_counted_where_a_character_is_cut(command_model):
+    tokenizer = AutoTokenizer.from_pretrained(command_model)
+    maker = Maker("Ωμέγα 漢字 🙂\ufffd and more.\n" * 50, tokenizer)
+    for made in maker.documents(0, 12, [96, 97, 98], 32, 1):
+        assert made.size == len(made.continuation) - 1  # a token is a byte
+
+
+def test_a_ratio_is_measured_once(command):
+    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.25", "0.50")["rows"]
+    assert [row["ratio"] for row in rows] == [None, 0.5, 0.25]
 
 
 def test_bytes_follow_the_ratio(command):

@@ -1,5 +1,8 @@
 """What the command refuses: one line, exit status 2, and nothing left behind."""
 
+import json
+import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,10 +55,68 @@ def test_a_text_of_other_bytes_is_refused(command, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--ratios", "1"), ("--ratios", "x"), ("--needles", "-1")]
+    ("option", "value"),
+    [("--ratios", "1"), ("--ratios", "x"), ("--needles", "-1"), ("--seed", "4294967296")],
 )
 def test_a_number_out_of_range_is_refused(command, capsys, option, value):
     assert f"argument {option}" in command.refused(capsys, option, value).splitlines()[-1]
+
+
+def damaged(model: Path, folder: Path) -> Path:
+    """Copy a model whose file of weights ends too soon."""
+    copied = shutil.copytree(model, folder)
+    whole = (copied / "model.safetensors").read_bytes()
+    (copied / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    return copied
+
+
+def misconfigured(model: Path, folder: Path) -> Path:
+    """Copy a model whose width is a word."""
+    copied = shutil.copytree(model, folder)
+    settings = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(settings | {"hidden_size": "wide"}))
+    return copied
+
+
+def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
+    from optimized.models import command as job
+
+    hub = logging.getLogger("huggingface_hub")
+    hub.setLevel(logging.WARNING)
+
+    def unreached(name):
+        assert not hub.isEnabledFor(logging.WARNING)  # each retry warns
+        raise OSError(f"no connection for {name}")
+
+    monkeypatch.setattr(job.AutoModelForCausalLM, "from_pretrained", unreached)
+    said = command.refused(capsys, "--model", "some/model")
+    assert "no connection for some/model" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("spoiled", [damaged, misconfigured])
+def test_a_spoiled_model_is_refused(command, capsys, tmp_path, spoiled):
+    said = command.refused(capsys, "--model", str(spoiled(command.model, tmp_path / "spoiled")))
+    assert "--model must be a folder or an id" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+@pytest.mark.parametrize("length", [300, 250])
+def test_a_name_too_long_is_refused_before_anything_is_measured(
+    command, capsys, monkeypatch, tmp_path, option, length
+):
+    from optimized.models import command as job
+
+    monkeypatch.setattr(job, "measured", None)
+    said = command.refused(capsys, option, str(tmp_path / ("x" * length)))
+    assert f"{option} must be where one can write" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_one_name_for_the_report_and_the_figures_is_refused(command, capsys, tmp_path):
+    said = command.refused(capsys, "--out", str(tmp_path / "x"), "--json", str(tmp_path / "x"))
+    assert "--json must not be the folder of the report" in said
 
 
 @pytest.mark.parametrize("option", ["--out", "--json"])

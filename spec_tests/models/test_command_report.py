@@ -2,7 +2,11 @@
 
 import json
 import re
+import sys
+from errno import EXDEV
 from html.parser import HTMLParser
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +71,27 @@ def test_the_figures_are_written_where_they_are_asked_for(command, tmp_path):
     figures = command.figures("--systems", "full", "--json", str(tmp_path / "copy.json"))
     assert json.loads((tmp_path / "copy.json").read_text()) == figures
     assert sorted(one.name for one in command.out.iterdir()) == ["figures.json", "report.html"]
+
+
+def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tmp_path):
+    from optimized.models import command as job
+
+    def replace(source, target):
+        if Path(source).parent.parent != Path(target).parent:
+            raise OSError(EXDEV, "Invalid cross-device link")
+        Path(source).rename(target)
+
+    monkeypatch.setattr(job.os, "replace", replace)
+    (tmp_path / "disk").mkdir()
+    command.figures("--systems", "full", "--json", str(tmp_path / "disk" / "copy.json"))
+    assert [one.name for one in (tmp_path / "disk").iterdir()] == ["copy.json"]
+
+
+def test_a_terminal_without_greek_letters_gets_the_table(command, monkeypatch):
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    command.figures("--systems", "full")
+    assert "? mean" in written.getvalue().decode()
 
 
 def test_the_table_has_a_line_a_row(command, capsys):

@@ -153,3 +153,26 @@ def test_dropout_while_training_is_refused():
     model = models.attach(transformers.AutoModelForCausalLM.from_config(config)).train()
     with pytest.raises(ValueError, match=r"dropout must be 0, got 0.5: call `model.eval\(\)`"):
         model(input_ids=prompts()[0])
+
+
+def test_packed_sequences_are_refused():
+    ids, _ = prompts()
+    places = torch.arange(TOKENS // 2).repeat(2).expand(ids.shape)
+    with pytest.raises(ValueError, match=r"position_ids must count on in every row.*packed"):
+        attached("llama")(input_ids=ids, position_ids=places, use_cache=False)
+
+
+def test_a_mask_of_queries_times_tokens_is_refused():
+    ids, _ = prompts()
+    mask = torch.ones(2, 1, TOKENS, TOKENS, dtype=torch.bool).tril()
+    with pytest.raises(ValueError, match=r"of shape \(batch, tokens\), got \(2, 1, 24, 24\)"):
+        attached("llama")(input_ids=ids, attention_mask=mask)
+
+
+def test_a_static_cache_is_refused():
+    ids, mask = prompts()
+    cache = transformers.StaticCache(config=configuration("llama"), max_cache_len=64)
+    with pytest.raises(ValueError, match="24, got room for 64: a static cache is not supported"):
+        attached("llama")(input_ids=ids, past_key_values=cache)
+    with pytest.raises(ValueError, match="a static cache is not supported"):
+        generated(attached("llama"), ids, mask, cache_implementation="static")

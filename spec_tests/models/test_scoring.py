@@ -102,6 +102,16 @@ def test_scoring_leaves_the_cache_as_it_was(name):
         assert_equal(mine.whole, other.whole)
 
 
+@every_scorer
+@pytest.mark.parametrize("chunk", [None, 7])
+def test_a_scorer_knows_nothing_of_the_prompt_before(name, chunk):
+    model, (ids, _) = attached("llama"), prompts()
+    used, new = (models.scorer(name, model, **SETTINGS[name]) for _ in range(2))
+    used.finish(models.prefill(model, ids.flip(1), watch=[used.watch]), KEEP)
+    prompt = models.prefill(model, ids, chunk=chunk, watch=[used.watch, new.watch])
+    assert_equal(used.finish(prompt, KEEP), new.finish(prompt, KEEP))
+
+
 def pieces(step, size: int):
     """One step as a prompt in chunks would have shown it."""
     for start in range(0, TOKENS, size):
