@@ -40,9 +40,11 @@ def evaluate(
         A row for each of `rows`; one that a setting refuses on any document says why.
     """
     found = [Row(way) for way in rows]
+    place = 0
     for batch in batches(documents):
         with torch.inference_mode():
-            Batch(model, batch, rows, settings).measure(found, step)
+            Batch(model, batch, rows, settings, place).measure(found, step)
+        place += len(batch)
     return found
 
 
@@ -66,10 +68,11 @@ class Batch:
         documents: Sequence[Document],
         rows: Sequence[Way],
         settings: Settings,
+        place: int = 0,
     ) -> None:
         self.device, self.settings = model.device, settings
         ids = torch.tensor([document.context for document in documents], device=model.device)
-        self.panel = Panel(model, ids.shape[1], rows, settings)
+        self.panel = Panel(model, ids.shape[1], rows, settings, place)
         self.prompt = prefill(model, ids, watch=self.panel.watchers())
         self.cache = self.prompt.cache
         for layer in self.cache.evictable():  # in 16 bits, as in the papers, whatever the model is

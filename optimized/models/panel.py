@@ -1,6 +1,7 @@
 """All scorers of a run, watching the same prompt."""
 
 from collections.abc import Callable, Sequence
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -29,12 +30,18 @@ class Panel:
         tokens: length of the prompt.
         rows: what will be measured.
         settings: the implementation, or both, the seed, the reading and the gates.
+        place: of the prompt's first document among all, so that chance differs between batches.
     """
 
     def __init__(
-        self, model: PreTrainedModel, tokens: int, rows: Sequence[Way], settings: Settings
+        self,
+        model: PreTrainedModel,
+        tokens: int,
+        rows: Sequence[Way],
+        settings: Settings,
+        place: int = 0,
     ) -> None:
-        self.model, self.tokens, self.settings = model, tokens, settings
+        self.model, self.tokens, self.settings, self.place = model, tokens, settings, place
         self.clock = Clock(model.device)
         self.finished: dict[str, Scores] = {}
         names = {way.system.scorer for way in rows} - {None}
@@ -48,7 +55,7 @@ class Panel:
     def chosen(self, name: str) -> dict[str, Any]:
         """Return the settings of a scorer."""
         if name == "random":
-            return {"seed": self.settings.seed}
+            return {"seed": Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)}
         if name == "fastkvzip":
             return {"weights": self.settings.gates}
         if name == "pyramidkv":

@@ -1,13 +1,17 @@
 """What the command measures."""
 
+from itertools import pairwise
+
 import pytest
 
 pytest.importorskip("transformers")
 
 from transformers import AutoTokenizer
 
+from optimized.models import evaluate
 from optimized.models.documents import Maker
 from optimized.models.record import SCHEMA
+from optimized.models.selection import kept_entries
 from optimized.models.systems import DEFAULT
 
 TIMES = "seconds"
@@ -139,3 +143,17 @@ def test_the_default_compares_what_the_papers_do(command):
     found = [row["system"] for row in rows]
     assert found == [name for name in DEFAULT if not name.startswith("fastkvzip")]
     assert not any(row["refused"] for row in rows)
+
+
+def test_chance_differs_between_batches_of_one_length(command, monkeypatch):
+    seen = []
+
+    def kept(*given):
+        seen.append(kept_entries(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(evaluate, "kept_entries", kept)
+    command.figures("--systems", "random", "--ratios", "0.5", "--documents", "48")
+    alike = [(one, other) for one, other in pairwise(seen) if one.shape == other.shape]
+    assert alike
+    assert not any(one.equal(other) for one, other in alike)
