@@ -19,8 +19,8 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(prog="python -m optimized.models.tiny.gate")
     parser.add_argument("--model", type=Path, default=HERE, help="where the gates go, too")
-    parser.add_argument("--rows", type=int, default=40)
-    parser.add_argument("--length", type=int, default=480)
+    parser.add_argument("--rows", type=int, default=30)
+    parser.add_argument("--length", type=int, default=960)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--sample", type=int, default=2048, help="tokens a step sees")
     parser.add_argument("--seed", type=int, default=0)
