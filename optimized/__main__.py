@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         help="shares of the cache to remove",
     )
     add("--context", type=whole, default=1024, help="tokens of the longest documents")
-    add("--documents", type=whole, default=24, help="how many; a third of them of each length")
+    add("--documents", type=whole, default=18, help="how many; a third of them of each length")
     add("--needles", type=natural, default=4, help="facts hidden in each document")
     add("--continuation", type=whole, default=128, help="tokens to predict after each document")
     add("--implementation", choices=("reference", "optimized"), default="optimized")

@@ -122,12 +122,12 @@ def quality(lines: Sequence[Series], axis: str, level: float | None, percent: bo
 
 
 def names(squares: dict[str, tuple[float, float]]) -> Iterator[str]:
-    """Write the names of systems beside their squares, each above those it would cover."""
+    """Write the names of systems beside their squares, or as near as they cover no other name."""
     taken: list[tuple[float, float]] = []
     for name, (x, y) in sorted(squares.items(), key=lambda square: square[1]):
-        y -= 6
-        while any(x < end and abs(y - line) < LINE for end, line in taken):
-            y -= LINE
+        here = [line for end, line in taken if x < end]
+        lines = (y - 6 + LINE * step for step in sorted(range(-20, 20), key=abs))
+        y = next(free for free in lines if all(abs(free - line) >= LINE for line in here))
         taken.append((x + 8 + LETTER * len(name), y))
         yield f'<text x="{x + 8:.1f}" y="{y:.1f}">{escape(name)}</text>'
 

@@ -34,7 +34,8 @@ figure .wide > * { display: block; min-width: 640px; width: 100%; height: auto; 
 figure .wide img { min-width: 720px; padding: .6rem; }
 h3 { font-size: 1rem; margin: 1.6rem 0 0; }
 figcaption { max-width: 46rem; margin-top: .4rem; }
-svg text { fill: currentColor; font-size: 12px; font-family: inherit; }
+svg text { fill: currentColor; font-size: 12px; font-family: inherit; paint-order: stroke;
+  stroke: var(--page); stroke-width: 3px; }
 svg polyline { fill: none; stroke-width: 2; }
 svg .grid { stroke: var(--line); } svg .full { stroke: currentColor; stroke-width: 1.5; }
 .key { width: 34px; height: 12px; margin-right: .4rem; vertical-align: middle; }
