@@ -37,6 +37,7 @@ def test_signature(impl, name):
 
 @every_function
 @every_dtype
+@settings(max_examples=30)  # for each of four dtypes
 @given(data=st.data())
 def test_agrees_with_reference(impl, name, dtype, data):
     function = getattr(impl, name)
