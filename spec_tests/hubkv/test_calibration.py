@@ -45,6 +45,13 @@ def test_selectivity_is_that_of_the_content_alone(impl, x, value):
         assert_close(out[head], impl.selectivity(content, None, x["epsilon"]).double())
 
 
+@pytest.mark.spec("HubKV-8", "HubKV-12")
+@given(selectivity(unprotected=False))
+def test_a_protected_score_of_any_size_says_nothing_of_selectivity(impl, x):
+    replaced = x["scores"].masked_fill(x["protected"], 1e30)
+    assert_equal(impl.selectivity(**{**x, "scores": replaced}), impl.selectivity(**x))
+
+
 @pytest.mark.spec("HubKV-8")
 @given(st.integers(1, 40), real(1))
 def test_equal_scores_have_a_selectivity_of_exactly_zero(impl, count, score):
