@@ -1,6 +1,6 @@
 """HEX, Table 4: what is lost without the expander, without heavy hitters, and without both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -30,10 +30,7 @@ PRINTED = {
 
 
 def ablations(
-    model: PreTrainedModel,
-    documents: Sequence[Document],
-    settings: Settings,
-    step: Callable[[str], None] = lambda _: None,
+    model: PreTrainedModel, documents: Sequence[Document], settings: Settings
 ) -> dict[str, Any]:
     """Measure the rows of the table as the systems of a run are measured.
 
@@ -43,7 +40,7 @@ def ablations(
     """
     stores = [System(f"Table4-{name}", "h2o", store=f"Table4-{name}") for name in PRINTED]
     ways = [Way(one, None) for one in (FULL, *stores)]
-    full, *rows = evaluate(model, documents, ways, settings._replace(kv=kv, other=None), step)
+    full, *rows = evaluate(model, documents, ways, settings._replace(kv=kv, other=None))
     measured: dict[str, Any] = {}
     for name, row in zip(PRINTED, rows, strict=True):
         if row.refused is not None:
