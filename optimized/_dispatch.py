@@ -1,11 +1,13 @@
-"""Bind one public function to its bodies."""
+"""Bind one public function to its bodies, behind one door."""
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
+from inspect import signature, unwrap
 from typing import ParamSpec, TypeVar
 
 from torch import Tensor
+
+from reference.contract import contract
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,28 +18,32 @@ def dispatch(
 ) -> Callable[P, R]:
     """Return `spec`'s signature and docstring over the fastest body that fits the call.
 
-    The kernel runs where there is one and every tensor of the call is on a GPU; otherwise the
-    vectorised body does. Neither falls back on the other: what a body cannot do, it raises.
+    A call is held to the contract of `spec`; bodies check nothing. The kernel runs where there is
+    one and every tensor of the call is on a GPU; otherwise the vectorised body does. Neither falls
+    back on the other: what a body cannot do, it raises.
 
     Raises:
-        TypeError: a body's signature differs from `spec`'s.
+        TypeError: a body's parameters differ from `spec`'s.
     """
+    spec = unwrap(spec)
+    wanted = said(spec)
     for body in filter(None, (vector, kernel)):
-        if str(signature(body)) != str(signature(spec)):  # jaxtyping annotations compare by text
-            raise TypeError(
-                f"{body.__module__}.{body.__name__}{signature(body)} != {signature(spec)}"
-            )
+        if said(body) != wanted:
+            raise TypeError(f"{body.__module__}.{body.__name__}{said(body)} != {wanted}")
+    hold = contract(spec)
 
     @wraps(spec, assigned=("__name__", "__qualname__", "__doc__", "__annotations__"))
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        hold(args, kwargs)
         return (kernel if kernel and on_gpu((*args, *kwargs.values())) else vector)(*args, **kwargs)
 
     return call
 
 
-def elementwise(spec: Callable[P, R], kernel: Callable[P, R] | None = None) -> Callable[P, R]:
-    """Declare that the specification's own body has no loop: it serves as the vectorised one."""
-    return dispatch(spec, spec, kernel)
+def said(body: Callable[..., object]) -> list[tuple[str, object, str]]:
+    """Return the parameters of a body: names, defaults, and how they are passed."""
+    parameters = signature(unwrap(body)).parameters.values()
+    return [(p.name, p.default, p.kind.description) for p in parameters]
 
 
 def on_gpu(arguments: tuple[object, ...]) -> bool:

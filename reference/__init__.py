@@ -4,8 +4,11 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 `__all__` is the contract: `optimized` and every implementation under test offer these names.
 """
 
+from inspect import isfunction as _isfunction
+
 from reference.attention import attention, attention_error, attention_weights
 from reference.compress import compress
+from reference.contract import guarded as _guarded
 from reference.decoding import (
     DecodingCache,
     DecodingConfig,
@@ -325,3 +328,8 @@ __all__ = [
     "decoding_append",
     "decoding_read",
 ]
+
+# the door: modules behind it call each other freely, so a call is checked once
+globals().update(
+    {name: _guarded(__name__, spec) for name in __all__ if _isfunction(spec := globals()[name])}
+)

@@ -74,4 +74,4 @@ if __name__ == "__main__":
     else:
         for name, mutant in MUTANTS.items():
             fate = "killed" if "failed" in outcomes[name] else "SURVIVES"
-            print(f"{fate:<9}{name:<32}{mutant.function:<20}{mutant.lie}  [{mutant.killer}]")
+            print(f"{fate:<9}{name:<32}{mutant.place:<28}{mutant.lie}  [{mutant.killer}]")

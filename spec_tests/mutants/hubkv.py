@@ -1,72 +1,54 @@
-"""Mutants of HubKV."""
+"""Lies about hubs and the discount off them."""
 
 import torch
-import torch.nn.functional as F
 
 import reference
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import lies, mutant
 
+LAWS = "hubkv/test_discount.py::"
+lie = lies("hubkv/discount.py", LAWS)
 
-@mutant(
-    "hub_mask",
+lie(
+    "hub_on_every_tie",
     "every token of a plateau is a hub",
-    killer="hubkv/test_discount.py::test_no_two_hubs_are_within_a_radius",
+    "start + window.argmax(-1) == i",
+    "scores[..., i] == window.amax(-1)",
+    "test_no_two_hubs_are_within_a_radius",
 )
-def hub_on_every_tie(scores, radius=2, protected=None):
-    """Compare with the window's maximum instead of taking its index."""
-    if not scores.numel():
-        return torch.zeros_like(scores, dtype=torch.bool)
-    rows = scores.reshape(-1, 1, scores.shape[-1])
-    hubs = scores == F.max_pool1d(rows, 2 * radius + 1, 1, radius).reshape(scores.shape)
-    return hubs if protected is None else hubs & ~protected
-
-
-@mutant(
-    "discount",
+lie(
+    "discount_everything",
     "hubs are discounted too",
-    killer="hubkv/test_discount.py::test_a_hub_keeps_its_score",
+    "torch.where(hubs, scores, gamma * scores)",
+    "gamma * scores",
+    "test_a_hub_keeps_its_score",
 )
-def discount_everything(scores, hubs, gamma=0.5):
-    """Forget the mask."""
-    return torch.full_like(scores, gamma) * scores
-
-
-@mutant(
-    "smd",
+lie(
+    "protected_hubs_suppress",
     "protected tokens suppress their neighbours",
-    killer="hubkv/test_discount.py::test_protected_tokens_suppress_nothing",
+    "hub_mask(scores, radius, protected), gamma",
+    "hub_mask(scores, radius), gamma",
+    "test_protected_tokens_suppress_nothing",
 )
-def protected_hubs_suppress(scores, radius=2, gamma=0.5, protected=None):
-    """Let protected tokens win windows."""
-    discounted = reference.smd(scores, radius, gamma)
-    return discounted if protected is None else torch.where(protected, scores, discounted)
-
-
-@mutant(
-    "hub_mask",
+lie(
+    "narrow_windows",
     "the radius is the window's width",
-    killer="test_vectors.py::test_vector[hubkv-radius-is-a-half-width]",
+    "hubs = torch.zeros_like(scores, dtype=torch.bool)",
+    "hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2",
+    "test_vectors.py::test_vector[hubkv-radius-is-a-half-width]",
 )
-def narrow_windows(scores, radius=2, protected=None):
-    """Halve the radius."""
-    return reference.hub_mask(scores, radius // 2, protected)
-
-
-@mutant(
-    "hub_mask",
+lie(
+    "last_of_a_plateau",
     "the last of a plateau is the hub",
-    killer="hubkv/test_discount.py::test_a_hub_has_no_stronger_or_earlier_equal_in_its_window",
+    "start + window.argmax(-1) == i",
+    "start + window.shape[-1] - 1 - window.flip(-1).argmax(-1) == i",
+    "test_a_hub_has_no_stronger_or_earlier_equal_in_its_window",
 )
-def last_of_a_plateau(scores, radius=2, protected=None):
-    """Look from the other end."""
-    flipped = None if protected is None else protected.flip(-1)
-    return reference.hub_mask(scores.flip(-1), radius, flipped).flip(-1)
 
 
 @mutant(
     "smd",
     "blocks of 256 tokens do not see each other",
-    killer="hubkv/test_discount.py::test_windows_reach_across_a_long_row",
+    killer=LAWS + "test_windows_reach_across_a_long_row",
 )
 def blind_at_block_borders(scores, radius=2, gamma=0.5, protected=None):
     """Take each block for a row."""
@@ -82,7 +64,7 @@ def blind_at_block_borders(scores, radius=2, gamma=0.5, protected=None):
 @mutant(
     "smd",
     "the last token is never written",
-    killer="hubkv/test_discount.py::test_windows_reach_across_a_long_row",
+    killer=LAWS + "test_windows_reach_across_a_long_row",
 )
 def hole_at_the_end(scores, radius=2, gamma=0.5, protected=None):
     """Leave uninitialised memory, which the suite fills with NaN."""
@@ -94,7 +76,7 @@ def hole_at_the_end(scores, radius=2, gamma=0.5, protected=None):
 @mutant(
     "smd",
     "half-precision products are cut off, not rounded",
-    killer="hubkv/test_discount.py::test_a_discounted_score_is_rounded_once[torch.bfloat16]",
+    killer=LAWS + "test_a_discounted_score_is_rounded_once[torch.bfloat16]",
 )
 def truncated_products(scores, radius=2, gamma=0.5, protected=None):
     """Drop the low bits of a float32 product."""

@@ -1,7 +1,8 @@
-"""How a mutant is made: the reference with one function replaced."""
+"""How a lie is made: the reference with one line of its text changed, or one function replaced."""
 
 from collections.abc import Callable
 from functools import partial
+from inspect import isfunction
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -9,34 +10,71 @@ import torch
 from torch import Tensor
 
 import reference
+from reference.contract import guarded
+from spec_tests.mutants.patch import changed, patched
 
 
 class Mutant(NamedTuple):
     """One wrong implementation."""
 
-    function: str  # the public name it replaces
+    place: str  # the public name it replaces, or the file whose text it changes
     lie: str  # what it gets wrong
     killer: str  # the end of the id of the law or vector that must fail
-    module: SimpleNamespace
+    module: Any
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
+def lies(file: str, killers: str = "") -> Callable[[str, str, str, str, str], None]:
+    """Return a function that registers lies about one file of the reference.
+
+    `lie(name, says, old, new, killer)` is the reference in which the text `old`, which stands in
+    the file exactly once, reads `new`. `killers` is where its killers are, unless it is a vector.
+    """
+
+    def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
+        changed(file, old, new)
+        place = killer if killer.startswith("test_vectors.py") else killers + killer
+        add(name, Mutant(file, says, place, Changed(partial(patched, file, old, new))))
+
+    return lie
+
+
 def mutant(function: str, lie: str, killer: str) -> Callable[[Callable[..., Any]], Any]:
-    """Register the decorated function as a wrong `function`."""
+    """Register the decorated function as a wrong `function`, where no small patch tells the lie."""
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        name = body.__name__
-        assert name not in MUTANTS, f"two mutants are called {name}"
         assert function in reference.__all__, f"{function} is not in the specification"
         names = {public: getattr(reference, public) for public in reference.__all__}
         module = SimpleNamespace(**names | {function: body})
-        module.is_killed_by = partial(ends, killer.partition("[")[0])
-        MUTANTS[name] = Mutant(function, lie, killer, module)
+        add(body.__name__, Mutant(function, lie, killer, module))
         return body
 
     return register
+
+
+def add(name: str, made: Mutant) -> None:
+    """Register a lie."""
+    assert name not in MUTANTS, f"two mutants are called {name}"
+    made.module.is_killed_by = partial(ends, made.killer.partition("[")[0])
+    MUTANTS[name] = made
+
+
+class Changed:
+    """The names of a changed text, made when one is first asked for."""
+
+    def __init__(self, make: Callable[[], dict[str, Any]]):
+        self.make, self.names = make, dict[str, Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a public name behind its contract."""
+        if name not in reference.__all__:
+            raise AttributeError(name)
+        self.names = self.names or self.make()
+        made = self.names[name]
+        setattr(self, name, guarded("reference", made) if isfunction(made) else made)
+        return vars(self)[name]
 
 
 def in_turn(queries: Tensor, kv_heads: int) -> Tensor:

@@ -1,0 +1,73 @@
+"""The reference with a line of its text changed, in all that calls the changed function too."""
+
+import ast
+import sys
+from functools import cache, lru_cache
+from inspect import isfunction, unwrap
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import reference
+
+Names = dict[str, Any]
+ROOT = Path(reference.__file__).parent
+
+
+def patched(file: str, old: str, new: str) -> Names:
+    """Return the public names of the reference, unguarded, where `old` in one file reads `new`."""
+    home = f"reference.{file.removesuffix('.py').replace('/', '.')}"
+    modules = {name: m for name, m in sys.modules.items() if name.startswith("reference.")}
+    copies = {name: ModuleType(name, module.__doc__) for name, module in modules.items()}
+    for name, module in modules.items():
+        vars(copies[name]).update(vars(module))
+    twins: dict[int, Any] = {id(module): copies[name] for name, module in modules.items()}
+    for name, module in modules.items():
+        for value in map(bare, vars(module).values()):
+            if isfunction(value) and value.__module__ == name:
+                twins[id(value)] = copied(value, vars(copies[name]))
+    fresh = changed(file, old, new)
+    exec(compile(fresh, str(ROOT / file), "exec"), vars(copies[home]))
+    for node in fresh.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            twins[id(vars(modules[home])[node.name])] = vars(copies[home])[node.name]
+    for name, module in modules.items():
+        for key, value in vars(module).items():
+            if twin := twins.get(id(bare(value))):
+                again = lru_cache(**value.cache_parameters()) if value is not bare(value) else None
+                setattr(copies[name], key, again(twin) if again else twin)
+    specs = {name: unwrap(getattr(reference, name)) for name in reference.__all__}
+    return {name: twins.get(id(spec), spec) for name, spec in specs.items()}
+
+
+def changed(file: str, old: str, new: str) -> ast.Module:
+    """Return the statements of a file that read otherwise once `old` is `new`."""
+    source = text(file)
+    count = source.count(old)
+    assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
+    before = {ast.dump(node) for node in ast.parse(source).body}
+    fresh = [n for n in ast.parse(source.replace(old, new)).body if ast.dump(n) not in before]
+    assert fresh, f"no change: reference/{file} says what {new!r} says"
+    return ast.Module(fresh, [])
+
+
+@cache
+def text(file: str) -> str:
+    """Return the text of a file of the reference."""
+    return (ROOT / file).read_text()
+
+
+def bare(value: Any) -> Any:
+    """Return a function without the cache around it."""
+    return value.__wrapped__ if hasattr(value, "cache_parameters") else value
+
+
+def copied(function: FunctionType, names: Names) -> FunctionType:
+    """Return a function of the same code among other names."""
+    copy = FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    for what in ("__kwdefaults__", "__annotations__", "__doc__", "__module__", "__qualname__"):
+        setattr(copy, what, getattr(function, what))
+    vars(copy).update(vars(function))
+    return copy
