@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from inspect import unwrap
 from math import inf, nan
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import torch
 from annotated_types import GroupedMetadata
