@@ -6,15 +6,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import attention_errors, errors
+from reference.contract import requires
+from reference.kinds import Finite, FiniteAbove0
 from reference.precision import widen
+from reference.rules import aligned, grouped, wide
 
 
+@requires(wide, grouped, aligned)
 def attention_weights(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
     causal: bool = True,
-    scale: float | None = None,
+    scale: FiniteAbove0 | None = None,
 ) -> Float[Tensor, "*batch query_heads queries tokens"]:
     r"""How much each query attends to each cached token.
 
@@ -31,12 +34,6 @@ def attention_weights(
     Returns:
         The weights in float32, or float64 where an argument is; each row sums to 1.
 
-    Raises:
-        TypeError: `queries` or `keys` is not floating point.
-        ValueError: an entry is NaN or infinite, the batch axes or widths differ, the width is 0,
-            the query heads are no multiple of the key heads, there are more queries than tokens
-            while `causal`, or `scale` is not finite and above 0.
-
     Source:
         HEX-3.1a.
 
@@ -44,9 +41,7 @@ def attention_weights(
         C3, C4, E-A1: softmax in float32; consecutive query heads share a key head; the last
         query is aligned with the last key.
     """
-    attention_errors.attendable(queries, keys, causal)
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
-    errors.positive_finite("scale", scale)
     queries, keys = widen(queries), widen(keys)
     heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]
     group = heads // max(1, keys.shape[-3])
@@ -61,12 +56,13 @@ def attention_weights(
     return weights
 
 
+@requires(wide, grouped, aligned)
 def attention(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
     causal: bool = True,
-    scale: float | None = None,
+    scale: FiniteAbove0 | None = None,
 ) -> Float[Tensor, "*batch query_heads queries width"]:
     r"""Attention of each query over the cache.
 
@@ -84,18 +80,10 @@ def attention(
         The output in the dtype of `queries`, rounded to it once; a query that sees one token
         returns that token's value.
 
-    Raises:
-        TypeError: `queries`, `keys` or `values` is not floating point.
-        ValueError: as `attention_weights`, or `values` is not finite or has another shape than
-            `keys`.
-
     Source:
         HEX-3.1a.
     """
-    errors.floating("values", values, 3)
-    errors.finite("values", values)
     weights = attention_weights(queries, keys, causal, scale)
-    errors.shaped("values", values, keys.shape)
     exact = torch.promote_types(weights.dtype, values.dtype)
     weights, values = weights.to(exact), values.to(exact)
     group = weights.shape[-3] // max(1, values.shape[-3])
@@ -105,14 +93,15 @@ def attention(
     return out
 
 
+@requires(wide, grouped, aligned)
 def attention_error(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    compressed_keys: Float[Tensor, "*batch kv_heads tokens width"],
-    compressed_values: Float[Tensor, "*batch kv_heads tokens width"],
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
+    compressed_keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    compressed_values: Finite[Tensor, "*batch kv_heads tokens width"],
     causal: bool = True,
-    scale: float | None = None,
+    scale: FiniteAbove0 | None = None,
 ) -> Float[Tensor, "*batch query_heads queries"]:
     r"""How far a compressed cache moves the output of each query.
 
@@ -133,23 +122,9 @@ def attention_error(
         The deviation $\epsilon_t$ of each query in float32, or float64 where an argument is:
         exactly 0 where the two caches are equal.
 
-    Raises:
-        TypeError: an argument is not floating point.
-        ValueError: as `attention`, or `compressed_keys` or `compressed_values` is not finite or
-            has another shape than `keys`.
-
     Source:
         HEX-3.1b.
     """
-    attention_errors.attendable(queries, keys, causal)
-    for name, tensor in (
-        ("values", values),
-        ("compressed_keys", compressed_keys),
-        ("compressed_values", compressed_values),
-    ):
-        errors.floating(name, tensor, 3)
-        errors.finite(name, tensor)
-        errors.shaped(name, tensor, keys.shape)
     exact = widen(queries)
     for tensor in (keys, values, compressed_keys, compressed_values):
         exact = exact.to(torch.promote_types(exact.dtype, tensor.dtype))

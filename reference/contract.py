@@ -280,6 +280,9 @@ def _tensor(name: str, annotation: Any) -> Check:
             known, other = axes.setdefault(axis, (length, name))
             if known != length and other == name:
                 raise ValueError(f"{name} must be square, got shape {tuple(shape)}")
+            if known == 0 and length:
+                said = f"{other} must have {axis} of at least 1 to fit {name}"
+                raise ValueError(f"{said}, got {known}")
             if known != length:
                 wanted: list[Any] = [
                     axes.get(a, (n,))[0] for a, n in zip(names, lengths, strict=True)

@@ -7,11 +7,12 @@ from itertools import product
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import errors, selection_errors
+from reference.contract import requires
 
 
 class DenseCache(NamedTuple):
@@ -23,7 +24,7 @@ class DenseCache(NamedTuple):
 
     keys: Float[Tensor, "*heads kept width"]
     values: Float[Tensor, "*heads kept width"]
-    positions: Int[Tensor, "*heads kept"]
+    positions: Int64[Tensor, "*heads kept"]
 
 
 class RaggedCache(NamedTuple):
@@ -38,8 +39,8 @@ class RaggedCache(NamedTuple):
 
     keys: Float[Tensor, "entries width"]
     values: Float[Tensor, "entries width"]
-    positions: Int[Tensor, " entries"]
-    offsets: Int[Tensor, " bounds"]
+    positions: Int64[Tensor, " entries"]
+    offsets: Int64[Tensor, " bounds"]
 
 
 def evict(
@@ -60,21 +61,12 @@ def evict(
         A `DenseCache` where every head keeps equally many entries, else a `RaggedCache`. Both
         hold entries in position order and share no storage with `keys` and `values`.
 
-    Raises:
-        TypeError: `keys` or `values` is not floating point or `kept` not boolean.
-        ValueError: `keys` has fewer than 2 axes, `values` has another shape than `keys`, or
-            `kept` another than `keys` without its last axis.
-
     Source:
         HubKV-1, GraphKV-4.1.
 
     Reading:
         C8, C10: position order; real bytes go away.
     """
-    errors.floating("keys", keys, 2)
-    errors.floating("values", values, 2)
-    errors.shaped("values", values, keys.shape)
-    errors.boolean("kept", kept, keys.shape[:-1])
     *heads, _, width = keys.shape
     counts = kept.sum(-1).flatten()
     offsets = F.pad(counts.cumsum(0), (1, 0))
@@ -101,6 +93,16 @@ def evict(
     )
 
 
+def holding(object: object) -> None:
+    """Refuse what can hold no tensor: a number, a string, code."""
+    holds = isinstance(object, (Tensor, dict, list, tuple, set, frozenset, deque))
+    slotted = any("__slots__" in vars(kind) for kind in type(object).__mro__)
+    code = isinstance(object, (type, ModuleType, FunctionType))
+    if code or not (holds or slotted or hasattr(object, "__dict__")):
+        raise TypeError(f"object must be a tensor or hold tensors, got {object!r}")
+
+
+@requires(holding)
 def stored_bytes(object: object) -> int:
     r"""How many bytes of memory an object keeps alive.
 
@@ -115,7 +117,7 @@ def stored_bytes(object: object) -> int:
         whole: a view keeps all of its parent alive.
 
     Raises:
-        TypeError: `object` can hold no tensor, or a tensor is not strided.
+        TypeError: a tensor in `object` is not strided.
 
     Source:
         GraphKV-Tab5.
@@ -123,10 +125,10 @@ def stored_bytes(object: object) -> int:
     Reading:
         C10: this is the only measure of a cache's size.
     """
-    selection_errors.holder("object", object)
     storages: dict[int, int] = {}
     for tensor in _tensors(object, set()):
-        selection_errors.strided("object", tensor)
+        if tensor.layout != torch.strided:  # a sparse one has no one storage of its elements
+            raise TypeError(f"object must hold strided tensors, got layout {tensor.layout}")
         storage = tensor.untyped_storage()
         storages[storage._cdata] = storage.nbytes()  # the address would be 0 of every meta tensor
     return sum(storages.values())

@@ -5,17 +5,16 @@ from fractions import Fraction
 from itertools import product
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import errors, selection_errors
+from reference.contract import requires, scanning
+from reference.kinds import Orderable, Ratio, Scope, Whole
 from reference.precision import widen
-
-# How many of the last axes compete with each other; "model" takes the first axis in as well.
-AXES = {"head": 1, "layer": 2, "model": 3}
+from reference.rules import AXES, budget, scoped
 
 
-def kept_count(pool: int, ratio: float) -> int:
+def kept_count(pool: Whole, ratio: Ratio) -> int:
     r"""How many of `pool` entries are kept when the share `ratio` is removed.
 
     $$B = \lfloor (1 - r)\, N \rfloor$$
@@ -27,22 +26,16 @@ def kept_count(pool: int, ratio: float) -> int:
     Returns:
         The budget $B$: 10 of 100 at 0.9, where binary arithmetic gives 9.
 
-    Raises:
-        TypeError: `pool` is not an integer.
-        ValueError: `pool` is negative or `ratio` outside [0, 1].
-
     Source:
         HubKV-1.
 
     Reading:
         C2: the removed share is at least $r$, the arithmetic exact.
     """
-    errors.whole("pool", pool)
-    errors.fraction("ratio", ratio)
     return math.floor((1 - Fraction(str(ratio))) * pool)
 
 
-def ranking(scores: Float[Tensor, "*heads tokens"]) -> Int[Tensor, "*heads tokens"]:
+def ranking(scores: Orderable[Tensor, "*heads tokens"]) -> Int64[Tensor, "*heads tokens"]:
     r"""The positions of each head from the best score to the worst.
 
     $$i \prec j \iff s_i > s_j \;\lor\; (s_i = s_j \land i < j)$$
@@ -53,28 +46,23 @@ def ranking(scores: Float[Tensor, "*heads tokens"]) -> Int[Tensor, "*heads token
     Returns:
         The positions, best first; equal scores stay in position order, and -0.0 equals 0.0.
 
-    Raises:
-        TypeError: `scores` is not floating point.
-        ValueError: a score is NaN or plus infinity.
-
     Source:
         HubKV-3.
 
     Reading:
         C1: one total order everywhere, which `torch.topk` does not give.
     """
-    errors.floating("scores", scores)
-    selection_errors.no_nan("scores", scores)
     return scores.argsort(dim=-1, descending=True, stable=True)
 
 
+@requires(scoped, budget)
 def retain(
-    scores: Float[Tensor, "*heads tokens"],
+    scores: Orderable[Tensor, "*heads tokens"],
     protected: Bool[Tensor, "*heads tokens"] | None = None,
     *,
-    keep: int | Int[Tensor, "*pools"] | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
+    keep: int | Int64[Tensor, "*pools"] | None = None,
+    ratio: Ratio | None = None,
+    scope: Scope = "head",
 ) -> Bool[Tensor, "*heads tokens"]:
     r"""Keep exactly the budget of each pool: the protected entries, then the best of the rest.
 
@@ -93,14 +81,6 @@ def retain(
     Returns:
         The mask of $S^*$. Of equal scores the lowest (layer, head, position) is kept.
 
-    Raises:
-        TypeError: `scores` is not floating point, `protected` not boolean, or `keep` neither an
-            integer nor an int64 tensor.
-        ValueError: a score is NaN or plus infinity, `protected` has another shape than `scores`,
-            both or neither of `keep` and `ratio` are given, one is out of range, a budget is
-            below the number of protected entries, `scope` is unknown, or `scores` has too few
-            axes for it.
-
     Source:
         HubKV-1, HubKV-3, GraphKV-4.1.
 
@@ -108,17 +88,12 @@ def retain(
         C1, C2, C6, E-U16: ties, counts and protected entries; never a threshold, never a
         sentinel.
     """
-    errors.one_of("scope", scope, AXES)
-    errors.floating("scores", scores, AXES[scope])
-    selection_errors.no_nan("scores", scores)
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
-    errors.boolean("protected", protected, scores.shape)
     pools, shields = _pooled(scores, scope), _pooled(protected, scope)
-    selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
-    budget = keep if ratio is None else kept_count(pools.shape[-1], ratio)
-    budgets = torch.as_tensor(budget, device=scores.device).expand(pools.shape[:-1])
-    selection_errors.room(keep, ratio, budgets, shields.sum(-1))
+    counted = keep if ratio is None else kept_count(pools.shape[-1], ratio)
+    budgets = torch.as_tensor(counted, device=scores.device).expand(pools.shape[:-1])
+    room(keep, ratio, budgets, shields.sum(-1))
     kept = torch.zeros_like(shields)
     best_first = ranking(pools)
     for pool in product(*map(range, budgets.shape)):
@@ -129,7 +104,7 @@ def retain(
 
 
 def modular_utility(
-    scores: Float[Tensor, "*heads tokens"], kept: Bool[Tensor, "*heads tokens"]
+    scores: Orderable[Tensor, "*heads tokens"], kept: Bool[Tensor, "*heads tokens"]
 ) -> Float[Tensor, "*heads"]:
     r"""The utility that Top-K maximises: every kept token counts, whatever its neighbours.
 
@@ -142,21 +117,25 @@ def modular_utility(
     Returns:
         $F_{mod}(S)$ of each head in float32, or float64 where `scores` is; 0 of the empty set.
 
-    Raises:
-        TypeError: `scores` is not floating point or `kept` not boolean.
-        ValueError: a score is NaN or plus infinity, or `kept` has another shape than `scores`.
-
     Source:
         HubKV-3.
     """
-    errors.floating("scores", scores)
-    selection_errors.no_nan("scores", scores)
-    errors.boolean("kept", kept, scores.shape)
     scores = widen(scores)
     utility = scores.new_zeros(scores.shape[:-1])
     for i in range(scores.shape[-1]):
         utility += torch.where(kept[..., i], scores[..., i], 0)
     return utility
+
+
+def room(
+    keep: int | Tensor | None, ratio: float | None, budgets: Tensor, protected: Tensor
+) -> None:
+    """Refuse a budget, as `keep` or `ratio` gave it, below its pool's protected entries."""
+    if not scanning(budgets) or not bool((short := budgets < protected).any()):
+        return
+    most = f"the {int(protected[short][0])} protected entries of a pool"
+    given = f"keep must be >= {most}, got {keep}"
+    raise ValueError(given if ratio is None else f"ratio must leave {most}, got {ratio}")
 
 
 def _pooled(x: Tensor, scope: str) -> Tensor:

@@ -1,24 +1,14 @@
 """Eviction as one gather in position order."""
 
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
 from reference.evict import DenseCache, RaggedCache, stored_bytes
 
 __all__ = ["DenseCache", "RaggedCache", "evict", "stored_bytes"]
 
 
-def evict(
-    keys: Float[Tensor, "*heads tokens width"],
-    values: Float[Tensor, "*heads tokens width"],
-    kept: Bool[Tensor, "*heads tokens"],
-) -> DenseCache | RaggedCache:
-    errors.floating("keys", keys, 2)
-    errors.floating("values", values, 2)
-    errors.shaped("values", values, keys.shape)
-    errors.boolean("kept", kept, keys.shape[:-1])
+def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:
     *heads, tokens, width = keys.shape
     counts = kept.sum(-1).flatten()
     entries = kept.flatten().nonzero()[:, 0]

@@ -1,0 +1,68 @@
+"""What several arguments must be to each other, by the names they have in a signature."""
+
+from math import prod
+
+from torch import Tensor
+
+from reference.contract import ends, scanning
+
+AXES = {"head": 1, "layer": 2, "model": 3}
+"""How many of the last axes compete with each other; "model" takes the first axis in as well."""
+
+
+def grouped(query_heads: int, kv_heads: int) -> None:
+    """Refuse query heads that are no multiple of the key heads."""
+    if query_heads % kv_heads if kv_heads else query_heads:
+        raise ValueError(
+            f"the heads of queries must be a multiple of the {kv_heads} of keys, got {query_heads}"
+        )
+
+
+def wide(width: int) -> None:
+    """Refuse queries and keys of no width."""
+    if not width:
+        raise ValueError("queries and keys must have a width of at least 1, got 0")
+
+
+def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
+    """Refuse more queries than tokens, where the last one sees the last token."""
+    if causal is not False and queries.shape[-2] > tokens:
+        raise ValueError(
+            f"causal queries must be at most as many as the {tokens} tokens, "
+            f"got {queries.shape[-2]}"
+        )
+
+
+def scoped(scores: Tensor, scope: str) -> None:
+    """Refuse scores without the axes that the scope pools."""
+    if scores.ndim < AXES[scope]:
+        raise ValueError(
+            f"scores must have at least {AXES[scope]} axes where scope is {scope!r}, "
+            f"got shape {tuple(scores.shape)}"
+        )
+
+
+def budget(scores: Tensor, keep: int | Tensor | None, ratio: float | None, scope: str) -> None:
+    """Refuse both or neither of `keep` and `ratio`, and a `keep` beyond its pool."""
+    shape = tuple(scores.shape)
+    if scope == "model":
+        shape = (*shape[1:-2], shape[0], *shape[-2:])
+    pooled_budget(keep, ratio, prod(shape[-AXES[scope] :]), shape[: -AXES[scope]])
+
+
+def pooled_budget(
+    keep: int | Tensor | None, ratio: float | None, pool: int, pools: tuple[int, ...]
+) -> None:
+    """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit `pools`."""
+    if (keep is None) == (ratio is None):
+        raise ValueError(
+            f"exactly one of keep and ratio must be given, got keep={keep}, ratio={ratio}"
+        )
+    if isinstance(keep, Tensor):
+        if tuple(keep.shape) != tuple(pools):
+            raise ValueError(f"keep must have shape {tuple(pools)}, got {tuple(keep.shape)}")
+        low, high = ends(keep) if scanning(keep) else (0, 0)
+    else:
+        low = high = keep or 0
+    if not 0 <= low <= high <= pool:
+        raise ValueError(f"keep must be in [0, {pool}], got {low if low < 0 else high}")
