@@ -11,7 +11,7 @@ TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c"}
 
 def arguments(given: list[str]) -> list[str]:
     """Pytest's arguments: a bare word names a module; the rest are pytest's own."""
-    out = [str(Path(__file__).parent), "-p", "no:cacheprovider"]
+    out = [str(Path(__file__).parent), "-p", "no:cacheprovider", "--import-mode=importlib"]
     expects_value = False
     for word in given:
         if word.startswith("-") or expects_value:

@@ -29,9 +29,11 @@ INTEGERS = {"int64": torch.int64, "uint8": torch.uint8, "int32": torch.int32}
 def load() -> list[Any]:
     """Return every vector as a test parameter that carries its `spec` mark."""
     cases = []
-    for file in sorted((Path(__file__).parent / "vectors").glob("*.json")):
+    here = Path(__file__).parent
+    for file in sorted([*here.glob("vectors/*.json"), *here.rglob("vectors.json")]):
+        idea = file.parent.name if file.stem == "vectors" else file.stem
         for case in json.loads(file.read_text()):
-            name = f"{file.stem}-{case['id']}"
+            name = f"{idea}-{case['id']}"
             cases.append(pytest.param(case, id=name, marks=pytest.mark.spec(*case["spec"])))
     return cases
 

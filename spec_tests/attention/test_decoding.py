@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from reference import DecodingConfig, Scored
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.compress_draw import hub_settings, nms_settings, spread
 from spec_tests.inputs.decoding import append, caches, configs, start, streams
-from spec_tests.inputs.draw import real
 from spec_tests.oracles import decoding as oracle
 
 plain = st.none() | hub_settings | nms_settings

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spec_tests.accuracy import assert_equal
+from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid
 
 INDEX_BYTES = 8
 

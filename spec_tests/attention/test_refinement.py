@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
+from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.compress_draw import (
     graph_settings,
@@ -14,7 +15,6 @@ from spec_tests.inputs.compress_draw import (
     nms_settings,
     scored_caches,
 )
-from spec_tests.inputs.draw import grid
 
 
 @st.composite

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
+from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid
 from spec_tests.inputs.retain import AXES, orderable, pooled
 
 every_scope = pytest.mark.parametrize("scope", AXES)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from reference import GraphSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import counts, entries
+from spec_tests.draw import booleans
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import booleans
 
 
 @pytest.mark.spec("GraphKV-4.1")

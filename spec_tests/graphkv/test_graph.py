@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
+from spec_tests.draw import grid, real
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid, real
 from spec_tests.inputs.graphkv import edges, kinds
 from spec_tests.inputs.graphkv_draw import lattice, picks
 from spec_tests.oracles import graphkv as oracle

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.draw import grid, real
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid, real
 from spec_tests.inputs.graphkv import graphkv_refine, strengths
 from spec_tests.inputs.graphkv_draw import lattice, up_to
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import grid
 from spec_tests.hex.statistics import spectral_scale
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid
 from spec_tests.inputs.expander import any_mask, seeds
 
 

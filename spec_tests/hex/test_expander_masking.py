@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close
+from spec_tests.draw import grid
 from spec_tests.hex.statistics import spectral_scale
-from spec_tests.inputs.draw import grid
 from spec_tests.inputs.expander import biregular, seeds
 
 

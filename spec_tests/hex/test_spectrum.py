@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
 from spec_tests.accuracy import assert_at_most, assert_close
+from spec_tests.draw import booleans, grid
 from spec_tests.hex.statistics import spectral_scale
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import booleans, grid
 from spec_tests.inputs.expander import biregular, ramanujan, seeds
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import booleans, grid, real
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import booleans, grid, real
 from spec_tests.inputs.hubkv_refine import selectivity, taus
 from spec_tests.oracles import hubkv as oracle
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import alone, counts, entries, rows
+from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.compress_draw import spread
-from spec_tests.inputs.draw import real
 
 WINDOW = "recent window clipped"
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import grid, heads, real
+from spec_tests.hubkv.discount.draws import gammas
 from spec_tests.inputs.coverage import kernel, ties
-from spec_tests.inputs.draw import grid, heads, real
-from spec_tests.inputs.hubkv import gammas
 from spec_tests.oracles import coverage as oracle
 
 

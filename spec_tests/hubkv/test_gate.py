@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_equal
+from spec_tests.draw import grid, real
+from spec_tests.hubkv.discount.draws import gammas
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid, real
-from spec_tests.inputs.hubkv import gammas
 from spec_tests.inputs.hubkv_refine import powers, ratios
 from spec_tests.oracles import hubkv as oracle
 

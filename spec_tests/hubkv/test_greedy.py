@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import grid
+from spec_tests.hubkv.discount.draws import gammas
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.coverage import ties
-from spec_tests.inputs.draw import grid
-from spec_tests.inputs.hubkv import gammas
 from spec_tests.oracles import coverage as oracle
 
 epsilons = st.sampled_from([Fraction(1, 64), Fraction(1, 32)])

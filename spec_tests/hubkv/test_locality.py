@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid
 from spec_tests.inputs.locality import lengths
 from spec_tests.oracles.coverage import top
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
-from spec_tests.hubkv.test_discount import every_dtype, rivals, window_with_a_unique_maximum
+from spec_tests.draw import grid
+from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.discount.test_laws import every_dtype, rivals, window_with_a_unique_maximum
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid
-from spec_tests.inputs.hubkv import gammas
 from spec_tests.inputs.hubkv_refine import bounds, knobs, powers, ratios
 from spec_tests.oracles import hubkv as oracle
 

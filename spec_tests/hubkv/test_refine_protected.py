@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_equal
+from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import grid
 from spec_tests.oracles import hubkv as oracle
 
 

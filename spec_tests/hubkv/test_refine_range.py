@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close
-from spec_tests.inputs.draw import grid
+from spec_tests.draw import grid
 from spec_tests.inputs.hubkv_refine import ratios
 
 

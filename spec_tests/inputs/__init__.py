@@ -1,55 +1,44 @@
 """What every public function may be given, and what it must refuse.
 
-One Hypothesis strategy and one list of refusals for each name in `reference.__all__`, in one file
-for each paper.
+Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), a call that
+is accepted (`GOOD`), and what no signature says that it must refuse (`REFUSALS`). What a signature
+does say is refused as well: `derived` reads it there.
 """
 
-from spec_tests.inputs import (
-    attention,
-    base_scorers,
-    cake,
-    compress,
-    coverage,
-    decoding,
-    expander,
-    expected_attention,
-    explicit,
-    fastkvzip,
-    gear,
-    graphkv,
-    hexcache,
-    hubkv,
-    hubkv_refine,
-    kcvt,
-    kivi,
-    kvzip,
-    locality,
-    quantizer_size,
-    retain,
-)
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
-FILES = (
-    attention,
-    cake,
-    base_scorers,
-    compress,
-    coverage,
-    decoding,
-    expander,
-    expected_attention,
-    explicit,
-    gear,
-    fastkvzip,
-    graphkv,
-    hexcache,
-    hubkv,
-    hubkv_refine,
-    kcvt,
-    kivi,
-    kvzip,
-    locality,
-    quantizer_size,
-    retain,
-)
-INPUTS = {name: strategy for file in FILES for name, strategy in file.INPUTS.items()}
-REFUSALS = {name: cases for file in FILES for name, cases in file.REFUSALS.items()}
+import reference
+from spec_tests.derived import refusals
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+
+
+def modules(pattern: str) -> list[Any]:
+    """Return the modules of the suite at the places a pattern finds."""
+    files = sorted(ROOT.glob(pattern))
+    places = (file.relative_to(ROOT.parent).with_suffix("").parts for file in files)
+    return [import_module(".".join(place)) for place in places if place[-1] != "__init__"]
+
+
+FILES = [*modules("inputs/*.py"), *modules("*/**/draws.py")]
+
+
+def told(part: str) -> dict[str, Any]:
+    """Join the dictionaries that the files have under a name; no function stands in two."""
+    found = [getattr(file, part) for file in FILES if hasattr(file, part)]
+    joined = {name: value for names in found for name, value in names.items()}
+    distinct = {id(names): len(names) for names in found}
+    assert len(joined) == sum(distinct.values()), f"a function has {part} in two files"
+    return joined
+
+
+INPUTS = told("INPUTS")
+BY_HAND = told("REFUSALS")
+GOOD = told("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
+REFUSALS = {
+    name: (good, [*BY_HAND.get(name, (good, []))[1], *refusals(getattr(reference, name), good)])
+    for name, good in GOOD.items()
+}

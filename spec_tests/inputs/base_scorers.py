@@ -3,8 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.draw import grid, real, signed
 from spec_tests.inputs.base_scorers_refusals import REFUSALS
-from spec_tests.inputs.draw import grid, real, signed
 
 __all__ = ["INPUTS", "REFUSALS", "attended", "crowds", "left_padding"]
 

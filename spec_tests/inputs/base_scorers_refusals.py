@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from spec_tests.draw import Refusal, bad_importance, bad_mask
 from spec_tests.inputs.attention import bad_entries, bad_keys, bad_queries, cache, queries
-from spec_tests.inputs.draw import Refusal, bad_importance, bad_mask
 
 
 def gap(valid: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spec_tests.inputs.draw import Refusal, bad_importance, bad_mask
+from spec_tests.draw import Refusal, bad_importance, bad_mask
 from spec_tests.inputs.kcvt_refusals import bad_numbers
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
-from spec_tests.inputs.draw import maybe, real
+from spec_tests.draw import maybe, real
 from spec_tests.inputs.graphkv_draw import lattice
 
 WIDTH = 4

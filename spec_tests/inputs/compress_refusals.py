@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
-from spec_tests.inputs.draw import Refusal, bad_mask, integers, longer
+from spec_tests.draw import Refusal, bad_mask, integers, longer
 
 __all__ = ["REFUSALS"]
 

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.inputs.draw import (
+from spec_tests.draw import (
     INFINITE,
     NAN,
     NEGATIVE,

@@ -4,8 +4,7 @@ import torch
 
 import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
-from spec_tests.inputs.compress_refusals import gap
-from spec_tests.inputs.draw import (
+from spec_tests.draw import (
     INFINITE,
     NAN,
     NEGATIVE,
@@ -14,6 +13,7 @@ from spec_tests.inputs.draw import (
     integers,
     longer,
 )
+from spec_tests.inputs.compress_refusals import gap
 
 __all__ = ["REFUSALS"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.inputs.draw import booleans
+from spec_tests.draw import booleans
 from spec_tests.inputs.expander_refusals import REFUSALS
 
 __all__ = ["INPUTS", "REFUSALS"]

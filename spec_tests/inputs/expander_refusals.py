@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_tests.inputs.draw import Refusal, numbers
+from spec_tests.draw import Refusal, numbers
 
 bad_seed = [
     Refusal("seed", -1, ValueError, "in [0, 4294967295]"),

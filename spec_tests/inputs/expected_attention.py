@@ -4,8 +4,8 @@ import torch
 from hypothesis import strategies as st
 
 from reference import QueryStatistics
+from spec_tests.draw import Refusal, grid, real, signed
 from spec_tests.inputs.cake_refusals import bad_count, bad_from_zero, bad_valid
-from spec_tests.inputs.draw import Refusal, grid, real, signed
 from spec_tests.inputs.kcvt_refusals import bad_numbers
 from spec_tests.inputs.padded import batches, groups, key_heads, lengths, masks
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.inputs.draw import Refusal, numbers
+from spec_tests.draw import Refusal, numbers
 from spec_tests.inputs.expander import seeds
 from spec_tests.inputs.expander_refusals import bad_draw, bad_seed
 

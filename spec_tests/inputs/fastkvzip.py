@@ -4,8 +4,8 @@ import torch
 from hypothesis import strategies as st
 
 from reference import GateWeights
+from spec_tests.draw import NEGATIVE, Refusal, grid, real, signed
 from spec_tests.inputs.cake_refusals import bad_count, bad_positive, bad_valid
-from spec_tests.inputs.draw import NEGATIVE, Refusal, grid, real, signed
 from spec_tests.inputs.kcvt_refusals import bad_numbers
 from spec_tests.inputs.padded import batches, key_heads, lengths, masks
 

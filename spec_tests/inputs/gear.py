@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.inputs.draw import grid, heads, real
+from spec_tests.draw import grid, heads, real
 from spec_tests.inputs.gear_refusals import REFUSALS
 from spec_tests.inputs.kivi import before_tokens, scales, seeds
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import reference
-from spec_tests.inputs.draw import Refusal
+from spec_tests.draw import Refusal
 from spec_tests.inputs.kcvt_refusals import bad_bits, bad_numbers, bad_ratio, bad_scales, huge
 from spec_tests.inputs.kivi_refusals import (
     bad_arrival,

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.inputs.draw import booleans, grid, maybe, real
+from spec_tests.draw import booleans, grid, maybe, real
 from spec_tests.inputs.graphkv_draw import few, lattice, leads, picks, up_to
 from spec_tests.inputs.graphkv_refusals import REFUSALS
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_tests.inputs.draw import (
+from spec_tests.draw import (
     INFINITE,
     NAN,
     Refusal,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import reference
 from reference import HexConfig
-from spec_tests.inputs.draw import booleans
+from spec_tests.draw import booleans
 from spec_tests.inputs.hexcache_refusals import BLOCK, KV_HEADS, REFUSALS, WIDTH
 from spec_tests.inputs.kcvt import batches, on_codes, value_groups, values_on_codes, widths
 

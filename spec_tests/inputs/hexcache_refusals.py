@@ -4,7 +4,7 @@ import torch
 
 import reference
 from reference import HexConfig
-from spec_tests.inputs.draw import Refusal, bad_mask
+from spec_tests.draw import Refusal, bad_mask
 from spec_tests.inputs.kcvt_refusals import bad_bits, bad_numbers, bad_scales, bad_value_group, huge
 
 BLOCK, KV_HEADS, WIDTH = 8, 2, 4

@@ -6,8 +6,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.inputs.draw import booleans, grid, heads, maybe, tokens
-from spec_tests.inputs.hubkv import gammas, shapes
+from spec_tests.draw import booleans, grid, heads, maybe, tokens
+from spec_tests.hubkv.discount.draws import gammas, shapes
 from spec_tests.inputs.hubkv_refusals import REFUSALS
 
 taus = st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0])

@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_tests.inputs.draw import (
+from spec_tests.draw import (
     INFINITE,
     NAN,
     Refusal,
@@ -11,7 +11,6 @@ from spec_tests.inputs.draw import (
     integers,
     longer,
 )
-from spec_tests.inputs.hubkv import bad_gamma, bad_radius
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 mask = torch.tensor([[True, False, False, True], [False, False, True, True]])
@@ -49,7 +48,7 @@ bad_bounds = [
 no_head_axis = Refusal("scores", lambda tensor: tensor[0], ValueError, "at least 2 axes")
 too_large = Refusal("scores", lambda scores: scores * 1e30, ValueError, "finite in torch.float32")
 bad_layers = [*bad_importance(), no_head_axis, *bad_mask("protected"), *bad_epsilon]
-bad_knobs = [*bad_radius, *bad_gamma, *bad_tau, *bad_bounds]
+bad_knobs = [*bad_tau, *bad_bounds]
 knobs = dict(radius=1, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6)
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spec_tests.inputs.draw import INFINITE, NAN, Refusal, bad_mask, integers
+from spec_tests.draw import INFINITE, NAN, Refusal, bad_mask, integers
 
 
 def one_head_less(tensor: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 
 import reference
-from spec_tests.inputs.draw import Refusal
+from spec_tests.draw import Refusal
 from spec_tests.inputs.kcvt_refusals import bad_bits, bad_numbers, bad_scales, huge
 
 generator = torch.Generator().manual_seed(7)

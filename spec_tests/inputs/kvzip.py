@@ -3,8 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real, signed
 from spec_tests.inputs.cake_refusals import bad_count, bad_valid, gap
-from spec_tests.inputs.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real, signed
 from spec_tests.inputs.kcvt_refusals import bad_numbers
 from spec_tests.inputs.padded import batches, groups, key_heads, lengths, masks
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_tests.inputs.draw import Refusal
+from spec_tests.draw import Refusal
 from spec_tests.inputs.gear_refusals import bad_outliers, bad_rank, gear_cache
 from spec_tests.inputs.hexcache_refusals import size
 from spec_tests.inputs.kcvt_refusals import bad_bits

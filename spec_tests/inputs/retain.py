@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference.evict import DenseCache
-from spec_tests.inputs.draw import (
+from spec_tests.draw import (
     INFINITE,
     NAN,
     Refusal,

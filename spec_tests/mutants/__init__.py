@@ -1,98 +1,12 @@
 """Wrong implementations, each a one-line lie, and the law or vector that finds it out.
 
-`pytest spec_tests --impl spec_tests.mutants:NAME` fails for every one of them;
-`python -m spec_tests.mutants` runs each against the test it names and prints the report.
+They stand in each idea's `lies.py`. `pytest spec_tests --impl spec_tests.mutants:NAME` fails for
+every one of them; `python -m spec_tests.mutants` runs each against the test it names and prints the
+report.
 """
 
-from spec_tests.mutants import (
-    attention,
-    cake,
-    cake_budgets,
-    compress,
-    compress_systems,
-    coverage,
-    decoding,
-    evict,
-    expander,
-    expected_attention,
-    explicit,
-    fastkvzip,
-    graphkv,
-    graphkv_decay,
-    graphkv_keys,
-    graphkv_refine,
-    graphkv_refine_choices,
-    h2o,
-    heavy_hitters,
-    hex_compress,
-    hexcache,
-    hubkv,
-    hubkv_budgets,
-    hubkv_calibration,
-    hubkv_refine,
-    kcvt,
-    knorm,
-    kvzip,
-    locality,
-    pairing,
-    pyramidkv,
-    quantizers_gear,
-    quantizers_gear_cache,
-    quantizers_kivi,
-    quantizers_parts,
-    quantizers_size,
-    query_statistics,
-    retain,
-    snapkv,
-    spectrum,
-    store,
-    streaming_llm,
-)
+from spec_tests.inputs import modules
 from spec_tests.mutants.make import MUTANTS
 
-FILES = (
-    attention,
-    cake,
-    cake_budgets,
-    compress,
-    compress_systems,
-    coverage,
-    decoding,
-    evict,
-    expander,
-    expected_attention,
-    explicit,
-    fastkvzip,
-    graphkv,
-    graphkv_decay,
-    graphkv_keys,
-    graphkv_refine,
-    graphkv_refine_choices,
-    h2o,
-    heavy_hitters,
-    hex_compress,
-    hexcache,
-    hubkv,
-    hubkv_budgets,
-    hubkv_calibration,
-    hubkv_refine,
-    kcvt,
-    knorm,
-    kvzip,
-    locality,
-    pairing,
-    pyramidkv,
-    quantizers_gear,
-    quantizers_gear_cache,
-    quantizers_kivi,
-    quantizers_parts,
-    quantizers_size,
-    query_statistics,
-    retain,
-    snapkv,
-    spectrum,
-    store,
-    streaming_llm,
-)
-
+FILES = [*modules("mutants/[!_]*.py"), *modules("*/**/lies.py")]
 globals().update({name: mutant.module for name, mutant in MUTANTS.items()})

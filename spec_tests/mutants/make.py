@@ -26,19 +26,28 @@ class Mutant(NamedTuple):
 MUTANTS: dict[str, Mutant] = {}
 
 
-def lies(file: str, killers: str = "") -> Callable[[str, str, str, str, str], None]:
-    """Return a function that registers lies about one file of the reference.
+def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
+    """Return a function that registers lies about one idea: `hubkv/discount`.
 
     `lie(name, says, old, new, killer)` is the reference in which the text `old`, which stands in
-    the file exactly once, reads `new`. `killers` is where its killers are, unless it is a vector.
+    the idea's file exactly once, reads `new`. The killer is a law of the idea, or `vector:ID`.
     """
+    file = f"{idea}.py"
 
     def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
         changed(file, old, new)
-        place = killer if killer.startswith("test_vectors.py") else killers + killer
-        add(name, Mutant(file, says, place, Changed(partial(patched, file, old, new))))
+        module = Changed(partial(patched, file, old, new))
+        add(name, Mutant(file, says, place(idea, killer), module))
 
     return lie
+
+
+def place(idea: str, killer: str) -> str:
+    """Return the end of a killer's id: a worked vector, a law of the idea, or one elsewhere."""
+    if killer.startswith("vector:"):
+        case = killer.removeprefix("vector:")
+        return f"test_vectors.py::test_vector[{idea.rpartition('/')[2]}-{case}]"
+    return killer if "::" in killer else f"{idea}/test_laws.py::{killer}"
 
 
 def mutant(function: str, lie: str, killer: str) -> Callable[[Callable[..., Any]], Any]:

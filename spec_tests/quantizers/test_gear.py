@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.inputs.draw import real
+from spec_tests.draw import real
 from spec_tests.inputs.gear import gear_compress
 from spec_tests.oracles import quantizers as oracle
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
+from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import real
 
 SHAPES = st.sampled_from([(1,), (2,), (2, 1)])
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.draw import real
 from spec_tests.oracles import quantizers as oracle
 
 MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(lambda s: real(2, *s))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import grid, real
 from spec_tests.inputs.cake import cake, cake_preference, observed
-from spec_tests.inputs.draw import grid, real
 from spec_tests.inputs.padded import masks
 from spec_tests.oracles import cake as oracle
 from spec_tests.scorers.allocations import largest

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.inputs.draw import grid, signed
+from spec_tests.draw import grid, signed
 from spec_tests.inputs.expected_attention import expected_attention
 from spec_tests.inputs.padded import masks
 from spec_tests.oracles import expected_attention as oracle

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.inputs.draw import signed
+from spec_tests.draw import signed
 from spec_tests.inputs.fastkvzip import fastkvzip, fastkvzip_loss
 from spec_tests.inputs.padded import masks
 from spec_tests.oracles import fastkvzip as oracle

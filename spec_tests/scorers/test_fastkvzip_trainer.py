@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.inputs.draw import grid, signed
+from spec_tests.draw import grid, signed
 from spec_tests.inputs.fastkvzip import train_fastkvzip
 
 trained = train_fastkvzip()

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import signed
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.base_scorers import attended, crowds
-from spec_tests.inputs.draw import signed
 from spec_tests.oracles import base_scorers as oracle
 from spec_tests.scorers.allocations import largest
 from spec_tests.scorers.rows import assert_rows

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.base_scorers import crowds
-from spec_tests.inputs.draw import real
 from spec_tests.oracles import base_scorers as oracle
 from spec_tests.scorers.rows import assert_rows
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.inputs.draw import real, signed
+from spec_tests.draw import real, signed
 from spec_tests.inputs.kvzip import chunk_count, kvzip, kvzip_chunk
 from spec_tests.inputs.padded import masks
 from spec_tests.oracles import kvzip as oracle

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.inputs.draw import grid
+from spec_tests.draw import grid
 from spec_tests.oracles import expected_attention as oracle
 
 turns = grid(2, high=32)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal, cast
+from spec_tests.draw import signed
 from spec_tests.inputs.base_scorers import attended
-from spec_tests.inputs.draw import signed
 from spec_tests.scorers.rows import alone
 
 WINDOW = 3

@@ -13,7 +13,7 @@ from torch import Tensor
 from reference.contract import FLAG, NUMBERS, SEVERAL, kind_of
 from reference.kinds import Range
 from reference.said import choices_of, members
-from spec_tests.inputs.draw import Refusal, longer, spoiler
+from spec_tests.draw import Refusal, longer, spoiler
 
 
 def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal]:

@@ -5,8 +5,8 @@ import torch
 import reference
 from spec_tests.mutants.make import lies, mutant
 
-LAWS = "hubkv/test_discount.py::"
-lie = lies("hubkv/discount.py", LAWS)
+LAWS = "hubkv/discount/test_laws.py::"
+lie = lies("hubkv/discount")
 
 lie(
     "hub_on_every_tie",
@@ -34,7 +34,7 @@ lie(
     "the radius is the window's width",
     "hubs = torch.zeros_like(scores, dtype=torch.bool)",
     "hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2",
-    "test_vectors.py::test_vector[hubkv-radius-is-a-half-width]",
+    "vector:radius-is-a-half-width",
 )
 lie(
     "last_of_a_plateau",

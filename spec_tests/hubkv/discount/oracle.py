@@ -1,0 +1,33 @@
+"""Hubs and discounts on Python numbers, one token at a time: exact over `Fraction`."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from torch import Tensor
+
+Row = Sequence[Fraction]
+
+
+def exact(row: Tensor) -> list[Fraction]:
+    """Return the exact values of one row."""
+    return [Fraction(value) for value in row.tolist()]
+
+
+def hubs(row: Row, radius: int, protected: Sequence[bool] | None = None) -> list[bool]:
+    """Return whether no rival in a token's window is stronger, or as strong and earlier."""
+    aside = protected or [False] * len(row)
+
+    def beats(j: int, i: int) -> bool:
+        return not aside[j] and (row[j] > row[i] or (row[j] == row[i] and j < i))
+
+    return [
+        not aside[i]
+        and not any(beats(j, i) for j in range(len(row)) if j != i and abs(i - j) <= radius)
+        for i in range(len(row))
+    ]
+
+
+def discounted(row: Row, radius: int, gamma: Fraction) -> list[Fraction]:
+    """Return the scores, all but the hubs' multiplied by gamma."""
+    marks = hubs(row, radius)
+    return [s if hub else gamma * s for s, hub in zip(row, marks, strict=True)]
