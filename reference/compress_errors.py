@@ -136,7 +136,7 @@ def decoding(name: str, value: Any, kind: type) -> None:
     """Refuse what is no `kind`, the configuration of decoding, or one outside its range."""
     cache_errors.instance(name, value, kind)
     try:
-        errors.whole("target", value.target)
+        errors.whole("target", value.target, 1)
         errors.whole("interval", value.interval, 1)
         errors.one_of("scope", value.scope, SCOPES)
         refinement("refinement", value.refinement)
@@ -147,6 +147,7 @@ def decoding(name: str, value: Any, kind: type) -> None:
         errors.whole("sinks", value.sinks, 0, value.target)
         if value.recent is not None:
             errors.whole("recent", value.recent)
+        errors.one_of("length", value.length, ("seen", "held"))
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}.{error} in {value!r}") from error
 

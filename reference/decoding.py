@@ -24,10 +24,10 @@ class DecodingConfig(NamedTuple):
     """
 
     target: int
-    """Entries that a head keeps at every compression; the mean over a pool, by `scope`."""
+    """Entries that a head keeps at every compression, at least 1; the mean over a pool, by `scope`."""
     interval: int = 128
     """New tokens from one compression to the next."""
-    scope: str = "head"
+    scope: str = "model"
     """Which entries share a budget: a `"head"`'s, a `"layer"`'s, the `"model"`'s."""
     refinement: HubSettings | GraphSettings | NmsSettings | None = None
     """What is done to the raw scores, anew each time."""
@@ -36,10 +36,13 @@ class DecodingConfig(NamedTuple):
     sinks: int = 4
     """How many of the first positions are protected."""
     recent: int | None = None
-    """How many of the last positions are protected; by default 2 % of the cache before it shrinks,
-    rounded down, and never more than the target leaves beside the sinks."""
+    """How many of the last positions are protected; by default 2 % of `length`, rounded down, and
+    never more than the target leaves beside the sinks."""
     original_positions: bool = False
     """Whether neighbours are so by their positions in the text, not by those in the cache."""
+    length: str = "seen"
+    """The sequence length of which the recent window is 2 %: all tokens `"seen"` so far, or those
+    `"held"` by a head, on average, before the cache shrinks."""
 
 
 class DecodingCache(NamedTuple):
