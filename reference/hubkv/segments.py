@@ -33,7 +33,8 @@ def segment_coverage(
         HubKV-Obs1.
 
     Reading:
-        E-U21: where $m$ does not divide $n$, widths differ by one token.
+        E-U21, E-U46: where $m$ does not divide $n$, widths differ by one token; a new segment
+        counts $1/m$, as in Appendix I, not 1.
     """
     errors.whole("tokens", tokens)
     errors.whole("segments", segments, 1)
@@ -48,7 +49,7 @@ def segment_coverage(
 
 
 def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:
-    r"""Place picks evenly over the context: the reference line that no ranking can beat.
+    r"""Place picks evenly over the context: the oracle-style reference line.
 
     $$o_k = \Bigl\lceil \frac{k\, n}{K} \Bigr\rceil, \qquad k = 0, \dots, K - 1$$
 
@@ -67,7 +68,8 @@ def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:
         HubKV-I.
 
     Reading:
-        E-U33: rounding up puts one pick in each of $K$ segments; rounding down does not.
+        E-U33: rounding up puts one pick in each of $K$ segments; rounding down does not. Of
+        another number of segments a ranking may touch more.
     """
     errors.whole("tokens", tokens)
     errors.whole("picks", picks, 0, tokens)
