@@ -65,7 +65,14 @@ from reference.hubkv.discount import discount, hub_mask, smd
 from reference.hubkv.gate import gate
 from reference.hubkv.greedy import greedy, lazy_greedy
 from reference.hubkv.kernels import gaussian_kernel, window_kernel
-from reference.hubkv.locality import NmsSettings, autocorrelation, distance_profile, nms
+from reference.hubkv.locality import (
+    NmsSettings,
+    attention_density,
+    autocorrelation,
+    content_series,
+    distance_profile,
+    nms,
+)
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
 from reference.hubkv.segments import random_order, segment_coverage, uniform_spread
 from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
@@ -181,6 +188,8 @@ __all__ = [
     "NmsSettings",
     "nms",
     "distance_profile",
+    "attention_density",
+    "content_series",
     # reference.hubkv.chains
     "ChainDiagnostic",
     "retained_chains",

@@ -24,7 +24,7 @@ class DecodingConfig(NamedTuple):
     """
 
     target: int
-    """Entries that a head keeps at every compression, at least 1; the mean over a pool, by `scope`."""
+    """Entries that a head keeps at every compression, at least 1; by `scope` a mean over heads."""
     interval: int = 128
     """New tokens from one compression to the next."""
     scope: str = "model"

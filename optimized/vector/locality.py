@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from optimized.vector.hubkv import hub_mask
-from reference import ChainDiagnostic, errors
+from reference import ChainDiagnostic, errors, protected_mask
 from reference.precision import widen
 
 
@@ -64,6 +64,22 @@ def distance_profile(
     index = seen.clamp(min=0).expand(*weights.shape[:-1], -1)
     pairs = weights.gather(-1, index).masked_fill(seen < 0, 0)
     return pairs.sum(-2) / (seen >= 0).sum(0)
+
+
+def attention_density(
+    weights: Float[Tensor, "*heads queries tokens"], content: Bool[Tensor, " tokens"] | None = None
+) -> Float[Tensor, "*heads tokens"]:
+    errors.floating("weights", weights, axes=2)
+    errors.importance("weights", weights)
+    queries, tokens = weights.shape[-2:]
+    errors.whole("number of queries in weights", queries, 0, tokens)
+    if content is None:
+        content = ~protected_mask(tokens)
+    errors.boolean("content", content, (tokens,))
+    asked = content[tokens - queries :]
+    errors.marking("content at the queries", asked)
+    weights = widen(weights).masked_fill(~asked[:, None].to(weights.device), 0)
+    return weights.sum(-2) / asked.sum()
 
 
 def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:

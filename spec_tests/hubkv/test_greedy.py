@@ -157,8 +157,9 @@ def test_the_ratio_times_the_budget_is_bounded_if_the_radius_grows_with_the_budg
         for budget in (4, 8, 16, 32):
             reach = budget // 2 if half else 2
             cluster = oracle.redundant_cluster(budget, reach, hub)
-            kept = worth(impl, cluster, reach, cluster.plateau)
-            found.append(round(float(budget * kept / worth(impl, cluster, reach, cluster.spread)), 2))
+            sets = cluster.plateau, cluster.spread
+            kept, spread = (worth(impl, cluster, reach, s).item() for s in sets)
+            found.append(round(budget * kept / spread, 2))
         assert found == expected
 
 
