@@ -115,8 +115,8 @@ def decoding_start(
         HubKV-4.3.
 
     Reading:
-        E-U12, E-U36: protected tokens follow from positions; the prompt counts as the first
-        update.
+        E-U12, E-U36, E-U45: protected tokens follow from positions, the recent ones are 2 % of
+        all tokens seen; the prompt counts as the first update; all layers compete by default.
     """
     refuse.decoding("config", config, DecodingConfig)
     refuse.prompt(keys, values, scores, config, valid)
