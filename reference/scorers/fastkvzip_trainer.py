@@ -153,11 +153,13 @@ def train_fastkvzip(
         gate = gate.to(hidden.device)
         descent = torch.optim.SGD(gate.parameters(), lr=rate, momentum=momentum)
         generator = torch.Generator().manual_seed(seed)
+        packs: tuple[Tensor, ...] = ()
         for i in range(steps):
             part = i % (len(examples) // size)
             if part == 0:
-                shuffled = torch.randperm(len(examples), generator=generator).to(hidden.device)
-            drawn = shuffled[part * size : (part + 1) * size]
+                shuffled = torch.randperm(len(examples), generator=generator)
+                packs = shuffled.to(hidden.device).split(size)
+            drawn = packs[part]
             descent.zero_grad()
             loss = fastkvzip_loss(gate(examples[drawn], epsilon), wanted[:, drawn])
             loss.backward()

@@ -136,7 +136,8 @@ def bias_twice_in_training(hidden, targets, **x):
 )
 def no_momentum(hidden, targets, **x):
     """Forget every slope but the last."""
-    return reference.train_fastkvzip(hidden, targets, **x | dict(momentum=0.0))
+    x.update(momentum=0.0)
+    return reference.train_fastkvzip(hidden, targets, **x)
 
 
 @mutant(
@@ -172,7 +173,8 @@ def no_warmup(hidden, targets, **x):
 )
 def always_apart(hidden, targets, **x):
     """Start them as standard Gaussians."""
-    return reference.train_fastkvzip(hidden, targets, **x | dict(spread=1.0))
+    x.update(spread=1.0)
+    return reference.train_fastkvzip(hidden, targets, **x)
 
 
 @mutant(
@@ -193,4 +195,5 @@ def drawn_anew(hidden, targets, **x):
 )
 def seed_ignored(hidden, targets, **x):
     """Start the same way always."""
-    return reference.train_fastkvzip(hidden, targets, **x | dict(seed=0))
+    x.update(seed=0)
+    return reference.train_fastkvzip(hidden, targets, **x)
