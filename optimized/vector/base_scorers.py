@@ -144,7 +144,8 @@ def pyramidkv_budgets(
     lengths = torch.as_tensor(tokens)
     room = (lengths - window).clamp(min=0)
     mean = room.clamp(max=keep - window)
-    most = torch.minimum(2 * mean - mean // beta, room) if layers > 1 else mean
+    even = (lengths < 2 * (keep - window)) | (layers == 1)
+    most = torch.where(even, mean, torch.minimum(2 * mean - mean // beta, room))
     drop, steps = 2 * (most - mean), max(1, layers - 1)
     layer = torch.arange(layers, device=lengths.device).view(-1, *[1] * lengths.ndim)
     if exact:
