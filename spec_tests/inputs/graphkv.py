@@ -2,6 +2,7 @@
 
 import torch
 from hypothesis import strategies as st
+from torch.nn.functional import pad
 
 from spec_tests.inputs.draw import booleans, grid, maybe, real
 from spec_tests.inputs.graphkv_draw import few, lattice, leads, picks, up_to
@@ -13,6 +14,7 @@ rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
 rules = st.sampled_from(["product", "sequential", "sum"])
 kinds = st.sampled_from(["kk", "qk", "qq", "kv", "vv"])
+thousands = st.sampled_from([0, 1, 999, 1000, 1999, 2000, 8000, 128_000])
 
 
 @st.composite
@@ -136,6 +138,14 @@ def graphkv_refine(draw, unprotected=True, **fixed):
     return drawn | fixed
 
 
+def lengthened(x, tokens):
+    """Put so many more tokens at the end, that score 0 and are like nothing."""
+    longer = {name: pad(x[name], (0, 0, 0, tokens)) for name in ("keys", "queries", "values")}
+    for name in ("scores", "protected"):
+        longer[name] = None if x[name] is None else pad(x[name], (0, tokens))
+    return x | longer
+
+
 @st.composite
 def keys(draw, numbers=lattice):
     """Keys of a few tokens."""
@@ -171,13 +181,17 @@ INPUTS = dict(
     ),
     source_tokens=source_tokens(),
     edges=edges(),
-    neighbour_count=st.fixed_dictionaries(dict(predefined=few, length=few)),
+    neighbour_count=st.fixed_dictionaries(
+        dict(predefined=few, length=st.integers(0, 9).map(lambda more: 1000 * more) | thousands)
+    ),
     neighbours=neighbours(),
     decay=decay(),
     enhance=enhance(),
     banish=banish(),
     concatenate_heads=concatenate_heads(),
-    graphkv_refine=graphkv_refine(),
+    graphkv_refine=graphkv_refine()
+    | graphkv_refine(adaptive=False)
+    | graphkv_refine(batch=(), adaptive=True).map(lambda x: lengthened(x, 1000)),
     cosine_matrix=st.sampled_from([lattice, real]).flatmap(keys),
     cosine_distribution=cosine_distribution(),
     principal_components=principal_components(),

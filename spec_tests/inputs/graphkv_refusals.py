@@ -79,7 +79,7 @@ weights = torch.linspace(-1, 1, 16).reshape(2, 2, 4)
 reached = weights > 0
 ends = dict(queries=grouped, values=vectors)
 signal = dict(scores=scores, weights=weights, neighbours=reached, rounds=2, strength=0.5)
-flags = dict(per_head=True, spare_sources=False, clamp=False, exclude_window=True)
+flags = dict(per_head=True, spare_sources=False, clamp=False, exclude_window=True, adaptive=False)
 
 REFUSALS = dict(
     source_count=(
@@ -113,7 +113,7 @@ REFUSALS = dict(
         ],
     ),
     neighbour_count=(
-        dict(predefined=8, length=5),
+        dict(predefined=8, length=5000),
         [*bad_whole("predefined"), *bad_whole("length")],
     ),
     neighbours=(

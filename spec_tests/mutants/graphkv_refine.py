@@ -99,6 +99,17 @@ def always_spared(scores, keys, keep, count, protected=None, **choices):
 
 @mutant(
     "graphkv_refine",
+    "as many neighbours in a short input as in a long one",
+    killer=f"{REFINE}an_adaptive_source_has_a_neighbour_for_each_thousand_tokens",
+)
+def never_adapted(scores, keys, keep, count, protected=None, **choices):
+    """Take the number set beforehand."""
+    choices["adaptive"] = False
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "graphkv_refine",
     "keys in half precision throughout",
     killer=f"{REFINE}half_precision_is_rounded_once_at_the_end",
 )
