@@ -169,6 +169,30 @@ def principal_components(draw):
     )
 
 
+@st.composite
+def hide_needle(draw):
+    """A text, a fact of any length, and any part of the text around it."""
+    hidden, tokens = draw(st.integers(0, 3)), draw(st.integers(0, 12))
+    return dict(
+        haystack=torch.arange(tokens),
+        needle=torch.arange(100, 100 + hidden),
+        length=hidden + draw(up_to(tokens)),
+        depth=draw(st.integers(0, 100)) / 100,
+    )
+
+
+@st.composite
+def needle_recall(draw):
+    """Words of which some are the answer's, some twice, and fillers."""
+    words, said = draw(st.integers(1, 5)), draw(st.integers(0, 6))
+    shape = (*draw(leads), said)
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    return dict(
+        responses=torch.randint(-1, 7, shape, generator=generator),
+        answer=torch.randint(0, 5, (words,), generator=generator),
+    )
+
+
 INPUTS = dict(
     source_count=st.integers(0, 600).flatmap(
         lambda keep: st.fixed_dictionaries(
@@ -195,6 +219,8 @@ INPUTS = dict(
     cosine_matrix=st.sampled_from([lattice, real]).flatmap(keys),
     cosine_distribution=cosine_distribution(),
     principal_components=principal_components(),
+    hide_needle=hide_needle(),
+    needle_recall=needle_recall(),
     kv_bytes=st.fixed_dictionaries(
         dict(
             tokens=st.integers(0, 10**6),
