@@ -92,7 +92,7 @@ def window_never_excluded(scores, keys, keep, count, protected=None, **choices):
     killer=f"{REFINE}two_best_twins_annihilate_unless_sources_are_spared",
 )
 def always_spared(scores, keys, keep, count, protected=None, **choices):
-    """Draw the figure instead of the letter."""
+    """Draw Figure 3 instead of the letter."""
     choices["spare_sources"] = True
     return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
 
