@@ -140,10 +140,9 @@ def graphkv_refine(draw, unprotected=True, **fixed):
 
 def lengthened(x, tokens):
     """Put so many more tokens at the end, that score 0 and are like nothing."""
-    longer = {name: pad(x[name], (0, 0, 0, tokens)) for name in ("keys", "queries", "values")}
-    for name in ("scores", "protected"):
-        longer[name] = None if x[name] is None else pad(x[name], (0, tokens))
-    return x | longer
+    vectors = {name: pad(x[name], (0, 0, 0, tokens)) for name in ("keys", "queries", "values")}
+    flat = {name: x[name] for name in ("scores", "protected") if x[name] is not None}
+    return x | vectors | {name: pad(one, (0, tokens)) for name, one in flat.items()}
 
 
 @st.composite
