@@ -178,6 +178,8 @@ CosineDistribution = reference.CosineDistribution
 cosine_distribution = dispatch(reference.cosine_distribution, vector.cosine_distribution)
 principal_components = dispatch(reference.principal_components, vector.principal_components)
 kv_bytes = elementwise(reference.kv_bytes)
+hide_needle = elementwise(reference.hide_needle)
+needle_recall = dispatch(reference.needle_recall, vector.needle_recall)
 
 # whole compressors
 HubSettings = reference.HubSettings

@@ -25,6 +25,7 @@ from reference.graphkv.keys import (
     kv_bytes,
     principal_components,
 )
+from reference.graphkv.needle import hide_needle, needle_recall
 from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
@@ -213,6 +214,9 @@ __all__ = [
     "cosine_distribution",
     "principal_components",
     "kv_bytes",
+    # reference.graphkv.needle
+    "hide_needle",
+    "needle_recall",
     # reference.hex.expander
     "Degrees",
     "Expander",

@@ -154,6 +154,7 @@ def decoding(name: str, value: Any, kind: type) -> None:
 
 def _graph(settings: GraphSettings, scope: str) -> None:
     errors.one_of("refinement.kind", settings.kind, ("kk", "kv", "vv"))
+    errors.one_of("refinement.adaptive", settings.adaptive, (False,))  # entries are no input
     if scope != "head":  # heads then hold different tokens
         errors.one_of("refinement.per_head", settings.per_head, (True,))
         errors.one_of("refinement.exclude_window", settings.exclude_window, (False,))

@@ -3,7 +3,9 @@
 from optimized.vector._graphkv_keys import (
     cosine_distribution,
     cosine_matrix,
+    hide_needle,
     kv_bytes,
+    needle_recall,
     principal_components,
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
@@ -201,7 +203,9 @@ __all__ = [
     "edges",
     "enhance",
     "graphkv_refine",
+    "hide_needle",
     "kv_bytes",
+    "needle_recall",
     "neighbour_count",
     "neighbours",
     "principal_components",

@@ -94,8 +94,11 @@ def graphkv_compress(
 ) -> DenseCache | RaggedCache | HexCache:
     refuse.only("refinement", refinement, GraphSettings)
     refuse.compression(keys, values, scored, "head", refinement, valid, store, queries)
-    if length is not None:
-        refinement = refinement._replace(count=neighbour_count(refinement.count, length))
+    if length is None:
+        refinement = refinement._replace(adaptive=True)
+    else:
+        count = neighbour_count(refinement.count, length)
+        refinement = refinement._replace(count=count, adaptive=False)
     if isinstance(keep, Tensor):
         refuse.layer_budgets("keep", keep, scored.scores)
         pools = scored.scores.shape[: -2 if store is not None else -1]

@@ -40,6 +40,12 @@ bad_config = [
         "refinement.kind must be one of 'kk', 'kv', 'vv'",
     ),
     Refusal(
+        "config",
+        config._replace(refinement=graph._replace(adaptive=True)),
+        ValueError,
+        "refinement.adaptive must be one of False",
+    ),
+    Refusal(
         "config", config._replace(refinement=graph), ValueError, "per_head must be one of True"
     ),
     Refusal(
