@@ -28,6 +28,7 @@ from reference.graphkv.keys import (
     kv_bytes,
     principal_components,
 )
+from reference.graphkv.needle import hide_needle, needle_recall
 from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
@@ -68,7 +69,14 @@ from reference.hubkv.discount import discount, hub_mask, smd
 from reference.hubkv.gate import gate
 from reference.hubkv.greedy import greedy, lazy_greedy
 from reference.hubkv.kernels import gaussian_kernel, window_kernel
-from reference.hubkv.locality import NmsSettings, autocorrelation, distance_profile, nms
+from reference.hubkv.locality import (
+    NmsSettings,
+    attention_density,
+    autocorrelation,
+    content_series,
+    distance_profile,
+    nms,
+)
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
 from reference.hubkv.segments import random_order, segment_coverage, uniform_spread
 from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
@@ -184,6 +192,8 @@ __all__ = [
     "NmsSettings",
     "nms",
     "distance_profile",
+    "attention_density",
+    "content_series",
     # reference.hubkv.chains
     "ChainDiagnostic",
     "retained_chains",
@@ -207,6 +217,9 @@ __all__ = [
     "cosine_distribution",
     "principal_components",
     "kv_bytes",
+    # reference.graphkv.needle
+    "hide_needle",
+    "needle_recall",
     # reference.hex.expander
     "Degrees",
     "Expander",

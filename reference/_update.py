@@ -82,7 +82,8 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
         start = int((~present[row]).sum(-1).min())
         here, place = present[row][..., start:], positions[row][..., start:]
         tokens, heads = int(seen[row]), here.shape[:-1].numel()
-        window = int(here.sum()) // heads // 50 if config.recent is None else config.recent
+        length = tokens if config.length == "seen" else int(here.sum()) // heads
+        window = length // 50 if config.recent is None else config.recent
         window = min(window, config.target - config.sinks)
         shielded = here & ((place < config.sinks) | (place >= tokens - window))
         one = Scored(scores[row][..., start:], shielded | ~here)

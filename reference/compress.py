@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import compress_errors as refuse
@@ -32,7 +32,7 @@ def compress(
     values: Float[Tensor, "*batch kv_heads tokens width"],
     scored: Scored,
     *,
-    keep: int | Int[Tensor, "*pools"] | None = None,
+    keep: int | Int64[Tensor, "*pools"] | None = None,
     ratio: float | None = None,
     scope: str = "head",
     refinement: HubSettings | GraphSettings | NmsSettings | None = None,

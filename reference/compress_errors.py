@@ -136,7 +136,7 @@ def decoding(name: str, value: Any, kind: type) -> None:
     """Refuse what is no `kind`, the configuration of decoding, or one outside its range."""
     cache_errors.instance(name, value, kind)
     try:
-        errors.whole("target", value.target)
+        errors.whole("target", value.target, 1)
         errors.whole("interval", value.interval, 1)
         errors.one_of("scope", value.scope, SCOPES)
         refinement("refinement", value.refinement)
@@ -147,12 +147,14 @@ def decoding(name: str, value: Any, kind: type) -> None:
         errors.whole("sinks", value.sinks, 0, value.target)
         if value.recent is not None:
             errors.whole("recent", value.recent)
+        errors.one_of("length", value.length, ("seen", "held"))
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}.{error} in {value!r}") from error
 
 
 def _graph(settings: GraphSettings, scope: str) -> None:
     errors.one_of("refinement.kind", settings.kind, ("kk", "kv", "vv"))
+    errors.one_of("refinement.adaptive", settings.adaptive, (False,))  # entries are no input
     if scope != "head":  # heads then hold different tokens
         errors.one_of("refinement.per_head", settings.per_head, (True,))
         errors.one_of("refinement.exclude_window", settings.exclude_window, (False,))

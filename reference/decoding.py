@@ -4,7 +4,7 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import compress_errors as refuse
@@ -24,10 +24,10 @@ class DecodingConfig(NamedTuple):
     """
 
     target: int
-    """Entries that a head keeps at every compression; the mean over a pool, by `scope`."""
+    """Entries that a head keeps at every compression, at least 1; by `scope` a mean over heads."""
     interval: int = 128
     """New tokens from one compression to the next."""
-    scope: str = "head"
+    scope: str = "model"
     """Which entries share a budget: a `"head"`'s, a `"layer"`'s, the `"model"`'s."""
     refinement: HubSettings | GraphSettings | NmsSettings | None = None
     """What is done to the raw scores, anew each time."""
@@ -36,10 +36,13 @@ class DecodingConfig(NamedTuple):
     sinks: int = 4
     """How many of the first positions are protected."""
     recent: int | None = None
-    """How many of the last positions are protected; by default 2 % of the cache before it shrinks,
-    rounded down, and never more than the target leaves beside the sinks."""
+    """How many of the last positions are protected; by default 2 % of `length`, rounded down, and
+    never more than the target leaves beside the sinks."""
     original_positions: bool = False
     """Whether neighbours are so by their positions in the text, not by those in the cache."""
+    length: str = "seen"
+    """The sequence length of which the recent window is 2 %: all tokens `"seen"` so far, or those
+    `"held"` by a head, on average, before the cache shrinks."""
 
 
 class DecodingCache(NamedTuple):
@@ -57,7 +60,7 @@ class DecodingCache(NamedTuple):
     pending_keys: Float[Tensor, "*batch kv_heads pending width"]
     pending_values: Float[Tensor, "*batch kv_heads pending width"]
     pending_scores: Float[Tensor, "*batch kv_heads pending"]
-    seen: Int[Tensor, "*batch"]
+    seen: Int64[Tensor, "*batch"]
     """How many real tokens each row has seen, those long gone among them."""
 
 
@@ -74,7 +77,7 @@ class DecodingView(NamedTuple):
     keys: Float[Tensor, "*batch kv_heads held width"]
     values: Float[Tensor, "*batch kv_heads held width"]
     scores: Float[Tensor, "*batch kv_heads held"]
-    positions: Int[Tensor, "*batch kv_heads held"]
+    positions: Int64[Tensor, "*batch kv_heads held"]
     present: Bool[Tensor, "*batch kv_heads held"]
 
 
@@ -112,8 +115,8 @@ def decoding_start(
         HubKV-4.3.
 
     Reading:
-        E-U12, E-U36: protected tokens follow from positions; the prompt counts as the first
-        update.
+        E-U12, E-U36, E-U45: protected tokens follow from positions, the recent ones are 2 % of
+        all tokens seen; the prompt counts as the first update; all layers compete by default.
     """
     refuse.decoding("config", config, DecodingConfig)
     refuse.prompt(keys, values, scores, config, valid)

@@ -1,8 +1,9 @@
 """Worked examples by hand, readable from any language: `vectors/*.json`.
 
 Each is one call: `function`, `inputs`, `expected`, the equations it works (`spec`) and the bug it
-hunts (`hunts`). A list is a tensor: of float64, int64 or bool by its elements; "inf", "-inf" and
-"nan" stand for themselves; `shape` entries (`{"shape": [2, 0], "of": "float"}`) are empty tensors,
+hunts (`hunts`); `source` names the authors' code that the numbers follow. A list is a tensor: of
+float64, int64 or bool by its elements; "inf", "-inf" and "nan" stand for themselves; `shape`
+entries (`{"shape": [2, 0], "of": "float"}`) are empty tensors,
 `{"uint8": [...]}` and `{"int32": [...]}` codes and words, `{"int64": 4}` a tensor of no axes,
 `{"tuple": [...]}` several tensors, `{"Scored": {...}}` a public named tuple with those fields.
 An expected `{"sha256": "..."}` is the digest of a large mask, a byte an entry, row by row.

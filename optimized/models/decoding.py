@@ -14,6 +14,7 @@ from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.prefill import attentions
+from reference import compress_errors
 from reference.precision import widen
 
 # Raw scores of the tokens of one layer: from its keys, hidden states and mask.
@@ -115,14 +116,17 @@ class DecodingTransformersCache(AttendingCache):
 
     Args:
         config: the configuration of an attached model.
-        settings: target, interval and refinement; the scope is a `"head"` or a `"layer"`.
+        settings: target, interval and refinement; the scope is a `"head"` or a `"layer"`, since
+            a layer shrinks before the next one has read the same tokens.
         score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`: what can be told of a
             token when it arrives, or adds up afterwards.
         weights: the gate of each layer, for `"fastkvzip"`, which runs within `listening`.
         kv: `reference` or `optimized`.
 
     Raises:
-        ValueError: the score is unknown, gates are missing, or the scope is `"model"`.
+        TypeError: `settings` is no `DecodingConfig` or of wrong parts.
+        ValueError: the score is unknown, gates are missing, the scope is `"model"`, or a setting
+            is outside its range.
     """
 
     def __init__(
@@ -134,6 +138,7 @@ class DecodingTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
     ) -> None:
         refuse.one_of("score", score, SCORES)
+        compress_errors.decoding("settings", settings, optimized.DecodingConfig)
         refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
         count = config.num_hidden_layers
         if score == "fastkvzip":

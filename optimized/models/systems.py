@@ -17,7 +17,10 @@ GLOBAL = ("kvzip", "fastkvzip")
 SHARING = ("pyramidkv", "cake")
 
 NEIGHBOURS = 8
-"""Neighbours of each source in GraphKV's graph, which the paper leaves to be chosen."""
+"""Neighbours of each source in GraphKV's graph, which the paper leaves to be chosen.
+
+By the letter the thousands of tokens of a document cap them.
+"""
 
 GRAPH = {"per_head": "E-G11", "spare_sources": "E-G3", "clamp": "E-G4", "exclude_window": "E-G7"}
 HEX = {"outside_recent": "E-H8", "normalize": "E-H9", "carry_recent": "E-H11"}
@@ -119,7 +122,7 @@ def refinement(one: System, reading: str) -> Any:
         return optimized.HubSettings()
     if one.refinement == "graphkv":
         graph: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
-        return optimized.GraphSettings(NEIGHBOURS, **graph)
+        return optimized.GraphSettings(NEIGHBOURS, **graph, adaptive=reading == "letter")
     return optimized.NmsSettings() if one.refinement == "nms" else None
 
 
@@ -141,6 +144,7 @@ def remedies(one: System, reading: str) -> list[str]:
     if reading == "letter":
         return []
     named = {f"graphkv {name}": erratum for name, erratum in GRAPH.items()}
+    named["graphkv fixed count"] = "E-G8"
     if one.refinement != "graphkv":
         named = {}
     if one.scorer == "pyramidkv":

@@ -3,7 +3,9 @@
 from optimized.vector._graphkv_keys import (
     cosine_distribution,
     cosine_matrix,
+    hide_needle,
     kv_bytes,
+    needle_recall,
     principal_components,
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
@@ -96,6 +98,7 @@ from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_
 from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
 from optimized.vector.kvzip import kvzip, kvzip_chunk
 from optimized.vector.locality import (
+    attention_density,
     autocorrelation,
     distance_profile,
     nms,
@@ -111,6 +114,7 @@ from optimized.vector.systems import graphkv_compress, hubkv_compress
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.gate import gate
 from reference.hubkv.kernels import gaussian_kernel
+from reference.hubkv.locality import content_series
 from reference.hubkv.refine import protected_mask, shift_scores
 from reference.hubkv.segments import random_order
 from reference.scorers.fastkvzip import fastkvzip_loss
@@ -165,7 +169,9 @@ __all__ = [
     "hub_mask",
     "discount",
     "smd",
+    "attention_density",
     "autocorrelation",
+    "content_series",
     "coverage",
     "coverage_weights",
     "distance_profile",
@@ -197,7 +203,9 @@ __all__ = [
     "edges",
     "enhance",
     "graphkv_refine",
+    "hide_needle",
     "kv_bytes",
+    "needle_recall",
     "neighbour_count",
     "neighbours",
     "principal_components",

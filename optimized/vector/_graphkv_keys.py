@@ -1,14 +1,23 @@
 """How alike keys are and where they lie, without loops over pairs or heads."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from optimized.vector.graphkv import edges
 from reference import errors
+from reference.graphkv import errors as refuse
 from reference.graphkv.keys import CosineDistribution, kv_bytes
+from reference.graphkv.needle import hide_needle
 
-__all__ = ["cosine_distribution", "cosine_matrix", "kv_bytes", "principal_components"]
+__all__ = [
+    "cosine_distribution",
+    "cosine_matrix",
+    "hide_needle",
+    "kv_bytes",
+    "needle_recall",
+    "principal_components",
+]
 
 
 def cosine_matrix(
@@ -49,3 +58,13 @@ def principal_components(
     axes = torch.linalg.eigh(centred.mT @ centred).eigenvectors[..., -components:].flip(-1)
     largest = axes.take_along_dim(axes.abs().argmax(-2, keepdim=True), -2)
     return (centred @ (axes * largest.sign())).to(dtype)
+
+
+def needle_recall(
+    responses: Int64[Tensor, "*grid said"], answer: Int64[Tensor, " words"]
+) -> Float[Tensor, "*grid"]:
+    errors.integral("responses", responses)
+    refuse.line("answer", answer)
+    errors.not_empty("answer", answer)
+    wanted = answer.unique()
+    return (responses[..., None] == wanted).any(-2).sum(-1) / len(wanted)

@@ -10,6 +10,7 @@ from optimized.vector.graphkv import (
     decay,
     enhance,
     grouped,
+    neighbour_count,
     ranked,
     source_count,
     strongest,
@@ -41,6 +42,7 @@ def graphkv_refine(
     spare_sources: bool = False,
     clamp: bool = False,
     exclude_window: bool = False,
+    adaptive: bool = False,
 ) -> Float[Tensor, "*batch heads tokens"]:
     errors.floating("scores", scores, 2)
     errors.importance("scores", scores)
@@ -60,6 +62,8 @@ def graphkv_refine(
         return scores.clone()
     ends = {"k": keys, "q": queries, "v": values}
     start, end = grouped(ends[kind[0]], keys.shape), grouped(ends[kind[1]], keys.shape)
+    if adaptive:
+        count = neighbour_count(count, scores.shape[-1])
     score = widen(scores)
     if not per_head:
         score, start, end = score.mean(-2), concatenate_heads(start), concatenate_heads(end)

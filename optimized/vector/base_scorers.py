@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector._window import drawn
@@ -131,11 +131,11 @@ def _pooled(observed: Tensor, kernel: int, pooling: str) -> Tensor:
 def pyramidkv_budgets(
     keep: int,
     layers: int,
-    tokens: int | Int[Tensor, "*batch"],
+    tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
     beta: int = 20,
     exact: bool = False,
-) -> Int[Tensor, "layers *batch"]:
+) -> Int64[Tensor, "layers *batch"]:
     errors.whole("window", window)
     errors.whole("keep", keep, window)
     errors.whole("layers", layers, 1)
@@ -144,7 +144,8 @@ def pyramidkv_budgets(
     lengths = torch.as_tensor(tokens)
     room = (lengths - window).clamp(min=0)
     mean = room.clamp(max=keep - window)
-    most = torch.minimum(2 * mean - mean // beta, room) if layers > 1 else mean
+    even = (lengths < 2 * (keep - window)) | (layers == 1)
+    most = torch.where(even, mean, torch.minimum(2 * mean - mean // beta, room))
     drop, steps = 2 * (most - mean), max(1, layers - 1)
     layer = torch.arange(layers, device=lengths.device).view(-1, *[1] * lengths.ndim)
     if exact:

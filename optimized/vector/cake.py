@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector._rows import protected, real
@@ -106,9 +106,9 @@ def _padded_weights(queries: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
 def cake_budgets(
     preferences: Float[Tensor, "layers *batch"],
     keep: int,
-    tokens: int | Int[Tensor, "*batch"],
+    tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
-) -> Int[Tensor, "layers *batch"]:
+) -> Int64[Tensor, "layers *batch"]:
     lengths = _checked(preferences, keep, tokens, window)
     layers = preferences.shape[0]
     room = (lengths - window).clamp(min=0).expand(preferences.shape)
@@ -119,9 +119,9 @@ def cake_budgets(
 def cake_cascade(
     preferences: Float[Tensor, "layers *batch"],
     keep: int,
-    tokens: int | Int[Tensor, "*batch"],
+    tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
-) -> Int[Tensor, "steps layers *batch"]:
+) -> Int64[Tensor, "steps layers *batch"]:
     lengths = _checked(preferences, keep, tokens, window)
     layers = preferences.shape[0]
     budgets = lengths.new_zeros(layers, *preferences.shape)

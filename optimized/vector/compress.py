@@ -5,7 +5,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector.evict import evict
@@ -41,7 +41,7 @@ def compress(
     values: Float[Tensor, "*batch kv_heads tokens width"],
     scored: Scored,
     *,
-    keep: int | Int[Tensor, "*pools"] | None = None,
+    keep: int | Int64[Tensor, "*pools"] | None = None,
     ratio: float | None = None,
     scope: str = "head",
     refinement: HubSettings | GraphSettings | NmsSettings | None = None,

@@ -1,7 +1,7 @@
 """The coverage objective and its greedy oracle without loops over tokens, heads or places."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import errors
@@ -61,7 +61,9 @@ def overlap(
     return torch.where(scores > 0, shared / scores, 0).clamp(max=1)
 
 
-def greedy(weights: Float[Tensor, "*heads tokens tokens"], keep: int) -> Int[Tensor, "*heads keep"]:
+def greedy(
+    weights: Float[Tensor, "*heads tokens tokens"], keep: int
+) -> Int64[Tensor, "*heads keep"]:
     _check(weights)
     errors.whole("keep", keep, 0, weights.shape[-1])
     weights = widen(weights)
@@ -80,7 +82,7 @@ def greedy(weights: Float[Tensor, "*heads tokens tokens"], keep: int) -> Int[Ten
 
 def lazy_greedy(
     weights: Float[Tensor, "*heads tokens tokens"], keep: int
-) -> Int[Tensor, "*heads keep"]:
+) -> Int64[Tensor, "*heads keep"]:
     # a queue helps one processor; all gains at once are one pass over the weights
     return greedy(weights, keep)
 

@@ -142,7 +142,8 @@ def _survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tens
     heads = scores.shape[seen.ndim : -1].numel()
     window = torch.full_like(seen, config.recent or 0)
     if config.recent is None:
-        window = here.flatten(seen.ndim).sum(-1) // max(1, heads) // 50
+        held = here.flatten(seen.ndim).sum(-1) // max(1, heads)
+        window = (seen if config.length == "seen" else held) // 50
     window = window.clamp(max=config.target - config.sinks)
     shielded = (place < config.sinks) | (place >= (seen - window).view(*seen.shape, *between))
     shielded = shielded & here

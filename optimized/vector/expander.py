@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from optimized.vector.spectrum import Graph, is_within, ramanujan_bound
@@ -15,7 +15,7 @@ from reference.hex.expander import Expander, biregular_degrees
 
 def half_edge_pairing(
     tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
-) -> Int[Tensor, "tokens degree"]:
+) -> Int64[Tensor, "tokens degree"]:
     errors.whole("tokens", tokens)
     errors.whole("channels", channels, 1)
     errors.whole("token_degree", token_degree, 0, channels)
@@ -33,8 +33,8 @@ def _pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> n
 
 
 def double_edge_swaps(
-    pairs: Int[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
-) -> Int[Tensor, "tokens degree"]:
+    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+) -> Int64[Tensor, "tokens degree"]:
     refuse.edges("pairs", pairs, channels)
     errors.whole("seed", seed, 0, refuse.SEEDS)
     errors.whole("draw", draw, 0, refuse.SEEDS)
@@ -79,7 +79,7 @@ def _once(values: np.ndarray) -> np.ndarray:
 
 
 def biadjacency(
-    pairs: Int[Tensor, "tokens degree"], channels: int
+    pairs: Int64[Tensor, "tokens degree"], channels: int
 ) -> Bool[Tensor, "tokens channels"]:
     refuse.edges("pairs", pairs, channels)
     mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector._rows import protected, real
@@ -62,7 +62,7 @@ def _nothing(queries: Tensor) -> QueryStatistics:
 
 def mean_rotation(
     frequencies: Float[Tensor, " half"],
-    start: int | Int[Tensor, "*batch"],
+    start: int | Int64[Tensor, "*batch"],
     future: int = 512,
 ) -> Float[Tensor, "*batch width width"]:
     errors.floating("frequencies", frequencies)
@@ -106,11 +106,12 @@ def expected_attention(
     group = heads // max(1, kv_heads)
     shape = (*batch, kv_heads, group, width)
     logits = _logits(keys.to(exact), mean.reshape(shape), covariance.reshape(*shape, width))
-    logits = logits.masked_fill(~mask[..., None, None, :], -torch.inf)
-    weights = logits.softmax(-1).masked_fill(~mask[..., None, None, :], 0)
+    unseen = ~(mask & (mask.cumsum(-1) > sinks))[..., None, :]
+    logits = logits.masked_fill(unseen[..., None, :], -torch.inf)
+    weights = logits.softmax(-1).masked_fill(unseen[..., None, :], 0)
     drawn = weights.mean(-2) if group else keys.new_zeros(keys.shape[:-1], dtype=exact)
     scores = (drawn + epsilon) * torch.linalg.vector_norm(values.to(exact), dim=-1)
-    scores = scores.masked_fill(~mask[..., None, :], 0)
+    scores = scores.masked_fill(unseen, 0)
     errors.in_range("keys", scores)
     return Scored(scores, protected(mask, kv_heads, sinks, 0))
 

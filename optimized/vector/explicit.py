@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound
@@ -19,7 +19,7 @@ def subtile_codes(
     draw: int = 0,
     width: int = 128,
     subtile: int = 32,
-) -> Int[Tensor, "heads subtiles"]:
+) -> Int64[Tensor, "heads subtiles"]:
     errors.whole("tokens", tokens)
     errors.whole("heads", heads)
     errors.whole("seed", seed, 0, refuse.SEEDS)
@@ -33,8 +33,8 @@ def subtile_codes(
 
 
 def subtile_permutations(
-    codes: Int[Tensor, "*heads"], width: int = 128
-) -> Int[Tensor, "*heads width"]:
+    codes: Int64[Tensor, "*heads"], width: int = 128
+) -> Int64[Tensor, "*heads width"]:
     refuse.codes("codes", codes)
     refuse.subtiles(width, 1)
     multiplier, offset, second, last = (codes[..., None] >> shift & 255 for shift in (0, 8, 16, 24))
@@ -43,7 +43,7 @@ def subtile_permutations(
 
 
 def subtile_mask(
-    permutations: Int[Tensor, "heads subtiles width"], subtile: int = 32
+    permutations: Int64[Tensor, "heads subtiles width"], subtile: int = 32
 ) -> Bool[Tensor, "tokens channels"]:
     refuse.permutations("permutations", permutations, 3)
     errors.whole("subtile", subtile, 1)
@@ -127,7 +127,7 @@ def _members(modulus: int, square: bool) -> np.ndarray:
 
 
 def lift(
-    mask: Bool[Tensor, "tokens channels"], permutations: Int[Tensor, "edges sheets"]
+    mask: Bool[Tensor, "tokens channels"], permutations: Int64[Tensor, "edges sheets"]
 ) -> Bool[Tensor, "lifted_tokens lifted_channels"]:
     refuse.matrix("mask", mask)
     refuse.permutations("permutations", permutations, 2)
@@ -142,7 +142,7 @@ def lift(
 
 
 def new_singular_value(
-    mask: Bool[Tensor, "tokens channels"], permutations: Int[Tensor, "edges sheets"]
+    mask: Bool[Tensor, "tokens channels"], permutations: Int64[Tensor, "edges sheets"]
 ) -> float:
     lifted = lift(mask, permutations).double()
     sheets = permutations.shape[1]

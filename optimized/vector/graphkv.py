@@ -1,7 +1,7 @@
 """The graph and its signals, without loops over sources or rounds."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector._exponent import product, raised, times
@@ -27,7 +27,7 @@ def source_tokens(
     scores: Float[Tensor, "*heads tokens"],
     count: int,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
-) -> Int[Tensor, "*heads sources"]:
+) -> Int64[Tensor, "*heads sources"]:
     errors.floating("scores", scores)
     errors.finite("scores", scores)
     if protected is not None:
@@ -44,7 +44,7 @@ def ranked(scores: Tensor, count: int, protected: Tensor | None) -> Tensor:
 
 def edges(
     keys: Float[Tensor, "*heads tokens width"],
-    sources: Int[Tensor, "*heads sources"],
+    sources: Int64[Tensor, "*heads sources"],
     kind: str = "kk",
     queries: Float[Tensor, "*query_heads tokens width"] | None = None,
     values: Float[Tensor, "*heads tokens width"] | None = None,
@@ -88,7 +88,7 @@ def _balanced(vectors: Tensor) -> Tensor:
 
 def neighbours(
     weights: Float[Tensor, "*heads sources tokens"],
-    sources: Int[Tensor, "*heads sources"],
+    sources: Int64[Tensor, "*heads sources"],
     count: int,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
     spare_sources: bool = False,

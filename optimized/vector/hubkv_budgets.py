@@ -1,7 +1,7 @@
 """Head budgets, all layers at once and in whole numbers."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector.hubkv_calibration import variation
@@ -15,7 +15,7 @@ def head_budgets(
     rule: str,
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
     epsilon: float = 1e-6,
-) -> Int[Tensor, "*layers heads"]:
+) -> Int64[Tensor, "*layers heads"]:
     errors.importance("scores", scores, axes=2)
     heads, tokens = scores.shape[-2:]
     errors.whole("keep", keep, 0, tokens)

@@ -2,16 +2,16 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector.hubkv import hub_mask
-from reference import ChainDiagnostic, errors
+from reference import ChainDiagnostic, errors, protected_mask
 from reference.precision import widen
 
 
 def segment_coverage(
-    order: Int[Tensor, "*batch picks"], tokens: int, segments: int = 64
+    order: Int64[Tensor, "*batch picks"], tokens: int, segments: int = 64
 ) -> Float[Tensor, "*batch picks"]:
     errors.whole("tokens", tokens)
     errors.whole("segments", segments, 1)
@@ -66,7 +66,23 @@ def distance_profile(
     return pairs.sum(-2) / (seen >= 0).sum(0)
 
 
-def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:
+def attention_density(
+    weights: Float[Tensor, "*heads queries tokens"], content: Bool[Tensor, " tokens"] | None = None
+) -> Float[Tensor, "*heads tokens"]:
+    errors.floating("weights", weights, axes=2)
+    errors.importance("weights", weights)
+    queries, tokens = weights.shape[-2:]
+    errors.whole("number of queries in weights", queries, 0, tokens)
+    if content is None:
+        content = ~protected_mask(tokens)
+    errors.boolean("content", content, (tokens,))
+    asked = content[tokens - queries :]
+    errors.marking("content at the queries", asked)
+    weights = widen(weights).masked_fill(~asked[:, None].to(weights.device), 0)
+    return weights.sum(-2) / asked.sum()
+
+
+def uniform_spread(tokens: int, picks: int) -> Int64[Tensor, "picks"]:
     errors.whole("tokens", tokens)
     errors.whole("picks", picks, 0, tokens)
     return -(-torch.arange(picks) * tokens // max(picks, 1))

@@ -68,7 +68,10 @@ def refine_rows(
     elif isinstance(refinement, GraphSettings):
         # where the window comes off the budget, padding counts as window
         budget = keep + padding if refinement.exclude_window else keep
-        settings = torch.stack([budget, budget]).view(2, -1)
+        tokens = scores.shape[-1]
+        most = (tokens - padding) // 1000 if refinement.adaptive else torch.full_like(keep, tokens)
+        counts = most.clamp(max=min(refinement.count, tokens))
+        settings = torch.stack([budget, counts]).view(2, -1)
     else:
         return refine(scored, refinement, keep=0, ratio=ratio)
     if not keep.numel():
@@ -77,6 +80,8 @@ def refine_rows(
     which, refined = which.view(keep.shape), torch.empty_like(widen(scores))
     for number, (kept, of) in enumerate(different.T.tolist()):
         gate = max(0.0, 1 - kept / max(1, of)) if ratio is None else ratio
+        if isinstance(refinement, GraphSettings):
+            refinement = refinement._replace(count=of, adaptive=False)
         rows = which == number if different.shape[1] > 1 else ...
         beside = {name: x[rows] for name, x in vectors.items()}
         part = Scored(scores[rows], outside[rows])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from optimized.vector.expander import expander_mask
@@ -20,7 +20,7 @@ def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
 
 
 def from_csr(
-    offsets: Int[Tensor, "rows_and_one"], columns: Int[Tensor, "entries"], channels: int
+    offsets: Int64[Tensor, "rows_and_one"], columns: Int64[Tensor, "entries"], channels: int
 ) -> Bool[Tensor, "tokens channels"]:
     refuse.csr(offsets, columns, channels)
     tokens = len(offsets) - 1

@@ -3,7 +3,7 @@
 from warnings import warn
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector.compress import compress, pool_budgets, pool_sizes, rows_of
@@ -24,7 +24,7 @@ def hubkv_compress(
     values: Float[Tensor, "*batch kv_heads tokens width"],
     scored: Scored,
     *,
-    keep: int | Int[Tensor, "*pools"] | None = None,
+    keep: int | Int64[Tensor, "*pools"] | None = None,
     ratio: float | None = None,
     scope: str = "model",
     refinement: HubSettings = HubSettings(),  # noqa: B008
@@ -85,7 +85,7 @@ def graphkv_compress(
     scored: Scored,
     refinement: GraphSettings,
     *,
-    keep: int | Int[Tensor, " layers"] | None = None,
+    keep: int | Int64[Tensor, " layers"] | None = None,
     ratio: float | None = None,
     length: int | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
@@ -94,8 +94,11 @@ def graphkv_compress(
 ) -> DenseCache | RaggedCache | HexCache:
     refuse.only("refinement", refinement, GraphSettings)
     refuse.compression(keys, values, scored, "head", refinement, valid, store, queries)
-    if length is not None:
-        refinement = refinement._replace(count=neighbour_count(refinement.count, length))
+    if length is None:
+        refinement = refinement._replace(adaptive=True)
+    else:
+        count = neighbour_count(refinement.count, length)
+        refinement = refinement._replace(count=count, adaptive=False)
     if isinstance(keep, Tensor):
         refuse.layer_budgets("keep", keep, scored.scores)
         pools = scored.scores.shape[: -2 if store is not None else -1]

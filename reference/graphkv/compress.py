@@ -1,6 +1,6 @@
 """GraphKV as a whole: one graph a layer, one kept set a layer, budgets layer by layer."""
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import compress_errors as refuse
@@ -19,7 +19,7 @@ def graphkv_compress(
     scored: Scored,
     refinement: GraphSettings,
     *,
-    keep: int | Int[Tensor, " layers"] | None = None,
+    keep: int | Int64[Tensor, " layers"] | None = None,
     ratio: float | None = None,
     length: int | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
@@ -29,19 +29,20 @@ def graphkv_compress(
     r"""Compress a cache as GraphKV does: spread decay over each layer's graph, keep the best.
 
     $$\mathbf{K}^l_s = \mathbf{K}^l[S_l], \quad \mathbf{V}^l_s = \mathbf{V}^l[S_l], \qquad
-      |S_l| = k_l, \quad m = \min(m_0, L)$$
+      |S_l| = k_l, \quad m = \min(m_0, \lfloor n \cdot 10^{-3} \rfloor)$$
 
     Args:
         keys: keys $K$, as the cache holds them.
         values: values $V$, of the shape of the keys.
         scored: what a scorer returned; scores at least 0. Unless the graphs are per head, a
             token is protected where any head protects it.
-        refinement: settings of `graphkv_refine`; the number of neighbours $m_0$ has no default.
+        refinement: settings of `graphkv_refine`, adaptive whatever they say; the number of
+            neighbours $m_0$ has no default.
         keep: tokens $k_l$ that every head of layer $l$ keeps, or one number for each layer, the
             first axis: what PyramidKV and CAKE give. At most all tokens, padding included.
         ratio: removed share of a head's tokens, in [0, 1], instead of `keep`.
-        length: length $L$ of the query in tokens, at least 0, which caps the neighbours; without
-            it $m = m_0$.
+        length: tokens $n$ of the input, at least 0, whose thousands cap the neighbours; by
+            default the real tokens of each row. From $1000\,m_0$ on, $m = m_0$.
         queries: queries, where edges compare them.
         valid: true at real tokens, false at left padding, as in `compress`.
         store: settings of HEX, as in `compress`; by default the rest is evicted.
@@ -58,13 +59,16 @@ def graphkv_compress(
         GraphKV-4.1, GraphKV-6.1, GraphKV-6.2.
 
     Reading:
-        E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by query
-        length; one graph and one kept set a layer.
+        E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
+        of tokens, so none below 1000; one graph and one kept set a layer.
     """
     refuse.only("refinement", refinement, GraphSettings)
     refuse.compression(keys, values, scored, "head", refinement, valid, store, queries)
-    if length is not None:
-        refinement = refinement._replace(count=neighbour_count(refinement.count, length))
+    if length is None:
+        refinement = refinement._replace(adaptive=True)
+    else:
+        count = neighbour_count(refinement.count, length)
+        refinement = refinement._replace(count=count, adaptive=False)
     if isinstance(keep, Tensor):
         refuse.layer_budgets("keep", keep, scored.scores)
         pools = scored.scores.shape[: -2 if store is not None else -1]

@@ -46,9 +46,9 @@ def decay(
         GraphKV-4, GraphKV-5, GraphKV-Alg2, GraphKV-6.3, GraphKV-7.2.
 
     Reading:
-        E-G1: the missing coefficient is `strength`. E-G2: the equation, the algorithm and the
-        figure combine sources in three ways. E-G4: negative edges amplify. E-G6: one graph for
-        all rounds. E-G17: what no source reaches carries over.
+        E-G1: the missing coefficient is `strength`. E-G2: Equation 5, Algorithm 2 and Figure 3
+        combine sources in three ways; the last source is the last row. E-G4: negative edges
+        amplify. E-G6: one graph for all rounds. E-G17: what no source reaches carries over.
     """
     refuse.propagation(scores, weights, neighbours, rounds)
     errors.above_zero_to_one("strength", strength)

@@ -46,6 +46,13 @@ def compared(kind: str, keys: Tensor, queries: Tensor | None, values: Tensor | N
         errors.finite("values", values)
 
 
+def line(name: str, tensor: Tensor) -> None:
+    """Refuse what is not an int64 tensor of one axis."""
+    errors.integral(name, tensor)
+    if tensor.ndim != 1:
+        raise ValueError(f"{name} must have one axis, got shape {tuple(tensor.shape)}")
+
+
 def propagation(scores: Tensor, weights: Tensor | None, neighbours: Tensor, rounds: int) -> None:
     """Refuse scores, a graph or a number of rounds that no signal can travel along."""
     errors.importance("scores", scores)

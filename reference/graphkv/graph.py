@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import errors
@@ -44,7 +44,7 @@ def source_tokens(
     scores: Float[Tensor, "*heads tokens"],
     count: int,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
-) -> Int[Tensor, "*heads sources"]:
+) -> Int64[Tensor, "*heads sources"]:
     r"""Return the tokens with the highest scores, best first.
 
     $$O_{\mathrm{source}} = \{o_i \mid s_i \text{ ranks in top-}k\}$$
@@ -80,7 +80,7 @@ def source_tokens(
 
 def edges(
     keys: Float[Tensor, "*heads tokens width"],
-    sources: Int[Tensor, "*heads sources"],
+    sources: Int64[Tensor, "*heads sources"],
     kind: str = "kk",
     queries: Float[Tensor, "*query_heads tokens width"] | None = None,
     values: Float[Tensor, "*heads tokens width"] | None = None,
@@ -156,16 +156,16 @@ def balanced(vectors: Float[Tensor, "*heads tokens width"]) -> Float[Tensor, "*h
 
 
 def neighbour_count(predefined: int, length: int) -> int:
-    r"""Return how many neighbours each source reaches, adapted to the length of the query.
+    r"""Return how many neighbours each source reaches, adapted to the length of the input.
 
-    $$m = \min(m_0, L)$$
+    $$m = \min(m_0, L), \qquad L = \lfloor n \cdot 10^{-3} \rfloor$$
 
     Args:
         predefined: the number $m_0$ set beforehand, at least 0.
-        length: the query's length $L$ in tokens, at least 0.
+        length: tokens $n$ of the input, at least 0.
 
     Returns:
-        The number of neighbours $m$.
+        The number of neighbours $m$: 8 of 64 at 8000 tokens, none below 1000.
 
     Raises:
         TypeError: an argument is not an integer.
@@ -175,16 +175,17 @@ def neighbour_count(predefined: int, length: int) -> int:
         GraphKV-6.2.
 
     Reading:
-        E-G8: no value of $m_0$ is given, so there is no default.
+        E-G8: no value of $m_0$ is given, so there is no default; $L$ counts thousands of tokens,
+        and is rounded down.
     """
     errors.whole("predefined", predefined)
     errors.whole("length", length)
-    return min(predefined, length)
+    return min(predefined, length // 1000)
 
 
 def neighbours(
     weights: Float[Tensor, "*heads sources tokens"],
-    sources: Int[Tensor, "*heads sources"],
+    sources: Int64[Tensor, "*heads sources"],
     count: int,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
     spare_sources: bool = False,

@@ -4,7 +4,7 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reference import errors
@@ -42,7 +42,7 @@ class CosineDistribution(NamedTuple):
 
     mean: Float[Tensor, "*heads"]
     variance: Float[Tensor, "*heads"]  # divided by the number of pairs
-    histogram: Int[Tensor, "*heads bins"]  # pairs by similarity, from -1 to 1
+    histogram: Int64[Tensor, "*heads bins"]  # pairs by similarity, from -1 to 1
 
 
 def cosine_distribution(

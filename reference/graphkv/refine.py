@@ -10,7 +10,14 @@ from torch import Tensor
 from reference import errors
 from reference.graphkv import errors as refuse
 from reference.graphkv.decay import banish, decay, enhance
-from reference.graphkv.graph import edges, group_mean, neighbours, source_count, source_tokens
+from reference.graphkv.graph import (
+    edges,
+    group_mean,
+    neighbour_count,
+    neighbours,
+    source_count,
+    source_tokens,
+)
 from reference.precision import widen
 
 
@@ -21,7 +28,7 @@ class GraphSettings(NamedTuple):
         GraphKV-4.1.
 
     Reading:
-        E-G8: the number of neighbours has no default.
+        E-G8: the number of neighbours has no default, and is fixed unless `adaptive`.
     """
 
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -35,6 +42,7 @@ class GraphSettings(NamedTuple):
     spare_sources: bool = False
     clamp: bool = False
     exclude_window: bool = False
+    adaptive: bool = False
 
 
 def concatenate_heads(
@@ -83,6 +91,7 @@ def graphkv_refine(
     spare_sources: bool = False,
     clamp: bool = False,
     exclude_window: bool = False,
+    adaptive: bool = False,
 ) -> Float[Tensor, "*batch heads tokens"]:
     r"""Rescore tokens so that those most like a stronger one fall behind.
 
@@ -109,6 +118,7 @@ def graphkv_refine(
         spare_sources: no source is a neighbour of another.
         clamp: replace negative similarities by 0.
         exclude_window: take the protected tokens off the budget before the share.
+        adaptive: cap $m$ by the thousands of tokens there are, as `neighbour_count` does.
 
     Returns:
         The scores $s^{(T)}$. Without `per_head` a layer has one score a token, the mean over its
@@ -121,12 +131,12 @@ def graphkv_refine(
             `exclude_window` finds more protected tokens than `keep`.
 
     Source:
-        GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-7.1, GraphKV-7.2.
+        GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-6.2, GraphKV-7.1, GraphKV-7.2.
 
     Reading:
         E-G3, E-G4, E-G7, E-G11: the letter, and the remedies `spare_sources`, `clamp`,
-        `exclude_window` and `per_head`. E-G13: protected tokens keep their score. E-G20: no more
-        sources than content tokens.
+        `exclude_window` and `per_head`. E-G8: the tokens of `scores` are the input. E-G13:
+        protected tokens keep their score. E-G20: no more sources than content tokens.
     """
     errors.floating("scores", scores, 2)
     errors.importance("scores", scores)
@@ -150,6 +160,8 @@ def graphkv_refine(
         vectors["queries"] = group_mean(queries, keys)
     if values is not None:
         vectors["values"] = values
+    if adaptive:
+        count = neighbour_count(count, scores.shape[-1])
     refined = widen(scores).clone()
     if not per_head:
         refined, protected = refined.mean(-2), protected.any(-2)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from reference import errors
@@ -12,7 +12,7 @@ from reference.hex.spectrum import is_ramanujan, ramanujan_bound
 
 
 def lift(
-    mask: Bool[Tensor, "tokens channels"], permutations: Int[Tensor, "edges sheets"]
+    mask: Bool[Tensor, "tokens channels"], permutations: Int64[Tensor, "edges sheets"]
 ) -> Bool[Tensor, "lifted_tokens lifted_channels"]:
     r"""Cover a graph $r$ times: replace each edge by a perfect matching of $r$ copies of its ends.
 
@@ -50,7 +50,7 @@ def lift(
 
 
 def new_singular_value(
-    mask: Bool[Tensor, "tokens channels"], permutations: Int[Tensor, "edges sheets"]
+    mask: Bool[Tensor, "tokens channels"], permutations: Int64[Tensor, "edges sheets"]
 ) -> float:
     r"""Return the largest singular value that a covering has beyond those of its base.
 

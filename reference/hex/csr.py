@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from reference.hex import errors as refuse
@@ -12,8 +12,8 @@ from reference.hex import errors as refuse
 class CSR(NamedTuple):
     """A mask by rows: row t owns columns[offsets[t] : offsets[t + 1]], ascending."""
 
-    offsets: Int[Tensor, "rows_and_one"]
-    columns: Int[Tensor, "entries"]
+    offsets: Int64[Tensor, "rows_and_one"]
+    columns: Int64[Tensor, "entries"]
 
 
 def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
@@ -44,7 +44,7 @@ def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
 
 
 def from_csr(
-    offsets: Int[Tensor, "rows_and_one"], columns: Int[Tensor, "entries"], channels: int
+    offsets: Int64[Tensor, "rows_and_one"], columns: Int64[Tensor, "entries"], channels: int
 ) -> Bool[Tensor, "tokens channels"]:
     """Write compressed sparse rows as a mask again.
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from reference import errors
@@ -13,7 +13,7 @@ from reference.hex import errors as refuse
 
 def half_edge_pairing(
     tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
-) -> Int[Tensor, "tokens degree"]:
+) -> Int64[Tensor, "tokens degree"]:
     r"""Pair every half-edge of a token with a half-edge of a channel, uniformly at random.
 
     $$\pi \sim \mathrm{Uniform}(S_{n d_1}), \qquad
@@ -57,8 +57,8 @@ def half_edge_pairing(
 
 
 def double_edge_swaps(
-    pairs: Int[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
-) -> Int[Tensor, "tokens degree"]:
+    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+) -> Int64[Tensor, "tokens degree"]:
     r"""Swap the ends of repeated edges with those of random edges until no edge repeats.
 
     $$(t, c),\, (t', c') \;\longrightarrow\; (t, c'),\, (t', c)$$
@@ -122,7 +122,7 @@ def crossed(edge: tuple[int, int], other: tuple[int, int]) -> list[tuple[int, in
 
 
 def biadjacency(
-    pairs: Int[Tensor, "tokens degree"], channels: int
+    pairs: Int64[Tensor, "tokens degree"], channels: int
 ) -> Bool[Tensor, "tokens channels"]:
     r"""Write the pairs as a mask: the biadjacency matrix of the bipartite graph.
 

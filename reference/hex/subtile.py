@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from reference import errors
@@ -15,7 +15,7 @@ from reference.hex.spectrum import is_ramanujan
 class SubtileExpander(NamedTuple):
     """The codes of an accepted mask, and how many masks were drawn to find it."""
 
-    codes: Int[Tensor, "heads subtiles"]
+    codes: Int64[Tensor, "heads subtiles"]
     draws: int
 
 
@@ -26,7 +26,7 @@ def subtile_codes(
     draw: int = 0,
     width: int = 128,
     subtile: int = 32,
-) -> Int[Tensor, "heads subtiles"]:
+) -> Int64[Tensor, "heads subtiles"]:
     """Draw four bytes for every head of every sub-tile of tokens.
 
     Args:
@@ -62,8 +62,8 @@ def subtile_codes(
 
 
 def subtile_permutations(
-    codes: Int[Tensor, "*heads"], width: int = 128
-) -> Int[Tensor, "*heads width"]:
+    codes: Int64[Tensor, "*heads"], width: int = 128
+) -> Int64[Tensor, "*heads width"]:
     r"""Unfold each four-byte code into a permutation of a head's channels.
 
     $$x \;\mapsto\; a_2\,(y \oplus \lfloor y / 2^s \rfloor) + b_2 \bmod w,
@@ -96,7 +96,7 @@ def subtile_permutations(
 
 
 def subtile_mask(
-    permutations: Int[Tensor, "heads subtiles width"], subtile: int = 32
+    permutations: Int64[Tensor, "heads subtiles width"], subtile: int = 32
 ) -> Bool[Tensor, "tokens channels"]:
     r"""Give each token of a sub-tile its share of each head's permuted channels.
 

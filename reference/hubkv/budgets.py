@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import product
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import errors
@@ -74,7 +74,7 @@ def head_budgets(
     rule: str,
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
     epsilon: float = 1e-6,
-) -> Int[Tensor, "*layers heads"]:
+) -> Int64[Tensor, "*layers heads"]:
     r"""Divide a layer's budget among its heads, more to heads that seem to need more.
 
     $$B_h = \mathrm{round}\bigl(\mathrm{clip}(t\, w_h,\, |P_h|,\, T)\bigr),

@@ -4,7 +4,7 @@ from itertools import product
 from warnings import warn
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import compress_errors as refuse
@@ -23,7 +23,7 @@ def hubkv_compress(
     values: Float[Tensor, "*batch kv_heads tokens width"],
     scored: Scored,
     *,
-    keep: int | Int[Tensor, "*pools"] | None = None,
+    keep: int | Int64[Tensor, "*pools"] | None = None,
     ratio: float | None = None,
     scope: str = "model",
     refinement: HubSettings = HubSettings(),  # noqa: B008

@@ -3,14 +3,16 @@
 import heapq
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reference import errors
 from reference.precision import widen
 
 
-def greedy(weights: Float[Tensor, "*heads tokens tokens"], keep: int) -> Int[Tensor, "*heads keep"]:
+def greedy(
+    weights: Float[Tensor, "*heads tokens tokens"], keep: int
+) -> Int64[Tensor, "*heads keep"]:
     r"""Select tokens one after the other, each the one with the largest marginal gain.
 
     $$k_t = \arg\max_{k \in V \setminus S_{t-1}} \Delta(k \mid S_{t-1}),
@@ -50,7 +52,7 @@ def greedy(weights: Float[Tensor, "*heads tokens tokens"], keep: int) -> Int[Ten
 
 def lazy_greedy(
     weights: Float[Tensor, "*heads tokens tokens"], keep: int
-) -> Int[Tensor, "*heads keep"]:
+) -> Int64[Tensor, "*heads keep"]:
     r"""Select what `greedy` selects, and evaluate few gains.
 
     $$A \subseteq B \implies \Delta(k \mid A) \ge \Delta(k \mid B)$$

@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
 from reference.hubkv.discount import hub_mask
+from reference.hubkv.refine import protected_mask
 from reference.precision import widen
 
 
@@ -140,3 +141,83 @@ def distance_profile(
         pairs = [weights[..., q, t] for q, t in seen if t >= 0]
         profile[..., d] = torch.stack(pairs).mean(0)
     return profile
+
+
+def attention_density(
+    weights: Float[Tensor, "*heads queries tokens"], content: Bool[Tensor, " tokens"] | None = None
+) -> Float[Tensor, "*heads tokens"]:
+    r"""Average the attention that each key draws from the queries of the content.
+
+    $$a_{\ell,h}(j) = |\mathcal{Q}|^{-1} \sum_{i \in \mathcal{Q}} A_{\ell,h}(i, j),
+      \qquad \mathcal{Q} = \{ i : p_i \in \mathcal{C} \}, \quad p_i = n - n_q + i$$
+
+    Args:
+        weights: attention weights $A$ of $n_q$ queries over $n$ tokens, finite and at least 0;
+            the queries are the last positions.
+        content: true at the content region $\mathcal{C}$; by default all but four sinks and the
+            recent $\lfloor 0.02\,n \rfloor$ tokens.
+
+    Returns:
+        The density $a$ of every key, in float32, or float64 where `weights` are. `content_series`
+        cuts out that of the content.
+
+    Raises:
+        TypeError: `weights` is not floating point, or `content` not boolean.
+        ValueError: a weight is negative, NaN or infinite, there are more queries than tokens,
+            `content` has not one value a token, or no query is in it.
+
+    Source:
+        HubKV-K.
+
+    Reading:
+        E-U47: weights are those of the whole softmax, and each query counts once.
+    """
+    errors.floating("weights", weights, axes=2)
+    errors.importance("weights", weights)
+    queries, tokens = weights.shape[-2:]
+    errors.whole("number of queries in weights", queries, 0, tokens)
+    if content is None:
+        content = ~protected_mask(tokens)
+    errors.boolean("content", content, (tokens,))
+    errors.marking("content at the queries", content[tokens - queries :])
+    weights = widen(weights)
+    asked = [i for i in range(queries) if content[tokens - queries + i]]
+    density = weights.new_zeros(*weights.shape[:-2], tokens)
+    for i in asked:
+        density = density + weights[..., i, :]
+    return density / len(asked)
+
+
+def content_series(
+    values: Float[Tensor, "*batch tokens"],
+    trimmed: int = 0,
+    sinks: int = 4,
+    recent: int | None = None,
+) -> Float[Tensor, "*batch content"]:
+    r"""Cut a sequence to the content region, without its earliest tokens.
+
+    $$(v_i)_{i \in \mathcal{C},\; i \ge \min \mathcal{C} + c}, \qquad
+      \mathcal{C} = \{ i : P_i = 0 \}$$
+
+    Args:
+        values: a number for each token: scores, densities.
+        trimmed: how many of the earliest content tokens go too, $c$; the paper trims 100 of
+            attention densities and none of scores.
+        sinks: how many tokens at the start are attention sinks, at least 0.
+        recent: how many tokens at the end are the recent window, at least 0; by default
+            $\lfloor 0.02\,T \rfloor$.
+
+    Returns:
+        The values of the content, in order: of 2048 tokens 2004, or 1904 trimmed by 100.
+
+    Raises:
+        TypeError: `values` is not floating point, or another argument not an integer.
+        ValueError: `trimmed` is not in $[0, |\mathcal{C}|]$, or another number negative.
+
+    Source:
+        HubKV-K, HubKV-Obs1, HubKV-Obs2, HubKV-Obs3.
+    """
+    errors.floating("values", values)
+    content = (~protected_mask(values.shape[-1], sinks, recent)).nonzero()[:, 0]
+    errors.whole("trimmed", trimmed, 0, len(content))
+    return values.index_select(-1, content[trimmed:].to(values.device))

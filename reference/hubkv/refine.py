@@ -150,11 +150,11 @@ def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*head
             reaches.
 
     Source:
-        HubKV-16.
+        HubKV-Prop3.
 
     Reading:
-        E-U8: HubKV's statements hold for scores that are at least 0; base scorers that give
-        negative ones enter through this function.
+        E-U8: a step of ours, which gives base scorers with negative scores the premise
+        $s_i \ge 0$ of the proposition; the paper has scores in [0, 1].
     """
     errors.floating("scores", scores)
     errors.finite("scores", scores)

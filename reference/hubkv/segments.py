@@ -2,14 +2,14 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reference import errors
 
 
 def segment_coverage(
-    order: Int[Tensor, "*batch picks"], tokens: int, segments: int = 64
+    order: Int64[Tensor, "*batch picks"], tokens: int, segments: int = 64
 ) -> Float[Tensor, "*batch picks"]:
     r"""Say for each pick which share of the context it is the first to touch.
 
@@ -33,7 +33,8 @@ def segment_coverage(
         HubKV-Obs1.
 
     Reading:
-        E-U21: where $m$ does not divide $n$, widths differ by one token.
+        E-U21, E-U46: where $m$ does not divide $n$, widths differ by one token; a new segment
+        counts $1/m$, as in Appendix I, not 1.
     """
     errors.whole("tokens", tokens)
     errors.whole("segments", segments, 1)
@@ -47,8 +48,8 @@ def segment_coverage(
     return gains
 
 
-def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:
-    r"""Place picks evenly over the context: the reference line that no ranking can beat.
+def uniform_spread(tokens: int, picks: int) -> Int64[Tensor, "picks"]:
+    r"""Place picks evenly over the context: the oracle-style reference line.
 
     $$o_k = \Bigl\lceil \frac{k\, n}{K} \Bigr\rceil, \qquad k = 0, \dots, K - 1$$
 
@@ -67,14 +68,15 @@ def uniform_spread(tokens: int, picks: int) -> Int[Tensor, "picks"]:
         HubKV-I.
 
     Reading:
-        E-U33: rounding up puts one pick in each of $K$ segments; rounding down does not.
+        E-U33: rounding up puts one pick in each of $K$ segments; rounding down does not. Of
+        another number of segments a ranking may touch more.
     """
     errors.whole("tokens", tokens)
     errors.whole("picks", picks, 0, tokens)
     return torch.tensor([-(-k * tokens // picks) for k in range(picks)], dtype=torch.int64)
 
 
-def random_order(tokens: int, seed: int) -> Int[Tensor, "tokens"]:
+def random_order(tokens: int, seed: int) -> Int64[Tensor, "tokens"]:
     r"""Shuffle the positions: the fixed random baseline.
 
     $$o \sim \mathrm{Uniform}(\mathfrak{S}_n)$$

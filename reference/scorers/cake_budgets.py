@@ -4,7 +4,7 @@ from itertools import product
 from math import frexp, ldexp
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reference import errors
@@ -14,9 +14,9 @@ from reference.scorers import errors as refuse
 def cake_budgets(
     preferences: Float[Tensor, "layers *batch"],
     keep: int,
-    tokens: int | Int[Tensor, "*batch"],
+    tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
-) -> Int[Tensor, "layers *batch"]:
+) -> Int64[Tensor, "layers *batch"]:
     r"""The budget of a head in each layer, in proportion to what the layers prefer.
 
     $$B_l = W + \min\Bigl( \Bigl\lfloor \frac{P_l}{\sum_k P_k} (B - W) L \Bigr\rfloor,\;
@@ -62,9 +62,9 @@ def cake_budgets(
 def cake_cascade(
     preferences: Float[Tensor, "layers *batch"],
     keep: int,
-    tokens: int | Int[Tensor, "*batch"],
+    tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
-) -> Int[Tensor, "steps layers *batch"]:
+) -> Int64[Tensor, "steps layers *batch"]:
     r"""The budgets while a prompt passes through the layers: after each, shared out anew.
 
     $$B_l^{(m)} = W + \min\Bigl( \Bigl\lfloor \frac{P_l}{\sum_{k \le m} P_k} (B - W) L

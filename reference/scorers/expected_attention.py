@@ -27,7 +27,7 @@ def expected_attention(
     r"""Score each token by the attention that queries to come are expected to pay its value.
 
     $$s_j = \lVert v_j \rVert_2 \Bigl( \varepsilon + \frac1G \sum_{g=1}^{G}
-      \operatorname*{softmax}_j z^{(g)}_j \Bigr), \qquad
+      \operatorname*{softmax}_{j > a} z^{(g)}_j \Bigr), \qquad
       z_j = \frac{k_j^\top \bar R \mu}{\sqrt d}
       + \frac{k_j^\top \bar R \Sigma \bar R^\top k_j}{2d}$$
 
@@ -37,13 +37,14 @@ def expected_attention(
         values: values, finite, of the shape of `keys`.
         rotation: $\bar R$ of `mean_rotation`, one for all or one a batch row; the identity where
             the model has no rotary embedding.
-        sinks: how many tokens at the start of a row are protected, at least 0.
+        sinks: how many tokens $a$ at the start of a row are protected and left out of the softmax,
+            at least 0.
         epsilon: $\varepsilon$, finite and at least 0: with a large one only values count.
         valid: false at padding, on the left of a row.
 
     Returns:
-        The scores of each key head in float32, or float64 where an argument is: at least 0 and
-        unbounded.
+        The scores of each key head in float32, or float64 where an argument is: at least 0,
+        unbounded, and 0 at the sinks.
 
     Raises:
         TypeError: `statistics` is no `QueryStatistics`, `keys`, `values` or `rotation` not floating
@@ -55,8 +56,7 @@ def expected_attention(
         HubKV-ExpectedAttention.
 
     Reading:
-        C3, C4, E-U42: the softmax runs over every real token, the sinks included; they are
-        protected by the mask and not by a score.
+        C3, C4, E-U42: the sinks are protected by the mask and not by the largest score.
     """
     scoring_errors.kind("statistics", statistics, QueryStatistics)
     scoring_errors.cached(keys, values)
@@ -78,16 +78,17 @@ def expected_attention(
     group = heads // max(1, kv_heads)
     for row in product(*map(range, batch)):
         first = tokens - int(valid[row].sum())
-        protected[row][:, first : first + sinks] = True
+        start = first + sinks
+        protected[row][:, first:start] = True
         turn = (rotation[row] if rotation.ndim > 2 else rotation).to(exact)
         for h in range(heads):
-            key = keys[row][h // group, first:].to(exact)
+            key = keys[row][h // group, start:].to(exact)
             mean = turn @ statistics.mean[row][h].to(exact)
             covariance = turn @ statistics.covariance[row][h].to(exact) @ turn.mT
             logits = key @ mean / math.sqrt(width)
             logits += ((key @ covariance) * key).sum(-1) / (2 * width)
-            scores[row][h // group, first:] += logits.softmax(-1) / group
-        scores[row][:, first:] += epsilon
-        scores[row][:, first:] *= values[row][:, first:].to(exact).square().sum(-1).sqrt()
+            scores[row][h // group, start:] += logits.softmax(-1) / group
+        scores[row][:, start:] += epsilon
+        scores[row][:, start:] *= values[row][:, start:].to(exact).square().sum(-1).sqrt()
     errors.in_range("keys", scores)
     return Scored(scores, protected)

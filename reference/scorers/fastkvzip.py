@@ -122,7 +122,7 @@ def fastkvzip_loss(
 ) -> Float[Tensor, ""]:
     r"""How far the scores of the gate are from KVzip's.
 
-    $$-\operatorname{mean}_{h, i} \bigl( t_{h,i} \ln s_{h,i}
+    $$-\sum_h \operatorname{mean}_i \bigl( t_{h,i} \ln s_{h,i}
       + (1 - t_{h,i}) \ln (1 - s_{h,i}) \bigr)$$
 
     Args:
@@ -131,8 +131,9 @@ def fastkvzip_loss(
         valid: false at padding, on the left of a row.
 
     Returns:
-        The mean binary cross-entropy over heads and real tokens, in float32, or float64 where an
-        argument is. It is least where $s = t$, and even there above 0 unless $t$ is 0 or 1.
+        The binary cross-entropy, its mean over real tokens and its sum over heads, in float32, or
+        float64 where an argument is. It is least where $s = t$, and even there above 0 unless $t$
+        is 0 or 1.
 
     Raises:
         TypeError: `scores` or `targets` is not floating point, or `valid` not boolean.
@@ -155,7 +156,7 @@ def fastkvzip_loss(
         refuse.padding(valid, (*scores.shape[:-2], scores.shape[-1]))
         errors.marking("valid", valid)
         entropy = entropy.movedim(-2, 0)[:, valid]
-    return entropy.mean()
+    return entropy.mean() * scores.shape[-2]
 
 
 def _rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:

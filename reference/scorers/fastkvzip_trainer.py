@@ -14,13 +14,17 @@ from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss
 
 
 class FastKVzipGate(nn.Module):
-    """The gate of one layer as a module: its parameters are the fields of `GateWeights`.
+    r"""The gate of one layer as a module: its parameters are the fields of `GateWeights`.
 
-    Matrices start as Gaussians of variance 1 / fan-in and learned keys as standard Gaussians, both
-    drawn on the CPU from `seed` alone; biases start at 0 and scales at 1.
+    The projections and the bias of the queries start uniform within $\pm 1 / \sqrt{\text{hidden}}$,
+    drawn on the CPU from `seed` alone; learned keys and the bias $b$ start at 0 and scales at 1.
+    With a `spread`, learned keys start as Gaussians of that standard deviation.
 
     Source:
         HubKV-FastKVzip.
+
+    Reading:
+        E-U60: learned keys that start alike stay alike.
     """
 
     def __init__(
@@ -32,20 +36,22 @@ class FastKVzipGate(nn.Module):
         learned: int = 16,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        spread: float = 0.0,
     ):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
 
-        def gaussian(*shape: int, variance: float = 1.0) -> nn.Parameter:
-            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-            return nn.Parameter((drawn * math.sqrt(variance)).to(dtype))
+        def uniform(*shape: int) -> nn.Parameter:
+            drawn = torch.rand(shape, generator=generator, dtype=torch.float64)
+            return nn.Parameter(((2 * drawn - 1) / math.sqrt(hidden)).to(dtype))
 
-        self.query = gaussian(kv_heads, group, dim, hidden, variance=1 / hidden)
-        self.query_bias = nn.Parameter(torch.zeros(kv_heads, group, dim, dtype=dtype))
+        self.query = uniform(kv_heads, group, dim, hidden)
+        self.query_bias = uniform(kv_heads, group, dim)
         self.query_scale = nn.Parameter(torch.ones(dim, dtype=dtype))
-        self.key = gaussian(kv_heads, dim, hidden, variance=1 / hidden)
+        self.key = uniform(kv_heads, dim, hidden)
         self.key_scale = nn.Parameter(torch.ones(dim, dtype=dtype))
-        self.learned = gaussian(kv_heads, learned, dim)
+        apart = torch.randn(kv_heads, learned, dim, generator=generator, dtype=torch.float64)
+        self.learned = nn.Parameter((spread * apart).to(dtype))
         self.bias = nn.Parameter(torch.zeros(kv_heads, group, dtype=dtype))
 
     def weights(self) -> GateWeights:
@@ -61,34 +67,43 @@ def train_fastkvzip(
     hidden: Float[Tensor, "*batch tokens hidden"],
     targets: Float[Tensor, "*batch kv_heads tokens"],
     group: int,
-    steps: int = 100,
+    steps: int = 5000,
     rate: float = 0.2,
     momentum: float = 0.9,
-    sample: int | None = None,
+    sample: int = 1000,
     dim: int = 16,
     learned: int = 16,
     seed: int = 0,
     epsilon: float = 1e-6,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
+    spread: float = 0.0,
 ) -> GateWeights:
     r"""Fit the gate of one layer to KVzip's scores by gradient descent with momentum.
 
     $$m \leftarrow \rho\, m + \nabla_\theta \mathcal L, \qquad
-      \theta \leftarrow \theta - \eta\, m$$
+      \theta \leftarrow \theta - \alpha_i \eta\, m, \qquad
+      \alpha_i = \begin{cases}
+        \tfrac{i}{100} & i < \tfrac{S}{100} \\
+        1 & \tfrac{S}{100} \le i < \tfrac{S}{2} \\
+        \tfrac12 & \tfrac{S}{2} \le i < \tfrac{3S}{4} \\
+        \tfrac14 & \tfrac{3S}{4} \le i
+      \end{cases}$$
 
     Args:
         hidden: the layer's hidden states after its input norm, finite.
         targets: KVzip's scores of the same tokens, in [0, 1].
         group: number of query heads for each key head, at least 1.
-        steps: how many steps, at least 0.
+        steps: how many steps $S$, counted $i = 0, \dots, S - 1$.
         rate: learning rate $\eta$, finite and above 0.
         momentum: $\rho$, in [0, 1].
-        sample: how many tokens a step sees, drawn anew each time, at least 1; all by default.
+        sample: how many tokens a step sees, at least 1, or all where there are fewer. A token is
+            seen again when too few are left that have not been seen.
         dim: width of the gate, at least 1.
         learned: number of learned keys, at least 1.
         seed: seed of the start and the samples, in [0, 2^32 - 1].
         epsilon: $\varepsilon$ of the norm, finite and above 0.
         valid: false at padding, on the left of a row.
+        spread: standard deviation of the learned keys at the start, finite and at least 0.
 
     Returns:
         The weights in float32, or float64 where `hidden` is, without gradients: after no step,
@@ -105,7 +120,8 @@ def train_fastkvzip(
         HubKV-FastKVzip.
 
     Reading:
-        E-U44: the bias enters the scores once, as it does afterwards.
+        E-U44, E-U60: the bias enters the scores once, as it does afterwards; no token is held out;
+        with a `spread`, learned keys can come to differ.
     """
     errors.floating("hidden", hidden, 2)
     errors.finite("hidden", hidden)
@@ -119,11 +135,11 @@ def train_fastkvzip(
         errors.whole(name, value, low)
     errors.positive_finite("rate", rate)
     errors.fraction("momentum", momentum)
-    if sample is not None:
-        errors.whole("sample", sample, 1)
+    errors.whole("sample", sample, 1)
     errors.whole("learned", learned, 1)
     errors.whole("seed", seed, 0, 2**32 - 1)
     errors.positive_finite("epsilon", epsilon)
+    scoring_errors.non_negative_finite("spread", spread)
     if valid is None:
         valid = torch.ones_like(hidden[..., 0], dtype=torch.bool)
     refuse.padding(valid, (*batch, tokens))
@@ -131,15 +147,31 @@ def train_fastkvzip(
     exact = widen(hidden).dtype
     examples = hidden[valid].to(exact)
     wanted = targets.movedim(-2, 0)[:, valid].to(exact)
+    size = min(sample, len(examples))
     with torch.enable_grad():
-        gate = FastKVzipGate(width, kv_heads, group, dim, learned, seed, exact).to(hidden.device)
+        gate = FastKVzipGate(width, kv_heads, group, dim, learned, seed, exact, spread)
+        gate = gate.to(hidden.device)
         descent = torch.optim.SGD(gate.parameters(), lr=rate, momentum=momentum)
         generator = torch.Generator().manual_seed(seed)
-        for _ in range(steps):
-            drawn = torch.randperm(len(examples), generator=generator)[:sample]
-            drawn = drawn.to(hidden.device)
+        packs: tuple[Tensor, ...] = ()
+        for i in range(steps):
+            part = i % (len(examples) // size)
+            if part == 0:
+                shuffled = torch.randperm(len(examples), generator=generator)
+                packs = shuffled.to(hidden.device).split(size)
+            drawn = packs[part]
             descent.zero_grad()
             loss = fastkvzip_loss(gate(examples[drawn], epsilon), wanted[:, drawn])
             loss.backward()
+            descent.param_groups[0]["lr"] = rate * _pace(i, steps)
             descent.step()
     return GateWeights(*(tensor.detach() for tensor in gate.weights()))
+
+
+def _pace(i: int, steps: int) -> float:
+    """Return the share of the learning rate that a step takes."""
+    if 100 * i < steps:
+        return i / 100
+    if 2 * i < steps:
+        return 1.0
+    return 0.5 if 4 * i < 3 * steps else 0.25

@@ -1,7 +1,7 @@
 """What the rotary embedding does on average to a query at one of the next positions."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reference import errors
@@ -11,7 +11,7 @@ from reference.scorers import scoring_errors
 
 def mean_rotation(
     frequencies: Float[Tensor, " half"],
-    start: int | Int[Tensor, "*batch"],
+    start: int | Int64[Tensor, "*batch"],
     future: int = 512,
 ) -> Float[Tensor, "*batch width width"]:
     r"""Average the rotary embedding's matrix over the positions to come.

@@ -5,7 +5,7 @@ from itertools import product
 from math import floor
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int64
 from torch import Tensor
 
 from reference import errors
@@ -15,11 +15,11 @@ from reference.scorers import errors as refuse
 def pyramidkv_budgets(
     keep: int,
     layers: int,
-    tokens: int | Int[Tensor, "*batch"],
+    tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
     beta: int = 20,
     exact: bool = False,
-) -> Int[Tensor, "layers *batch"]:
+) -> Int64[Tensor, "layers *batch"]:
     r"""The budget of a head in each layer, along a line from the first layer down to the last.
 
     $$b = \min(B, N) - W, \quad b_{\min} = \lfloor b / \beta \rfloor, \quad
@@ -27,7 +27,7 @@ def pyramidkv_budgets(
       B_l = W + b_{\max} - l \Bigl\lfloor \frac{b_{\max} - b_{\min}}{L - 1} \Bigr\rfloor$$
 
     Where $b_{\max}$ exceeds the $N - W$ tokens there are, it is $N - W$, and $b_{\min}$ is
-    $2b - (N - W)$.
+    $2b - (N - W)$. Where $N < 2(B - W)$, every layer has $\min(B, N)$.
 
     Args:
         keep: mean budget $B$ of a head, at least `window`.
@@ -51,7 +51,8 @@ def pyramidkv_budgets(
         GraphKV-PyramidKV.
 
     Reading:
-        E-G32: the rounded step overspends; one layer gets the mean budget.
+        E-G32, E-G60: the rounded step overspends, and short prompts have no pyramid; one layer
+        gets the mean budget.
     """
     errors.whole("window", window)
     errors.whole("keep", keep, window)
@@ -67,7 +68,7 @@ def pyramidkv_budgets(
         most = 2 * mean - least
         if most > room:
             most, least = room, 2 * mean - room
-        if layers == 1:
+        if layers == 1 or int(lengths[row]) < 2 * (keep - window):
             most = least = mean
         share = _line(most, least, layers) if exact else _stairs(most, least, layers)
         for layer in range(layers):

@@ -4,7 +4,7 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import errors
@@ -20,8 +20,8 @@ class QueryStatistics(NamedTuple):
         HubKV-ExpectedAttention.
     """
 
-    counted: Int[Tensor, "*batch"]
-    skipped: Int[Tensor, "*batch"]
+    counted: Int64[Tensor, "*batch"]
+    skipped: Int64[Tensor, "*batch"]
     mean: Float[Tensor, "*batch query_heads width"]
     covariance: Float[Tensor, "*batch query_heads width width"]
 

@@ -93,7 +93,7 @@ def test_a_prompt_is_compressed_as_any_cache_is(impl, x):
     config = config._replace(original_positions=False, ratio=None)
     cache = impl.decoding_start(**x | dict(config=config))
     heads = dict(head=1, layer=scores.shape[-2], model=scores.shape[0] * scores.shape[-2])
-    recent = tokens // 50 if config.recent is None else config.recent
+    recent = 0 if config.recent is None else config.recent  # fewer than 50 tokens
     recent = min(recent, config.target - config.sinks)
     protected = impl.protected_mask(tokens, config.sinks, recent).expand(scores.shape).clone()
     keep = min(config.target, tokens) * heads[config.scope]
@@ -145,7 +145,7 @@ def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, pr
     """H2O: the prompt's columns, then each new query's weights on all that is held and itself."""
     queries, keys = x
 
-    config = DecodingConfig(target=9, interval=2, sinks=0)
+    config = DecodingConfig(9, 2, "head", sinks=0)
     early = slice(prompt)
     scores = impl.h2o_mass(queries[:, early], keys[:, early])
     cache = impl.decoding_start(keys[:, early], keys[:, early], scores, config)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference import GraphSettings, Scored
+from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import counts, entries
 from spec_tests.draw import booleans
@@ -63,21 +63,57 @@ def test_each_layer_has_a_budget_of_its_own(impl, x, data):
 
 
 @pytest.mark.spec("GraphKV-6.2")
-@given(INPUTS["graphkv_compress"], st.integers(0, 4))
-def test_a_query_has_as_many_neighbours_as_tokens_at_most(impl, x, length):
-    capped = min(x["refinement"].count, length)
-    fewer = x | dict(refinement=x["refinement"]._replace(count=capped), length=None)
-    assert_equal(impl.graphkv_compress(**x | dict(length=length)), impl.graphkv_compress(**fewer))
-
-
-@pytest.mark.spec("GraphKV-6.2")
-@pytest.mark.parametrize(("length", "expected"), [(0, [0, 1]), (1, [0, 2]), (None, [0, 2])])
-def test_a_query_of_no_tokens_has_no_neighbours(impl, length, expected):
+@pytest.mark.parametrize(
+    ("length", "expected"), [(None, [0, 1]), (0, [0, 1]), (999, [0, 1]), (1000, [0, 2])]
+)
+def test_an_input_below_a_thousand_tokens_has_no_neighbours(impl, length, expected):
     """Token 1 has the key of the best one, and falls behind unless the graph has no edge."""
     keys = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
     scored = Scored(torch.tensor([[3.0, 2.0, 1.0]]), torch.zeros(1, 3).bool())
     cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
     assert cache.positions.tolist() == [expected]
+
+
+LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
+"""Tokens of an input, and how many of three neighbours its source has."""
+
+
+def crowds(*order):
+    """Rows of those lengths, each with three copies of its best token, right behind it."""
+    size = max(order)
+    keys, scores = torch.zeros(len(order), 1, size, 2), torch.zeros(len(order), 1, size)
+    valid = torch.arange(size) >= size - torch.tensor(order)[:, None]
+    for row, length in enumerate(order):
+        first = size - length
+        keys[row, 0, first : first + 4, 0] = 1.0
+        scores[row, 0, first:] = 1.0
+        scores[row, 0, first : first + 4] = torch.tensor([9.0, 8.0, 7.0, 6.0])
+    return keys, Scored(scores, torch.zeros_like(scores, dtype=torch.bool)), valid
+
+
+@pytest.mark.spec("GraphKV-6.2")
+@pytest.mark.parametrize("order", [tuple(LENGTHS), tuple(reversed(LENGTHS))])
+def test_each_row_has_neighbours_by_its_own_thousands_without_its_padding(impl, order):
+    keys, scored, valid = crowds(*order)
+    settings = GraphSettings(3, signal="evict")
+    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=4, valid=valid)
+    for row, length in enumerate(order):
+        copies = cache.positions[row, 0] - (max(order) - length)
+        left = [token for token in copies.tolist() if 0 < token < 4]
+        assert left == list(range(LENGTHS[length] + 1, 4))
+
+
+@pytest.mark.spec("GraphKV-6.2")
+def test_each_row_of_hex_has_neighbours_by_its_own_thousands(impl):
+    order, config = (2048, 1500, 700), HexConfig(block=64, density=0.0, recent=0)
+    keys, scored, valid = crowds(*order)
+    settings = GraphSettings(3, signal="evict", adaptive=True)
+    cache = impl.compress(
+        keys, keys, scored, keep=4, valid=valid, refinement=settings, store=config
+    )
+    for row, (length, evicted) in enumerate(zip(order, (2, 1, 0), strict=True)):
+        best = cache.blocks[0].dynamic[row, 2048 - length :][:4]
+        assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
 
 
 @pytest.mark.spec("GraphKV-6.1")
@@ -91,7 +127,7 @@ def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
     scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
     scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
     settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
-    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep)
+    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
     assert cache.positions[0].tolist() == expected
     assert counts(cache, scores.shape[:-1]).tolist() == [keep]
 

@@ -134,7 +134,9 @@ def test_clamping_replaces_negative_edges_by_0(impl, x):
 
 
 @pytest.mark.spec("GraphKV-6.2")
-@given(st.integers(0, 99), st.integers(0, 99))
-def test_a_short_query_has_as_many_neighbours_as_tokens(impl, predefined, length):
-    expected = predefined if predefined <= length else length
-    assert impl.neighbour_count(predefined, length) == expected
+@given(st.integers(0, 20), st.integers(0, 24_000))
+def test_each_full_thousand_of_tokens_adds_a_neighbour_up_to_those_set_beforehand(
+    impl, predefined, length
+):
+    reached = [1000 * number <= length for number in range(1, predefined + 1)]
+    assert impl.neighbour_count(predefined, length) == sum(reached)

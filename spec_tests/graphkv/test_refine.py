@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.draw import grid, real
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.graphkv import graphkv_refine, strengths
+from spec_tests.inputs.graphkv import graphkv_refine, lengthened, strengths
 from spec_tests.inputs.graphkv_draw import lattice, up_to
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
@@ -115,6 +115,14 @@ def test_what_a_protected_token_scores_changes_no_other(impl, x, value):
 @given(graphkv_refine(rounds=0, per_head=True))
 def test_no_round_leaves_every_head_as_it_is(impl, x):
     assert_equal(impl.graphkv_refine(**x), x["scores"])
+
+
+@pytest.mark.spec("GraphKV-6.2")
+@given(graphkv_refine(signal="evict", rounds=1, fraction=0.01), st.sampled_from([991, 1000, 2000]))
+def test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens(impl, x, more):
+    x = lengthened(x | dict(count=3, adaptive=True, protected=None), more)
+    evicted = (impl.graphkv_refine(**x) == -torch.inf).sum(-1)
+    assert_equal(evicted, torch.full_like(evicted, {991: 0, 1000: 1, 2000: 2}[more]))
 
 
 @pytest.mark.spec("GraphKV-7.2")

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.draw import grid, heads, real
 from spec_tests.hubkv.discount.draws import gammas
 from spec_tests.inputs.coverage import kernel, ties
@@ -132,9 +132,38 @@ def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
     assert (gamma - eta) * scores[i] < gain < (gamma + eta) * scores[i]
 
 
+@pytest.mark.spec("HubKV-14", "HubKV-Prop2")
+@given(beside_a_hub(), gammas, st.booleans())
+def test_no_gain_beside_a_hub_is_below_the_discounted_score_by_more_than_eta(impl, x, gamma, tight):
+    """The first inequality, with the least eta there is, and its second one, with a larger."""
+    scores, shape, _, hub, i = x
+    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    eta = max(Fraction(0), oracle.overlap(w, i, hub) - (1 - Fraction(gamma)))
+    eta = eta if tight else eta + Fraction(1, 4)
+    kept = torch.arange(len(scores)) == hub
+    gain = impl.marginal_gain(impl.coverage_weights(scores, shape), kept)[i]
+    assert_at_most(float(Fraction(gamma) - eta) * scores[i], gain)
+
+
+@pytest.mark.spec("HubKV-14", "HubKV-Prop2")
+@given(beside_a_hub(), gammas)
+def test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub(impl, x, gamma):
+    """The interpretation of the sandwich: of all sets with the hub, the hub alone leaves most."""
+    scores, shape, _, hub, i = x
+    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    eta = max(Fraction(0), 1 - Fraction(gamma) - oracle.overlap(w, i, hub))
+    sets = oracle.subsets(len(scores))
+    sets = sets[sets[:, hub]]
+    weights = impl.coverage_weights(scores, shape).expand(len(sets), -1, -1)
+    gains = impl.marginal_gain(weights, sets)[:, i]
+    alone = gains[sets.sum(-1) == 1]
+    assert_at_most(gains, alone)
+    assert_at_most(alone, float(Fraction(gamma) + eta) * scores[i])
+
+
 @pytest.mark.spec("HubKV-Prop2")
 @given(grid(13, low=1, high=16), st.integers(4, 8))
-def test_the_window_of_the_method_overlaps_by_four_and_three_fifths(impl, scores, hub):
+def test_a_kernel_like_the_hub_window_overlaps_by_four_and_three_fifths(impl, scores, hub):
     """So the half that the default discount leaves is too much at both distances."""
     scores[hub] = 1.0
     weights = impl.coverage_weights(scores.double(), impl.window_kernel(13, 2, torch.float64))

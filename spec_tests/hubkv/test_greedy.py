@@ -119,7 +119,7 @@ def test_on_a_redundant_cluster_the_core_keeps_the_whole_plateau(impl, budget, r
 
 
 @pytest.mark.spec("HubKV-Rem")
-@given(st.integers(2, 4), discounts, epsilons)
+@given(st.integers(3, 5), discounts, epsilons)
 def test_a_wide_kernel_leaves_the_core_two_budgetths_of_the_optimum(impl, budget, gamma, eps):
     """The three conditions: gamma >= 1/2, 2 eps (B - 1) < 1, and a kernel this wide."""
     width = budget * (budget - 1) / (1 - 2 * eps * (budget - 1))
@@ -131,6 +131,36 @@ def test_a_wide_kernel_leaves_the_core_two_budgetths_of_the_optimum(impl, budget
     best = oracle.optimum(w, budget, cluster.plateau + cluster.hubs)
     assert best == oracle.utility(w, cluster.spread)
     assert budget * oracle.utility(w, selected) <= 2 * best
+
+
+@pytest.mark.spec("HubKV-Rem")
+@pytest.mark.parametrize("budget", [5, 8, 16])
+@given(st.sampled_from([0, 2]), discounts, epsilons)
+def test_a_radius_of_half_the_plateau_leaves_the_core_order_one_budgetth(
+    impl, budget, more, gamma, eps
+):
+    """With 2R + 1 >= B the ratio is at most 2 / (B h), h the score of a hub: it decays as 1 / B."""
+    reach, hub = budget // 2 + more, gamma * (1 - 2 * eps)
+    cluster = oracle.redundant_cluster(budget, reach, hub)
+    scores = torch.tensor([float(s) for s in cluster.scores])
+    kept = worth(impl, cluster, reach, core_selection(impl, scores, budget, 2, float(gamma)))
+    spread = worth(impl, cluster, reach, cluster.spread)
+    assert budget * float(hub) * kept < 2 * spread
+
+
+@pytest.mark.spec("HubKV-Rem")
+def test_the_ratio_times_the_budget_is_bounded_if_the_radius_grows_with_the_budget(impl):
+    """By 2 / (gamma (1 - 2 eps)) = 4.13 if it is half of the budget; if it is 2, by nothing."""
+    hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
+    for half, expected in ((True, [2.61, 3.24, 3.64, 3.88]), (False, [2.61, 4.37, 7.74, 14.39])):
+        found = []
+        for budget in (4, 8, 16, 32):
+            reach = budget // 2 if half else 2
+            cluster = oracle.redundant_cluster(budget, reach, hub)
+            sets = cluster.plateau, cluster.spread
+            kept, spread = (worth(impl, cluster, reach, s).item() for s in sets)
+            found.append(round(budget * kept / spread, 2))
+        assert found == expected
 
 
 @pytest.mark.spec("HubKV-Rem")

@@ -125,3 +125,46 @@ def test_the_profile_spreads_the_whole_causal_mass(impl, x):
     pairs = torch.tensor([min(queries, tokens - d) for d in range(tokens)]).double()
     mass = weights.tril(tokens - queries).sum((-2, -1))
     assert_close((profile * pairs).sum(-1), mass, mass.abs() + tokens)
+
+
+@pytest.mark.spec("HubKV-K")
+@given(INPUTS["attention_density"])
+def test_what_a_key_draws_is_the_mean_of_its_column_over_the_contents_queries(impl, x):
+    weights, tokens = x["weights"].double(), x["weights"].shape[-1]
+    inside = (torch.arange(tokens) >= 4) & (torch.arange(tokens) < tokens - tokens // 50)
+    inside = inside if x["content"] is None else x["content"]
+    asked = inside[tokens - weights.shape[-2] :]
+    # what queries outside the content attend to must not enter any mean
+    spoilt = weights.masked_fill(~asked[:, None], 99.0)
+    density = impl.attention_density(spoilt, x["content"])
+    assert density.shape == (*weights.shape[:-2], tokens)
+    for j in range(tokens):
+        column = weights[..., j].masked_fill(~asked, 0).sum(-1)
+        assert_close(density[..., j] * int(asked.sum()), column, column.abs())
+
+
+@pytest.mark.spec("HubKV-K", "HubKV-12")
+@given(INPUTS["content_series"])
+def test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed(impl, x):
+    tokens, sinks, recent = x["values"].shape[-1], x["sinks"], x["recent"]
+    recent = tokens // 50 if recent is None else recent
+    inside = [i for i in range(tokens) if sinks <= i < tokens - recent][x["trimmed"] :]
+    assert_equal(impl.content_series(**x), x["values"][..., inside])
+
+
+@pytest.mark.spec("HubKV-K", "HubKV-Obs1", "HubKV-Obs2", "HubKV-Obs3")
+def test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density(impl):
+    """Four sinks, 40 recent tokens, and the earliest 100 of the content."""
+    place = torch.arange(2048.0)
+    assert_equal(impl.content_series(place), torch.arange(4.0, 2008.0))
+    assert_equal(impl.content_series(place, trimmed=100), torch.arange(104.0, 2008.0))
+
+
+@pytest.mark.spec("HubKV-K")
+@given(st.integers(8, 40), st.integers(1, 7))
+def test_a_text_without_its_prefix_has_no_bias_of_the_prefix(impl, tokens, trimmed):
+    """Keys draw 1 and 0 in turn, those of a prefix a lot: R(2) is 1 once the prefix is trimmed."""
+    density = torch.cat([torch.full((4 + trimmed,), 9.0), torch.arange(2.0 * tokens) % 2])
+    series = impl.content_series(density, trimmed, recent=0)
+    correlation = impl.autocorrelation(series, 2)
+    assert_close(correlation, torch.tensor([1.0, -1.0, 1.0]))

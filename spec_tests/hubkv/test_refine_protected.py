@@ -78,7 +78,7 @@ def test_a_protected_neighbour_would_suppress_a_hub_and_flatten_its_head(impl):
     assert out[:, 1].tolist() == [0.5, 0.5]
 
 
-@pytest.mark.spec("HubKV-16")
+@pytest.mark.spec("HubKV-Prop3")
 @given(INPUTS["shift_scores"])
 def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
     scores = x["scores"]
@@ -89,7 +89,7 @@ def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
     assert_equal(impl.shift_scores(out), out)
 
 
-@pytest.mark.spec("HubKV-16")
+@pytest.mark.spec("HubKV-Prop3")
 @given(grid(2, 9, low=-8, high=8), st.integers(0, 100))
 def test_shifted_scores_can_be_refined(impl, scores, percent):
     shifted = impl.shift_scores(scores)

@@ -121,7 +121,7 @@ def graphkv_compress(draw):
     forms += [st.fixed_dictionaries(dict(keep=st.none(), ratio=st.sampled_from([0.0, 0.5, 0.9])))]
     if lead:
         forms += [each.map(lambda keep: dict(keep=torch.tensor(keep, dtype=torch.int64)))]
-    length = draw(st.none() | st.integers(0, 3))
+    length = draw(st.sampled_from([1000, 2000, 3500, 2999, 999, 0, None]))
     return x | draw(st.one_of(forms)) | dict(refinement=refinement, length=length)
 
 

@@ -28,7 +28,7 @@ graph = GraphSettings(count=2)
 
 bad_config = [
     Refusal("config", 3, TypeError, "DecodingConfig"),
-    Refusal("config", config._replace(target=-1), ValueError, "target must be >= 0"),
+    Refusal("config", config._replace(target=0), ValueError, "target must be >= 1"),
     Refusal("config", config._replace(target=4.0), TypeError, "target must be an integer"),  # pyright: ignore[reportArgumentType]
     Refusal("config", config._replace(interval=0), ValueError, "interval must be >= 1"),
     Refusal("config", config._replace(scope="row"), ValueError, "scope must be one of 'head'"),
@@ -38,6 +38,12 @@ bad_config = [
         config._replace(refinement=graph._replace(kind="qk")),
         ValueError,
         "refinement.kind must be one of 'kk', 'kv', 'vv'",
+    ),
+    Refusal(
+        "config",
+        config._replace(refinement=graph._replace(adaptive=True)),
+        ValueError,
+        "refinement.adaptive must be one of False",
     ),
     Refusal(
         "config", config._replace(refinement=graph), ValueError, "per_head must be one of True"
@@ -51,6 +57,9 @@ bad_config = [
     Refusal("config", config._replace(ratio=2.0), ValueError, "ratio must be in [0, 1]"),
     Refusal("config", config._replace(sinks=5), ValueError, "sinks must be in [0, 4]"),
     Refusal("config", config._replace(recent=-1), ValueError, "recent must be >= 0"),
+    Refusal(
+        "config", config._replace(length="text"), ValueError, "length must be one of 'seen', 'held'"
+    ),
 ]
 bad_tokens = [
     Refusal("keys", integers, TypeError, "floating-point"),

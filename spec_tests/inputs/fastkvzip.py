@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reference import GateWeights
 from spec_tests.draw import NEGATIVE, Refusal, grid, real, signed
-from spec_tests.inputs.cake_refusals import bad_count, bad_positive, bad_valid
+from spec_tests.inputs.cake_refusals import bad_count, bad_from_zero, bad_positive, bad_valid
 from spec_tests.inputs.kcvt_refusals import bad_numbers
 from spec_tests.inputs.padded import batches, key_heads, lengths, masks
 
@@ -63,15 +63,16 @@ def train_fastkvzip(draw):
         hidden=draw(real(*batch, tokens, width)),
         targets=draw(grid(*batch, draw(st.integers(1, 2)), tokens)),
         group=draw(st.integers(1, 2)),
-        steps=draw(st.integers(0, 2)),
+        steps=draw(st.integers(0, 3)),
         rate=0.2,
         momentum=draw(st.sampled_from([0.0, 0.9])),
-        sample=draw(st.sampled_from([None, 1, 9])),
+        sample=draw(st.sampled_from([9, 1, 2])),
         dim=2,
         learned=2,
         seed=draw(st.integers(0, 3)),
         epsilon=2.0**-10,
         valid=draw(st.sampled_from([None, valid])),
+        spread=draw(st.sampled_from([0.0, 0.5])),
     )
 
 
@@ -126,7 +127,7 @@ REFUSALS = dict(
     ),
     train_fastkvzip=(
         dict(hidden=hidden, targets=scores, group=2, steps=1, rate=0.2, momentum=0.9, sample=2,
-             dim=2, learned=2, seed=0, epsilon=1e-6, valid=valid),
+             dim=2, learned=2, seed=0, epsilon=1e-6, valid=valid, spread=1.0),
         [
             *bad_numbers("hidden"),
             Refusal("hidden", lambda x: x[:, :0], ValueError, "not be empty"),
@@ -145,6 +146,7 @@ REFUSALS = dict(
             *bad_positive("epsilon"),
             *bad_valid,
             nowhere,
+            *bad_from_zero("spread"),
         ],
     ),
 )  # fmt: skip

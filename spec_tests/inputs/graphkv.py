@@ -2,6 +2,7 @@
 
 import torch
 from hypothesis import strategies as st
+from torch.nn.functional import pad
 
 from spec_tests.draw import booleans, grid, maybe, real
 from spec_tests.inputs.graphkv_draw import few, lattice, leads, picks, up_to
@@ -13,6 +14,7 @@ rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
 rules = st.sampled_from(["product", "sequential", "sum"])
 kinds = st.sampled_from(["kk", "qk", "qq", "kv", "vv"])
+thousands = st.sampled_from([0, 1, 999, 1000, 1999, 2000, 8000, 128_000])
 
 
 @st.composite
@@ -136,6 +138,13 @@ def graphkv_refine(draw, unprotected=True, **fixed):
     return drawn | fixed
 
 
+def lengthened(x, tokens):
+    """Put so many more tokens at the end, that score 0 and are like nothing."""
+    vectors = {name: pad(x[name], (0, 0, 0, tokens)) for name in ("keys", "queries", "values")}
+    flat = {name: x[name] for name in ("scores", "protected") if x[name] is not None}
+    return x | vectors | {name: pad(one, (0, tokens)) for name, one in flat.items()}
+
+
 @st.composite
 def keys(draw, numbers=lattice):
     """Keys of a few tokens."""
@@ -159,6 +168,30 @@ def principal_components(draw):
     )
 
 
+@st.composite
+def hide_needle(draw):
+    """A text, a fact of any length, and any part of the text around it."""
+    hidden, tokens = draw(st.integers(0, 3)), draw(st.integers(0, 12))
+    return dict(
+        haystack=torch.arange(tokens),
+        needle=torch.arange(100, 100 + hidden),
+        length=hidden + draw(up_to(tokens)),
+        depth=draw(st.integers(0, 100)) / 100,
+    )
+
+
+@st.composite
+def needle_recall(draw):
+    """Words of which some are the answer's, some twice, and fillers."""
+    words, said = draw(st.integers(1, 5)), draw(st.integers(0, 6))
+    shape = (*draw(leads), said)
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    return dict(
+        responses=torch.randint(-1, 7, shape, generator=generator),
+        answer=torch.randint(0, 5, (words,), generator=generator),
+    )
+
+
 INPUTS = dict(
     source_count=st.integers(0, 600).flatmap(
         lambda keep: st.fixed_dictionaries(
@@ -171,16 +204,22 @@ INPUTS = dict(
     ),
     source_tokens=source_tokens(),
     edges=edges(),
-    neighbour_count=st.fixed_dictionaries(dict(predefined=few, length=few)),
+    neighbour_count=st.fixed_dictionaries(
+        dict(predefined=few, length=st.integers(0, 9).map(lambda more: 1000 * more) | thousands)
+    ),
     neighbours=neighbours(),
     decay=decay(),
     enhance=enhance(),
     banish=banish(),
     concatenate_heads=concatenate_heads(),
-    graphkv_refine=graphkv_refine(),
+    graphkv_refine=graphkv_refine()
+    | graphkv_refine(adaptive=False)
+    | graphkv_refine(batch=(), adaptive=True).map(lambda x: lengthened(x, 1000)),
     cosine_matrix=st.sampled_from([lattice, real]).flatmap(keys),
     cosine_distribution=cosine_distribution(),
     principal_components=principal_components(),
+    hide_needle=hide_needle(),
+    needle_recall=needle_recall(),
     kv_bytes=st.fixed_dictionaries(
         dict(
             tokens=st.integers(0, 10**6),

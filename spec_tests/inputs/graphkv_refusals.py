@@ -41,6 +41,14 @@ def bad_share(argument):
     return [Refusal(argument, bad, ValueError, "(0, 1]") for bad in (0.0, 1.5, float("nan"))]
 
 
+def bad_line(argument):
+    """Refusals of tokens that must be integers on one axis."""
+    return [
+        Refusal(argument, numbers, TypeError, "int64"),
+        Refusal(argument, lambda line: line[None], ValueError, "one axis"),
+    ]
+
+
 bad_sources = [
     Refusal("sources", numbers, TypeError, "int64"),
     Refusal("sources", spoiler(-1), ValueError, "[0, 3]"),
@@ -79,7 +87,7 @@ weights = torch.linspace(-1, 1, 16).reshape(2, 2, 4)
 reached = weights > 0
 ends = dict(queries=grouped, values=vectors)
 signal = dict(scores=scores, weights=weights, neighbours=reached, rounds=2, strength=0.5)
-flags = dict(per_head=True, spare_sources=False, clamp=False, exclude_window=True)
+flags = dict(per_head=True, spare_sources=False, clamp=False, exclude_window=True, adaptive=False)
 
 REFUSALS = dict(
     source_count=(
@@ -113,7 +121,7 @@ REFUSALS = dict(
         ],
     ),
     neighbour_count=(
-        dict(predefined=8, length=5),
+        dict(predefined=8, length=5000),
         [*bad_whole("predefined"), *bad_whole("length")],
     ),
     neighbours=(
@@ -179,6 +187,26 @@ REFUSALS = dict(
             *bad_vectors("keys"),
             *bad_whole("components", "[1, 3]", 1),
             Refusal("components", 4, ValueError, "[1, 3]"),
+        ],
+    ),
+    hide_needle=(
+        dict(haystack=torch.arange(9), needle=torch.arange(2), length=8, depth=0.5),
+        [
+            *bad_line("haystack"),
+            *bad_line("needle"),
+            *bad_whole("length", "[2, 11]", 2),
+            Refusal("length", 12, ValueError, "[2, 11]"),
+            Refusal("depth", -0.1, ValueError, "[0, 1]"),
+            Refusal("depth", 1.1, ValueError, "[0, 1]"),
+            Refusal("depth", float("nan"), ValueError, "[0, 1]"),
+        ],
+    ),
+    needle_recall=(
+        dict(responses=torch.arange(12).view(2, 2, 3), answer=torch.arange(4)),
+        [
+            Refusal("responses", numbers, TypeError, "int64"),
+            *bad_line("answer"),
+            Refusal("answer", lambda answer: answer[:0], ValueError, "empty"),
         ],
     ),
     kv_bytes=(

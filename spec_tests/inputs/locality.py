@@ -61,6 +61,29 @@ def distance_profile(draw):
 
 
 @st.composite
+def attention_density(draw):
+    """The paper's content of a long enough text, or any that has a query."""
+    count = draw(st.integers(1, 12) | st.integers(50, 60))
+    queries = draw(st.integers(1, count))
+    weights, content = draw(grid(*draw(heads), queries, count)), None
+    if count < 50 or queries == 1 or draw(st.booleans()):
+        content = draw(booleans(count))
+        content[count - draw(st.integers(1, queries))] = True
+    return dict(weights=weights, content=content)
+
+
+@st.composite
+def content_series(draw):
+    """Windows that leave something, and some that leave nothing."""
+    count, sinks = draw(st.integers(0, 60)), draw(st.integers(0, 6))
+    recent = draw(st.none() | st.integers(0, 6))
+    left = max(0, count - sinks - (count // 50 if recent is None else recent))
+    trimmed = draw(st.integers(0, left))
+    values = draw(grid(*draw(heads), count))
+    return dict(values=values, trimmed=trimmed, sinks=sinks, recent=recent)
+
+
+@st.composite
 def uniform_spread(draw):
     """Up to as many picks as tokens."""
     count = draw(st.integers(0, 200))
@@ -87,6 +110,8 @@ INPUTS = dict(
     autocorrelation=autocorrelation(),
     nms=nms(),
     distance_profile=distance_profile(),
+    attention_density=attention_density(),
+    content_series=content_series(),
     uniform_spread=uniform_spread(),
     random_order=random_order(),
     retained_chains=retained_chains(),
@@ -143,6 +168,29 @@ REFUSALS = dict(
             Refusal("weights", lambda weights: weights[:0], ValueError, "queries"),
             Refusal("weights", lambda weights: weights.repeat(5, 1), ValueError, "[1, 4]"),
             *bad_distances,
+        ],
+    ),
+    attention_density=(
+        dict(weights=scores.repeat(2, 1), content=mask[0]),
+        [
+            *bad_importance("weights"),
+            Refusal("weights", lambda weights: weights.repeat(3, 1), ValueError, "[0, 4]"),
+            *bad_mask("content"),
+            Refusal("content", torch.arange(4) < 2, ValueError, "true somewhere"),
+            Refusal("weights", lambda weights: weights[0], ValueError, "2 axes"),
+        ],
+    ),
+    content_series=(
+        dict(values=scores, trimmed=1, sinks=1, recent=1),
+        [
+            Refusal("values", lambda values: values.long(), TypeError, "floating-point"),
+            Refusal("trimmed", -1, ValueError, "[0, 2]"),
+            Refusal("trimmed", 3, ValueError, "[0, 2]"),
+            Refusal("trimmed", 1.0, TypeError, "integer"),
+            Refusal("sinks", -1, ValueError, ">= 0"),
+            Refusal("sinks", 1.0, TypeError, "integer"),
+            Refusal("recent", -1, ValueError, ">= 0"),
+            Refusal("recent", 1.0, TypeError, "integer"),
         ],
     ),
     uniform_spread=(

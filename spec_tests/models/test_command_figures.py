@@ -6,13 +6,15 @@ import pytest
 
 pytest.importorskip("transformers")
 
+import torch
 from transformers import AutoTokenizer
 
+from optimized import Scored, refine
 from optimized.models import evaluate
 from optimized.models.documents import Maker
 from optimized.models.record import SCHEMA
 from optimized.models.selection import kept_entries
-from optimized.models.systems import DEFAULT
+from optimized.models.systems import DEFAULT, refinement, system
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
@@ -106,6 +108,20 @@ def test_the_letter_and_the_remedies_differ_and_are_named(command):
     assert letter[2]["digest"] != remedied[2]["digest"]
     assert letter[2]["readings"] == []
     assert "graphkv per_head (E-G11)" in remedied[2]["readings"]
+    assert "graphkv fixed count (E-G8)" in remedied[2]["readings"]
+
+
+@pytest.mark.parametrize(
+    ("reading", "tokens", "lowered"),
+    [("letter", 999, 0), ("letter", 2000, 2), ("letter", 20_000, 8), ("remedied", 999, 8)],
+)
+def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, tokens, lowered):
+    scores, keys = torch.ones(1, tokens), torch.ones(1, tokens, 2)
+    scores[0, 0] = 2.0
+    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    settings = refinement(system("snapkv+graphkv"), reading)
+    refined = refine(scored, settings, keep=1, keys=keys)
+    assert int((refined < scores).sum()) == lowered
 
 
 def test_a_system_that_cannot_be_had_is_one_refused_row(command):

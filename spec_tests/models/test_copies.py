@@ -10,7 +10,7 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.models.random_model import attached, generated, models, prompts
 
 HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
-DECODING = optimized.DecodingConfig(10, interval=4)
+DECODING = optimized.DecodingConfig(10, 4, "layer")
 CACHES = {
     "eviction": lambda config: models.EvictionCache(config),
     "hex": lambda config: models.HexTransformersCache(config, HEX),

@@ -23,7 +23,7 @@ every_score = pytest.mark.parametrize("score", ["h2o", "knorm", "streaming_llm"]
 
 def held(target: int, score: str, kv=optimized, **settings):
     """A cache for the attached model."""
-    config = optimized.DecodingConfig(target, interval=4, **settings)
+    config = optimized.DecodingConfig(target, 4, "head")._replace(**settings)
     return models.DecodingTransformersCache(attached("llama").config, config, score, kv=kv)
 
 
@@ -77,10 +77,15 @@ def test_a_scope_over_all_layers_is_refused():
         held(10, "h2o", scope="model")
 
 
+def test_bad_settings_are_refused_before_any_token_is_read():
+    with pytest.raises(ValueError, match=r"settings.target must be >= 1, got 0 in DecodingConfig"):
+        held(0, "h2o")
+
+
 def test_a_gate_hears_the_hidden_states_while_it_listens():
     ids, mask = prompts(2)
     model = attached("llama")
-    settings = optimized.DecodingConfig(1000, interval=4)
+    settings = optimized.DecodingConfig(1000, 4, "head")
     cache = models.DecodingTransformersCache(model.config, settings, "fastkvzip", gates(optimized))
     scorer = models.scorer("fastkvzip", model, weights=gates(optimized))
     prompt = models.prefill(model, ids, mask, watch=[scorer.watch])

@@ -8,6 +8,7 @@ import torch
 pytest.importorskip("transformers")
 pytest.importorskip("matplotlib")
 
+import optimized
 from optimized.models.pictures import TITLES, captured, columns, graphkv, hubkv, words
 from optimized.models.pictures.settings import outputs
 from spec_tests.models.test_command_report import Page
@@ -61,6 +62,9 @@ def test_density_is_the_mean_of_a_column():
                 logits = keys[0, head, : q + 1] @ queries[0, one, q] / 8**0.5
                 column[: q + 1] += logits.softmax(0) / 14
         torch.testing.assert_close(found[0, head], column)
+    weights = optimized.attention_weights(queries, keys)
+    density = optimized.attention_density(weights, torch.arange(10) >= 3)
+    torch.testing.assert_close(found, density.unflatten(1, (2, 2)).mean(2))
 
 
 def test_one_column_that_draws_everything_is_the_strongest():

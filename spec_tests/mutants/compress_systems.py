@@ -3,7 +3,7 @@
 import torch
 
 import reference
-from reference import HubSettings, Scored
+from reference import GraphSettings, HubSettings, Scored
 from spec_tests.mutants.make import mutant
 
 
@@ -82,9 +82,34 @@ def first_budget(keys, values, scored, refinement, *, keep=None, **rest):
 
 @mutant(
     "graphkv_compress",
-    "a short query has as many neighbours as a long one",
-    killer="graphkv/test_compress.py::test_a_query_of_no_tokens_has_no_neighbours",
+    "a short input has as many neighbours as a long one unless its length is given",
+    killer="graphkv/test_compress.py::test_an_input_below_a_thousand_tokens_has_no_neighbours",
 )
 def uncapped(keys, values, scored, refinement, *, length=None, **rest):
-    """Ignore the query's length."""
-    return reference.graphkv_compress(keys, values, scored, refinement, **rest)
+    """Take the number set beforehand."""
+    length = 1000 * refinement.count if length is None else length
+    return reference.graphkv_compress(keys, values, scored, refinement, length=length, **rest)
+
+
+@mutant(
+    "graphkv_compress",
+    "padding counts into the length of a row",
+    killer="graphkv/test_compress.py"
+    "::test_each_row_has_neighbours_by_its_own_thousands_without_its_padding",
+)
+def longest_row(keys, values, scored, refinement, *, length=None, **rest):
+    """Take the length of the batch."""
+    length = keys.shape[-2] if length is None else length
+    return reference.graphkv_compress(keys, values, scored, refinement, length=length, **rest)
+
+
+@mutant(
+    "compress",
+    "a graph has as many neighbours in a short row as in a long one",
+    killer="graphkv/test_compress.py::test_each_row_of_hex_has_neighbours_by_its_own_thousands",
+)
+def unadapted_rows(keys, values, scored, *, refinement=None, **rest):
+    """Forget the flag."""
+    if isinstance(refinement, GraphSettings):
+        refinement = refinement._replace(adaptive=False)
+    return reference.compress(keys, values, scored, refinement=refinement, **rest)

@@ -72,7 +72,7 @@ def weights_forget_the_ends(scores, kernel):
 @mutant(
     "window_kernel",
     "the radius is the whole width",
-    killer="hubkv/test_coverage.py::test_the_window_of_the_method_overlaps_by_four_and_three_fifths",
+    killer="hubkv/test_coverage.py::test_a_kernel_like_the_hub_window_overlaps_by_four_and_three_fifths",
 )
 def window_of_half_the_width(tokens, radius, dtype=torch.float32):
     """Halve the window."""
@@ -118,6 +118,31 @@ def gain_is_the_score(weights, kept):
 def gain_is_the_discount(weights, kept):
     """Assume what the sandwich is about."""
     return torch.where(kept, 0.0, weights.sum(-2) / 2)
+
+
+@mutant(
+    "marginal_gain",
+    "what a token scores above the kept ones, wherever it covers",
+    killer="hubkv/test_coverage.py"
+    "::test_no_gain_beside_a_hub_is_below_the_discounted_score_by_more_than_eta",
+)
+def gain_over_the_best_score(weights, kept):
+    """Compare totals, not places."""
+    scores = weights.sum(-2)
+    best = scores.masked_fill(~kept, 0).amax(-1, keepdim=True)
+    return (scores - best).clamp(min=0)
+
+
+@mutant(
+    "marginal_gain",
+    "the token kept last counts alone",
+    killer="hubkv/test_coverage.py"
+    "::test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub",
+)
+def gain_over_the_last(weights, kept):
+    """Forget the others."""
+    last = kept & (kept.flip(-1).cumsum(-1).flip(-1) == 1)
+    return reference.marginal_gain(weights, last)
 
 
 @mutant(
@@ -170,6 +195,17 @@ def lazy_and_stale(weights, keep):
 def discount_the_hubs(scores, radius=2, gamma=0.5, protected=None):
     """Invert the mask."""
     return reference.discount(scores, ~reference.hub_mask(scores, radius, protected), gamma)
+
+
+@mutant(
+    "window_kernel",
+    "no window reaches further than the hubs' own",
+    killer="hubkv/test_greedy.py"
+    "::test_a_radius_of_half_the_plateau_leaves_the_core_order_one_budgetth",
+)
+def window_of_the_hubs(tokens, radius, dtype=torch.float32):
+    """Stop at 2."""
+    return reference.window_kernel(tokens, min(radius, 2), dtype)
 
 
 @mutant(

@@ -146,17 +146,35 @@ def always_the_text(cache, keys, values, scores, mass=None):
 
 @mutant(
     "decoding_append",
-    "the recent window is a fiftieth of all tokens seen",
-    killer="attention/test_decoding_choices.py::test_the_window_is_a_fiftieth_of_the_cache_before_it_shrinks",
+    "the recent window is a fiftieth of the cache before it shrinks",
+    killer="attention/test_decoding_choices.py::test_the_window_is_a_fiftieth_of_all_tokens_seen",
 )
-def window_of_the_text(cache, keys, values, scores, mass=None):
+def window_of_the_cache(cache, keys, values, scores, mass=None):
     """Take the wrong length."""
     config = cache.config
-    if config.recent is None and cache.seen.numel():
-        seen = int(cache.seen.max()) + scores.shape[-1]
-        cache = cache._replace(config=config._replace(recent=seen // 50))
-    after = reference.decoding_append(cache, keys, values, scores, mass)
-    return after._replace(config=config)
+    held = cache._replace(config=config._replace(length="held"))
+    return reference.decoding_append(held, keys, values, scores, mass)._replace(config=config)
+
+
+@mutant(
+    "DecodingConfig",
+    "each head keeps its own target, which leaves head weights idle",
+    killer="attention/test_decoding_choices.py"
+    "::test_head_weights_decide_what_decoding_keeps_by_default",
+)
+def decoding_head_by_head(*args, scope="head", **settings):
+    """Change the default."""
+    return reference.DecodingConfig(*args, scope=scope, **settings)
+
+
+@mutant(
+    "DecodingConfig",
+    "each layer has a budget of its own",
+    killer="attention/test_decoding_choices.py::test_entries_of_all_layers_compete_by_default",
+)
+def decoding_layer_by_layer(*args, scope="layer", **settings):
+    """Change the default."""
+    return reference.DecodingConfig(*args, scope=scope, **settings)
 
 
 @mutant(

@@ -54,14 +54,15 @@ def covariance_ignored(statistics, keys, values, rotation, sinks=4, epsilon=0.0,
 
 @mutant(
     "expected_attention",
-    "sinks do not share the softmax",
-    killer="scorers/test_expected_attention.py::test_sinks_are_protected_and_keep_their_score",
+    "sinks share the softmax",
+    killer="scorers/test_expected_attention.py::"
+    "test_sinks_are_protected_and_the_rest_scores_as_without_them",
 )
-def sinks_cut(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Score what follows the sinks as if they were not there."""
-    scored = reference.expected_attention(statistics, keys, values, rotation, sinks, epsilon, valid)
-    total = scored.scores.masked_fill(scored.protected, 0)
-    return Scored(total, scored.protected)
+def sinks_shared(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
+    """Score every token, and protect the sinks all the same."""
+    scored = reference.expected_attention(statistics, keys, values, rotation, 0, epsilon, valid)
+    right = reference.expected_attention(statistics, keys, values, rotation, sinks, epsilon, valid)
+    return Scored(scored.scores, right.protected)
 
 
 @mutant(

@@ -119,12 +119,34 @@ def folded_edges(keys, sources, kind="kk", queries=None, values=None, clamp=Fals
 
 @mutant(
     "neighbour_count",
-    "not adapted",
-    killer=f"{GRAPH}a_short_query_has_as_many_neighbours_as_tokens",
+    "tokens for thousands of tokens",
+    killer=f"{VECTOR}eight-of-64-neighbours-at-8000-tokens]",
 )
+def neighbours_by_tokens(predefined, length):
+    """Compare with the length itself."""
+    return min(predefined, length)
+
+
+@mutant("neighbour_count", "not adapted", killer=f"{VECTOR}a-thousand-begun-does-not-count]")
 def fixed_neighbour_count(predefined, length):
     """Return the number set beforehand."""
     return predefined
+
+
+@mutant("neighbour_count", "at least one", killer=f"{VECTOR}no-neighbour-at-500-tokens]")
+def one_neighbour_at_least(predefined, length):
+    """Round half a neighbour up."""
+    return min(predefined, max(1, length // 1000))
+
+
+@mutant(
+    "neighbour_count",
+    "the nearest thousand",
+    killer=f"{GRAPH}each_full_thousand_of_tokens_adds_a_neighbour_up_to_those_set_beforehand",
+)
+def nearest_thousand(predefined, length):
+    """Round to the nearest."""
+    return min(predefined, round(length / 1000))
 
 
 @mutant(

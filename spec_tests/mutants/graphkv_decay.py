@@ -29,7 +29,7 @@ def accumulating_in_place(scores, weights, neighbours, rounds=1, strength=1.0, r
     return reference.decay(scores, weights, neighbours, rounds, strength, rule)
 
 
-@mutant("decay", "the figure's losses multiply", killer=f"{VECTOR}figure-as-drawn]")
+@mutant("decay", "the losses of Figure 3 multiply", killer=f"{VECTOR}figure-as-drawn]")
 def no_sum(scores, weights, neighbours, rounds=1, strength=1.0, rule="product"):
     """Know one rule."""
     return reference.decay(scores, weights, neighbours, rounds, strength)
@@ -135,7 +135,7 @@ def enhancing_downwards(scores, weights, neighbours, rounds=1, strength=1.0):
     "enhance", "gains add", killer=f"{DECAY}enhancing_is_decaying_along_edges_of_the_other_sign"
 )
 def added_gains(scores, weights, neighbours, rounds=1, strength=1.0):
-    """Use the figure's rule."""
+    """Use the rule of Figure 3."""
     return reference.decay(scores, -weights, neighbours, rounds, strength, "sum")
 
 

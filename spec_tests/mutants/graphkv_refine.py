@@ -92,8 +92,19 @@ def window_never_excluded(scores, keys, keep, count, protected=None, **choices):
     killer=f"{REFINE}two_best_twins_annihilate_unless_sources_are_spared",
 )
 def always_spared(scores, keys, keep, count, protected=None, **choices):
-    """Draw the figure instead of the letter."""
+    """Draw Figure 3 instead of the letter."""
     choices["spare_sources"] = True
+    return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
+
+
+@mutant(
+    "graphkv_refine",
+    "as many neighbours in a short input as in a long one",
+    killer=f"{REFINE}an_adaptive_source_has_a_neighbour_for_each_thousand_tokens",
+)
+def never_adapted(scores, keys, keep, count, protected=None, **choices):
+    """Take the number set beforehand."""
+    choices["adaptive"] = False
     return reference.graphkv_refine(scores, keys, keep, count, protected, **choices)
 
 

@@ -120,6 +120,65 @@ def profile_by_queries(weights, distances=128):
 
 
 @mutant(
+    "attention_density",
+    "every query counts, also the sinks' and the recent ones'",
+    killer="hubkv/test_locality.py"
+    "::test_what_a_key_draws_is_the_mean_of_its_column_over_the_contents_queries",
+)
+def density_of_all_queries(weights, content=None):
+    """Forget the content."""
+    return weights.mean(-2)
+
+
+@mutant(
+    "attention_density",
+    "the mask is read from the first position on",
+    killer="test_vectors.py::test_vector[locality-what-keys-draw-from-the-contents-queries]",
+)
+def density_from_the_start(weights, content=None):
+    """Put query 0 at position 0."""
+    queries, tokens = weights.shape[-2:]
+    if content is None:
+        content = ~reference.protected_mask(tokens)
+    return reference.attention_density(weights, content.roll(tokens - queries))
+
+
+@mutant(
+    "attention_density",
+    "divides by the number of all queries",
+    killer="test_vectors.py::test_vector[locality-what-keys-draw-from-the-contents-queries]",
+)
+def density_by_all_queries(weights, content=None):
+    """Count queries that say nothing."""
+    queries, tokens = weights.shape[-2:]
+    inside = ~reference.protected_mask(tokens) if content is None else content
+    share = inside[tokens - queries :].double().mean().to(weights.dtype)
+    return reference.attention_density(weights, content) * share
+
+
+@mutant(
+    "content_series",
+    "what is trimmed is counted from the start of the text",
+    killer="hubkv/test_locality.py"
+    "::test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density",
+)
+def series_trimmed_from_the_start(values, trimmed=0, sinks=4, recent=None):
+    """Trim sinks too."""
+    return reference.content_series(values, max(0, trimmed - sinks), sinks, recent)
+
+
+@mutant(
+    "content_series",
+    "the recent tokens stay",
+    killer="hubkv/test_locality.py"
+    "::test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed",
+)
+def series_with_the_recent(values, trimmed=0, sinks=4, recent=None):
+    """Forget the other end."""
+    return reference.content_series(values, trimmed, sinks, 0)
+
+
+@mutant(
     "uniform_spread",
     "rounds down",
     killer="hubkv/test_segments.py::test_at_the_length_of_the_paper_no_pick_of_the_spread_is_wasted",

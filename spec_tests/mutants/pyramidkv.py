@@ -61,3 +61,22 @@ def cut_short(keep, layers, tokens, window=32, beta=20, exact=False):
     lost = (keep - window) // beta - int((keep - window) * (1 / beta))
     budgets[0] += lost
     return budgets
+
+
+@mutant(
+    "pyramidkv_budgets",
+    "a prompt little longer than the budget has a pyramid",
+    killer="scorers/test_pyramidkv.py::"
+    "test_a_prompt_below_twice_the_budget_beyond_the_window_has_no_pyramid",
+)
+def always_a_pyramid(keep, layers, tokens, window=32, beta=20, exact=False):
+    """Draw the line from whatever there is."""
+    if exact:
+        return reference.pyramidkv_budgets(keep, layers, tokens, window, beta, exact)
+    lengths = torch.as_tensor(tokens)
+    room = (lengths - window).clamp(min=0)
+    mean = room.clamp(max=keep - window)
+    most = torch.minimum(2 * mean - mean // beta, room) if layers > 1 else mean
+    layer = torch.arange(layers).view(-1, *[1] * lengths.ndim)
+    share = most - layer * (2 * (most - mean) // max(1, layers - 1))
+    return share + lengths.clamp(max=window)

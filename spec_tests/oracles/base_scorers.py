@@ -72,9 +72,9 @@ def pyramidkv_budgets(
     """Return the budget of every layer."""
     if tokens <= keep:
         return [tokens] * layers
-    if layers == 1:
-        return [keep]
     mean = keep - window
+    if layers == 1 or tokens < 2 * mean:
+        return [keep] * layers
     steep = mean - mean // beta
     flat = tokens - window - mean
     half = min(steep, flat)  # from the mean to the first layer, and down to the last

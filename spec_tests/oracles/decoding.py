@@ -44,7 +44,9 @@ def shrink(held: Held, seen: int, config: DecodingConfig, refine: Refine) -> Hel
 
 def pooled(held: Held, seen: int, config: DecodingConfig, refine: Refine) -> Held:
     """Compress heads that are refined together; each its own pool in the scope of a head."""
-    length = sum(len(entries) for entries in held.values()) // max(1, len(held))
+    length = seen
+    if config.length == "held":
+        length = sum(len(entries) for entries in held.values()) // max(1, len(held))
     recent = length // 50 if config.recent is None else config.recent
     recent = min(recent, config.target - config.sinks)
     ratio = config.ratio

@@ -30,7 +30,7 @@ def score(x: Vector, gate: dict, head: int, epsilon: float) -> float:
 
 
 def loss(scores: Vector, targets: Vector) -> float:
-    """Return the mean binary cross-entropy, logarithms cut at -100."""
+    """Return the mean binary cross-entropy of one head, logarithms cut at -100."""
 
     def log(share: float) -> float:
         return max(-100.0, math.log(share)) if share else -100.0

@@ -56,14 +56,14 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
     mean, covariance = x.pop("moments")
     scores = impl.expected_attention(statistics(impl, mean, covariance), **x).scores
     for row, count in lengths(x).items():
-        start = scores.shape[-1] - count
+        start = scores.shape[-1] - count + min(count, x["sinks"])
         exact = [t[row].double() for t in (mean, covariance, x["keys"], x["values"])]
         means, covariances, keys, values = exact
         turn, epsilon = x["rotation"].double().tolist(), x["epsilon"]
         own = (keys[:, start:].tolist(), values[:, start:].tolist())
         expected = oracle.scores(means.tolist(), covariances.tolist(), *own, turn, epsilon)
         assert (scores[row][:, :start] == 0).all()
-        if count:
+        if count > x["sinks"]:
             assert_close(scores[row][:, start:], torch.tensor(expected), 2.0)
 
 
@@ -74,12 +74,13 @@ def test_without_covariance_it_is_the_attention_of_the_mean_query(impl, x):
     still = x["statistics"]._replace(covariance=torch.zeros_like(x["statistics"].covariance))
     scores = impl.expected_attention(**x | dict(statistics=still, epsilon=0.0)).scores
     for row, count in lengths(x).items():
-        start = scores.shape[-1] - count
+        start = scores.shape[-1] - count + min(count, x["sinks"])
         turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
         query = (turn.double() @ still.mean[row].double()[..., None]).mT
         weights = impl.attention_weights(query, x["keys"][row][:, start:].double(), causal=False)
         kv_heads = x["keys"].shape[-3]
-        mean = weights.reshape(kv_heads, -1, count).mean(1) if weights.numel() else weights.sum()
+        shape = (kv_heads, -1, weights.shape[-1])
+        mean = weights.reshape(shape).mean(1) if weights.numel() else weights.sum()
         norms = x["values"][row][:, start:].double().norm(dim=-1)
         assert_close(scores[row][:, start:], mean * norms, 16.0)
 
@@ -89,7 +90,7 @@ def test_without_covariance_it_is_the_attention_of_the_mean_query(impl, x):
 def test_scores_are_in_the_ratio_of_mean_exponentials(impl, mean, variance, keys):
     """The exponential of a logit, averaged over Gaussian queries by quadrature."""
     given_moments = statistics(impl, mean[None], variance[None, None])
-    scored = impl.expected_attention(given_moments, keys, torch.ones_like(keys), torch.eye(1))
+    scored = impl.expected_attention(given_moments, keys, torch.ones_like(keys), torch.eye(1), 0)
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     spread = variance.double().sqrt().numpy()
     exact = [
@@ -118,14 +119,19 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
 
 @pytest.mark.spec("HubKV-ExpectedAttention")
 @given(drawn)
-def test_sinks_are_protected_and_keep_their_score(impl, x):
+def test_sinks_are_protected_and_the_rest_scores_as_without_them(impl, x):
     scored = impl.expected_attention(**x)
     for row, count in lengths(x).items():
         first = torch.arange(scored.scores.shape[-1]) - (scored.scores.shape[-1] - count)
         sinks = (first >= 0) & (first < x["sinks"])
         assert_equal(scored.protected[row], sinks.expand_as(scored.protected[row]).clone())
-    none = impl.expected_attention(**x | dict(sinks=0))
-    assert_equal(scored.scores, none.scores)
+        assert (scored.scores[row][:, sinks] == 0).all()
+        parts = {name: x[name][row][:, first >= x["sinks"]] for name in ("keys", "values")}
+        turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
+        moments = type(x["statistics"])(*(part[row] for part in x["statistics"]))
+        rest = parts | dict(valid=None, rotation=turn, statistics=moments, sinks=0)
+        expected = impl.expected_attention(**x | rest).scores.double()
+        assert_close(scored.scores[row][:, first >= x["sinks"]], expected, 16.0)
     assert (scored.scores >= 0).all()
 
 
@@ -142,6 +148,6 @@ def test_epsilon_adds_the_length_of_the_value(impl, x):
     plain = impl.expected_attention(**x | dict(epsilon=0.0)).scores.double()
     lifted = impl.expected_attention(**x | dict(epsilon=2.0)).scores
     for row, count in lengths(x).items():
-        start = plain.shape[-1] - count
+        start = plain.shape[-1] - count + min(count, x["sinks"])
         norms = x["values"][row][:, start:].double().norm(dim=-1)
         assert_close(lifted[row][:, start:], plain[row][:, start:] + 2.0 * norms, 16.0)

@@ -72,6 +72,18 @@ def test_one_layer_or_a_beta_of_one_is_an_even_budget(impl, x):
         assert_equal(budgets, spent_on_average(x).expand(budgets.shape).clone())
 
 
+@pytest.mark.spec("GraphKV-PyramidKV")
+@given(st.integers(0, 8), st.integers(20, 60), st.integers(2, 7), st.integers(2, 20), st.booleans())
+def test_a_prompt_below_twice_the_budget_beyond_the_window_has_no_pyramid(
+    impl, window, spare, layers, beta, exact
+):
+    keep, enough = window + spare, 2 * spare
+    tokens = torch.tensor([keep, (keep + enough) // 2, enough - 1, enough])
+    budgets = impl.pyramidkv_budgets(keep, layers, tokens, window, beta, exact)
+    assert (budgets[:, :-1] == keep).all()
+    assert budgets[0, -1] > keep > budgets[-1, -1]
+
+
 @pytest.mark.spec("GraphKV-PyramidKV", "GraphKV-SnapKV")
 @given(st.integers(1, 5), st.integers(0, 12), st.integers(0, 12), st.booleans())
 def test_the_budgets_hold_the_window_and_are_kept_exactly(impl, layers, tokens, spare, exact):

@@ -86,7 +86,7 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
         torch.stack(keys),
         torch.stack(values),
         observed,
-        mean[:, inner],
+        optimized.content_series(mean, sinks=SINKS),
         torch.stack(density),
     )
 
@@ -114,6 +114,9 @@ def drawn(
     queries: Float[Tensor, "*batch query_heads queries width"],
     keys: Float[Tensor, "*batch kv_heads tokens width"],
 ) -> Float[Tensor, "*batch kv_heads tokens"]:
-    """Return the mean attention that each key draws from some queries, the last at its key."""
+    """Return the mean attention that each key draws from some queries, the last at its key.
+
+    It is `attention_density`, mean over a group, without its weights of queries × tokens.
+    """
     group = queries.shape[-3] // keys.shape[-3]
     return optimized.h2o_mass(queries, keys) / (group * queries.shape[-2])

@@ -85,10 +85,12 @@ def correlation(density: Float[Tensor, "layers documents heads content"]) -> dic
     """
     content = density.shape[-1]
     trimmed = min(TRIMMED, content // 4)
-    flat = even(content)[trimmed:]
-    each = density[..., trimmed:].flatten(0, 2)
+    flat, left = (
+        kv.content_series(series, trimmed, sinks=0, recent=0) for series in (even(content), density)
+    )
+    each = left.flatten(0, 2)
     distances = min(DISTANCES, each.shape[-1] // 2)
-    whole = density[..., trimmed:].mean((0, 2))  # a sequence for each document
+    whole = left.mean((0, 2))  # a sequence for each document
     heads = kv.autocorrelation(each, distances)
     return {
         "trimmed": trimmed,

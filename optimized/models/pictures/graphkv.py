@@ -36,12 +36,16 @@ def decayed(
     scores: Float[Tensor, "*batch heads tokens"],
     keys: Float[Tensor, "*batch heads tokens width"],
     keep: int,
+    length: int,
     reading: str,
     rounds: int = 1,
 ) -> Float[Tensor, "*batch heads tokens"]:
-    """Refine scores as GraphKV does in the run, for so many rounds."""
-    settings = refinement(system("snapkv+graphkv"), reading)
-    return kv.graphkv_refine(scores, keys, keep, **settings._replace(rounds=rounds)._asdict())
+    """Refine scores as GraphKV does in the run on a document so long, for so many rounds."""
+    settings = refinement(system("snapkv+graphkv"), reading)._replace(rounds=rounds)
+    if settings.adaptive:
+        count = kv.neighbour_count(settings.count, length)
+        settings = settings._replace(count=count, adaptive=False)
+    return kv.graphkv_refine(scores, keys, keep, **settings._asdict())
 
 
 def best(
@@ -56,11 +60,11 @@ def likeness(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
     """Compare the best tokens of a stretch before and after one round."""
     place = slice(caught.content.start, min(caught.content.start + SHOWN, caught.content.stop))
     keys, scores = caught.keys[..., place, :], caught.observed[..., place]
-    count = min(BEST, keys.shape[-2] // 2)
+    count, length = min(BEST, keys.shape[-2] // 2), caught.keys.shape[-2]
     sets = {
         "every": keys,
-        "before": best(decayed(scores, keys, count, reading, 0), keys, count),
-        "after": best(decayed(scores, keys, count, reading, 1), keys, count),
+        "before": best(decayed(scores, keys, count, length, reading, 0), keys, count),
+        "after": best(decayed(scores, keys, count, length, reading, 1), keys, count),
     }
     middle = len(caught.layers) // 2
     found: dict[str, Any] = {
@@ -84,8 +88,8 @@ def likeness(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
 def planes(caught: Captured, reading: str) -> tuple[dict[str, Any], Plane]:
     """Measure how far the best tokens lie apart after 0, 1, 2 and 3 rounds."""
     keys, scores = caught.keys[..., caught.content, :], caught.observed[..., caught.content]
-    kept = max(2, round(KEPT * keys.shape[-2]))
-    refined = [decayed(scores, keys, kept, reading, rounds) for rounds in range(ROUNDS + 1)]
+    kept, length = max(2, round(KEPT * keys.shape[-2])), caught.keys.shape[-2]
+    refined = [decayed(scores, keys, kept, length, reading, each) for each in range(ROUNDS + 1)]
     places = kv.principal_components(keys)
     order = torch.stack([kv.ranking(one)[..., :kept] for one in refined])
     wide, first = extent(places), order[0]

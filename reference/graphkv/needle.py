@@ -1,0 +1,85 @@
+"""A needle in a haystack: a fact hidden at a depth, and how much of it an answer gives back."""
+
+from fractions import Fraction
+from itertools import product
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from reference import errors
+from reference.graphkv import errors as refuse
+
+
+def hide_needle(
+    haystack: Int64[Tensor, " tokens"], needle: Int64[Tensor, " hidden"], length: int, depth: float
+) -> Int64[Tensor, " length"]:
+    r"""Hide a fact in a text, at some depth of an input that is so long with it.
+
+    $$x = (h_1, \dots, h_p,\; u_1, \dots, u_w,\; h_{p+1}, \dots, h_{n-w}), \qquad
+      p = \lfloor \delta\,(n - w) \rfloor$$
+
+    Args:
+        haystack: tokens $h$ of the text.
+        needle: the $w$ tokens $u$ of the fact.
+        length: tokens $n$ of the input, at least $w$ and no more than both have together.
+        depth: share $\delta$ of the text that comes before the fact, in [0, 1], read as the
+            decimal number it prints as.
+
+    Returns:
+        The input $x$.
+
+    Raises:
+        TypeError: `haystack` or `needle` is not int64, or `length` not an integer.
+        ValueError: `haystack` or `needle` has not one axis, `length` is out of range, or `depth`
+            outside [0, 1].
+
+    Source:
+        GraphKV-Needle.
+
+    Reading:
+        E-G24: the depth percentage is a share of the text around the fact.
+    """
+    refuse.line("haystack", haystack)
+    refuse.line("needle", needle)
+    errors.whole("length", length, len(needle), len(haystack) + len(needle))
+    errors.fraction("depth", depth)
+    around = length - len(needle)
+    place = int(Fraction(str(depth)) * around)
+    return torch.cat([haystack[:place], needle, haystack[place:around]])
+
+
+def needle_recall(
+    responses: Int64[Tensor, "*grid said"], answer: Int64[Tensor, " words"]
+) -> Float[Tensor, "*grid"]:
+    r"""Return how much of an answer each response has in it.
+
+    $$a = \frac{\lvert R \cap A \rvert}{\lvert A \rvert}$$
+
+    Args:
+        responses: the words $R$ of each response as numbers, in any order; a shorter one is
+            filled up with a number that is no word.
+        answer: the words $A$ that answer the question, at least one.
+
+    Returns:
+        The share $a$ of the answer's different words in each response, in float32: a cell for
+        each depth and length, whose mean is the accuracy.
+
+    Raises:
+        TypeError: `responses` or `answer` is not int64.
+        ValueError: `answer` has not one axis or is empty.
+
+    Source:
+        GraphKV-Needle.
+
+    Reading:
+        E-G24: the retrieval accuracy is not defined; words count once, wherever they stand.
+    """
+    errors.integral("responses", responses)
+    refuse.line("answer", answer)
+    errors.not_empty("answer", answer)
+    wanted = set(answer.tolist())
+    found = torch.zeros(responses.shape[:-1], device=responses.device)
+    for cell in product(*map(range, found.shape)):
+        found[cell] = len(wanted & set(responses[cell].tolist())) / len(wanted)
+    return found
