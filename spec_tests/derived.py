@@ -28,7 +28,7 @@ def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal
                 yield Refusal(name, "nonsense", ValueError, repr(listed[-1]))
             elif hasattr(base, "dim_str"):
                 if isinstance(good.get(name), Tensor):
-                    yield from _tensor(name, base, axes)
+                    yield from _tensor(name, base, axes, several)
             elif base in NUMBERS:
                 if not several:
                     yield from _number(name, base, marks)
@@ -44,12 +44,13 @@ def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal
                     yield from _settings(name, base, good[name])
 
 
-def _tensor(name: str, annotation: Any, axes: set[str]) -> Iterator[Refusal]:
+def _tensor(name: str, annotation: Any, axes: set[str], several: bool) -> Iterator[Refusal]:
     kinds, names = annotation.dtype.dtypes, annotation.dim_str.split()
     word = kind_of(annotation)[0]
     other = torch.int64 if "bool" in kinds else torch.bool
     yield Refusal(name, lambda t: t.to(other), TypeError, word)
-    yield Refusal(name, 3.5, TypeError, word)
+    if not several:
+        yield Refusal(name, 3.5, TypeError, word)
     least = sum(axis[0] != "*" for axis in names)
     if least:
         flat = [1] * (least - 1)
