@@ -1,5 +1,7 @@
 """Mutants of the HEX cache."""
 
+import sys
+
 import torch
 
 import reference
@@ -97,6 +99,34 @@ def chunk_by_chunk(cache, queries, keys, values):
         return reference.hex_append(cache, queries, keys, values)
     whole = cache._replace(config=config._replace(block=left))
     return reference.hex_append(whole, queries, keys, values)._replace(config=config)
+
+
+@mutant(
+    "hex_append",
+    "full mode quantises the block that fills, and then again with the whole",
+    killer="hex/test_cache.py::test_full_quantises_the_block_that_fills_once",
+)
+def quantised_twice(cache, queries, keys, values):
+    """Let the new block stand beside the others first."""
+    config = cache.config
+    patient = config._replace(period=sys.maxsize)
+    for t in range(keys.shape[-2]):
+        new = (x[..., t : t + 1, :] for x in (queries, keys, values))
+        cache = reference.hex_append(cache._replace(config=patient), *new)._replace(config=config)
+        if config.mode != "append" and len(cache.blocks) > config.period:
+            cache = reference.hex_recompress(cache)
+    return cache
+
+
+@mutant(
+    "hex_recompress",
+    "mass is spent by the first recompression",
+    killer="hex/test_cache.py::test_full_changes_no_code_where_mask_and_groups_stay",
+)
+def mass_used_up(cache):
+    """Begin to count anew."""
+    after = reference.hex_recompress(cache)
+    return after._replace(mass=torch.zeros_like(after.mass))
 
 
 @mutant(
