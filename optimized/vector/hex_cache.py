@@ -146,16 +146,14 @@ def compress_residual(cache: HexCache) -> HexCache:
 
 
 def recompress(cache: HexCache, size: int) -> HexCache:
+    keys, values = hex_read(cache)
     if cache.config.mode == "oracle":
-        past = cache.original_keys, cache.original_values
-        buffer = cache.residual_keys, cache.residual_values
-        whole = tuple(torch.cat(parts, -2) for parts in zip(past, buffer, strict=True))
-    else:
-        whole = hex_read(cache)
+        keys = torch.cat([cache.original_keys, cache.residual_keys], -2)
+        values = torch.cat([cache.original_values, cache.residual_values], -2)
     mass = torch.cat([cache.mass, cache.residual_mass], -1)
     tokens = cache.mass.shape[-1] + size
-    span = (*(x[..., :tokens, :] for x in whole), mass[..., :tokens])
-    block = compress_span(cache.config, *span, mass.shape[-1], first=True)
+    span = keys[..., :tokens, :], values[..., :tokens, :]
+    block = compress_span(cache.config, *span, mass[..., :tokens], mass.shape[-1], first=True)
     return leave(cache, (block,), size)
 
 

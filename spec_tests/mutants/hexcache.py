@@ -184,6 +184,52 @@ def always_half_scales(config, tokens, kv_heads=8, width=128, dtype=torch.float1
 
 
 @mutant(
+    "hex_size",
+    "scales are numbers of the cache's own type",
+    killer="hex/test_size.py::test_a_size_is_its_formula",
+)
+def scales_of_the_cache(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    """Weigh a scale like any number."""
+    size = reference.hex_size(config, tokens, kv_heads, width, dtype)
+    like = reference.hex_size(config._replace(scales=torch.float16), tokens, kv_heads, width)
+    return size._replace(scales=like.scales // 2 * dtype.itemsize)
+
+
+@mutant(
+    "hex_size",
+    "no mode remembers the mass of what is compressed",
+    killer="hex/test_size.py::test_a_size_is_its_formula",
+)
+def mass_of_the_buffer_alone(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    """Count mass as in append mode."""
+    size = reference.hex_size(config, tokens, kv_heads, width, dtype)
+    append = config._replace(mode="append")
+    return size._replace(mass=reference.hex_size(append, tokens, kv_heads, width, dtype).mass)
+
+
+@mutant(
+    "hex_size",
+    "a token is one value group however its heads are quantised",
+    killer="hex/test_size.py::test_a_size_is_its_formula",
+)
+def one_group_a_token(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    """Forget the heads."""
+    plain = config._replace(value_group="token")
+    return reference.hex_size(plain, tokens, kv_heads, width, dtype)
+
+
+@mutant(
+    "paper_size",
+    "prompts leave nothing in the buffer",
+    killer="hex/test_size.py::test_a_size_beside_a_printed_one_is_the_mean_over_prompts",
+)
+def whole_blocks_only(prompts=(900, 1304, 1021), kv_heads=8, width=128):
+    """Cut every prompt at a block."""
+    whole = tuple(max(96, length // 96 * 96) for length in prompts)
+    return reference.paper_size(whole, kv_heads, width)
+
+
+@mutant(
     "hex_preset",
     "heavy hitters are 2, not 2 %",
     killer="hex/test_presets.py::test_table_4_has_ten_rows_of_settings",
