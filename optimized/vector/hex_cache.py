@@ -68,9 +68,8 @@ def hex_append(
     for new in zip(*parts, strict=True):
         cache = hold(cache, *new)
         if cache.residual_keys.shape[-2] == limit:
-            cache = compress_residual(cache)
-            if config.mode != "append" and len(cache.blocks) > config.period:
-                cache = hex_recompress(cache)
+            append = config.mode == "append" or len(cache.blocks) < config.period
+            cache = compress_residual(cache) if append else recompress(cache, config.block)
     return cache
 
 
@@ -78,16 +77,7 @@ def hex_recompress(cache: HexCache) -> HexCache:
     refuse.instance("cache", cache, HexCache)
     if cache.config.mode == "append":
         raise ValueError("cache must be in mode 'full' or 'oracle', got 'append'")
-    if not cache.blocks:
-        return cache
-    tokens, residual = cache.mass.shape[-1], cache.residual_mass.shape[-1]
-    if cache.config.mode == "oracle":
-        keys, values = cache.original_keys, cache.original_values
-    else:
-        keys, values = hex_read(cache)
-        keys, values = keys[..., :tokens, :], values[..., :tokens, :]
-    block = compress_span(cache.config, keys, values, cache.mass, tokens + residual, first=True)
-    return cache._replace(blocks=(block,))
+    return recompress(cache, 0) if cache.blocks else cache
 
 
 def hex_read(
@@ -149,15 +139,32 @@ def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexC
 
 
 def compress_residual(cache: HexCache) -> HexCache:
-    config, size = cache.config, cache.config.block
-    keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
-    span = keys[..., :size, :], values[..., :size, :], mass[..., :size]
-    block = compress_span(config, *span, mass.shape[-1], first=not cache.blocks)
+    config, size, mass = cache.config, cache.config.block, cache.residual_mass
+    span = cache.residual_keys[..., :size, :], cache.residual_values[..., :size, :]
+    block = compress_span(config, *span, mass[..., :size], mass.shape[-1], first=not cache.blocks)
+    return leave(cache, (*cache.blocks, block), size)
+
+
+def recompress(cache: HexCache, size: int) -> HexCache:
+    keys, values = hex_read(cache)
+    if cache.config.mode == "oracle":
+        keys = torch.cat([cache.original_keys, cache.residual_keys], -2)
+        values = torch.cat([cache.original_values, cache.residual_values], -2)
+    mass = torch.cat([cache.mass, cache.residual_mass], -1)
+    tokens = cache.mass.shape[-1] + size
+    span = keys[..., :tokens, :], values[..., :tokens, :]
+    block = compress_span(cache.config, *span, mass[..., :tokens], mass.shape[-1], first=True)
+    return leave(cache, (block,), size)
+
+
+def leave(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
+    config, mass = cache.config, cache.residual_mass
+    keys, values = cache.residual_keys, cache.residual_values
     remembered = 0 if config.mode == "append" else size
     originals = size if config.mode == "oracle" else 0
     return HexCache(
         config=config,
-        blocks=(*cache.blocks, block),
+        blocks=blocks,
         residual_keys=keys[..., size:, :].clone(),
         residual_values=values[..., size:, :].clone(),
         residual_mass=mass[..., size:].clone(),

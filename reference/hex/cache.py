@@ -116,8 +116,10 @@ def hex_append(
         HEX-4.1a, HEX-4.1b, HEX-4.1c.
 
     Reading:
-        E-H9, E-H11, E-H17: a query's weights run over the restored blocks, the residual buffer
-        and itself; `full` recompresses what the cache still holds.
+        E-H9, E-H11, E-H17, E-H35: a query's weights run over the restored blocks, the residual
+        buffer and itself; `full` recompresses what the cache still holds, together with the block
+        that fills, which is exact until then. Where `period` blocks may stand side by side, those
+        before it have been quantised already.
     """
     refuse.instance("cache", cache, HexCache)
     refuse.arrival(queries, keys, values)
@@ -129,9 +131,8 @@ def hex_append(
         new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache, start = hold(cache, *new), stop
         if cache.residual_keys.shape[-2] == limit:
-            cache = compress_residual(cache)
-            if cache.config.mode != "append" and len(cache.blocks) > cache.config.period:
-                cache = hex_recompress(cache)
+            append = cache.config.mode == "append" or len(cache.blocks) < cache.config.period
+            cache = compress_residual(cache) if append else recompress(cache, cache.config.block)
     return cache
 
 
@@ -162,15 +163,7 @@ def hex_recompress(cache: HexCache) -> HexCache:
     refuse.instance("cache", cache, HexCache)
     if cache.config.mode == "append":
         raise ValueError("cache must be in mode 'full' or 'oracle', got 'append'")
-    if not cache.blocks:
-        return cache
-    tokens = cache.mass.shape[-1]
-    keys, values = (x[..., :tokens, :] for x in hex_read(cache))
-    if cache.config.mode == "oracle":
-        keys, values = cache.original_keys, cache.original_values
-    seen = tokens + cache.residual_mass.shape[-1]
-    block = compress_span(cache.config, keys, values, cache.mass, seen, True)
-    return cache._replace(blocks=(block,))
+    return recompress(cache, 0) if cache.blocks else cache
 
 
 def hex_read(
@@ -226,16 +219,34 @@ def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexC
 
 
 def compress_residual(cache: HexCache) -> HexCache:
-    """Compress the oldest block of the residual buffer."""
-    config, size = cache.config, cache.config.block
-    keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
-    span = keys[..., :size, :], values[..., :size, :]
+    """Compress the oldest block of the residual buffer, and put it beside the others."""
+    config, size, mass = cache.config, cache.config.block, cache.residual_mass
+    span = cache.residual_keys[..., :size, :], cache.residual_values[..., :size, :]
     block = compress_span(config, *span, mass[..., :size], mass.shape[-1], not cache.blocks)
-    remembered = slice(0 if config.mode == "append" else size)
-    originals = slice(size if config.mode == "oracle" else 0)
+    return leave(cache, (*cache.blocks, block), size)
+
+
+def recompress(cache: HexCache, size: int) -> HexCache:
+    """Compress all blocks and the oldest `size` tokens of the residual buffer as one span."""
+    mass = torch.cat([cache.mass, cache.residual_mass], -1)
+    tokens = cache.mass.shape[-1] + size
+    keys, values = hex_read(cache)
+    if cache.config.mode == "oracle":
+        keys = torch.cat([cache.original_keys, cache.residual_keys], -2)
+        values = torch.cat([cache.original_values, cache.residual_values], -2)
+    span = keys[..., :tokens, :], values[..., :tokens, :]
+    block = compress_span(cache.config, *span, mass[..., :tokens], mass.shape[-1], True)
+    return leave(cache, (block,), size)
+
+
+def leave(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
+    """Let the oldest `size` tokens go from the residual buffer into the blocks given."""
+    keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
+    remembered = slice(0 if cache.config.mode == "append" else size)
+    originals = slice(size if cache.config.mode == "oracle" else 0)
     return HexCache(
-        config,
-        (*cache.blocks, block),
+        cache.config,
+        blocks,
         keys[..., size:, :].clone(),
         values[..., size:, :].clone(),
         mass[..., size:].clone(),

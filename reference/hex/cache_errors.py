@@ -1,5 +1,7 @@
 """What the functions on caches refuse, in the voice of `reference.errors`."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -38,6 +40,17 @@ def config(name: str, value: object, given: object) -> None:
 def value_group(name: str, value: str) -> None:
     """Refuse what is no way to group values."""
     errors.one_of(name, value, VALUE_GROUPS)
+
+
+def prompts(name: str, lengths: Sequence[int]) -> None:
+    """Refuse lengths of prompts below 1, or none."""
+    if not lengths:
+        raise ValueError(f"{name} must have at least 1 length, got {lengths!r}")
+    for length in lengths:
+        try:
+            errors.whole(name, length, 1)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} in {lengths!r}") from error
 
 
 def cache(keys: Tensor, values: Tensor) -> None:

@@ -96,8 +96,9 @@ def hex_preset(name: str) -> HexConfig:
         HEX-4.2b, HEX-Tab4.
 
     Reading:
-        E-H2: 4.6875 % and 7.8125 % exist for no 96-token block; these rows take the nearest
-        degrees there, and exact ones where a longer span has them.
+        E-H2, E-H47: 4.6875 % and 7.8125 % exist for no 96-token block; these rows take the nearest
+        degrees there, and exact ones where a longer span has them. Of the windows of 8 and 16
+        tokens that §4.2 names, all but `"Table4-4-H2O-EO"` have 8.
     """
     errors.one_of("name", name, PRESETS)
     return PRESETS[name]

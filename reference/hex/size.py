@@ -1,8 +1,10 @@
 """What a compressed cache weighs, part by part."""
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from math import floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,6 +14,9 @@ from reference.hex.cache import HexCache
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.presets import HexConfig, hex_preset
+
+PROMPTS = (900, 1304, 1021)
+"""Lengths of the prompts behind the sizes printed for KIVI and GEAR."""
 
 
 class HexBytes(NamedTuple):
@@ -106,10 +111,14 @@ def hex_size(
 ) -> HexBytes:
     r"""Say beforehand what a compressed prompt weighs, if no heavy hitter is a recent token.
 
-    $$8 d \Bigl\lceil \frac{b n}{32} \Bigr\rceil + 2 e\, (d + n)
-      + 2 e\, \rho d\, (n - k - r) + 2 e\, d\, (k + r + R) + n + 4 R$$
+    $$8 d \Bigl\lceil \frac{b n}{32} \Bigr\rceil + 2 e_s\, (d + g n)
+      + 2 e\, \rho d\, (n - k - r) + 2 e\, d\, (k + r) + n + 2 e\, d R + e_m\, (R + m)
+      + 2 e\, d\, o$$
 
-    Code planes, scales, expander, kept and residual tokens, marks and mass, at $e$ bytes a number.
+    Code planes, scales, expander, kept tokens, marks, residual buffer, mass, originals. A number
+    has $e$ bytes, a scale $e_s$, a sum of attention $e_m$; a token has $g$ value groups, 1 or one
+    for each kv head; $m$ is $n$ but in append mode, $o$ is $n$ in oracle mode, else both are 0. A
+    prompt shorter than a block has no scales.
 
     Args:
         config: settings, see `HexConfig`.
@@ -158,13 +167,16 @@ def hex_size(
     )
 
 
-def paper_size(tokens: int = 960, kv_heads: int = 8, width: int = 128) -> tuple[PaperSize, ...]:
+def paper_size(
+    prompts: Sequence[int] = PROMPTS, kv_heads: int = 8, width: int = 128
+) -> tuple[PaperSize, ...]:
     r"""Put the cache sizes of Tables 1 to 3 beside what our layout stores.
 
-    $$100 \cdot \frac{\mathrm{bytes}}{2 \cdot 2 \cdot d\, L}$$
+    $$\frac{1}{m} \sum_{i=1}^{m} 100 \cdot \frac{\mathrm{bytes}(L_i)}{2 \cdot 2 \cdot d\, L_i}$$
 
     Args:
-        tokens: length $L$ of the prompt, at least 1.
+        prompts: lengths $L_i$ of the prompts, at least 1; at least one of them. By default 900,
+            1304 and 1021.
         kv_heads: number of kv heads, at least 1.
         width: channels of a head, at least 1.
 
@@ -173,24 +185,31 @@ def paper_size(tokens: int = 960, kv_heads: int = 8, width: int = 128) -> tuple[
 
     Raises:
         TypeError: a size is not an integer.
-        ValueError: a size is below 1.
+        ValueError: a size is below 1, or there is no prompt.
 
     Source:
         HEX-4.2a.
 
     Reading:
-        E-H20, E-H14: neither the prompts nor what is counted are stated, and the sizes do not
-        tell how values are grouped; ours has one group a token.
+        E-H20, E-H14: neither the prompts nor what is counted are stated, so that the prompts are
+        those behind the sizes of KIVI and GEAR; the sizes do not tell how values are grouped, and
+        ours has one group a token.
     """
-    errors.whole("tokens", tokens, 1)
+    refuse.prompts("prompts", prompts)
     errors.whole("kv_heads", kv_heads, 1)
     errors.whole("width", width, 1)
-    dense = 2 * 2 * kv_heads * width * tokens
     rows = []
     for table, method, paper in PRINTED:
-        size = hex_size(hex_preset(method), tokens, kv_heads, width)
-        rows.append(PaperSize(table, method, paper, 100 * size.total / dense))
+        weigh = partial(hex_size, hex_preset(method), kv_heads=kv_heads, width=width)
+        ours = mean_percent(weigh, prompts, kv_heads * width)
+        rows.append(PaperSize(table, method, paper, ours))
     return tuple(rows)
+
+
+def mean_percent(weigh: Callable[[int], Any], prompts: Sequence[int], channels: int) -> float:
+    """Return the mean of what prompts weigh, in percent of fp16."""
+    shares = [100 * weigh(tokens).total / (2 * 2 * channels * tokens) for tokens in prompts]
+    return sum(shares) / len(shares)
 
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -1,7 +1,5 @@
 """What the quantisers refuse, in the voice of `reference.errors`."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -53,14 +51,3 @@ def streaming(decoded_rank: int, block: int) -> None:
     """Refuse settings of GEAR's stream outside their ranges."""
     errors.whole("decoded_rank", decoded_rank)
     errors.whole("block", block, 1)
-
-
-def prompts(name: str, lengths: Sequence[int]) -> None:
-    """Refuse lengths of prompts below 1, or none."""
-    if not lengths:
-        raise ValueError(f"{name} must have at least 1 length, got {lengths!r}")
-    for length in lengths:
-        try:
-            errors.whole(name, length, 1)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{error} in {lengths!r}") from error

@@ -1,11 +1,12 @@
 """The sizes printed for KIVI and GEAR, and what our layouts store."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from reference import errors
-from reference.hex.size import PaperSize
-from reference.quantizers import errors as refuse
-from reference.quantizers.size import gear_size, kivi_size
+from reference.hex import cache_errors as refuse
+from reference.hex.size import PROMPTS, PaperSize, mean_percent
+from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size
 
 
 def kivi_share(bits: int, group: int, residual: int, tokens: int) -> float:
@@ -41,14 +42,15 @@ def kivi_share(bits: int, group: int, residual: int, tokens: int) -> float:
 
 
 def quantizer_sizes(
-    prompts: Sequence[int] = (900, 1304, 1021), kv_heads: int = 8, width: int = 128
+    prompts: Sequence[int] = PROMPTS, kv_heads: int = 8, width: int = 128
 ) -> tuple[PaperSize, ...]:
     r"""Put the sizes printed for KIVI and GEAR beside what our layouts store.
 
     $$\frac{1}{m} \sum_{i=1}^{m} 100 \cdot \frac{\mathrm{bytes}(n_i)}{2 \cdot 2 \cdot d\, n_i}$$
 
     Args:
-        prompts: lengths $n_i$ of the prompts, at least 1; at least one of them.
+        prompts: lengths $n_i$ of the prompts, at least 1; at least one of them. By default 900,
+            1304 and 1021.
         kv_heads: number of kv heads, at least 1.
         width: channels of a head, a multiple of 64.
 
@@ -71,16 +73,16 @@ def quantizer_sizes(
     if width % 64:
         raise ValueError(f"width must be a multiple of 64, got {width}")
     refuse.prompts("prompts", prompts)
+
+    def weigh(method: str, tokens: int) -> QuantizerBytes:
+        if method == "GEAR":
+            return gear_size(tokens, kv_heads=kv_heads, width=width)
+        return kivi_size(tokens, int(method[-1]), 64, 64, kv_heads, width)
+
     rows = []
     for table, method, paper in PRINTED:
-        shares = []
-        for tokens in prompts:
-            if method == "GEAR":
-                size = gear_size(tokens, kv_heads=kv_heads, width=width)
-            else:
-                size = kivi_size(tokens, int(method[-1]), 64, 64, kv_heads, width)
-            shares.append(100 * size.total / (4 * kv_heads * width * tokens))
-        rows.append(PaperSize(table, method, paper, sum(shares) / len(shares)))
+        ours = mean_percent(partial(weigh, method), prompts, kv_heads * width)
+        rows.append(PaperSize(table, method, paper, ours))
     return tuple(rows)
 
 

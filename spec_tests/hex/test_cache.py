@@ -156,6 +156,42 @@ def test_full_compresses_what_the_cache_still_holds(impl, x):
 
 
 @pytest.mark.spec("HEX-4.1c")
+@given(st.integers(2, 4), configs(("full",)), st.data())
+def test_full_quantises_the_block_that_fills_once(impl, count, config, data):
+    held = config.recent if config.carry_recent else 0
+    last = count * BLOCK + held - 1
+    stream = data.draw(streams(last + 1))
+    cache = impl.hex_prefill(*pieces(stream, 0, data.draw(st.integers(0, last))), config)
+    start = cache.mass.shape[-1] + cache.residual_keys.shape[-2]
+    before = impl.hex_append(cache, *pieces(stream, start, last))
+    after = impl.hex_append(before, *pieces(stream, last))
+    joined = zip(impl.hex_read(before), pieces(stream[1:], last), strict=True)
+    keys, values = (torch.cat(parts, -2) for parts in joined)
+    # restored numbers and exact ones are one span, unless the block is to stand beside the others
+    whole = 0 < len(before.blocks) == config.period
+    alone = 0 if whole else before.mass.shape[-1]
+    block = after.blocks[-1]
+    once = impl.hex_compress(
+        *pieces((keys, values), alone, count * BLOCK),
+        static_mask(config, count * BLOCK - alone, 8), block.dynamic,
+        config.bits, config.value_group, config.scales,
+    )  # fmt: skip
+    assert_equal(after.blocks, (once,) if whole else (*before.blocks, once))
+
+
+@pytest.mark.spec("HEX-4.1c")
+@given(decodings(("full",), least=BLOCK))
+def test_full_changes_no_code_where_mask_and_groups_stay(impl, x):
+    stream, config, prompt = x
+    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    once = impl.hex_recompress(impl.hex_append(cache, *pieces(stream, prompt)))
+    twice = impl.hex_recompress(once)
+    for again, block in zip(twice.blocks, once.blocks, strict=True):
+        for part in ("key_words", "value_words", "kept_keys", "kept_values", "dynamic"):
+            assert_equal(getattr(again, part), getattr(block, part))
+
+
+@pytest.mark.spec("HEX-4.1c")
 @settings(max_examples=20)  # sixteen steps each
 @given(streams(4 * BLOCK, batch=((),)), configs(("full", "oracle")), st.integers(1, 3))
 def test_no_more_blocks_stand_side_by_side_than_the_period(impl, stream, config, period):

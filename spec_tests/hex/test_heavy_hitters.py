@@ -1,5 +1,6 @@
 """Attention mass, heavy hitters, the recent window and their union: HEX §3.3."""
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
 from spec_tests.draw import grid, heads, real
 from spec_tests.inputs import INPUTS
+from spec_tests.oracles import attention as oracle
 
 
 @pytest.mark.spec("HEX-3.3a")
@@ -18,6 +20,23 @@ def test_the_mass_of_all_tokens_is_queries_times_heads(impl, x):
     mass = impl.attention_mass(**x | dict(span=None, normalize=False))
     count = x["queries"].shape[-3] * x["queries"].shape[-2]
     assert_close(mass.sum(-1), torch.full(mass.shape[:-1], float(count)), count)
+
+
+@pytest.mark.spec("HEX-3.3a")
+@given(INPUTS["attention_mass"])
+def test_the_mass_of_a_token_is_every_weight_on_it_summed(impl, x):
+    mass = impl.attention_mass(**x | dict(span=None, normalize=False))
+    heads, tokens = x["queries"].shape[-3], x["keys"].shape[-2]
+    keys = x["keys"].repeat_interleave(heads // x["keys"].shape[-3], -3)
+    batch = math.prod(mass.shape[:-1])
+    rows = (y.reshape(batch, *y.shape[-3:]).tolist() for y in (x["queries"], keys))
+    sums = []
+    for pairs in zip(*rows, strict=True):
+        by_head = (oracle.head(q, k, k, x["causal"], None)[0] for q, k in zip(*pairs, strict=True))
+        weights = [query for queries in by_head for query in queries]
+        sums.append([math.fsum(query[t] for query in weights) for t in range(tokens)])
+    exact = torch.tensor(sums, dtype=torch.float64).reshape(mass.shape)
+    assert_close(mass, exact, heads * x["queries"].shape[-2])
 
 
 @pytest.mark.spec("HEX-3.3a")

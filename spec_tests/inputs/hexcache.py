@@ -154,7 +154,11 @@ INPUTS = dict(
         )
     ),
     paper_size=st.fixed_dictionaries(
-        dict(tokens=st.integers(1, 6000), kv_heads=st.integers(1, 8), width=st.integers(1, 128))
+        dict(
+            prompts=st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple),
+            kv_heads=st.integers(1, 8),
+            width=st.integers(1, 128),
+        )
     ),
     sensitivity=study(),
 )

@@ -42,6 +42,11 @@ bad_stream = [
     Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
     Refusal("values", lambda v: v[:, :-1], ValueError, "shape"),
 ]
+bad_prompts = [
+    Refusal("prompts", (), ValueError, "at least 1 length"),
+    Refusal("prompts", (900, 0), ValueError, "prompts must be >= 1, got 0"),
+    Refusal("prompts", (900.0,), TypeError, "integer"),
+]
 bad_expander = [
     Refusal("expander", lambda e: e.float(), TypeError, "boolean"),
     Refusal("expander", lambda e: torch.cat([e, e]), ValueError, "11"),
@@ -114,8 +119,8 @@ REFUSALS = dict(
         ],
     ),
     paper_size=(
-        dict(tokens=16, kv_heads=2, width=4),
-        [*size("tokens", 1), *size("kv_heads", 1), *size("width", 1)],
+        dict(prompts=(900, 1304), kv_heads=2, width=4),
+        [*bad_prompts, *size("kv_heads", 1), *size("width", 1)],
     ),
     sensitivity=(
         dict(queries=keys, keys=keys, values=values, prompt=8, configs=(config,)),

@@ -4,7 +4,7 @@ import torch
 
 from spec_tests.draw import Refusal
 from spec_tests.inputs.gear_refusals import bad_outliers, bad_rank, gear_cache
-from spec_tests.inputs.hexcache_refusals import size
+from spec_tests.inputs.hexcache_refusals import bad_prompts, size
 from spec_tests.inputs.kcvt_refusals import bad_bits
 from spec_tests.inputs.kivi_refusals import bad_kivi, bad_whole, kivi
 
@@ -39,9 +39,7 @@ REFUSALS = dict(
     quantizer_sizes=(
         dict(prompts=(900, 1304), kv_heads=2, width=64),
         [
-            Refusal("prompts", (), ValueError, "at least 1 length"),
-            Refusal("prompts", (900, 0), ValueError, "prompts must be >= 1, got 0"),
-            Refusal("prompts", (900.0,), TypeError, "integer"),
+            *bad_prompts,
             *size("kv_heads", 1),
             *size("width", 1),
             Refusal("width", 96, ValueError, "a multiple of 64"),

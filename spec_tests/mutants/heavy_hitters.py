@@ -23,6 +23,27 @@ def mass_of_the_span_alone(queries, keys, span=None, causal=True, normalize=Fals
 
 @mutant(
     "attention_mass",
+    "queries are three times as long",
+    killer="hex/test_heavy_hitters.py::test_the_mass_of_a_token_is_every_weight_on_it_summed",
+)
+def loud_queries(queries, keys, span=None, causal=True, normalize=False):
+    """Multiply the logits."""
+    return reference.attention_mass(3 * queries, keys, span, causal, normalize)
+
+
+@mutant(
+    "attention_mass",
+    "logits are not divided by the root of the width",
+    killer="test_vectors.py::test_vector[kcvt-logarithms-of-whole-numbers-are-weights-in-their-ratio]",
+)
+def unscaled_mass(queries, keys, span=None, causal=True, normalize=False):
+    """Undo the scale."""
+    louder = queries * queries.shape[-1] ** 0.5
+    return reference.attention_mass(louder, keys, span, causal, normalize)
+
+
+@mutant(
+    "attention_mass",
     "mass is averaged over the heads",
     killer="hex/test_heavy_hitters.py::test_the_mass_of_all_tokens_is_queries_times_heads",
 )

@@ -1,5 +1,7 @@
 """Mutants of the HEX cache."""
 
+import sys
+
 import torch
 
 import reference
@@ -101,6 +103,34 @@ def chunk_by_chunk(cache, queries, keys, values):
 
 @mutant(
     "hex_append",
+    "full mode quantises the block that fills, and then again with the whole",
+    killer="hex/test_cache.py::test_full_quantises_the_block_that_fills_once",
+)
+def quantised_twice(cache, queries, keys, values):
+    """Let the new block stand beside the others first."""
+    config = cache.config
+    patient = config._replace(period=sys.maxsize)
+    for t in range(keys.shape[-2]):
+        new = (x[..., t : t + 1, :] for x in (queries, keys, values))
+        cache = reference.hex_append(cache._replace(config=patient), *new)._replace(config=config)
+        if config.mode != "append" and len(cache.blocks) > config.period:
+            cache = reference.hex_recompress(cache)
+    return cache
+
+
+@mutant(
+    "hex_recompress",
+    "mass is spent by the first recompression",
+    killer="hex/test_cache.py::test_full_changes_no_code_where_mask_and_groups_stay",
+)
+def mass_used_up(cache):
+    """Begin to count anew."""
+    after = reference.hex_recompress(cache)
+    return after._replace(mass=torch.zeros_like(after.mass))
+
+
+@mutant(
+    "hex_append",
     "tokens are put in front of the buffer",
     killer="hex/test_stream.py::test_any_sequence_of_steps_keeps_order_count_residual_and_bytes",
 )
@@ -151,6 +181,52 @@ def always_half_scales(config, tokens, kv_heads=8, width=128, dtype=torch.float1
     size = reference.hex_size(config, tokens, kv_heads, width, dtype)
     half = reference.hex_size(config._replace(scales=None), tokens, kv_heads, width)
     return size._replace(scales=half.scales)
+
+
+@mutant(
+    "hex_size",
+    "scales are numbers of the cache's own type",
+    killer="hex/test_size.py::test_a_size_is_its_formula",
+)
+def scales_of_the_cache(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    """Weigh a scale like any number."""
+    size = reference.hex_size(config, tokens, kv_heads, width, dtype)
+    like = reference.hex_size(config._replace(scales=torch.float16), tokens, kv_heads, width)
+    return size._replace(scales=like.scales // 2 * dtype.itemsize)
+
+
+@mutant(
+    "hex_size",
+    "no mode remembers the mass of what is compressed",
+    killer="hex/test_size.py::test_a_size_is_its_formula",
+)
+def mass_of_the_buffer_alone(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    """Count mass as in append mode."""
+    size = reference.hex_size(config, tokens, kv_heads, width, dtype)
+    append = config._replace(mode="append")
+    return size._replace(mass=reference.hex_size(append, tokens, kv_heads, width, dtype).mass)
+
+
+@mutant(
+    "hex_size",
+    "a token is one value group however its heads are quantised",
+    killer="hex/test_size.py::test_a_size_is_its_formula",
+)
+def one_group_a_token(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
+    """Forget the heads."""
+    plain = config._replace(value_group="token")
+    return reference.hex_size(plain, tokens, kv_heads, width, dtype)
+
+
+@mutant(
+    "paper_size",
+    "prompts leave nothing in the buffer",
+    killer="hex/test_size.py::test_a_size_beside_a_printed_one_is_the_mean_over_prompts",
+)
+def whole_blocks_only(prompts=(900, 1304, 1021), kv_heads=8, width=128):
+    """Cut every prompt at a block."""
+    whole = tuple(max(96, length // 96 * 96) for length in prompts)
+    return reference.paper_size(whole, kv_heads, width)
 
 
 @mutant(
