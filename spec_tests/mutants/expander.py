@@ -88,6 +88,19 @@ def one_graph_for_all_seeds(tokens, channels, token_degree, seed=0, near=False):
 
 
 @mutant(
+    "random_expander",
+    "long prompts have two equal halves",
+    killer="hex/test_table5.py::test_the_printed_second_eigenvalue_is_one_of_ours[-960",
+)
+def equal_halves(tokens, channels, token_degree, seed=0, near=False):
+    """Draw half of it."""
+    if tokens < 480 or tokens % 2:
+        return reference.random_expander(tokens, channels, token_degree, seed, near)
+    half = reference.random_expander(tokens // 2, channels, token_degree, seed, near)
+    return half._replace(mask=half.mask.repeat(2, 1))
+
+
+@mutant(
     "expander_mask",
     "exact token degrees and any channel degrees",
     killer="hex/test_expander.py::test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels",
