@@ -6,13 +6,13 @@ import torch
 import optimized
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.models.oracle import model_logits
 from spec_tests.models.random_model import (
     TOKENS,
     attached,
     every_main_architecture,
     generated,
     logits_after,
-    model_logits,
     models,
     prompts,
     unmodified,
