@@ -83,7 +83,7 @@ def mask(valid: Any, batch: int, tokens: int) -> None:
         got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
             "attention_mask must have a flag for every token seen so far and every new one, shape "
-            f"{(batch, tokens)}, got {got}"
+            f"{(batch, tokens)}, got {got}; `generate` takes all tokens, those in the cache first"
         )
 
 
@@ -231,7 +231,7 @@ def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor |
 
 
 def unsupported(what: str, instead: str) -> NoReturn:
-    """Refuse an operation on a compressed cache."""
+    """Refuse an operation on one of our caches."""
     raise NotImplementedError(f"{what} is not supported on a compressed cache; {instead}")
 
 

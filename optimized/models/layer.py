@@ -146,6 +146,11 @@ class AttendingCache(Cache):
         """Bytes of every storage the cache keeps alive."""
         return optimized.stored_bytes(self)
 
+    @property
+    def max_cache_len(self) -> int:
+        """Refuse an adapter that asks how long a cache to put in place of this one."""
+        refuse.unsupported("prefix tuning", "generate without the adapter")
+
     def hear(self, layer: int, hidden: Tensor) -> None:
         """Keep the hidden states at the input of a layer's attention until it attends."""
         vars(self.layers[layer])["hidden"] = hidden

@@ -79,7 +79,7 @@ def test_the_new_tokens_alone_are_refused(count):
     ids, mask = prompts(count)
     cache = half(ids, mask).cache
     new = ids[:, TOKENS:]
-    with pytest.raises(ValueError, match=r"the 24 tokens that the cache has seen|at \d+, got"):
+    with pytest.raises(ValueError, match=r"the 24 tokens that the cache has seen|those in the cache first|at 24, got"):
         generated(attached("llama"), new, torch.ones_like(new), cache)
 
 
@@ -346,6 +346,11 @@ def test_entries_that_an_adapter_puts_before_the_prompt_are_refused(name):
         attached("llama")(
             input_ids=ids, attention_mask=torch.ones(2, TOKENS + 3), past_key_values=cache
         )
+
+
+def test_an_adapter_that_would_put_its_own_cache_in_place_is_refused():
+    with pytest.raises(NotImplementedError, match="prefix tuning is not supported .* without the"):
+        _ = hex_cache().max_cache_len
 
 
 def test_a_model_whose_adapter_brings_its_own_cache_is_refused():
