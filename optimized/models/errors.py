@@ -241,7 +241,7 @@ one_of = errors.one_of
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     """Refuse what is not a batch of token ids with a mask of its shape."""
     if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
-        got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else repr(ids)
+        got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
         raise ValueError(
             f"input_ids must be integers of shape (batch, tokens), not empty, got {got}"
         )

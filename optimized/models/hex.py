@@ -111,7 +111,7 @@ class HexTransformersCache(AttendingCache):
         Args:
             prompt: what `prefill` returned, in chunks or not, without padding.
             scored: what a scorer returned for each layer.
-            compressor: `compress` or `hubkv_compress` of `kv`.
+            compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `kv`.
             settings: the settings of HEX.
             kv: `reference` or `optimized`.
             how: what else the compressor takes: `refinement`, `keep` or `ratio`.
@@ -127,10 +127,10 @@ class HexTransformersCache(AttendingCache):
         refuse.layers("scored", scored, len(whole))
         refuse.refined(compressor, how.get("refinement"), scored)
         cache = cls(prompt.cache, settings, kv)
+        scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")
         for layer, source, one in zip(cache.layers, whole, scored, strict=True):
             assert isinstance(layer, HexLayer)
             layer.lazy_initialization(*source.whole)
-            scope = refuse.scope(compressor, "layer", None)
             layer.held = compressor(*source.whole, one, store=settings, **scope, **how)
             layer.seen = source.seen
         cache.ends = prompt.cache.ends

@@ -79,7 +79,10 @@ def test_the_new_tokens_alone_are_refused(count):
     ids, mask = prompts(count)
     cache = half(ids, mask).cache
     new = ids[:, TOKENS:]
-    with pytest.raises(ValueError, match=r"the 24 tokens that the cache has seen|those in the cache first|at 24, got"):
+    with pytest.raises(
+        ValueError,
+        match=r"the 24 tokens that the cache has seen|those in the cache first|at 24, got",
+    ):
         generated(attached("llama"), new, torch.ones_like(new), cache)
 
 
@@ -349,7 +352,7 @@ def test_entries_that_an_adapter_puts_before_the_prompt_are_refused(name):
 
 
 def test_an_adapter_that_would_put_its_own_cache_in_place_is_refused():
-    with pytest.raises(NotImplementedError, match="prefix tuning is not supported .* without the"):
+    with pytest.raises(NotImplementedError, match=r"prefix tuning is not supported .* without the"):
         _ = hex_cache().max_cache_len
 
 

@@ -1,5 +1,6 @@
 """Every cache, in every kind of call, against a stock model that masks in place of evicting."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -97,11 +98,12 @@ def witnessed(cache, read: str, append: str) -> list[Witness]:
     return found
 
 
-def turns_of(witnesses: list[Witness], past) -> tuple[Turn, ...]:
-    """The prompt, then a turn for all that was read at once."""
+def turns_of(witnesses: list[Witness], past, every: int) -> tuple[Turn, ...]:
+    """The prompt, then a turn for all that was read at once, which ends where `every` is full."""
     turns, start = [Turn(TOKENS)], TOKENS
     assert witnesses[0].new == witnesses[1].new
     for index, new in enumerate(witnesses[0].new):
+        assert start // every == (start + new - 1) // every
         layers = tuple(past(one.held[index], start) for one in witnesses)
         start += new
         turns.append(Turn(start, layers))
@@ -164,7 +166,7 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
     witnesses = witnessed(cache, "hex_read", "hex_append")
     called(attached(kind), cache, 0, [TOKENS], ids, mask)
     actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
-    assert_accurate(actual, kind, ids, mask, turns_of(witnesses, restored))
+    assert_accurate(actual, kind, ids, mask, turns_of(witnesses, restored, settings.block))
 
 
 @every_architecture
@@ -178,19 +180,23 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
     called(attached(kind), cache, 0, [TOKENS], ids, mask)
     actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
     shifts = (mask == 0).sum(1).tolist()
-    turns = turns_of(witnesses, lambda view, start: survivors(view, start, shifts))
+    turns = turns_of(witnesses, partial(survivors, shifts=shifts), settings.interval)
     assert_accurate(actual, kind, ids, mask, turns)
     assert not turns[-1].layers[0].seen.all()
 
 
 @every_architecture
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padded, ragged):
+@pytest.mark.parametrize("kind_of_set", ["dense", "ragged", "recent", "old"])
+def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padded, kind_of_set):
     ids, mask = prompts()
     mask = mask if padded else torch.ones_like(mask)
     prompt = models.prefill(attached(kind), ids, mask)
-    kept = chosen(mask, ragged)
+    kept = chosen(mask, ragged=kind_of_set == "ragged")
+    if kind_of_set in ("recent", "old"):  # every head holds the last token, or none
+        kept = torch.zeros_like(kept)
+        kept[..., -9:] = True
+        kept[..., -1] = kind_of_set == "recent"
     prompt.cache.evict(kept)
     how = dict(max_new_tokens=6, do_sample=False, output_logits=True, return_dict_in_generate=True)
     out = attached(kind).generate(ids, attention_mask=mask, past_key_values=prompt.cache, **how)
