@@ -66,7 +66,7 @@ def test_a_cache_that_cannot_take_a_token_back_asks_for_a_new_one(name):
     ids, mask = prompts()
     cache = hex_cache()
     if name == "decoding":
-        settings = optimized.DecodingConfig(10, interval=4)
+        settings = optimized.DecodingConfig(10, 4, "layer")
         cache = models.DecodingTransformersCache(attached("llama").config, settings)
     mask = torch.ones_like(mask)
     logits_after(attached("llama"), cache, ids, mask, TOKENS)
@@ -337,7 +337,7 @@ def test_a_cache_works_under_autocast(prompt):
 @pytest.mark.parametrize("name", ["hex", "decoding", "eviction"])
 def test_entries_that_an_adapter_puts_before_the_prompt_are_refused(name):
     ids, _ = prompts()
-    config, settings = attached("llama").config, optimized.DecodingConfig(10, interval=4)
+    config, settings = attached("llama").config, optimized.DecodingConfig(10, 4, "layer")
     cache = {
         "hex": lambda: hex_cache(),
         "decoding": lambda: models.DecodingTransformersCache(config, settings),

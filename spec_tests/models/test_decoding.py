@@ -107,7 +107,7 @@ def test_a_gate_scores_the_hidden_states_of_every_call():
         ),
         (optimized.DecodingConfig(9, 0), "h2o", r"settings\.interval must be >= 1, got 0"),
         (
-            optimized.DecodingConfig(9, refinement=optimized.HubSettings()),
+            optimized.DecodingConfig(9, scope="head", refinement=optimized.HubSettings()),
             "knorm",
             "must be None with score 'knorm', whose scores are negative, got HubSettings",
         ),
