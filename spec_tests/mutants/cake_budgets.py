@@ -105,3 +105,15 @@ def cake_always_evicts(preferences, keep, tokens, window=32, exact=False):
 def cake_cascade_spends_all(preferences, keep, tokens, window=32, exact=False):
     """Cascade as though places could not be lost."""
     return reference.cake_cascade(preferences, keep, tokens, window, True)
+
+
+@mutant(
+    "cake_budgets",
+    "preferences are counted in 64 parts",
+    killer="test_vectors.py::test_vector[cake-a-thousandth-of-a-preference-counts]",
+)
+def cake_coarse_parts(preferences, keep, tokens, window=32, exact=False):
+    """Round preferences to 64ths of the power of two above the largest."""
+    exponent = torch.frexp(preferences.amax(0)).exponent if len(preferences) else 0
+    parts = (preferences.double() * 2.0 ** (6 - exponent)).round()
+    return reference.cake_budgets(parts, keep, tokens, window, exact)
