@@ -63,5 +63,5 @@ class Cake(SnapKV):
             )
             for index, layer in layers
         ]
-        window = self.chosen("window")
-        return self.kv.cake_budgets(torch.stack(wishes), keep, lengths(prompt), **window)
+        chosen = self.chosen("window", "exact")
+        return self.kv.cake_budgets(torch.stack(wishes), keep, lengths(prompt), **chosen)
