@@ -97,11 +97,7 @@ def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
     }
     for system, ratio in verdicts["remedied"]:
         both = [verdicts[reading][system, ratio] for reading in runs]
-        cells = [
-            text
-            for one in both
-            for text in judged(one)
-        ]
+        cells = [text for one in both for text in judged(one)]
         yield [system, "" if ratio is None else f"{ratio:.0%}", *cells]
 
 
