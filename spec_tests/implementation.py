@@ -71,8 +71,13 @@ def carry(value: Any, device: torch.device) -> Any:
     return value
 
 
+def parameter(item: pytest.Item, name: str) -> Any:
+    """Return what a collected test is given by that name, if it is given anything."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get(name) if callspec else None
+
+
 def under_test(item: pytest.Item) -> Implementation | None:
     """Return the implementation a collected test runs against, if it runs against one."""
-    callspec = getattr(item, "callspec", None)
-    impl = callspec.params.get("impl") if callspec else None
+    impl = parameter(item, "impl")
     return impl if isinstance(impl, Implementation) else None  # pytest fills in an empty list

@@ -52,12 +52,16 @@ def cited_by_tests() -> dict[str, list[str]]:
     return found
 
 
-def marked(path: Path) -> list[tuple[str, str]]:
-    """Return each equation and test of one file that a `spec` mark joins."""
+def marked(path: Path, idle: bool = False) -> list[tuple[str, str]]:
+    """Return each equation and test of one file that a `spec` mark joins.
+
+    Only a test that takes `impl` checks an implementation; with `idle`, the others instead.
+    """
     return [
         (ast.literal_eval(argument), node.name)
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        if isinstance(node, ast.FunctionDef)
+        and idle != any(argument.arg == "impl" for argument in node.args.args)
         for mark in node.decorator_list
         if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.spec"
         for argument in mark.args

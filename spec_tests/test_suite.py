@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate
@@ -136,6 +138,27 @@ def test_small_elements_are_held_to_their_own_size():
     blanked = reference.smd(scores).where(scores > 0.02, 0)
     with pytest.raises(AssertionError):
         assert_as_accurate(blanked, reference.smd, dict(scores=scores))
+
+
+class Held(NamedTuple):
+    """What a cache remembers of attention, and of keys."""
+
+    mass: Tensor
+    keys: Tensor
+
+
+@pytest.mark.parametrize("field", Held._fields)
+def test_a_mass_that_a_cache_remembers_is_rounded_as_attention_is(field):
+    def held(mass, keys):
+        return Held(mass, keys)
+
+    inputs = {name: torch.tensor([1.0, 1e-9], dtype=torch.float64) for name in Held._fields}
+    near = held(**inputs | {field: inputs[field] + torch.tensor([0, 1e-22])})
+    if field == "mass":
+        assert_as_accurate(near, held, inputs)
+    else:
+        with pytest.raises(AssertionError):
+            assert_as_accurate(near, held, inputs)
 
 
 def test_the_submission_the_docs_print_is_complete(suite):
