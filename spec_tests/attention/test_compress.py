@@ -122,6 +122,8 @@ def test_without_padding_it_is_three_calls(impl, x):
     settings, vectors = x["refinement"], dict(keys=x["keys"])
     if isinstance(settings, GraphSettings) and "v" in settings.kind:
         vectors |= dict(values=x["values"])
+    if x["queries"] is not None:
+        vectors |= dict(queries=x["queries"])
     ratio = 1 - x["keep"] / max(1, pool)
     share = x["keep"] // (pool // tokens) if pool else 0
     refined = impl.refine(scored, settings, keep=share, ratio=ratio, **vectors)
