@@ -11,7 +11,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
-from spec_tests.inputs import INPUTS
+from spec_tests.inputs import CORNERS, INPUTS
 
 every_function = pytest.mark.parametrize("name", sorted(INPUTS))
 manners = settings(max_examples=20)  # shapes and layouts, more than values
@@ -36,15 +36,25 @@ def test_signature(impl, name):
 @every_function
 @given(data=st.data())
 def test_agrees_with_reference(impl, name, data):
-    """At every dtype, on the same draws: no branch is left to one of them."""
-    function = getattr(impl, name)
-    if function is getattr(reference, name):
+    """On the same draws at every dtype, so that no branch is left to one of them."""
+    agree(impl, name, data.draw(INPUTS[name]))
+
+
+@pytest.mark.parametrize("name", sorted(CORNERS))
+def test_agrees_where_draws_seldom_get(impl, name):
+    for inputs in CORNERS[name]:
+        agree(impl, name, inputs)
+
+
+def agree(impl, name, inputs):
+    """Compare a function with the reference at every dtype."""
+    function, spec = getattr(impl, name), getattr(reference, name)
+    if function is spec:
         pytest.skip(f"{name} is the reference's own")
-    drawn = data.draw(INPUTS[name])
     for dtype in DTYPES:
-        inputs = cast(drawn, dtype)
+        same = cast(inputs, dtype)
         try:
-            assert_as_accurate(function(**inputs), getattr(reference, name), inputs)
+            assert_as_accurate(function(**same), spec, same)
         except Exception as error:
             error.add_note(f"at {dtype}")
             raise
