@@ -54,7 +54,7 @@ def padded_length(keys, values, scored, *, keep=None, ratio=None, scope="head", 
 @mutant(
     "compress",
     "a graph of queries compares keys",
-    killer="attention/test_compress.py::test_without_padding_it_is_three_calls",
+    killer="attention/test_compress.py::test_a_graph_compares_the_vectors_of_its_kind",
 )
 def keys_for_queries(keys, values, scored, *, queries=None, **rest):
     """Pass the keys twice."""
