@@ -2,6 +2,7 @@
 
 import doctest
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ def unwritten(scores, hubs, gamma=0.5):
 partial = SimpleNamespace(hub_mask=reference.hub_mask)
 wrong = SimpleNamespace(hub_mask=every_token)
 holes = SimpleNamespace(discount=unwritten)
+named = SimpleNamespace(knorm=lambda keys: keys, hub_mask=every_token)
 """
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
@@ -108,6 +110,21 @@ def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
     words = ("theirs:partial", "-k", NEEDS_DISCOUNT, "--hypothesis-profile", "conformance")
     assert suite(*words).returncode == pytest.ExitCode.OK
     assert suite(*words, "--complete").returncode == pytest.ExitCode.TESTS_FAILED
+
+
+def test_what_the_papers_only_name_is_tested_on_request(suite):
+    generic = ("test_agreement.py", "test_errors.py", "test_types.py")
+    words = ("theirs:named", "-k", "knorm or hub_mask", "-q", "--tb=no")
+    usual = suite(*words, only=generic).stdout
+    assert "ours alone: pass --ours to run it" in usual
+    assert "test_agrees_with_reference[theirs:named-hub_mask]" in usual
+    assert "FAILED" in usual
+    assert not re.search(r"FAILED.*knorm", usual)
+    asked = suite(*words, "--ours", only=generic).stdout
+    for file, test in zip(
+        generic, ("test_signature", "test_refuses", "test_the_annot"), strict=True
+    ):
+        assert re.search(rf"FAILED .*{file}::{test}.*knorm", asked)
 
 
 def test_an_expected_failure_is_strict(suite):
