@@ -7,23 +7,15 @@ from collections import Counter, defaultdict
 
 import pytest
 
-import reference
-from spec_tests.implementation import parameter
-from spec_tests.index import equations, source
+from spec_tests.index import are_ours, equations
 
 EQUATIONS = equations()
 PAPERS = ("HEX", "HubKV", "GraphKV")
 
 
 def is_ours_alone(item: pytest.Item) -> bool:
-    """Whether every equation a test checks is one the papers name without defining.
-
-    A test of one function by its name checks what that function states.
-    """
-    ids = {i for mark in item.iter_markers("spec") for i in mark.args}
-    if not ids and (name := parameter(item, "name")) in reference.__all__:
-        ids = set(source(name))
-    return bool(ids) and all(EQUATIONS.get(i, {}).get("ours") for i in ids)
+    """Whether every equation a test checks is one the papers name without defining."""
+    return are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
 
 
 def write(reporter) -> None:
