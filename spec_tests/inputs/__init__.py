@@ -27,6 +27,9 @@ from spec_tests.inputs import (
     quantizer_size,
     retain,
 )
+from spec_tests.inputs.corners import CORNERS
+
+__all__ = ["CORNERS", "INPUTS", "REFUSALS"]
 
 FILES = (
     attention,
