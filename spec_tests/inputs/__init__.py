@@ -1,7 +1,7 @@
 """What every public function may be given, and what it must refuse.
 
-Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), a call that
-is accepted (`GOOD`), and what no signature says that it must refuse (`REFUSALS`). What a signature
+Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), inputs for
+branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`), and what no signature says that it must refuse (`REFUSALS`). What a signature
 does say is refused as well: `derived` reads it there.
 """
 
@@ -36,6 +36,7 @@ def told(part: str) -> dict[str, Any]:
 
 
 INPUTS = told("INPUTS")
+CORNERS = told("CORNERS")
 BY_HAND = told("REFUSALS")
 GOOD = told("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
 REFUSALS = {
