@@ -34,6 +34,7 @@ def test_signature(impl, name):
 
 
 @every_function
+@settings(max_examples=30)  # each at four dtypes
 @given(data=st.data())
 def test_agrees_with_reference(impl, name, data):
     """On the same draws at every dtype, so that no branch is left to one of them."""
