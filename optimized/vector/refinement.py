@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from optimized.vector._graphkv_refine import graphkv_refine
+from optimized.vector.graphkv.refine import graphkv_refine
 from optimized.vector.hubkv_refine import hubkv_refine
 from optimized.vector.locality import nms
 from reference import compress_errors as refuse

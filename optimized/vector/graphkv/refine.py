@@ -1,20 +1,13 @@
 """GraphKV end to end: all graphs of a call at once."""
 
+from typing import Any
+
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
-from optimized.vector.graphkv import (
-    banish,
-    cosine,
-    decay,
-    enhance,
-    grouped,
-    neighbour_count,
-    ranked,
-    source_count,
-    strongest,
-)
+from optimized.vector.graphkv.decay import banish, decay, enhance
+from optimized.vector.graphkv.graph import cosine, neighbours
+from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
 
@@ -22,14 +15,14 @@ __all__ = ["concatenate_heads", "graphkv_refine"]
 
 
 def graphkv_refine(
-    scores: Float[Tensor, "*batch heads tokens"],
-    keys: Float[Tensor, "*batch heads tokens width"],
+    scores: Tensor,
+    keys: Tensor,
     keep: int,
     count: int,
-    protected: Bool[Tensor, "*batch heads tokens"] | None = None,
+    protected: Tensor | None = None,
     *,
-    queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
-    values: Float[Tensor, "*batch heads tokens width"] | None = None,
+    queries: Tensor | None = None,
+    values: Tensor | None = None,
     kind: str = "kk",
     fraction: float = 0.3,
     rounds: int = 1,
@@ -41,25 +34,25 @@ def graphkv_refine(
     clamp: bool = False,
     exclude_window: bool = False,
     adaptive: bool = False,
-) -> Float[Tensor, "*batch heads tokens"]:
+) -> Tensor:
     if not scores.numel():
         return scores.clone()
-    ends = {"k": keys, "q": queries, "v": values}
-    start, end = grouped(ends[kind[0]], keys.shape), grouped(ends[kind[1]], keys.shape)
+    ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
+    start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
     if adaptive:
         count = neighbour_count(count, scores.shape[-1])
     score = widen(scores)
     if not per_head:
         score, start, end = score.mean(-2), concatenate_heads(start), concatenate_heads(end)
         protected = protected.any(-2) if protected is not None else None
-    chosen = ranked(score, min(source_count(keep, fraction), score.shape[-1]), protected)
+    chosen = source_tokens(score, min(source_count(keep, fraction), score.shape[-1]), protected)
     acting = None
     if protected is not None:
         acting = _acting(chosen, keep, fraction, protected, exclude_window)
         # a rank that is no source in this graph doubles the first one, and reaches nothing
         chosen = torch.where(acting, chosen, chosen[..., :1])
     weights = cosine(start, end, chosen, clamp)
-    reached = strongest(weights, chosen, count, protected, spare_sources)
+    reached = neighbours(weights, chosen, count, protected, spare_sources)
     if acting is not None:
         reached &= acting[..., None]
     if signal == "decay":

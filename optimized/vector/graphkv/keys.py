@@ -1,33 +1,19 @@
 """How alike keys are and where they lie, without loops over pairs or heads."""
 
 import torch
-from jaxtyping import Float, Int64
 from torch import Tensor
 
-from optimized.vector.graphkv import edges
+import reference
+from optimized._composed import composed
 from reference.graphkv.keys import CosineDistribution, kv_bytes
-from reference.graphkv.needle import hide_needle
 
-__all__ = [
-    "cosine_distribution",
-    "cosine_matrix",
-    "hide_needle",
-    "kv_bytes",
-    "needle_recall",
-    "principal_components",
-]
+__all__ = ["cosine_distribution", "cosine_matrix", "kv_bytes", "principal_components"]
 
 
-def cosine_matrix(
-    keys: Float[Tensor, "*heads tokens width"],
-) -> Float[Tensor, "*heads tokens tokens"]:
-    every = torch.arange(keys.shape[-2], device=keys.device)
-    return edges(keys, every.expand(keys.shape[:-1]))
+cosine_matrix = composed(reference.cosine_matrix)
 
 
-def cosine_distribution(
-    keys: Float[Tensor, "*heads tokens width"], bins: int = 50
-) -> CosineDistribution:
+def cosine_distribution(keys: Tensor, bins: int = 50) -> CosineDistribution:
     similarity = cosine_matrix(keys)
     first, second = torch.triu_indices(*similarity.shape[-2:], offset=1, device=keys.device)
     pairs = similarity[..., first, second]
@@ -41,9 +27,7 @@ def cosine_distribution(
     )
 
 
-def principal_components(
-    keys: Float[Tensor, "*heads tokens width"], components: int = 2
-) -> Float[Tensor, "*heads tokens components"]:
+def principal_components(keys: Tensor, components: int = 2) -> Tensor:
     dtype = torch.promote_types(keys.dtype, torch.float32)
     if not keys.numel():
         return keys.new_zeros(*keys.shape[:-1], components, dtype=dtype)
@@ -51,10 +35,3 @@ def principal_components(
     axes = torch.linalg.eigh(centred.mT @ centred).eigenvectors[..., -components:].flip(-1)
     largest = axes.take_along_dim(axes.abs().argmax(-2, keepdim=True), -2)
     return (centred @ (axes * largest.sign())).to(dtype)
-
-
-def needle_recall(
-    responses: Int64[Tensor, "*grid said"], answer: Int64[Tensor, " words"]
-) -> Float[Tensor, "*grid"]:
-    wanted = answer.unique()
-    return (responses[..., None] == wanted).any(-2).sum(-1) / len(wanted)
