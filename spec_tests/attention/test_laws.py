@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.inputs.attention import attending, without_values
-from spec_tests.oracles import attention as oracle
+from spec_tests.attention import oracle
+from spec_tests.attention.draws import attending, without_values
 
 CACHE = ("keys", "values", "compressed_keys", "compressed_values")
 

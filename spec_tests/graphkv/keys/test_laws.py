@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_as_accurate, assert_at_most, assert_close, assert_equal
 from spec_tests.draw import grid, real
+from spec_tests.graphkv.graph.draws import lattice
+from spec_tests.graphkv.keys.draws import principal_components
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.graphkv import principal_components
-from spec_tests.inputs.graphkv_draw import lattice
 
 TABLE_5 = [
     (128, "0.016"),

@@ -1,9 +1,9 @@
-"""Inputs of attention."""
+"""Draws of queries and caches."""
 
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import INFINITE, NAN, Refusal, grid, integers, longer, real
+from spec_tests.draw import Refusal, grid, longer, real
 
 
 @st.composite
@@ -49,45 +49,27 @@ queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
 cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 
 
-def bad_entries(argument: str) -> list[Refusal]:
-    """Refusals of a tensor whose entries must be finite floating-point numbers."""
-    return [
-        Refusal(argument, integers, TypeError, "floating-point"),
-        Refusal(argument, NAN, ValueError, "finite"),
-        Refusal(argument, INFINITE, ValueError, "finite"),
-        Refusal(argument, lambda tensor: tensor[0], ValueError, "at least 3 axes"),
-    ]
-
-
 bad_queries = [
-    *bad_entries("queries"),
     Refusal("queries", lambda tensor: tensor[..., :0], ValueError, "at least 1"),
     Refusal("queries", lambda tensor: tensor.repeat(2, 1, 1)[:3], ValueError, "multiple"),
     Refusal("queries", lambda tensor: tensor.repeat(1, 3, 1), ValueError, "at most"),
 ]
-bad_keys = [*bad_entries("keys"), Refusal("keys", longer, ValueError, "shape")]
-bad_values = [*bad_entries("values"), Refusal("values", longer, ValueError, "shape")]
-bad_scale = [
-    Refusal("scale", value, ValueError, "finite and > 0")
-    for value in (0.0, -1.0, float("inf"), float("nan"))
-] + [Refusal("scale", True, TypeError, "a number")]
+bad_keys = [Refusal("keys", longer, ValueError, "shape")]
+bad_values = [Refusal("values", longer, ValueError, "shape")]
 
 plain = dict(queries=queries, keys=cache, values=cache, causal=True, scale=None)
 
 REFUSALS = dict(
-    attention_weights=(without_values(plain), [*bad_queries, *bad_keys, *bad_scale]),
-    attention=(plain, [*bad_queries, *bad_keys, *bad_values, *bad_scale]),
+    attention_weights=(without_values(plain), [*bad_queries, *bad_keys]),
+    attention=(plain, [*bad_queries, *bad_keys, *bad_values]),
     attention_error=(
         plain | dict(compressed_keys=cache, compressed_values=cache),
         [
             *bad_queries,
             *bad_keys,
             *bad_values,
-            *bad_entries("compressed_keys"),
             Refusal("compressed_keys", longer, ValueError, "shape"),
-            *bad_entries("compressed_values"),
             Refusal("compressed_values", longer, ValueError, "shape"),
-            *bad_scale,
         ],
     ),
 )

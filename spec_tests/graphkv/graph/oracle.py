@@ -1,4 +1,4 @@
-"""GraphKV as printed, number by number in exact fractions: Algorithms 1 and 2, and Equation 5."""
+"""Algorithm 1 as printed, number by number in exact fractions."""
 
 from fractions import Fraction
 from math import isqrt
@@ -49,30 +49,3 @@ def neighbourhood(edges: Edges, i: int, m: int) -> list[int]:
     """Return the ends of the `m` strongest edges of source `i`."""
     ends = [j for source, j in edges if source == i]
     return sorted(ends, key=lambda j: (-edges[i, j], j))[:m]
-
-
-def algorithm_2(
-    sources: list[int], edges: Edges, scores: list[Fraction], rounds: int, m: int
-) -> list[Fraction]:
-    """Return the scores after every source wrote over what the one before it wrote."""
-    before = list(scores)
-    for _ in range(rounds):
-        after = list(before)
-        for i in sources:
-            for j in neighbourhood(edges, i, m):
-                after[j] = before[j] * (1 - edges[i, j])
-        before = after
-    return before
-
-
-def equation_5(
-    sources: list[int], edges: Edges, scores: list[Fraction], rounds: int, m: int
-) -> list[Fraction]:
-    """Return the scores after the factors of all sources that reach a token, in every round."""
-    after = list(scores)
-    for _ in range(rounds):
-        for j in range(len(scores)):
-            for i in sources:
-                if j in neighbourhood(edges, i, m):
-                    after[j] *= 1 - edges[i, j]
-    return after

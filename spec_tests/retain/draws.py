@@ -1,23 +1,11 @@
-"""Inputs of selection and eviction."""
+"""Draws of scores to select among."""
 
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 
-from reference.evict import DenseCache
-from spec_tests.draw import (
-    INFINITE,
-    NAN,
-    Refusal,
-    bad_mask,
-    booleans,
-    grid,
-    heads,
-    integers,
-    longer,
-    tokens,
-)
+from spec_tests.draw import INFINITE, Refusal, booleans, heads, tokens
 
 AXES = {"head": 1, "layer": 2, "model": 3}
 
@@ -78,34 +66,6 @@ def chosen(draw):
     return dict(scores=draw(orderable(*shape)), kept=draw(booleans(*shape)))
 
 
-@st.composite
-def evict(draw):
-    """A cache of few channels, or none; a mask of any counts, or one for all heads."""
-    shape, width = (*draw(heads), draw(st.integers(0, 8))), draw(st.integers(0, 3))
-    alike = booleans(shape[-1]).map(lambda row: row.expand(shape).clone())
-    return dict(
-        keys=draw(grid(*shape, width, low=-16)),
-        values=draw(grid(*shape, width, low=-16)),
-        kept=draw(booleans(*shape) | alike),
-    )
-
-
-@st.composite
-def holding(draw):
-    """Containers of tensors, views and strangers, that share; a bare tensor has its own law."""
-    tensor = draw(grid(4, 3))
-    cache = DenseCache(tensor, tensor[:2], tensor.long())
-    shapes = [
-        [tensor],
-        (tensor[1:],),
-        [tensor, tensor],
-        dict(a=[cache], b=None, c=(3, "x")),
-        cache,
-        [],
-    ]
-    return dict(object=draw(st.sampled_from(shapes)))
-
-
 INPUTS = dict(
     kept_count=st.fixed_dictionaries(
         dict(pool=st.integers(0, 10**6), ratio=ratios | st.floats(0, 1))
@@ -115,38 +75,22 @@ INPUTS = dict(
     ),
     retain=retain(),
     modular_utility=chosen(),
-    evict=evict(),
-    stored_bytes=holding(),
 )
 
 scores = torch.tensor([[[0.5, 0.25, 0.75, 0.0], [1.0, 0.5, 0.0, 0.5]]])
 mask = torch.tensor([[[True, False, False, True], [False, True, True, False]]])
-cache = torch.ones(1, 2, 4, 2)
 
-bad_scores = [
-    Refusal("scores", integers, TypeError, "floating-point"),
-    Refusal("scores", NAN, ValueError, "not NaN"),
-    Refusal("scores", INFINITE, ValueError, "< inf"),
-]
+GOOD = dict(
+    kept_count=dict(pool=100, ratio=0.9),
+    ranking=dict(scores=scores),
+    modular_utility=dict(scores=scores, kept=mask),
+)
 
 REFUSALS = dict(
-    kept_count=(
-        dict(pool=100, ratio=0.9),
-        [
-            Refusal("pool", -1, ValueError, ">= 0"),
-            Refusal("pool", 1.5, TypeError, "integer"),
-            Refusal("ratio", -0.25, ValueError, "[0, 1]"),
-            Refusal("ratio", 1.25, ValueError, "[0, 1]"),
-            Refusal("ratio", float("nan"), ValueError, "[0, 1]"),
-            Refusal("ratio", True, TypeError, "a number"),
-        ],
-    ),
-    ranking=(dict(scores=scores), bad_scores),
     retain=(
         dict(scores=scores, protected=mask, keep=3, ratio=None, scope="head"),
         [
-            *bad_scores,
-            *bad_mask("protected"),
+            Refusal("scores", INFINITE, ValueError, "< inf"),
             Refusal("keep", None, ValueError, "exactly one"),
             Refusal("keep", 1, ValueError, "2 protected"),
             Refusal("keep", -1, ValueError, "[0, 4]"),
@@ -158,27 +102,7 @@ REFUSALS = dict(
             Refusal("keep", torch.tensor([[2, 1]]), ValueError, "2 protected"),
             Refusal("ratio", 0.5, ValueError, "exactly one"),
             Refusal("ratio", 1.25, ValueError, "[0, 1]"),
-            Refusal("scope", "token", ValueError, "'head', 'layer', 'model'"),
             Refusal("scope", ["head"], ValueError, "'head', 'layer', 'model'"),
-        ],
-    ),
-    modular_utility=(dict(scores=scores, kept=mask), [*bad_scores, *bad_mask("kept")]),
-    evict=(
-        dict(keys=cache, values=cache, kept=mask),
-        [
-            Refusal("keys", integers, TypeError, "floating-point"),
-            Refusal("keys", lambda tensor: tensor[0, 0, 0], ValueError, "at least 2 axes"),
-            Refusal("values", integers, TypeError, "floating-point"),
-            Refusal("values", longer, ValueError, "shape"),
-            *bad_mask("kept"),
-        ],
-    ),
-    stored_bytes=(
-        dict(object=cache),
-        [
-            Refusal("object", 3, TypeError, "hold tensors"),
-            Refusal("object", "cache", TypeError, "hold tensors"),
-            Refusal("object", torch.Tensor.to_sparse, TypeError, "strided"),
         ],
     ),
 )

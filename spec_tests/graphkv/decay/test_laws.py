@@ -2,15 +2,16 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_as_accurate, assert_at_most, assert_close, assert_equal
 from spec_tests.draw import booleans, grid
+from spec_tests.graphkv.decay import oracle
+from spec_tests.graphkv.decay.draws import banish, decay, enhance, strengths
+from spec_tests.graphkv.graph.draws import lattice
+from spec_tests.graphkv.graph.oracle import algorithm_1, floats, fractions
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.graphkv import banish, decay, enhance, strengths
-from spec_tests.inputs.graphkv_draw import lattice
-from spec_tests.oracles import graphkv as oracle
 
 never_raising = st.sampled_from(["product", "sequential"])
 
@@ -61,10 +62,10 @@ def test_product_is_equation_5_and_sequential_is_algorithm_2(impl, x, rounds):
     chosen = impl.source_tokens(scores, sources)
     weights = impl.edges(keys.double(), chosen)
     reached = impl.neighbours(weights, chosen, count)
-    graph = oracle.algorithm_1(oracle.fractions(keys), oracle.fractions(scores), sources)
+    graph = algorithm_1(fractions(keys), fractions(scores), sources)
     for rule, printed in (("product", oracle.equation_5), ("sequential", oracle.algorithm_2)):
         actual = impl.decay(scores.double(), weights, reached, rounds, rule=rule)
-        expected = oracle.floats(printed(*graph, oracle.fractions(scores), rounds, count))
+        expected = floats(printed(*graph, fractions(scores), rounds, count))
         assert_close(actual, expected, scale=expected.abs())
 
 
@@ -173,3 +174,63 @@ def test_half_precision_is_rounded_once(impl, x):
     half = {k: v.bfloat16() if k in ("scores", "weights") else v for k, v in x.items()}
     wide = {k: v.float() if k in ("scores", "weights") else v for k, v in half.items()}
     assert_equal(impl.decay(**half), impl.decay(**wide).bfloat16())
+
+
+wide = st.sampled_from([torch.float32, torch.float64])
+
+
+def alike(edge, sources, **rest):
+    """A token that every source reaches along the same edge."""
+    return dict(
+        weights=torch.full((sources, 1), edge),
+        neighbours=torch.ones(sources, 1, dtype=torch.bool),
+        **rest,
+    )
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@given(st.sampled_from(["product", "sequential", "sum"]), st.sampled_from((1, 150, 1080)), wide)
+def test_no_decay_moves_a_score_of_0(impl, rule, many, dtype):
+    scores = torch.zeros(1, dtype=dtype)
+    for x in (alike(-1.0, many, rounds=1), alike(-1.0, 1, rounds=many), alike(1.0, 200, rounds=20)):
+        assert_equal(impl.decay(scores, **x, rule=rule), scores)
+
+
+@pytest.mark.spec("GraphKV-7.2")
+@given(st.sampled_from((1, 2, 150, 1080)), wide)
+def test_enhancing_0_gives_0(impl, many, dtype):
+    scores = torch.zeros(1, dtype=dtype)
+    for x in (alike(1.0, many, rounds=1), alike(1.0, 1, rounds=many)):
+        assert_equal(impl.enhance(scores, **x), scores)
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@given(st.integers(130, 200), st.integers(60, 90), st.booleans())
+def test_a_large_score_survives_what_underflows_by_itself(impl, halvings, power, in_rounds):
+    x = alike(0.5, 1, rounds=halvings) if in_rounds else alike(0.5, halvings)
+    high, low = torch.tensor([2.0**power]), torch.tensor([2.0 ** (power - halvings)])
+    assert_equal(impl.decay(high, **x), low)
+
+
+@pytest.mark.spec("GraphKV-7.2", "GraphKV-6.3")
+@given(st.integers(130, 200), st.integers(80, 120), st.booleans())
+def test_a_small_score_rises_by_what_overflows_by_itself(impl, doublings, power, in_rounds):
+    x = alike(1.0, 1, rounds=doublings) if in_rounds else alike(1.0, doublings)
+    low, high = torch.tensor([2.0**-power]), torch.tensor([2.0 ** (doublings - power)])
+    assert_equal(impl.enhance(low, **x), high)
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@settings(max_examples=15)
+@given(st.integers(1030, 1200), st.integers(300, 900))
+def test_float64_has_the_same_range(impl, halvings, power):
+    low, high = (torch.tensor([2.0**p], dtype=torch.float64) for p in (power - halvings, power))
+    assert_equal(impl.decay(high, **alike(0.5, 1, rounds=halvings)), low)
+    assert_equal(impl.enhance(low, **alike(1.0, halvings)), high)
+
+
+@pytest.mark.spec("GraphKV-7.2", "GraphKV-6.3")
+def test_a_score_of_0_stays_0_beside_scores_that_rise_beyond_the_range(impl):
+    scores = torch.tensor([[1.0, 0.5, 0.0]])
+    x = dict(keys=torch.ones(1, 3, 2), keep=3, count=2, rounds=128, signal="enhance")
+    assert_equal(impl.graphkv_refine(scores, **x), torch.tensor([[1.0, 2.0**127, 0.0]]))
