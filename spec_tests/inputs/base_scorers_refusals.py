@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from spec_tests.attention.draws import cache, queries
 from spec_tests.draw import Refusal
-from spec_tests.inputs.attention import cache, queries
 
 
 def gap(valid: Tensor) -> Tensor:
