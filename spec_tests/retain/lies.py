@@ -1,9 +1,7 @@
 """Lies about selection."""
 
-import reference
-from spec_tests.mutants.make import lies, mutant
+from spec_tests.mutants.make import lies
 
-LAWS = "retain/test_laws.py::"
 lie = lies("retain")
 
 lie(
@@ -98,41 +96,33 @@ lie(
     "vector:both-zeros-tie",
 )
 
-
-@mutant(
-    "retain",
+lie(
+    "batch_rows_mixed",
     "all batch rows of a model share one pool",
-    killer=LAWS + "test_each_batch_row_is_a_model_of_its_own",
+    "    pools, shields = _pooled(scores, scope)",
+    """    if scope == "model" and scores.ndim > 3 and isinstance(keep, int):
+        layers, shields = scores.flatten(0, -3), protected.flatten(0, -3)
+        keep *= scores.shape[1:-2].numel()
+        return retain(layers, shields, keep=keep, scope="model").view(scores.shape)
+    pools, shields = _pooled(scores, scope)""",
+    "test_each_batch_row_is_a_model_of_its_own",
 )
-def batch_rows_mixed(scores, protected=None, *, keep=None, ratio=None, scope="head"):
-    """Take the batch for a second axis of layers."""
-    if scope != "model" or scores.ndim < 4 or not isinstance(keep, int):
-        return reference.retain(scores, protected, keep=keep, ratio=ratio, scope=scope)
-    layers, shields = scores.flatten(0, -3), None if protected is None else protected.flatten(0, -3)
-    rows = scores.shape[1:-2].numel()
-    return reference.retain(layers, shields, keep=keep * rows, scope="model").view(scores.shape)
 
-
-@mutant(
-    "retain",
+lie(
+    "positions_before_heads",
     "ties over a model go by position first",
-    killer=LAWS + "test_equal_scores_over_a_model_go_by_layer_then_head_then_position",
+    "best_first = ranking(pools)",
+    """places = torch.arange(pools.shape[-1]).view(-1, scores.shape[-1]).T.flatten()
+    best_first = places[ranking(pools[..., places])]""",
+    "test_equal_scores_over_a_model_go_by_layer_then_head_then_position",
 )
-def positions_before_heads(scores, protected=None, *, keep=None, ratio=None, scope="head"):
-    """Lay a pool out as [tokens, heads]."""
-    if scope == "head":
-        return reference.retain(scores, protected, keep=keep, ratio=ratio)
-    shields = None if protected is None else protected.mT
-    return reference.retain(scores.mT, shields, keep=keep, ratio=ratio, scope=scope).mT
 
-
-@mutant(
-    "retain",
+lie(
+    "layer_split_evenly",
     "the budget of a layer is dealt out evenly to its heads",
-    killer="test_vectors.py::test_vector[retain-a-layer-is-one-pool]",
+    "    pools, shields = _pooled(scores, scope)",
+    """    if scope == "layer" and isinstance(keep, int):
+        return retain(scores, protected, keep=keep // scores.shape[-2])
+    pools, shields = _pooled(scores, scope)""",
+    "vector:a-layer-is-one-pool",
 )
-def layer_split_evenly(scores, protected=None, *, keep=None, ratio=None, scope="head"):
-    """Treat a layer's budget as each head's."""
-    if scope != "layer" or not isinstance(keep, int):
-        return reference.retain(scores, protected, keep=keep, ratio=ratio, scope=scope)
-    return reference.retain(scores, protected, keep=keep // scores.shape[-2])
