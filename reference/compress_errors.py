@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reference import errors
-from reference.graphkv import errors as graphkv_errors
+from reference.graphkv.graph import averageable
 from reference.graphkv.refine import GraphSettings
 from reference.hex import cache_errors
 from reference.hex.presets import HexConfig
@@ -122,7 +122,7 @@ def compared(settings: Refinement | None, keys: Tensor, queries: Tensor | None) 
         errors.given("queries", queries, f"where refinement.kind is {settings.kind!r}")
     if queries is not None:
         errors.floating("queries", queries, 3)
-        graphkv_errors.grouped("queries", queries, keys.shape)
+        averageable(keys, queries)
 
 
 def layer_budgets(name: str, keep: Tensor, scores: Tensor) -> None:

@@ -1,15 +1,20 @@
 """The step between scoring and selecting, whichever paper it comes from."""
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor
 
 from reference import compress_errors as refuse
 from reference import errors
+from reference.contract import contract
 from reference.graphkv.refine import GraphSettings, graphkv_refine
 from reference.hubkv.locality import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
 from reference.precision import widen
 from reference.scorers.scored import Scored
+
+hold = contract(graphkv_refine)
 
 
 def refine(
@@ -69,14 +74,9 @@ def refine(
     if isinstance(refinement, GraphSettings):
         errors.given("keys", keys, "where refinement is GraphSettings")
         assert keys is not None
-        return graphkv_refine(
-            scores,
-            keys,
-            keep,
-            protected=outside,
-            queries=queries,
-            values=values,
-            **refinement._asdict(),
-        )
+        call: dict[str, Any] = dict(scores=scores, keys=keys, keep=keep, protected=outside)
+        call |= dict(queries=queries, values=values) | refinement._asdict()
+        hold((), call)
+        return graphkv_refine(**call)
     errors.finite("scored.scores", scores)
     return scores.clone()

@@ -66,3 +66,35 @@ def pooled_budget(
         low = high = keep or 0
     if not 0 <= low <= high <= pool:
         raise ValueError(f"keep must be in [0, {pool}], got {low if low < 0 else high}")
+
+
+def left_padded(valid: Tensor | None) -> None:
+    """Refuse padding that is not on the left of a row."""
+    false_on_the_left("valid", valid)
+
+
+def false_on_the_left(name: str, mask: Tensor | None) -> None:
+    """Refuse a mask with a false after a true."""
+    if mask is None or not scanning(mask):
+        return
+    gaps = mask[..., :-1] & ~mask[..., 1:]
+    if bool(gaps.any()):
+        raise ValueError(
+            f"{name} must be false on the left of a row only, got false after true at position "
+            f"{int(gaps.nonzero()[0, -1]) + 1}"
+        )
+
+
+def observed(queries: Tensor, window: int, tokens: int) -> None:
+    """Refuse fewer queries than the window holds, or than the whole of a shorter sequence."""
+    if queries.shape[-2] < min(window, tokens):
+        raise ValueError(
+            f"queries must be at least the last {min(window, tokens)} of the window, "
+            f"got {queries.shape[-2]}"
+        )
+
+
+def windowed(keep: int, window: int) -> None:
+    """Refuse a budget below the window that is protected."""
+    if keep < window:
+        raise ValueError(f"keep must be >= {window}, got {keep}")

@@ -1,24 +1,11 @@
-"""What selection and eviction refuse, in the voice of `reference.errors`."""
+"""What selection refuses, in the voice of `reference.errors`."""
 
-from collections import deque
 from collections.abc import Sequence
-from types import FunctionType, ModuleType
 
 import torch
 from torch import Tensor
 
 from reference import errors
-
-
-def no_nan(name: str, scores: Tensor) -> None:
-    """Refuse NaN and plus infinity: minus infinity marks an evicted token and may stay."""
-    if torch.compiler.is_compiling():
-        return
-    # one reduction and no mask: NaN survives a maximum
-    if scores.numel() and not bool(scores.amax() < torch.inf):
-        raise ValueError(
-            f"{name} must be < inf and not NaN, got {scores[~(scores < torch.inf)][0].item()}"
-        )
 
 
 def budget(keep: int | Tensor | None, ratio: float | None, pool: int, pools: Sequence[int]) -> None:
@@ -55,18 +42,3 @@ def room(
         raise ValueError(
             given.format(f"the {int(protected[short][0])} protected entries of a pool")
         )
-
-
-def holder(name: str, value: object) -> None:
-    """Refuse what can hold no tensor: a number, a string, code."""
-    holds = isinstance(value, (Tensor, dict, list, tuple, set, frozenset, deque))
-    slotted = any("__slots__" in vars(kind) for kind in type(value).__mro__)
-    code = isinstance(value, (type, ModuleType, FunctionType))
-    if code or not (holds or slotted or hasattr(value, "__dict__")):
-        raise TypeError(f"{name} must be a tensor or hold tensors, got {value!r}")
-
-
-def strided(name: str, tensor: Tensor) -> None:
-    """Refuse a tensor without one storage of its elements, such as a sparse one."""
-    if tensor.layout != torch.strided:
-        raise TypeError(f"{name} must hold strided tensors, got layout {tensor.layout}")

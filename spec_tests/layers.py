@@ -45,7 +45,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/_select.py::_by_counting": "over layers or batch rows, each a long pool",
     "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
-    "vector/_graphkv_refine.py::_acting": "over the different sizes of a protected window",
+    "vector/graphkv/refine.py::_acting": "over the different sizes of a protected window",
     "vector/compress.py::pool_budgets": "over the different sizes of a pool",
     "vector/compress.py::rows_of": "over the kinds of vectors an edge compares",
     "vector/refinement.py::refine_rows": "over the different budgets of a row",

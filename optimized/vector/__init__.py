@@ -1,14 +1,5 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
-from optimized.vector._graphkv_keys import (
-    cosine_distribution,
-    cosine_matrix,
-    hide_needle,
-    kv_bytes,
-    needle_recall,
-    principal_components,
-)
-from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
 from optimized.vector.base_scorers import (
     h2o,
@@ -77,16 +68,22 @@ from optimized.vector.gear_cache import (
     quantizer_bytes,
     quantizer_sizes,
 )
-from optimized.vector.graphkv import (
-    banish,
-    decay,
+from optimized.vector.graphkv.decay import banish, decay, enhance
+from optimized.vector.graphkv.graph import (
     edges,
-    enhance,
     neighbour_count,
     neighbours,
     source_count,
     source_tokens,
 )
+from optimized.vector.graphkv.keys import (
+    cosine_distribution,
+    cosine_matrix,
+    kv_bytes,
+    principal_components,
+)
+from optimized.vector.graphkv.needle import hide_needle, needle_recall
+from optimized.vector.graphkv.refine import concatenate_heads, graphkv_refine
 from optimized.vector.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
 from optimized.vector.hex_block import hex_compress, hex_mask, hex_reconstruct
 from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_recompress

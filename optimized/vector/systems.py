@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector.compress import compress, pool_budgets, pool_sizes, rows_of
-from optimized.vector.graphkv import neighbour_count
+from optimized.vector.graphkv.graph import neighbour_count
 from optimized.vector.retain import AXES
 from reference import compress_errors as refuse
 from reference import errors, selection_errors

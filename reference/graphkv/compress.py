@@ -10,6 +10,7 @@ from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
+from reference.kinds import Whole
 from reference.scorers.scored import Scored
 
 
@@ -21,7 +22,7 @@ def graphkv_compress(
     *,
     keep: int | Int64[Tensor, " layers"] | None = None,
     ratio: float | None = None,
-    length: int | None = None,
+    length: Whole | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
     store: HexConfig | None = None,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reference import Scored
-from spec_tests.inputs.retain import AXES
+from spec_tests.retain.draws import AXES
 
 
 def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:

@@ -14,7 +14,7 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import alone, counts, entries, rows
 from spec_tests.inputs.compress import compress, pools_of
 from spec_tests.inputs.compress_draw import graph_settings, scored_caches, spread
-from spec_tests.inputs.retain import pooled
+from spec_tests.retain.draws import pooled
 
 INDEX_BYTES = 8
 

@@ -20,7 +20,7 @@ from spec_tests.inputs.compress_draw import (
     vectors,
 )
 from spec_tests.inputs.compress_refusals import REFUSALS
-from spec_tests.inputs.retain import AXES, pooled
+from spec_tests.retain.draws import AXES, pooled
 
 __all__ = ["INPUTS", "REFUSALS"]
 

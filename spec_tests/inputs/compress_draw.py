@@ -6,7 +6,7 @@ from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.draw import maybe, real
-from spec_tests.inputs.graphkv_draw import lattice
+from spec_tests.graphkv.graph.draws import lattice
 
 WIDTH = 4
 KINDS = ("kk", "qk", "qq", "kv", "vv")

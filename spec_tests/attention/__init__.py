@@ -1,1 +1,0 @@
-"""Laws, one file per file of the reference."""

@@ -1,0 +1,236 @@
+"""Signals along the graph: GraphKV §4.3, §6.3, §7.2 and Algorithm 2."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_as_accurate, assert_at_most, assert_close, assert_equal
+from spec_tests.draw import booleans, grid
+from spec_tests.graphkv.decay import oracle
+from spec_tests.graphkv.decay.draws import banish, decay, enhance, strengths
+from spec_tests.graphkv.graph.draws import lattice
+from spec_tests.graphkv.graph.oracle import algorithm_1, floats, fractions
+from spec_tests.inputs import INPUTS
+
+never_raising = st.sampled_from(["product", "sequential"])
+
+
+@st.composite
+def exact(draw, rules=("product",)):
+    """Edges 0, 1/2 and 1, so that float32 holds every product of a few factors."""
+    x = draw(decay(low=0, rules=st.sampled_from(rules)))
+    halves = draw(grid(*x["weights"].shape, high=2, scale=1 / 2))
+    return x | dict(weights=halves, strength=draw(st.sampled_from([0.5, 1.0])))
+
+
+@st.composite
+def similarity_graphs(draw):
+    """Scores, sources and neighbours of the reference's own making, over exact edges."""
+    count = draw(st.integers(1, 7))
+    keys, scores = draw(lattice(count, 4)), draw(grid(count, high=6))
+    return keys, scores, draw(st.integers(0, min(count, 4))), draw(st.integers(0, count))
+
+
+def every_signal(impl, x):
+    """The scores after each of the three signals."""
+    enhanced = impl.enhance(**{name: value for name, value in x.items() if name != "rule"})
+    banished = impl.banish(**{name: x[name] for name in ("scores", "neighbours", "rounds")})
+    return impl.decay(**x), enhanced, banished
+
+
+def factors(impl, x):
+    """What one round multiplies a score by."""
+    return impl.decay(**x | dict(scores=torch.ones_like(x["scores"]), rounds=1))
+
+
+@pytest.mark.spec("GraphKV-4")
+@given(decay(low=0), st.data())
+def test_one_source_takes_its_edge_off_the_score(impl, x, data):
+    shape = (*x["scores"].shape[:-1], 1, x["scores"].shape[-1])
+    edge = data.draw(grid(*shape))
+    reached = data.draw(booleans(*shape))
+    x |= dict(weights=edge, neighbours=reached, rounds=1)
+    lost = x["strength"] * edge[..., 0, :] * x["scores"] * reached[..., 0, :]
+    assert_equal(impl.decay(**x), x["scores"] - lost)
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-Alg2")
+@given(similarity_graphs(), st.integers(0, 3))
+def test_product_is_equation_5_and_sequential_is_algorithm_2(impl, x, rounds):
+    keys, scores, sources, count = x
+    chosen = impl.source_tokens(scores, sources)
+    weights = impl.edges(keys.double(), chosen)
+    reached = impl.neighbours(weights, chosen, count)
+    graph = algorithm_1(fractions(keys), fractions(scores), sources)
+    for rule, printed in (("product", oracle.equation_5), ("sequential", oracle.algorithm_2)):
+        actual = impl.decay(scores.double(), weights, reached, rounds, rule=rule)
+        expected = floats(printed(*graph, fractions(scores), rounds, count))
+        assert_close(actual, expected, scale=expected.abs())
+
+
+@pytest.mark.spec("GraphKV-5")
+@given(exact(), st.randoms())
+def test_the_order_of_the_sources_does_not_matter(impl, x, random):
+    order = list(range(x["weights"].shape[-2]))
+    random.shuffle(order)
+    graph = {name: x[name][..., order, :] for name in ("weights", "neighbours")}
+    assert_equal(impl.decay(**x | graph), impl.decay(**x))
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@given(exact(["product", "sequential"]))
+def test_rounds_are_a_power_of_the_factor(impl, x):
+    assert_equal(impl.decay(**x), x["scores"] * factors(impl, x) ** x["rounds"])
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@given(exact(["product", "sequential"]), st.integers(0, 2), st.integers(0, 2))
+def test_rounds_add_up(impl, x, first, second):
+    halfway = impl.decay(**x | dict(rounds=first))
+    twice = impl.decay(**x | dict(scores=halfway, rounds=second))
+    assert_equal(twice, impl.decay(**x | dict(rounds=first + second)))
+
+
+@pytest.mark.spec("GraphKV-5")
+@given(decay(low=0, rules=never_raising), st.integers(0, 9))
+def test_product_and_sequential_never_raise_a_score(impl, x, rounds):
+    assert (impl.decay(**x | dict(rounds=rounds)) <= x["scores"]).all()
+
+
+@pytest.mark.spec("GraphKV-4")
+@given(decay(low=0, rules=st.just("sum")))
+def test_sum_never_raises_a_score_in_one_round(impl, x):
+    assert (impl.decay(**x | dict(rounds=1)) <= x["scores"]).all()
+
+
+@pytest.mark.spec("GraphKV-7.2")
+@given(enhance(low=0))
+def test_enhanced_is_at_least_the_score_which_is_at_least_the_decayed(impl, x):
+    assert_at_most(impl.decay(**x), x["scores"])
+    assert_at_most(x["scores"], impl.enhance(**x))
+
+
+@pytest.mark.spec("GraphKV-7.2")
+@given(enhance())
+def test_enhancing_is_decaying_along_edges_of_the_other_sign(impl, x):
+    turned = x | dict(weights=-x["weights"])
+    assert_as_accurate(impl.enhance(**x), impl.decay, turned)
+
+
+@pytest.mark.spec("GraphKV-5")
+@given(lattice(6, 16, zero=False), grid(7), st.integers(1, 3), st.integers(-3, 3))
+def test_a_duplicate_key_decays_to_exactly_0(impl, keys, scores, rounds, power):
+    keys = torch.cat([keys, keys[:1] * 2.0**power])
+    source = torch.tensor([0])
+    weights = impl.edges(keys, source)
+    reached = impl.neighbours(weights, source, 6)
+    assert impl.decay(scores, weights, reached, rounds)[-1] == 0
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-7.2")
+@given(decay(), st.sampled_from([torch.float32, torch.bfloat16, torch.float64]))
+def test_a_token_that_no_source_reaches_is_untouched(impl, x, dtype):
+    x |= dict(scores=(x["scores"] * 0.7).to(dtype))
+    alone = ~x["neighbours"].any(-2)
+    for refined in every_signal(impl, x):
+        assert_equal(refined[alone], x["scores"][alone])
+
+
+@pytest.mark.spec("GraphKV-6.3")
+@given(decay(), st.sampled_from([torch.float32, torch.bfloat16, torch.float64]))
+def test_no_round_is_the_identity_for_every_signal(impl, x, dtype):
+    x |= dict(scores=(x["scores"] * 0.7).to(dtype), rounds=0)
+    for refined in every_signal(impl, x):
+        assert_equal(refined, x["scores"])
+
+
+@pytest.mark.spec("GraphKV-7.2")
+@given(banish(), st.integers(1, 3))
+def test_the_evicted_signal_is_minus_infinity_on_exactly_the_neighbours(impl, x, rounds):
+    banished = impl.banish(**x | dict(rounds=rounds))
+    assert_equal(banished == -torch.inf, x["neighbours"].any(-2))
+
+
+@pytest.mark.spec("GraphKV-Alg2")
+@given(decay(rules=st.just("sequential")))
+def test_only_the_last_source_that_reaches_a_token_counts(impl, x):
+    reached = x["neighbours"]
+    later = reached.flip(-2).cumsum(-2).flip(-2) - reached.long()
+    alone = x | dict(neighbours=reached & (later == 0), rule="product")
+    assert_as_accurate(impl.decay(**x), impl.decay, alone)
+
+
+@pytest.mark.spec("GraphKV-4")
+@given(exact(), strengths)
+def test_strength_scales_the_edges(impl, x, strength):
+    scaled = x | dict(weights=strength * x["weights"], strength=1.0)
+    assert_equal(impl.decay(**x | dict(strength=strength)), impl.decay(**scaled))
+
+
+@pytest.mark.spec("GraphKV-5")
+@given(INPUTS["decay"])
+def test_half_precision_is_rounded_once(impl, x):
+    half = {k: v.bfloat16() if k in ("scores", "weights") else v for k, v in x.items()}
+    wide = {k: v.float() if k in ("scores", "weights") else v for k, v in half.items()}
+    assert_equal(impl.decay(**half), impl.decay(**wide).bfloat16())
+
+
+wide = st.sampled_from([torch.float32, torch.float64])
+
+
+def alike(edge, sources, **rest):
+    """A token that every source reaches along the same edge."""
+    return dict(
+        weights=torch.full((sources, 1), edge),
+        neighbours=torch.ones(sources, 1, dtype=torch.bool),
+        **rest,
+    )
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@given(st.sampled_from(["product", "sequential", "sum"]), st.sampled_from((1, 150, 1080)), wide)
+def test_no_decay_moves_a_score_of_0(impl, rule, many, dtype):
+    scores = torch.zeros(1, dtype=dtype)
+    for x in (alike(-1.0, many, rounds=1), alike(-1.0, 1, rounds=many), alike(1.0, 200, rounds=20)):
+        assert_equal(impl.decay(scores, **x, rule=rule), scores)
+
+
+@pytest.mark.spec("GraphKV-7.2")
+@given(st.sampled_from((1, 2, 150, 1080)), wide)
+def test_enhancing_0_gives_0(impl, many, dtype):
+    scores = torch.zeros(1, dtype=dtype)
+    for x in (alike(1.0, many, rounds=1), alike(1.0, 1, rounds=many)):
+        assert_equal(impl.enhance(scores, **x), scores)
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@given(st.integers(130, 200), st.integers(60, 90), st.booleans())
+def test_a_large_score_survives_what_underflows_by_itself(impl, halvings, power, in_rounds):
+    x = alike(0.5, 1, rounds=halvings) if in_rounds else alike(0.5, halvings)
+    high, low = torch.tensor([2.0**power]), torch.tensor([2.0 ** (power - halvings)])
+    assert_equal(impl.decay(high, **x), low)
+
+
+@pytest.mark.spec("GraphKV-7.2", "GraphKV-6.3")
+@given(st.integers(130, 200), st.integers(80, 120), st.booleans())
+def test_a_small_score_rises_by_what_overflows_by_itself(impl, doublings, power, in_rounds):
+    x = alike(1.0, 1, rounds=doublings) if in_rounds else alike(1.0, doublings)
+    low, high = torch.tensor([2.0**-power]), torch.tensor([2.0 ** (doublings - power)])
+    assert_equal(impl.enhance(low, **x), high)
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-6.3")
+@settings(max_examples=15)
+@given(st.integers(1030, 1200), st.integers(300, 900))
+def test_float64_has_the_same_range(impl, halvings, power):
+    low, high = (torch.tensor([2.0**p], dtype=torch.float64) for p in (power - halvings, power))
+    assert_equal(impl.decay(high, **alike(0.5, 1, rounds=halvings)), low)
+    assert_equal(impl.enhance(low, **alike(1.0, halvings)), high)
+
+
+@pytest.mark.spec("GraphKV-7.2", "GraphKV-6.3")
+def test_a_score_of_0_stays_0_beside_scores_that_rise_beyond_the_range(impl):
+    scores = torch.tensor([[1.0, 0.5, 0.0]])
+    x = dict(keys=torch.ones(1, 3, 2), keep=3, count=2, rounds=128, signal="enhance")
+    assert_equal(impl.graphkv_refine(scores, **x), torch.tensor([[1.0, 2.0**127, 0.0]]))
