@@ -268,6 +268,15 @@ def test_each_span_has_the_mask_of_its_length_and_of_the_seed(impl, stream, seed
 
 
 @pytest.mark.spec("HEX-3.2a", "HEX-4.1a")
+def test_a_density_that_no_graph_has_is_refused_unless_near_will_do(impl):
+    keys = torch.ones(1, BLOCK, 4)
+    config = HexConfig(block=BLOCK, density=0.3, heavy=0.0, recent=0)
+    with pytest.raises(ValueError, match="density"):
+        impl.hex_prefill(keys, keys, keys, config)
+    assert impl.hex_prefill(keys, keys, keys, config._replace(near=True)).blocks
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-4.1a")
 def test_a_density_that_a_graph_has_is_certified_though_near_would_do(impl):
     # a seed whose first graph the filter refuses, and a near mask would be
     seed = next(s for s in range(40) if impl.random_expander(24, 24, 3, s).draws > 1)

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.inputs import INPUTS
+from spec_tests.inputs import CORNERS, INPUTS
 
 
 @pytest.mark.spec("HEX-Subtile")
@@ -46,7 +47,7 @@ def test_a_token_owns_the_channels_at_its_places_of_the_permutation(impl, x):
 
 
 @pytest.mark.spec("HEX-Subtile")
-@given(INPUTS["subtile_expander"])
+@given(INPUTS["subtile_expander"] | st.sampled_from(CORNERS["subtile_expander"]))
 def test_the_codes_are_the_first_whose_mask_is_ramanujan(impl, x):
     found = impl.subtile_expander(**x)
     width, subtile = x["width"], x["subtile"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from reference import HexConfig, HubSettings, QueryStatistics, Scored
+from reference import GraphSettings, HexConfig, HubSettings, QueryStatistics, Scored
 
 ONES, NONE = torch.ones(1, 2, 3, 2), torch.zeros(1, 2, 3, dtype=torch.bool)
 COUNTED = QueryStatistics(torch.tensor([2]), torch.tensor([1]), ONES[:, :, 0], ONES[:, :, :2])
@@ -23,8 +23,11 @@ class Slotted:
 
 
 CORNERS: dict[str, list[dict[str, Any]]] = dict(
-    # a span that is shorter than a block; any density of an expander that is only near
-    compress=[SPAN | dict(store=HexConfig(block=4, recent=0))],
+    # a span that is shorter than a block; a graph of queries; an expander that is only near
+    compress=[
+        SPAN | dict(store=HexConfig(block=4, recent=0)),
+        SPAN | dict(keep=2, refinement=GraphSettings(1, "qk"), queries=ONES),
+    ],
     hubkv_compress=[
         SPAN | dict(store=HexConfig(block=1, recent=0, density=0.4, near=True), refinement=one)
         for one in (HubSettings(), HubSettings(radius=1))
