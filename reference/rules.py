@@ -66,3 +66,20 @@ def pooled_budget(
         low = high = keep or 0
     if not 0 <= low <= high <= pool:
         raise ValueError(f"keep must be in [0, {pool}], got {low if low < 0 else high}")
+
+
+def left_padded(valid: Tensor | None) -> None:
+    """Refuse padding that is not on the left of a row."""
+    false_on_the_left("valid", valid)
+
+
+def false_on_the_left(name: str, mask: Tensor | None) -> None:
+    """Refuse a mask with a false after a true."""
+    if mask is None or not scanning(mask):
+        return
+    gaps = mask[..., :-1] & ~mask[..., 1:]
+    if bool(gaps.any()):
+        raise ValueError(
+            f"{name} must be false on the left of a row only, got false after true at position "
+            f"{int(gaps.nonzero()[0, -1]) + 1}"
+        )
