@@ -328,6 +328,7 @@ __all__ = [
     # reference.refinement
     "refine",
     # reference.compress
+    "select",
     "compress",
     # reference.hubkv.compress
     "hubkv_select",

@@ -15,8 +15,6 @@ from optimized.vector.graphkv import (
     source_count,
     strongest,
 )
-from reference import errors
-from reference.graphkv import errors as refuse
 from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
 
@@ -44,20 +42,6 @@ def graphkv_refine(
     exclude_window: bool = False,
     adaptive: bool = False,
 ) -> Float[Tensor, "*batch heads tokens"]:
-    errors.floating("scores", scores, 2)
-    errors.importance("scores", scores)
-    errors.floating("keys", keys, 2)
-    errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
-    refuse.compared(kind, keys, queries, values)
-    errors.whole("keep", keep)
-    errors.whole("count", count)
-    errors.above_zero_to_one("fraction", fraction)
-    errors.whole("rounds", rounds)
-    errors.above_zero_to_one("strength", strength)
-    errors.one_of("rule", rule, ("product", "sequential", "sum"))
-    errors.one_of("signal", signal, ("decay", "enhance", "evict"))
-    if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
     if not scores.numel():
         return scores.clone()
     ends = {"k": keys, "q": queries, "v": values}
@@ -71,8 +55,6 @@ def graphkv_refine(
     chosen = ranked(score, min(source_count(keep, fraction), score.shape[-1]), protected)
     acting = None
     if protected is not None:
-        if exclude_window:
-            refuse.window(keep, protected)
         acting = _acting(chosen, keep, fraction, protected, exclude_window)
         # a rank that is no source in this graph doubles the first one, and reaches nothing
         chosen = torch.where(acting, chosen, chosen[..., :1])

@@ -6,8 +6,6 @@ from torch import Tensor
 
 from optimized.vector._exponent import product, raised, times
 from optimized.vector._twins import first_equal
-from reference import errors
-from reference.graphkv import errors as refuse
 from reference.graphkv.graph import neighbour_count, source_count
 from reference.precision import widen
 
@@ -28,11 +26,6 @@ def source_tokens(
     count: int,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
 ) -> Int64[Tensor, "*heads sources"]:
-    errors.floating("scores", scores)
-    errors.finite("scores", scores)
-    if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
-    refuse.content_count("count", count, scores.shape[-1], protected)
     return ranked(scores, count, protected)
 
 
@@ -50,9 +43,6 @@ def edges(
     values: Float[Tensor, "*heads tokens width"] | None = None,
     clamp: bool = False,
 ) -> Float[Tensor, "*heads sources tokens"]:
-    refuse.compared(kind, keys, queries, values)
-    errors.positions("sources", sources, keys.shape[-2])
-    errors.shaped("sources", sources, (*keys.shape[:-2], sources.shape[-1]))
     ends = {"k": keys, "q": queries, "v": values}
     start, end = grouped(ends[kind[0]], keys.shape), grouped(ends[kind[1]], keys.shape)
     return cosine(start, end, sources, clamp)
@@ -93,13 +83,6 @@ def neighbours(
     protected: Bool[Tensor, "*heads tokens"] | None = None,
     spare_sources: bool = False,
 ) -> Bool[Tensor, "*heads sources tokens"]:
-    errors.floating("weights", weights, 2)
-    errors.finite("weights", weights)
-    errors.positions("sources", sources, weights.shape[-1])
-    errors.shaped("sources", sources, weights.shape[:-1])
-    errors.whole("count", count)
-    if protected is not None:
-        errors.boolean("protected", protected, (*weights.shape[:-2], weights.shape[-1]))
     return strongest(weights, sources, count, protected, spare_sources)
 
 
@@ -131,9 +114,6 @@ def decay(
     strength: float = 1.0,
     rule: str = "product",
 ) -> Float[Tensor, "*heads tokens"]:
-    refuse.propagation(scores, weights, neighbours, rounds)
-    errors.above_zero_to_one("strength", strength)
-    errors.one_of("rule", rule, ("product", "sequential", "sum"))
     if rule == "product":
         return _scaled(scores, (-strength * widen(weights)).add_(1), neighbours, rounds)
     if rule == "sum":
@@ -164,8 +144,6 @@ def enhance(
     rounds: int = 1,
     strength: float = 1.0,
 ) -> Float[Tensor, "*heads tokens"]:
-    refuse.propagation(scores, weights, neighbours, rounds)
-    errors.above_zero_to_one("strength", strength)
     return _scaled(scores, (strength * widen(weights)).add_(1), neighbours, rounds)
 
 
@@ -174,5 +152,4 @@ def banish(
     neighbours: Bool[Tensor, "*heads sources tokens"],
     rounds: int = 1,
 ) -> Float[Tensor, "*heads tokens"]:
-    refuse.propagation(scores, None, neighbours, rounds)
     return scores.masked_fill(neighbours.any(-2) & (rounds > 0), -torch.inf)

@@ -1,5 +1,7 @@
 """The step between scoring and selecting: whole batches, rows of one budget at a time."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -9,11 +11,15 @@ from optimized.vector.hubkv_refine import hubkv_refine
 from optimized.vector.locality import nms
 from reference import compress_errors as refuse
 from reference import errors
+from reference.contract import contract
 from reference.graphkv.refine import GraphSettings
+from reference.graphkv.refine import graphkv_refine as spec
 from reference.hubkv.locality import NmsSettings
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.scorers.scored import Scored
+
+hold = contract(spec)
 
 
 def refine(
@@ -40,9 +46,10 @@ def refine(
     if isinstance(refinement, GraphSettings):
         errors.given("keys", keys, "where refinement is GraphSettings")
         assert keys is not None
-        vectors = dict(queries=queries, values=values)
-        settings = refinement._asdict()
-        return graphkv_refine(scores, keys, keep, protected=outside, **vectors, **settings)
+        call: dict[str, Any] = dict(scores=scores, keys=keys, keep=keep, protected=outside)
+        call |= dict(queries=queries, values=values) | refinement._asdict()
+        hold((), call)
+        return graphkv_refine(**call)
     errors.finite("scored.scores", scores)
     return scores.clone()
 

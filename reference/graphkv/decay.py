@@ -1,21 +1,25 @@
 """Signals along the graph: a source decays, enhances or evicts the tokens most like it."""
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.graphkv import errors as refuse
+from reference.kinds import Finite, Importance, Share, Whole
 from reference.precision import widen
+
+Rule = Literal["product", "sequential", "sum"]
+"""How the sources that reach one token combine in a round."""
 
 
 def decay(
-    scores: Float[Tensor, "*heads tokens"],
-    weights: Float[Tensor, "*heads sources tokens"],
+    scores: Importance[Tensor, "*heads tokens"],
+    weights: Finite[Tensor, "*heads sources tokens"],
     neighbours: Bool[Tensor, "*heads sources tokens"],
-    rounds: int = 1,
-    strength: float = 1.0,
-    rule: str = "product",
+    rounds: Whole = 1,
+    strength: Share = 1.0,
+    rule: Rule = "product",
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Lower each score by its similarity to the sources that reach it, in rounds.
 
@@ -35,13 +39,6 @@ def decay(
     Returns:
         The scores $s^{(T)}$, bit for bit `scores` where no source reaches.
 
-    Raises:
-        TypeError: `scores` or `weights` is not floating point, `neighbours` not boolean, or
-            `rounds` not an integer.
-        ValueError: a score is negative, NaN or infinite, an edge NaN or infinite, `rounds`
-            negative, `strength` outside (0, 1], `rule` none of the three, or a shape does not
-            match.
-
     Source:
         GraphKV-4, GraphKV-5, GraphKV-Alg2, GraphKV-6.3, GraphKV-7.2.
 
@@ -50,9 +47,6 @@ def decay(
         combine sources in three ways; the last source is the last row. E-G4: negative edges
         amplify. E-G6: one graph for all rounds. E-G17: what no source reaches carries over.
     """
-    refuse.propagation(scores, weights, neighbours, rounds)
-    errors.above_zero_to_one("strength", strength)
-    errors.one_of("rule", rule, ("product", "sequential", "sum"))
     after = widen(scores).clone()
     for _ in range(rounds):
         before = after
@@ -69,11 +63,11 @@ def decay(
 
 
 def enhance(
-    scores: Float[Tensor, "*heads tokens"],
-    weights: Float[Tensor, "*heads sources tokens"],
+    scores: Importance[Tensor, "*heads tokens"],
+    weights: Finite[Tensor, "*heads sources tokens"],
     neighbours: Bool[Tensor, "*heads sources tokens"],
-    rounds: int = 1,
-    strength: float = 1.0,
+    rounds: Whole = 1,
+    strength: Share = 1.0,
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Raise each score by its similarity to the sources that reach it, in rounds.
 
@@ -90,12 +84,6 @@ def enhance(
     Returns:
         The scores $s^{(T)}$, bit for bit `scores` where no source reaches.
 
-    Raises:
-        TypeError: `scores` or `weights` is not floating point, `neighbours` not boolean, or
-            `rounds` not an integer.
-        ValueError: a score is negative, NaN or infinite, an edge NaN or infinite, `rounds`
-            negative, `strength` outside (0, 1], or a shape does not match.
-
     Source:
         GraphKV-7.2.
 
@@ -103,8 +91,6 @@ def enhance(
         E-G17: the signal is named "+" and not defined; the product of the decay with the sign
         turned.
     """
-    refuse.propagation(scores, weights, neighbours, rounds)
-    errors.above_zero_to_one("strength", strength)
     enhanced = widen(scores).clone()
     for _ in range(rounds):
         for i in range(weights.shape[-2]):
@@ -114,9 +100,9 @@ def enhance(
 
 
 def banish(
-    scores: Float[Tensor, "*heads tokens"],
+    scores: Importance[Tensor, "*heads tokens"],
     neighbours: Bool[Tensor, "*heads sources tokens"],
-    rounds: int = 1,
+    rounds: Whole = 1,
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Send every neighbour of a source to the end of the ranking.
 
@@ -131,19 +117,12 @@ def banish(
     Returns:
         The scores $s^{(T)}$; rounds after the first change nothing.
 
-    Raises:
-        TypeError: `scores` is not floating point, `neighbours` not boolean, or `rounds` not an
-            integer.
-        ValueError: a score is negative, NaN or infinite, `rounds` is negative, or `neighbours`
-            has not the tokens of `scores`.
-
     Source:
         GraphKV-7.2.
 
     Reading:
         E-G17: the evicted signal reaches every neighbour, whatever its edge.
     """
-    refuse.propagation(scores, None, neighbours, rounds)
     banished = scores.clone()
     for _ in range(rounds):
         for i in range(neighbours.shape[-2]):

@@ -1,17 +1,28 @@
 """The sparse similarity graph: a few strong sources, and an edge from each to every token."""
 
 from fractions import Fraction
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.graphkv import errors as refuse
+from reference.contract import ends, requires, scanning
+from reference.kinds import Finite, Share, Whole
 from reference.precision import widen
 
+Kind = Literal["kk", "qk", "qq", "kv", "vv"]
+"""Which vectors an edge compares: the source's, then the token's."""
 
-def source_count(keep: int, fraction: float = 0.3, window: int = 0) -> int:
+
+def within_budget(keep: int, window: int) -> None:
+    """Refuse a window above its budget."""
+    if window > keep:
+        raise ValueError(f"window must be in [0, {keep}], got {window}")
+
+
+@requires(within_budget)
+def source_count(keep: Whole, fraction: Share = 0.3, window: Whole = 0) -> int:
     r"""Return how many tokens of a cache budget act as sources.
 
     $$k = \max\bigl(1, \lfloor f \cdot (k_l - w) \rfloor\bigr)$$
@@ -24,25 +35,27 @@ def source_count(keep: int, fraction: float = 0.3, window: int = 0) -> int:
     Returns:
         The number of sources $k$, at least 1: a budget of 512 has 153.
 
-    Raises:
-        TypeError: `keep` or `window` is not an integer.
-        ValueError: `keep` is negative, `fraction` outside (0, 1], or `window` outside [0, keep].
-
     Source:
         GraphKV-6.1.
 
     Reading:
         E-G7: 0.3 of a budget is no integer; rounded down, and the window counts unless given.
     """
-    errors.whole("keep", keep)
-    errors.above_zero_to_one("fraction", fraction)
-    errors.whole("window", window, 0, keep)
     return max(1, int(Fraction(str(fraction)) * (keep - window)))
 
 
+def rankable(count: int, tokens: int, protected: Tensor | None) -> None:
+    """Refuse a count above the content tokens of a row."""
+    if protected is not None and scanning(protected):
+        tokens = int((~protected).sum(-1).min())
+    if count > tokens:
+        raise ValueError(f"count must be in [0, {tokens}], got {count}")
+
+
+@requires(rankable)
 def source_tokens(
-    scores: Float[Tensor, "*heads tokens"],
-    count: int,
+    scores: Finite[Tensor, "*heads tokens"],
+    count: Whole,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
 ) -> Int64[Tensor, "*heads sources"]:
     r"""Return the tokens with the highest scores, best first.
@@ -57,33 +70,52 @@ def source_tokens(
     Returns:
         Positions in rank order; among equal scores the lowest index comes first.
 
-    Raises:
-        TypeError: `scores` is not floating point, `count` not an integer, or `protected` not
-            boolean.
-        ValueError: a score is NaN or infinite, `count` is negative or above the content tokens of
-            a row, or `protected` has another shape than `scores`.
-
     Source:
         GraphKV-2, GraphKV-Alg1.
 
     Reading:
         E-G13: protected tokens are no sources.
     """
-    errors.floating("scores", scores)
-    errors.finite("scores", scores)
     if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
         scores = scores.masked_fill(protected, -torch.inf)
-    refuse.content_count("count", count, scores.shape[-1], protected)
     return scores.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
+def positions(sources: Tensor, tokens: int) -> None:
+    """Refuse a source that is no position of a token."""
+    if scanning(sources):
+        low, high = ends(sources)
+        if low < 0 or high >= tokens:
+            bad = low if low < 0 else high
+            raise ValueError(f"sources must be in [0, {tokens - 1}], got {bad}")
+
+
+def compared(kind: str, queries: Tensor | None, values: Tensor | None) -> None:
+    """Refuse a kind without the vectors that it compares."""
+    for name, vectors in (("queries", queries), ("values", values)):
+        if name[0] in kind and vectors is None:
+            raise ValueError(f"{name} must be given where kind is {kind!r}, got None")
+
+
+def averageable(keys: Tensor, queries: Tensor | None) -> None:
+    """Refuse queries that are not a whole number of heads, at least one, for each of keys."""
+    if queries is None or queries.shape == keys.shape:
+        return
+    got, shape = tuple(queries.shape), tuple(keys.shape)
+    alike = len(got) == len(shape) > 2 and got[:-3] + got[-2:] == shape[:-3] + shape[-2:]
+    if not (alike and got[-3] > 0 and shape[-3] > 0 and got[-3] % shape[-3] == 0):
+        raise ValueError(
+            f"queries must have shape {shape} or a multiple of its heads on axis -3, got {got}"
+        )
+
+
+@requires(positions, compared, averageable)
 def edges(
-    keys: Float[Tensor, "*heads tokens width"],
+    keys: Finite[Tensor, "*heads tokens width"],
     sources: Int64[Tensor, "*heads sources"],
-    kind: str = "kk",
-    queries: Float[Tensor, "*query_heads tokens width"] | None = None,
-    values: Float[Tensor, "*heads tokens width"] | None = None,
+    kind: Kind = "kk",
+    queries: Finite[Tensor, "*query_heads tokens width"] | None = None,
+    values: Finite[Tensor, "*heads tokens width"] | None = None,
     clamp: bool = False,
 ) -> Float[Tensor, "*heads sources tokens"]:
     r"""Cosine similarity of each source to each token.
@@ -104,11 +136,6 @@ def edges(
         The edges $e$ in [-1, 1], float32 (float64 for float64 input): 0 at a vector of length 0.
         The edge of a source to itself is there as well; `neighbours` leaves it out.
 
-    Raises:
-        TypeError: `keys`, `queries` or `values` is not floating point, or `sources` not int64.
-        ValueError: a vector is not finite, a source is no position of a token, `kind` is none of
-            the five, the vectors it needs are missing, or a shape does not match `keys`.
-
     Source:
         GraphKV-1, GraphKV-Alg1, GraphKV-7.1.
 
@@ -116,9 +143,6 @@ def edges(
         E-G4: rounding may not leave [-1, 1]; `clamp` is off, as printed. E-G12: keys after rotary
         embedding. E-G17: direction and grouped queries. E-G19: a vector of length 0 has edges 0.
     """
-    refuse.compared(kind, keys, queries, values)
-    errors.positions("sources", sources, keys.shape[-2])
-    errors.shaped("sources", sources, (*keys.shape[:-2], sources.shape[-1]))
     vectors = {"k": widen(keys)}
     if queries is not None:
         vectors["q"] = group_mean(queries, keys)
@@ -155,7 +179,7 @@ def balanced(vectors: Float[Tensor, "*heads tokens width"]) -> Float[Tensor, "*h
     return vectors / torch.where(largest > 0, power, 1)
 
 
-def neighbour_count(predefined: int, length: int) -> int:
+def neighbour_count(predefined: Whole, length: Whole) -> int:
     r"""Return how many neighbours each source reaches, adapted to the length of the input.
 
     $$m = \min(m_0, L), \qquad L = \lfloor n \cdot 10^{-3} \rfloor$$
@@ -167,10 +191,6 @@ def neighbour_count(predefined: int, length: int) -> int:
     Returns:
         The number of neighbours $m$: 8 of 64 at 8000 tokens, none below 1000.
 
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is negative.
-
     Source:
         GraphKV-6.2.
 
@@ -178,15 +198,14 @@ def neighbour_count(predefined: int, length: int) -> int:
         E-G8: no value of $m_0$ is given, so there is no default; $L$ counts thousands of tokens,
         and is rounded down.
     """
-    errors.whole("predefined", predefined)
-    errors.whole("length", length)
     return min(predefined, length // 1000)
 
 
+@requires(positions)
 def neighbours(
-    weights: Float[Tensor, "*heads sources tokens"],
+    weights: Finite[Tensor, "*heads sources tokens"],
     sources: Int64[Tensor, "*heads sources"],
-    count: int,
+    count: Whole,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
     spare_sources: bool = False,
 ) -> Bool[Tensor, "*heads sources tokens"]:
@@ -205,12 +224,6 @@ def neighbours(
         True at exactly $\min(m, \text{candidates})$ tokens a source, never the source itself;
         among equal edges the lowest index is taken.
 
-    Raises:
-        TypeError: `weights` is not floating point, `sources` not int64, `count` not an integer, or
-            `protected` not boolean.
-        ValueError: an edge is NaN or infinite, a source is no position of a token, `count` is
-            negative, or a shape does not match `weights`.
-
     Source:
         GraphKV-3, GraphKV-Alg2.
 
@@ -218,14 +231,8 @@ def neighbours(
         E-G3: sources are neighbours of sources, as printed. E-G8, E-G9: exactly $m$, at most the
         candidates. E-G13: protected tokens are no neighbours.
     """
-    errors.floating("weights", weights, 2)
-    errors.finite("weights", weights)
-    errors.positions("sources", sources, weights.shape[-1])
-    errors.shaped("sources", sources, weights.shape[:-1])
-    errors.whole("count", count)
     allowed = weights.new_ones((*weights.shape[:-2], weights.shape[-1]), dtype=torch.bool)
     if protected is not None:
-        errors.boolean("protected", protected, allowed.shape)
         allowed = ~protected
     if spare_sources:
         allowed = allowed.scatter(-1, sources, False)

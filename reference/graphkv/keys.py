@@ -7,12 +7,13 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference import errors
+from reference.contract import requires
 from reference.graphkv.graph import edges
+from reference.kinds import Finite, Positive, Whole
 
 
 def cosine_matrix(
-    keys: Float[Tensor, "*heads tokens width"],
+    keys: Finite[Tensor, "*heads tokens width"],
 ) -> Float[Tensor, "*heads tokens tokens"]:
     r"""Cosine similarity of every token to every token.
 
@@ -25,14 +26,9 @@ def cosine_matrix(
         The similarities $e$ in [-1, 1], float32 (float64 for float64 input); symmetric, 1 on the
         diagonal up to rounding, 0 at a vector of length 0.
 
-    Raises:
-        TypeError: `keys` is not floating point.
-        ValueError: a key is not finite, or `keys` has fewer than two axes.
-
     Source:
         GraphKV-1, GraphKV-Obs.
     """
-    errors.floating("keys", keys, 2)
     every = torch.arange(keys.shape[-2], device=keys.device)
     return edges(keys, every.expand(keys.shape[:-1]))
 
@@ -46,7 +42,7 @@ class CosineDistribution(NamedTuple):
 
 
 def cosine_distribution(
-    keys: Float[Tensor, "*heads tokens width"], bins: int = 50
+    keys: Finite[Tensor, "*heads tokens width"], bins: Positive = 50
 ) -> CosineDistribution:
     r"""Mean, variance and histogram of the cosine similarity over all pairs of tokens.
 
@@ -60,17 +56,12 @@ def cosine_distribution(
         The distribution: mean and variance in float32 (float64 for float64 input), both 0 where
         there is no pair; the counts of the histogram sum to $n(n-1)/2$.
 
-    Raises:
-        TypeError: `keys` is not floating point, or `bins` not an integer.
-        ValueError: a key is not finite, `keys` has fewer than two axes, or `bins` is below 1.
-
     Source:
         GraphKV-Obs.
 
     Reading:
         E-G21: pairs of different tokens, each once; variance over the pairs.
     """
-    errors.whole("bins", bins, 1)
     similarity = cosine_matrix(keys)
     first, second = torch.triu_indices(*similarity.shape[-2:], offset=1, device=keys.device)
     pairs = similarity[..., first, second]
@@ -82,8 +73,15 @@ def cosine_distribution(
     return CosineDistribution(mean, variance, histogram)
 
 
+def spanned(components: int, width: int) -> None:
+    """Refuse more components than keys are wide."""
+    if components > width:
+        raise ValueError(f"components must be in [1, {width}], got {components}")
+
+
+@requires(spanned)
 def principal_components(
-    keys: Float[Tensor, "*heads tokens width"], components: int = 2
+    keys: Finite[Tensor, "*heads tokens width"], components: Positive = 2
 ) -> Float[Tensor, "*heads tokens components"]:
     r"""Project the centred keys on the axes along which they vary most.
 
@@ -98,11 +96,6 @@ def principal_components(
         The projections $P$ in float32 (float64 for float64 input), most variance first. An axis
         points so that its largest coordinate, the first of equals, is positive.
 
-    Raises:
-        TypeError: `keys` is not floating point, or `components` not an integer.
-        ValueError: a key is not finite, `keys` has fewer than two axes, or `components` is outside
-            [1, width].
-
     Source:
         GraphKV-PCA.
 
@@ -110,9 +103,6 @@ def principal_components(
         E-G22: keys are centred, not scaled; the sign is ours. Axes are found in float64 and
         projections rounded once.
     """
-    errors.floating("keys", keys, 2)
-    errors.finite("keys", keys)
-    errors.whole("components", components, 1, keys.shape[-1])
     wide = keys.double()
     projections = wide.new_zeros(*keys.shape[:-1], components)
     if not keys.numel():
@@ -128,7 +118,11 @@ def principal_components(
 
 
 def kv_bytes(
-    tokens: int, layers: int = 32, heads: int = 8, width: int = 128, element_bytes: int = 2
+    tokens: Whole,
+    layers: Positive = 32,
+    heads: Positive = 8,
+    width: Positive = 128,
+    element_bytes: Positive = 2,
 ) -> int:
     r"""Bytes that the keys and values of a context take.
 
@@ -144,19 +138,10 @@ def kv_bytes(
     Returns:
         The bytes: 131 072 a token with the defaults.
 
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is out of range.
-
     Source:
         GraphKV-Tab5.
 
     Reading:
         E-G16, E-G18: the table counts 8 heads, not the 32 of its caption, and 1 000 tokens a K.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("layers", layers, 1)
-    errors.whole("heads", heads, 1)
-    errors.whole("width", width, 1)
-    errors.whole("element_bytes", element_bytes, 1)
     return 2 * tokens * layers * heads * width * element_bytes

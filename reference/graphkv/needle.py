@@ -7,12 +7,22 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.graphkv import errors as refuse
+from reference.contract import requires
+from reference.kinds import Ratio, Whole
 
 
+def holding(length: int, tokens: int, hidden: int) -> None:
+    """Refuse an input shorter than the needle, or longer than needle and haystack together."""
+    if not hidden <= length <= tokens + hidden:
+        raise ValueError(f"length must be in [{hidden}, {tokens + hidden}], got {length}")
+
+
+@requires(holding)
 def hide_needle(
-    haystack: Int64[Tensor, " tokens"], needle: Int64[Tensor, " hidden"], length: int, depth: float
+    haystack: Int64[Tensor, " tokens"],
+    needle: Int64[Tensor, " hidden"],
+    length: Whole,
+    depth: Ratio,
 ) -> Int64[Tensor, " length"]:
     r"""Hide a fact in a text, at some depth of an input that is so long with it.
 
@@ -29,26 +39,24 @@ def hide_needle(
     Returns:
         The input $x$.
 
-    Raises:
-        TypeError: `haystack` or `needle` is not int64, or `length` not an integer.
-        ValueError: `haystack` or `needle` has not one axis, `length` is out of range, or `depth`
-            outside [0, 1].
-
     Source:
         GraphKV-Needle.
 
     Reading:
         E-G24: the depth percentage is a share of the text around the fact.
     """
-    refuse.line("haystack", haystack)
-    refuse.line("needle", needle)
-    errors.whole("length", length, len(needle), len(haystack) + len(needle))
-    errors.fraction("depth", depth)
     around = length - len(needle)
     place = int(Fraction(str(depth)) * around)
     return torch.cat([haystack[:place], needle, haystack[place:around]])
 
 
+def worded(answer: Tensor) -> None:
+    """Refuse an answer without words."""
+    if not len(answer):
+        raise ValueError(f"answer must not be empty, got shape {tuple(answer.shape)}")
+
+
+@requires(worded)
 def needle_recall(
     responses: Int64[Tensor, "*grid said"], answer: Int64[Tensor, " words"]
 ) -> Float[Tensor, "*grid"]:
@@ -65,19 +73,12 @@ def needle_recall(
         The share $a$ of the answer's different words in each response, in float32: a cell for
         each depth and length, whose mean is the accuracy.
 
-    Raises:
-        TypeError: `responses` or `answer` is not int64.
-        ValueError: `answer` has not one axis or is empty.
-
     Source:
         GraphKV-Needle.
 
     Reading:
         E-G24: the retrieval accuracy is not defined; words count once, wherever they stand.
     """
-    errors.integral("responses", responses)
-    refuse.line("answer", answer)
-    errors.not_empty("answer", answer)
     wanted = set(answer.tolist())
     found = torch.zeros(responses.shape[:-1], device=responses.device)
     for cell in product(*map(range, found.shape)):

@@ -1,16 +1,18 @@
 """GraphKV end to end: build the graph, send the signal, hand back the scores."""
 
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.graphkv import errors as refuse
-from reference.graphkv.decay import banish, decay, enhance
+from reference.contract import requires, scanning
+from reference.graphkv.decay import Rule, banish, decay, enhance
 from reference.graphkv.graph import (
+    Kind,
+    averageable,
+    compared,
     edges,
     group_mean,
     neighbour_count,
@@ -18,7 +20,11 @@ from reference.graphkv.graph import (
     source_count,
     source_tokens,
 )
+from reference.kinds import Finite, Importance, Share, Whole
 from reference.precision import widen
+
+Signal = Literal["decay", "enhance", "evict"]
+"""What a source does to its neighbours."""
 
 
 class GraphSettings(NamedTuple):
@@ -31,13 +37,13 @@ class GraphSettings(NamedTuple):
         E-G8: the number of neighbours has no default, and is fixed unless `adaptive`.
     """
 
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    kind: str = "kk"
-    fraction: float = 0.3
-    rounds: int = 1
-    strength: float = 1.0
-    rule: str = "product"
-    signal: str = "decay"
+    count: Whole  # pyright: ignore[reportIncompatibleMethodOverride]
+    kind: Kind = "kk"
+    fraction: Share = 0.3
+    rounds: Whole = 1
+    strength: Share = 1.0
+    rule: Rule = "product"
+    signal: Signal = "decay"
     per_head: bool = False
     spare_sources: bool = False
     clamp: bool = False
@@ -58,35 +64,39 @@ def concatenate_heads(
     Returns:
         The rows of $\mathbf{K}^l$, head 0 first.
 
-    Raises:
-        TypeError: `vectors` is not floating point.
-        ValueError: `vectors` has fewer than three axes.
-
     Source:
         GraphKV-4.1.
 
     Reading:
         E-G11: the edges of a layer compare whole rows.
     """
-    errors.floating("vectors", vectors, 3)
     return vectors.movedim(-3, -2).flatten(-2)
 
 
+def held(keep: int, protected: Tensor | None, per_head: bool, exclude_window: bool) -> None:
+    """Refuse a budget below the window that is excluded from it."""
+    if exclude_window and protected is not None and scanning(protected):
+        window = int((protected if per_head else protected.any(-2)).sum(-1).max())
+        if keep < window:
+            raise ValueError(f"keep must be >= {window}, got {keep}")
+
+
+@requires(compared, averageable, held)
 def graphkv_refine(
-    scores: Float[Tensor, "*batch heads tokens"],
-    keys: Float[Tensor, "*batch heads tokens width"],
-    keep: int,
-    count: int,
+    scores: Importance[Tensor, "*batch heads tokens"],
+    keys: Finite[Tensor, "*batch heads tokens width"],
+    keep: Whole,
+    count: Whole,
     protected: Bool[Tensor, "*batch heads tokens"] | None = None,
     *,
-    queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
-    values: Float[Tensor, "*batch heads tokens width"] | None = None,
-    kind: str = "kk",
-    fraction: float = 0.3,
-    rounds: int = 1,
-    strength: float = 1.0,
-    rule: str = "product",
-    signal: str = "decay",
+    queries: Finite[Tensor, "*batch query_heads tokens width"] | None = None,
+    values: Finite[Tensor, "*batch heads tokens width"] | None = None,
+    kind: Kind = "kk",
+    fraction: Share = 0.3,
+    rounds: Whole = 1,
+    strength: Share = 1.0,
+    rule: Rule = "product",
+    signal: Signal = "decay",
     per_head: bool = False,
     spare_sources: bool = False,
     clamp: bool = False,
@@ -124,12 +134,6 @@ def graphkv_refine(
         The scores $s^{(T)}$. Without `per_head` a layer has one score a token, the mean over its
         heads, refined once and repeated for each head.
 
-    Raises:
-        TypeError: a tensor or a number is of the wrong type.
-        ValueError: a score is negative, NaN or infinite, a vector not finite or missing, a shape
-            does not match `scores`, a choice is unknown, a number outside its range, or
-            `exclude_window` finds more protected tokens than `keep`.
-
     Source:
         GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-6.2, GraphKV-7.1, GraphKV-7.2.
 
@@ -138,21 +142,8 @@ def graphkv_refine(
         `exclude_window` and `per_head`. E-G8: the tokens of `scores` are the input. E-G13:
         protected tokens keep their score. E-G20: no more sources than content tokens.
     """
-    errors.floating("scores", scores, 2)
-    errors.importance("scores", scores)
-    errors.floating("keys", keys, 2)
-    errors.shaped("keys", keys, (*scores.shape, keys.shape[-1]))
-    refuse.compared(kind, keys, queries, values)
-    errors.whole("keep", keep)
-    errors.whole("count", count)
-    errors.above_zero_to_one("fraction", fraction)
-    errors.whole("rounds", rounds)
-    errors.above_zero_to_one("strength", strength)
-    errors.one_of("rule", rule, ("product", "sequential", "sum"))
-    errors.one_of("signal", signal, ("decay", "enhance", "evict"))
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
-    errors.boolean("protected", protected, scores.shape)
     if not scores.numel():
         return scores.clone()
     vectors = {"keys": keys}
@@ -166,8 +157,6 @@ def graphkv_refine(
     if not per_head:
         refined, protected = refined.mean(-2), protected.any(-2)
         vectors = {name: concatenate_heads(whole) for name, whole in vectors.items()}
-    if exclude_window:
-        refuse.window(keep, protected)
     for graph in product(*map(range, refined.shape[:-1])):
         score, aside = refined[graph], protected[graph]
         nodes = {name: whole[graph] for name, whole in vectors.items()}

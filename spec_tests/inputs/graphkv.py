@@ -6,9 +6,9 @@ from torch.nn.functional import pad
 
 from spec_tests.draw import booleans, grid, maybe, real
 from spec_tests.inputs.graphkv_draw import few, lattice, leads, picks, up_to
-from spec_tests.inputs.graphkv_refusals import REFUSALS
+from spec_tests.inputs.graphkv_refusals import GOOD, REFUSALS
 
-__all__ = ["INPUTS", "REFUSALS"]
+__all__ = ["GOOD", "INPUTS", "REFUSALS"]
 
 rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
