@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference.contract import requires, scanning
-from reference.graphkv.refine import GraphSettings, graphkv_refine
+from reference.graphkv.refine import GraphSettings, graphkv_refine, held
 from reference.hubkv.locality import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
 from reference.kinds import Ratio, Whole
@@ -95,8 +95,8 @@ def refine(
         outside the content region is for show: whoever selects reads the mask.
 
     Raises:
-        ValueError: a score is too large to be refined, or a window above the budget it is
-            excluded from.
+        ValueError: a score is too large to be refined, or `keep` below the window that is
+            excluded from it.
 
     Source:
         HubKV-13, GraphKV-4.1, HubKV-Obs3.
@@ -114,6 +114,7 @@ def refine(
         return nms(scores.masked_fill(outside, 0), *refinement)
     if isinstance(refinement, GraphSettings):
         assert keys is not None
+        held(keep, outside, refinement.per_head, refinement.exclude_window)
         vectors = dict(queries=queries, values=values)
         settings = refinement._asdict()
         return graphkv_refine(scores, keys, keep, protected=outside, **vectors, **settings)

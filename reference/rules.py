@@ -83,3 +83,18 @@ def false_on_the_left(name: str, mask: Tensor | None) -> None:
             f"{name} must be false on the left of a row only, got false after true at position "
             f"{int(gaps.nonzero()[0, -1]) + 1}"
         )
+
+
+def observed(queries: Tensor, window: int, tokens: int) -> None:
+    """Refuse fewer queries than the window holds, or than the whole of a shorter sequence."""
+    if queries.shape[-2] < min(window, tokens):
+        raise ValueError(
+            f"queries must be at least the last {min(window, tokens)} of the window, "
+            f"got {queries.shape[-2]}"
+        )
+
+
+def windowed(keep: int, window: int) -> None:
+    """Refuse a budget below the window that is protected."""
+    if keep < window:
+        raise ValueError(f"keep must be >= {window}, got {keep}")

@@ -1,27 +1,37 @@
 """Expected attention: what Gaussian queries of the near future would look at."""
 
 import math
-from itertools import product
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
+from reference.contract import requires
+from reference.kinds import Finite, FiniteNonNegative, Whole
 from reference.precision import widen
-from reference.scorers import errors as refuse
-from reference.scorers import scoring_errors
+from reference.rules import left_padded, wide
 from reference.scorers.query_statistics import QueryStatistics
+from reference.scorers.rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 
+def of_groups(query_heads: int, kv_heads: int) -> None:
+    """Refuse statistics of heads that are no multiple of the key heads."""
+    if query_heads % kv_heads if kv_heads else query_heads:
+        raise ValueError(
+            f"statistics must be of a multiple of the {kv_heads} heads of keys, got {query_heads}"
+        )
+
+
+@requires(wide, of_groups, left_padded)
 def expected_attention(
     statistics: QueryStatistics,
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    rotation: Float[Tensor, "width width"] | Float[Tensor, "*batch width width"],
-    sinks: int = 4,
-    epsilon: float = 0.0,
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
+    rotation: Finite[Tensor, "width width"] | Finite[Tensor, "*batch width width"],
+    sinks: Whole = 4,
+    epsilon: FiniteNonNegative = 0.0,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Scored:
     r"""Score each token by the attention that queries to come are expected to pay its value.
@@ -47,10 +57,7 @@ def expected_attention(
         unbounded, and 0 at the sinks.
 
     Raises:
-        TypeError: `statistics` is no `QueryStatistics`, `keys`, `values` or `rotation` not floating
-            point, `sinks` not an integer, or `valid` not boolean.
-        ValueError: an argument is not finite or does not fit `keys`, a score is out of range,
-            `sinks` or `epsilon` is negative, or `valid` has a false after a true.
+        ValueError: a score is out of range.
 
     Source:
         HubKV-ExpectedAttention.
@@ -58,26 +65,14 @@ def expected_attention(
     Reading:
         C3, C4, E-U42: the sinks are protected by the mask and not by the largest score.
     """
-    scoring_errors.kind("statistics", statistics, QueryStatistics)
-    scoring_errors.cached(keys, values)
-    *batch, kv_heads, tokens, width = keys.shape
-    heads = statistics.mean.shape[-2] if statistics.mean.ndim > 1 else 0
-    scoring_errors.moments("statistics", statistics, (*batch, heads), width)
-    scoring_errors.group("statistics", heads, kv_heads)
-    scoring_errors.turning("rotation", rotation, batch, width)
-    errors.whole("sinks", sinks)
-    scoring_errors.non_negative_finite("epsilon", epsilon)
-    if valid is None:
-        valid = keys.new_ones(*batch, tokens, dtype=torch.bool)
-    refuse.padding(valid, (*batch, tokens))
+    heads, width = statistics.mean.shape[-2:]
     exact = widen(keys).dtype
     for tensor in (statistics.mean, statistics.covariance, values, rotation):
         exact = torch.promote_types(exact, tensor.dtype)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
-    group = heads // max(1, kv_heads)
-    for row in product(*map(range, batch)):
-        first = tokens - int(valid[row].sum())
+    group = heads // max(1, keys.shape[-3])
+    for row, first in rows(real_tokens(valid, keys)):
         start = first + sinks
         protected[row][:, first:start] = True
         turn = (rotation[row] if rotation.ndim > 2 else rotation).to(exact)

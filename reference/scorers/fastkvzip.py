@@ -10,10 +10,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.hubkv.refine import protected_mask
+from reference.contract import requires
+from reference.kinds import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widen
-from reference.scorers import errors as refuse
-from reference.scorers import scoring_errors
+from reference.rules import left_padded
+from reference.scorers.rows import protected_ends, real_tokens
 from reference.scorers.scored import Scored
 
 
@@ -24,21 +25,37 @@ class GateWeights(NamedTuple):
         HubKV-FastKVzip.
     """
 
-    query: Float[Tensor, "kv_heads group dim hidden"]
-    query_bias: Float[Tensor, "kv_heads group dim"]
-    query_scale: Float[Tensor, " dim"]
-    key: Float[Tensor, "kv_heads dim hidden"]
-    key_scale: Float[Tensor, " dim"]
-    learned: Float[Tensor, "kv_heads learned dim"]
-    bias: Float[Tensor, "kv_heads group"]
+    query: Finite[Tensor, "kv_heads group dim hidden"]
+    query_bias: Finite[Tensor, "kv_heads group dim"]
+    query_scale: Finite[Tensor, " dim"]
+    key: Finite[Tensor, "kv_heads dim hidden"]
+    key_scale: Finite[Tensor, " dim"]
+    learned: Finite[Tensor, "kv_heads learned dim"]
+    bias: Finite[Tensor, "kv_heads group"]
 
 
+def some_weights(group: int, dim: int) -> None:
+    """Refuse weights of no group or no width."""
+    if not group or not dim:
+        raise ValueError(
+            f"weights.query must have a group and a dim of at least 1, got {(group, dim)}"
+        )
+
+
+def some_tokens(targets: Tensor, valid: Tensor | None) -> None:
+    """Refuse targets of no heads or no tokens, or padding alone."""
+    errors.not_empty("targets", targets)
+    if valid is not None:
+        errors.marking("valid", valid)
+
+
+@requires(some_weights, left_padded)
 def fastkvzip(
-    hidden: Float[Tensor, "*batch tokens hidden"],
+    hidden: Finite[Tensor, "*batch tokens hidden"],
     weights: GateWeights,
-    sinks: int = 4,
-    recent: int | None = None,
-    epsilon: float = 1e-6,
+    sinks: Whole = 4,
+    recent: Whole | None = None,
+    epsilon: FiniteAbove0 = 1e-6,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Scored:
     r"""Score each token by its hidden state alone.
@@ -67,11 +84,7 @@ def fastkvzip(
         No token's score depends on another's.
 
     Raises:
-        TypeError: `hidden` is not floating point, `weights` no `GateWeights`, `sinks` or `recent`
-            not an integer, or `valid` not boolean.
-        ValueError: `hidden` or a weight is not finite or does not fit the others, `sinks` or
-            `recent` is negative, `epsilon` not finite and above 0, or `valid` has another shape
-            than `hidden` without its width, or a false after a true.
+        ValueError: `hidden` leads to scores out of range.
 
     Source:
         HubKV-FastKVzip.
@@ -79,24 +92,13 @@ def fastkvzip(
     Reading:
         C3, C4, E-U44: $b$ is added once, while training as well.
     """
-    errors.floating("hidden", hidden, 2)
-    errors.finite("hidden", hidden)
-    scoring_errors.kind("weights", weights, GateWeights)
-    scoring_errors.gate_weights("weights", weights, hidden.shape[-1])
-    errors.whole("sinks", sinks)
-    if recent is not None:
-        errors.whole("recent", recent)
-    errors.positive_finite("epsilon", epsilon)
-    batch, tokens = hidden.shape[:-2], hidden.shape[-2]
-    if valid is None:
-        valid = torch.ones_like(hidden[..., 0], dtype=torch.bool)
-    refuse.padding(valid, (*batch, tokens))
+    valid = real_tokens(valid, hidden[..., None, :, :])
     exact = widen(hidden).dtype
     for tensor in weights:
         exact = torch.promote_types(exact, tensor.dtype)
     x, gate = hidden.to(exact), GateWeights(*(tensor.to(exact) for tensor in weights))
     kv_heads, group, dim = gate.query.shape[:3]
-    scores = x.new_zeros(*batch, kv_heads, tokens)
+    scores = x.new_zeros(*x.shape[:-2], kv_heads, x.shape[-2])
     for h, g in product(range(kv_heads), range(group)):
         key = _rms_norm(x @ gate.key[h].mT, gate.key_scale, epsilon)
         query = x @ gate.query[h, g].mT + gate.query_bias[h, g]
@@ -107,17 +109,13 @@ def fastkvzip(
         scores[..., h, :] += (logit - rivals.logsumexp(-1)).sigmoid() / group
     scores = scores.masked_fill(~valid[..., None, :], 0)
     errors.in_range("hidden", scores)
-    protected = torch.zeros_like(scores, dtype=torch.bool)
-    for row in product(*map(range, batch)):
-        count = int(valid[row].sum())
-        mask = protected_mask(count, sinks, recent).to(hidden.device)
-        protected[row][:, tokens - count :] = mask
-    return Scored(scores, protected)
+    return Scored(scores, protected_ends(valid, kv_heads, sinks, recent))
 
 
+@requires(some_tokens, left_padded)
 def fastkvzip_loss(
-    scores: Float[Tensor, "*batch kv_heads tokens"],
-    targets: Float[Tensor, "*batch kv_heads tokens"],
+    scores: Shares[Tensor, "*batch kv_heads tokens"],
+    targets: Shares[Tensor, "*batch kv_heads tokens"],
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Float[Tensor, ""]:
     r"""How far the scores of the gate are from KVzip's.
@@ -135,26 +133,15 @@ def fastkvzip_loss(
         float64 where an argument is. It is least where $s = t$, and even there above 0 unless $t$
         is 0 or 1.
 
-    Raises:
-        TypeError: `scores` or `targets` is not floating point, or `valid` not boolean.
-        ValueError: `scores` or `targets` is outside [0, 1] or empty, `targets` is of another shape
-            than `scores`, `valid` of another than `scores` without heads, true nowhere, or has a
-            false after a true.
-
     Source:
         HubKV-FastKVzip.
 
     Reading:
         E-U44: logarithms below $-100$ count as $-100$, so that a saturated gate has a finite loss.
     """
-    scoring_errors.shares("scores", scores)
-    scoring_errors.shares("targets", targets, scores.shape)
-    errors.not_empty("scores", scores)
     exact = torch.promote_types(widen(scores).dtype, widen(targets).dtype)
     entropy = F.binary_cross_entropy(scores.to(exact), targets.to(exact), reduction="none")
     if valid is not None:
-        refuse.padding(valid, (*scores.shape[:-2], scores.shape[-1]))
-        errors.marking("valid", valid)
         entropy = entropy.movedim(-2, 0)[:, valid]
     return entropy.mean() * scores.shape[-2]
 

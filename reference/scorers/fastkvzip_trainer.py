@@ -1,16 +1,28 @@
 """How FastKVzip's gate learns KVzip's scores."""
 
 import math
+from typing import Annotated
 
 import torch
-from jaxtyping import Bool, Float
+from annotated_types import Interval
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from reference import errors
+from reference.contract import requires
+from reference.kinds import (
+    Finite,
+    FiniteAbove0,
+    FiniteNonNegative,
+    Positive,
+    Seed,
+    Shares,
+    Whole,
+)
 from reference.precision import widen
-from reference.scorers import errors as refuse
-from reference.scorers import scoring_errors
-from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss
+from reference.rules import left_padded
+from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss, some_tokens
+from reference.scorers.rows import real_tokens
 
 
 class FastKVzipGate(nn.Module):
@@ -63,20 +75,26 @@ class FastKVzipGate(nn.Module):
         return fastkvzip(hidden, self.weights(), epsilon=epsilon, valid=valid).scores
 
 
+def some_states(hidden: Tensor) -> None:
+    """Refuse hidden states of no tokens or no width."""
+    errors.not_empty("hidden", hidden)
+
+
+@requires(some_states, some_tokens, left_padded)
 def train_fastkvzip(
-    hidden: Float[Tensor, "*batch tokens hidden"],
-    targets: Float[Tensor, "*batch kv_heads tokens"],
-    group: int,
-    steps: int = 5000,
-    rate: float = 0.2,
-    momentum: float = 0.9,
-    sample: int = 1000,
-    dim: int = 16,
-    learned: int = 16,
-    seed: int = 0,
-    epsilon: float = 1e-6,
+    hidden: Finite[Tensor, "*batch tokens hidden"],
+    targets: Shares[Tensor, "*batch kv_heads tokens"],
+    group: Positive,
+    steps: Whole = 5000,
+    rate: FiniteAbove0 = 0.2,
+    momentum: Annotated[float, Interval(ge=0, le=1)] = 0.9,
+    sample: Positive = 1000,
+    dim: Positive = 16,
+    learned: Positive = 16,
+    seed: Seed = 0,
+    epsilon: FiniteAbove0 = 1e-6,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
-    spread: float = 0.0,
+    spread: FiniteNonNegative = 0.0,
 ) -> GateWeights:
     r"""Fit the gate of one layer to KVzip's scores by gradient descent with momentum.
 
@@ -109,13 +127,6 @@ def train_fastkvzip(
         The weights in float32, or float64 where `hidden` is, without gradients: after no step,
         those a `FastKVzipGate` starts with.
 
-    Raises:
-        TypeError: `hidden` or `targets` is not floating point, `valid` not boolean, or `group`,
-            `steps`, `sample`, `dim`, `learned` or `seed` not an integer.
-        ValueError: `hidden` is not finite or has no width, `targets` is outside [0, 1] or does not
-            fit `hidden`, `valid` is of another shape, has a false after a true or is true nowhere,
-            there is no token, or a number is outside its range.
-
     Source:
         HubKV-FastKVzip.
 
@@ -123,33 +134,15 @@ def train_fastkvzip(
         E-U44, E-U60: the bias enters the scores once, as it does afterwards; no token is held out;
         with a `spread`, learned keys can come to differ.
     """
-    errors.floating("hidden", hidden, 2)
-    errors.finite("hidden", hidden)
-    errors.not_empty("hidden", hidden)
-    scoring_errors.shares("targets", targets)
-    *batch, tokens, width = hidden.shape
-    kv_heads = targets.shape[-2]
-    errors.not_empty("targets", targets)
-    errors.shaped("targets", targets, (*batch, kv_heads, tokens))
-    for name, value, low in (("group", group, 1), ("steps", steps, 0), ("dim", dim, 1)):
-        errors.whole(name, value, low)
-    errors.positive_finite("rate", rate)
-    errors.fraction("momentum", momentum)
-    errors.whole("sample", sample, 1)
-    errors.whole("learned", learned, 1)
-    errors.whole("seed", seed, 0, 2**32 - 1)
-    errors.positive_finite("epsilon", epsilon)
-    scoring_errors.non_negative_finite("spread", spread)
-    if valid is None:
-        valid = torch.ones_like(hidden[..., 0], dtype=torch.bool)
-    refuse.padding(valid, (*batch, tokens))
-    errors.marking("valid", valid)
+    valid = real_tokens(valid, hidden[..., None, :, :])
     exact = widen(hidden).dtype
     examples = hidden[valid].to(exact)
     wanted = targets.movedim(-2, 0)[:, valid].to(exact)
     size = min(sample, len(examples))
     with torch.enable_grad():
-        gate = FastKVzipGate(width, kv_heads, group, dim, learned, seed, exact, spread)
+        gate = FastKVzipGate(
+            hidden.shape[-1], targets.shape[-2], group, dim, learned, seed, exact, spread
+        )
         gate = gate.to(hidden.device)
         descent = torch.optim.SGD(gate.parameters(), lr=rate, momentum=momentum)
         generator = torch.Generator().manual_seed(seed)

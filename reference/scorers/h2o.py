@@ -1,22 +1,29 @@
 """H2O: tokens that were attended to most so far, and the most recent ones."""
 
-from itertools import product
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import attention_errors, errors
 from reference.attention import attention_weights
+from reference.contract import requires
+from reference.kinds import Finite, Importance, Whole
 from reference.precision import widen
-from reference.scorers import errors as refuse
+from reference.rules import aligned, grouped, left_padded, wide
+from reference.scorers.rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 
+def carried(before: int | None, tokens: int) -> None:
+    """Refuse a mass of more tokens than there are keys."""
+    if before is not None and before > tokens:
+        raise ValueError(f"mass must be of at most the {tokens} tokens of keys, got {before}")
+
+
+@requires(wide, grouped, aligned, carried, left_padded)
 def h2o_mass(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    mass: Float[Tensor, "*batch kv_heads before"] | None = None,
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    mass: Importance[Tensor, "*batch kv_heads before"] | None = None,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Float[Tensor, "*batch kv_heads tokens"]:
     r"""Add the attention that each token draws from some more queries.
@@ -36,13 +43,6 @@ def h2o_mass(
         The mass $s$ of each token in float32, or float64 where an argument is. Each query of
         each head adds 1 in all.
 
-    Raises:
-        TypeError: `queries`, `keys` or `mass` is not floating point or `valid` not boolean.
-        ValueError: `queries` or `keys` is not finite or does not fit the other, there are more
-            queries than tokens, `mass` is negative, not finite, longer than `keys` or of other
-            heads, `valid` has another shape than `keys` without heads and width, or a false after
-            a true.
-
     Source:
         GraphKV-H2O.
 
@@ -50,20 +50,15 @@ def h2o_mass(
         C3, C4, E-G30: softmax in float32, summed over the query heads of a key head; no column
         is left out of any step.
     """
-    attention_errors.attendable(queries, keys, True)
-    batch, (kv_heads, tokens) = keys.shape[:-3], keys.shape[-3:-1]
+    *batch, kv_heads, tokens, _ = keys.shape
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
-    if mass is None:
-        mass = keys.new_zeros(*batch, kv_heads, 0, dtype=exact)
-    refuse.carried(mass, keys)
-    valid = keys.new_ones(*batch, tokens, dtype=torch.bool) if valid is None else valid
-    refuse.padding(valid, (*batch, tokens))
+    mass = keys.new_zeros(*batch, kv_heads, 0, dtype=exact) if mass is None else mass
+    valid = real_tokens(valid, keys)
     total = keys.new_zeros(keys.shape[:-1], dtype=torch.promote_types(exact, mass.dtype))
     total[..., : mass.shape[-1]] = mass
     total = torch.where(valid[..., None, :], total, 0)
     count, group = queries.shape[-2], queries.shape[-3] // max(1, kv_heads)
-    for row in product(*map(range, batch)):
-        first = tokens - int(valid[row].sum())
+    for row, first in rows(valid):
         for q in range(max(0, first - (tokens - count)), count):
             seen = tokens - count + q + 1
             weights = attention_weights(queries[row][:, q, None], keys[row][:, first:seen])
@@ -72,11 +67,18 @@ def h2o_mass(
     return total
 
 
+def recent_within(recent: int | None, keep: int) -> None:
+    """Refuse more recent tokens than the budget."""
+    if recent is not None and recent > keep:
+        raise ValueError(f"recent must be in [0, {keep}], got {recent}")
+
+
+@requires(recent_within, left_padded)
 def h2o(
-    mass: Float[Tensor, "*batch kv_heads tokens"],
-    keep: int,
+    mass: Importance[Tensor, "*batch kv_heads tokens"],
+    keep: Whole,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
-    recent: int | None = None,
+    recent: Whole | None = None,
 ) -> Scored:
     r"""Score tokens by the attention drawn so far, and protect the recent share of the budget.
 
@@ -93,28 +95,14 @@ def h2o(
         The mass in float32, or float64 where it is, and the last `recent` real tokens protected.
         `retain` with `keep` then takes the heavy hitters from outside the recent tokens.
 
-    Raises:
-        TypeError: `mass` is not floating point, `valid` not boolean, or `keep` or `recent` not
-            an integer.
-        ValueError: `mass` is negative or not finite or has fewer than 2 axes, `keep` is negative,
-            `recent` outside [0, `keep`], `valid` has another shape than `mass` without heads, or
-            a false after a true.
-
     Source:
         GraphKV-H2O.
 
     Reading:
         C3, E-G30: half of the budget is recent, and heavy hitters are the others.
     """
-    errors.importance("mass", mass, 2)
-    errors.whole("keep", keep)
     recent = keep // 2 if recent is None else recent
-    errors.whole("recent", recent, 0, keep)
-    rows = (*mass.shape[:-2], mass.shape[-1])
-    valid = mass.new_ones(rows, dtype=torch.bool) if valid is None else valid
-    refuse.padding(valid, rows)
-    tokens, real = mass.shape[-1], valid[..., None, :].expand(mass.shape)
-    protected = torch.zeros_like(real)
-    for t in range(max(0, tokens - recent), tokens):
-        protected[..., t] = real[..., t]
-    return Scored(torch.where(real, widen(mass), 0), protected)
+    real = real_tokens(valid, mass[..., None])[..., None, :].expand(mass.shape)
+    tokens = mass.shape[-1]
+    place = torch.arange(tokens, device=mass.device)
+    return Scored(torch.where(real, widen(mass), 0), real & (place >= tokens - recent))

@@ -1,17 +1,21 @@
 """KNorm: tokens whose keys are short are attended to most."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
+from reference.contract import requires
+from reference.kinds import Finite
 from reference.precision import widen
-from reference.scorers import errors as refuse
+from reference.rules import left_padded
+from reference.scorers.rows import real_tokens
 from reference.scorers.scored import Scored
 
 
+@requires(left_padded)
 def knorm(
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
     valid: Bool[Tensor, "*batch tokens"] | None = None,
     shift: bool = False,
 ) -> Scored:
@@ -30,10 +34,7 @@ def knorm(
         bit, unless `shift` compares them.
 
     Raises:
-        TypeError: `keys` is not floating point or `valid` not boolean.
-        ValueError: a key is NaN or infinite or too long for the dtype of the scores, `keys` has
-            fewer than 3 axes, `valid` another shape than `keys` without heads and width, or a
-            false after a true.
+        ValueError: a key is too long for the dtype of the scores.
 
     Source:
         GraphKV-KNorm.
@@ -42,12 +43,7 @@ def knorm(
         C3, E-G5: negative scores as published; what must not be negative takes `shift`, whose
         maximum runs over the real tokens of a head.
     """
-    errors.floating("keys", keys, 3)
-    errors.finite("keys", keys)
-    rows = (*keys.shape[:-3], keys.shape[-2])
-    valid = keys.new_ones(rows, dtype=torch.bool) if valid is None else valid
-    refuse.padding(valid, rows)
-    keys = widen(keys)
+    keys, valid = widen(keys), real_tokens(valid, keys)
     squares = keys.new_zeros(keys.shape[:-1])
     for c in range(keys.shape[-1]):
         squares += keys[..., c] ** 2

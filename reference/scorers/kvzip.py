@@ -1,30 +1,44 @@
 """KVzip: the largest attention a token draws while the model repeats the context."""
 
-from itertools import product
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
 from reference.attention import attention_weights
-from reference.hubkv.refine import protected_mask
+from reference.contract import requires
+from reference.kinds import Finite, Importance, Positive, Whole
 from reference.precision import widen
-from reference.scorers import errors as refuse
-from reference.scorers import scoring_errors
+from reference.rules import false_on_the_left, grouped, left_padded, wide
+from reference.scorers.rows import protected_ends, real_tokens, rows
 from reference.scorers.scored import Scored
 
 
+def repeating(queries: Tensor, repeat_keys: Tensor, which: str | None = None) -> None:
+    """Refuse more queries than tokens of the repeat input."""
+    count, repeat, which = queries.shape[-2], repeat_keys.shape[-2], which or ""
+    if count > repeat:
+        raise ValueError(
+            f"queries{which} must be at most as many as the {repeat} tokens of "
+            f"repeat_keys{which}, got {count}"
+        )
+
+
+def repeat_padded(repeat_valid: Tensor | None) -> None:
+    """Refuse padding that is not on the left of a repeat input."""
+    false_on_the_left("repeat_valid", repeat_valid)
+
+
+@requires(wide, grouped, repeating, left_padded, repeat_padded)
 def kvzip_chunk(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    repeat_keys: Float[Tensor, "*batch kv_heads repeat width"],
-    index: int,
-    chunk: int = 2000,
-    sinks: int = 4,
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    repeat_keys: Finite[Tensor, "*batch kv_heads repeat width"],
+    index: Whole,
+    chunk: Positive = 2000,
+    sinks: Whole = 4,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
     repeat_valid: Bool[Tensor, "*batch repeat"] | None = None,
-    past: Float[Tensor, "*batch kv_heads tokens"] | None = None,
+    past: Importance[Tensor, "*batch kv_heads tokens"] | None = None,
 ) -> Float[Tensor, "*batch kv_heads tokens"]:
     r"""Score one chunk of the context by the queries that repeat it.
 
@@ -49,14 +63,6 @@ def kvzip_chunk(
         in [0, 1], elsewhere those of `past`, or 0. Stretches of queries, handed over one after
         the other, give what all of them give at once.
 
-    Raises:
-        TypeError: `queries`, `keys`, `repeat_keys` or `past` is not floating point, `index`,
-            `chunk` or `sinks` not an integer, or `valid` or `repeat_valid` not boolean.
-        ValueError: `queries`, `keys` or `repeat_keys` is not finite or does not fit the others,
-            there are more queries than tokens of the repeat input, `index` or `sinks` is negative,
-            `chunk` below 1, `valid`, `repeat_valid` or `past` is of another shape, `past` is
-            negative or not finite, or a mask has a false after a true.
-
     Source:
         HubKV-KVzip.
 
@@ -64,29 +70,14 @@ def kvzip_chunk(
         C3, C4, E-U43: the repeat input shares the softmax, so that chunks are part of the
         definition; no other token of the context is seen.
     """
-    scoring_errors.context(keys)
-    scoring_errors.repetition(queries, repeat_keys, keys)
-    errors.whole("index", index)
-    errors.whole("chunk", chunk, 1)
-    errors.whole("sinks", sinks)
-    batch, (kv_heads, tokens) = keys.shape[:-3], keys.shape[-3:-1]
-    count, repeat = queries.shape[-2], repeat_keys.shape[-2]
-    if valid is None:
-        valid = keys.new_ones(*batch, tokens, dtype=torch.bool)
-    refuse.padding(valid, (*batch, tokens))
-    if repeat_valid is None:
-        repeat_valid = keys.new_ones(*batch, repeat, dtype=torch.bool)
-    scoring_errors.repeat_padding(repeat_valid, (*batch, repeat))
+    tokens, count, repeat = keys.shape[-2], queries.shape[-2], repeat_keys.shape[-2]
+    repeat_valid = real_tokens(repeat_valid, repeat_keys)
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     exact = torch.promote_types(exact, repeat_keys.dtype)
-    if past is None:
-        past = keys.new_zeros(keys.shape[:-1], dtype=exact)
-    errors.importance("past", past, 2)
-    errors.shaped("past", past, keys.shape[:-1])
+    past = keys.new_zeros(keys.shape[:-1], dtype=exact) if past is None else past
     scores = past.to(torch.promote_types(exact, past.dtype), copy=True)
-    group = queries.shape[-3] // max(1, kv_heads)
-    for row in product(*map(range, batch)):
-        first = tokens - int(valid[row].sum())
+    group = queries.shape[-3] // max(1, keys.shape[-3])
+    for row, first in rows(real_tokens(valid, keys)):
         start = first + sinks + index * chunk
         stop = min(tokens, start + chunk)
         if start >= stop:
@@ -104,13 +95,48 @@ def kvzip_chunk(
     return scores
 
 
+def chunk_count(keys: Tensor, chunk: int, sinks: int, valid: Tensor | None) -> int:
+    """Return how many chunks the longest row has."""
+    lengths = real_tokens(valid, keys).sum(-1)
+    longest = int(lengths.amax()) if lengths.numel() else 0
+    return -(-max(0, longest - sinks) // chunk)
+
+
+def a_repetition_each(
+    queries: tuple[Tensor, ...],
+    keys: Tensor,
+    repeat_keys: tuple[Tensor, ...],
+    chunk: int,
+    sinks: int,
+    valid: Tensor | None,
+    repeat_valid: tuple[Tensor, ...] | None,
+) -> None:
+    """Refuse what is not one repeat input for each chunk, its parts fitting each other."""
+    chunks = chunk_count(keys, chunk, sinks, valid)
+    masks = (None,) * chunks if repeat_valid is None else repeat_valid
+    given = dict(queries=queries, repeat_keys=repeat_keys, repeat_valid=masks)
+    for name, parts in given.items():
+        if len(parts) != chunks:
+            got = len(parts) or parts
+            raise ValueError(f"{name} must have {chunks} entries, one for each chunk, got {got}")
+    for index, (asking, echo, mask) in enumerate(zip(queries, repeat_keys, masks, strict=True)):
+        grouped(asking.shape[-3], keys.shape[-3])
+        repeating(asking, echo, f"[{index}]")
+        if mask is not None and mask.shape[-1] != echo.shape[-2]:
+            shape = (*mask.shape[:-1], echo.shape[-2])
+            said = f"repeat_valid[{index}] must have shape {shape} to fit repeat_keys[{index}]"
+            raise ValueError(f"{said}, got {tuple(mask.shape)}")
+        false_on_the_left(f"repeat_valid[{index}]", mask)
+
+
+@requires(wide, left_padded, a_repetition_each)
 def kvzip(
-    queries: tuple[Float[Tensor, "*batch query_heads _ width"], ...],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    repeat_keys: tuple[Float[Tensor, "*batch kv_heads _ width"], ...],
-    chunk: int = 2000,
-    sinks: int = 4,
-    recent: int | None = None,
+    queries: tuple[Finite[Tensor, "*batch query_heads _ width"], ...],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    repeat_keys: tuple[Finite[Tensor, "*batch kv_heads _ width"], ...],
+    chunk: Positive = 2000,
+    sinks: Whole = 4,
+    recent: Whole | None = None,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
     repeat_valid: tuple[Bool[Tensor, "*batch _"], ...] | None = None,
 ) -> Scored:
@@ -135,13 +161,6 @@ def kvzip(
         The scores of each key head, in [0, 1], in float32, or float64 where an argument is: 0 at
         the sinks, which belong to no chunk.
 
-    Raises:
-        TypeError: `queries`, `repeat_keys` or `repeat_valid` is no tuple, a tensor not floating
-            point, a mask not boolean, or `chunk`, `sinks` or `recent` not an integer.
-        ValueError: there are not as many entries as chunks, a tensor is not finite or does not fit
-            the others, `chunk` is below 1, `sinks` or `recent` negative, or a mask has a false
-            after a true.
-
     Source:
         HubKV-KVzip.
 
@@ -149,36 +168,11 @@ def kvzip(
         C3, C4, E-U13, E-U43: the chunk is part of the definition; recent tokens are protected as
         for FastKVzip.
     """
-    scoring_errors.context(keys)
-    errors.whole("chunk", chunk, 1)
-    errors.whole("sinks", sinks)
-    if recent is not None:
-        errors.whole("recent", recent)
-    batch, tokens = keys.shape[:-3], keys.shape[-2]
-    if valid is None:
-        valid = keys.new_ones(*batch, tokens, dtype=torch.bool)
-    refuse.padding(valid, (*batch, tokens))
-    longest = max((int(valid[row].sum()) for row in product(*map(range, batch))), default=0)
-    chunks = -(-max(0, longest - sinks) // chunk)
-    scoring_errors.each_chunk("queries", queries, chunks)
-    scoring_errors.each_chunk("repeat_keys", repeat_keys, chunks)
-    if repeat_valid is not None:
-        scoring_errors.each_chunk("repeat_valid", repeat_valid, chunks)
-    for index in range(chunks):
-        which = f"[{index}]"
-        scoring_errors.repetition(queries[index], repeat_keys[index], keys, which)
-        if repeat_valid is not None:
-            shape = (*batch, repeat_keys[index].shape[-2])
-            scoring_errors.repeat_padding(repeat_valid[index], shape, which)
     scores = keys.new_zeros(keys.shape[:-1], dtype=widen(keys).dtype)
-    for index in range(chunks):
+    for index in range(chunk_count(keys, chunk, sinks, valid)):
         mask = None if repeat_valid is None else repeat_valid[index]
         scores = kvzip_chunk(
             queries[index], keys, repeat_keys[index], index, chunk, sinks, valid, mask, scores
         )
-    protected = torch.zeros_like(scores, dtype=torch.bool)
-    for row in product(*map(range, batch)):
-        count = int(valid[row].sum())
-        mask = protected_mask(count, sinks, recent).to(keys.device)
-        protected[row][:, tokens - count :] = mask
+    protected = protected_ends(real_tokens(valid, keys), keys.shape[-3], sinks, recent)
     return Scored(scores, protected)

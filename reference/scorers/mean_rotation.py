@@ -1,18 +1,17 @@
 """What the rotary embedding does on average to a query at one of the next positions."""
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
+from reference.kinds import Finite, Positive, Whole, Wholes
 from reference.precision import widen
-from reference.scorers import scoring_errors
 
 
 def mean_rotation(
-    frequencies: Float[Tensor, " half"],
-    start: int | Int64[Tensor, "*batch"],
-    future: int = 512,
+    frequencies: Finite[Tensor, " half"],
+    start: Whole | Wholes[Tensor, "*batch"],
+    future: Positive = 512,
 ) -> Float[Tensor, "*batch width width"]:
     r"""Average the rotary embedding's matrix over the positions to come.
 
@@ -29,22 +28,12 @@ def mean_rotation(
         The matrix $\bar R$ in float32, or float64 where `frequencies` is; it acts on columns.
         Channel $i$ of the first half turns with channel $i$ of the second.
 
-    Raises:
-        TypeError: `frequencies` is not floating point, `future` not an integer, or `start` neither
-            that nor an int64 tensor.
-        ValueError: `frequencies` is not finite or has no axis, `start` is negative, or `future`
-            below 1.
-
     Source:
         HubKV-ExpectedAttention.
 
     Reading:
         E-U41: the convention of Llama, halves and not neighbours. Angles are computed in float64.
     """
-    errors.floating("frequencies", frequencies)
-    errors.finite("frequencies", frequencies)
-    scoring_errors.starts("start", start)
-    errors.whole("future", future, 1)
     first = torch.as_tensor(start, dtype=torch.float64, device=frequencies.device)
     half = frequencies.shape[-1]
     total = first.new_zeros(*first.shape, 2 * half, 2 * half)

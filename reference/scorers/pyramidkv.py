@@ -8,16 +8,18 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from reference import errors
-from reference.scorers import errors as refuse
+from reference.contract import requires
+from reference.kinds import Positive, Whole, Wholes
+from reference.rules import windowed
 
 
+@requires(windowed)
 def pyramidkv_budgets(
-    keep: int,
-    layers: int,
-    tokens: int | Int64[Tensor, "*batch"],
-    window: int = 32,
-    beta: int = 20,
+    keep: Whole,
+    layers: Positive,
+    tokens: Whole | Wholes[Tensor, "*batch"],
+    window: Whole = 32,
+    beta: Positive = 20,
     exact: bool = False,
 ) -> Int64[Tensor, "layers *batch"]:
     r"""The budget of a head in each layer, along a line from the first layer down to the last.
@@ -42,11 +44,6 @@ def pyramidkv_budgets(
         they add up to more than $L \min(B, N)$: by $\tfrac{L}{2} \bigl((b_{\max} - b_{\min}) \bmod
         (L - 1)\bigr)$.
 
-    Raises:
-        TypeError: an argument is not an integer, or `tokens` neither that nor an int64 tensor.
-        ValueError: `keep` is below `window`, `layers` or `beta` below 1, or `tokens` or `window`
-            negative.
-
     Source:
         GraphKV-PyramidKV.
 
@@ -54,11 +51,6 @@ def pyramidkv_budgets(
         E-G32, E-G60: the rounded step overspends, and short prompts have no pyramid; one layer
         gets the mean budget.
     """
-    errors.whole("window", window)
-    errors.whole("keep", keep, window)
-    errors.whole("layers", layers, 1)
-    refuse.lengths(tokens)
-    errors.whole("beta", beta, 1)
     lengths = torch.as_tensor(tokens)
     budgets = lengths.new_empty(layers, *lengths.shape)
     for row in product(*map(range, lengths.shape)):

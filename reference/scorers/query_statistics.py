@@ -1,16 +1,16 @@
 """What the queries of a prompt are like: their mean and covariance before the rotary embedding."""
 
-from itertools import product
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference import errors
+from reference.contract import requires, scanning
+from reference.kinds import Finite, Whole
 from reference.precision import widen
-from reference.scorers import errors as refuse
-from reference.scorers import scoring_errors
+from reference.rules import left_padded
+from reference.scorers.rows import real_tokens, rows
 
 
 class QueryStatistics(NamedTuple):
@@ -22,13 +22,22 @@ class QueryStatistics(NamedTuple):
 
     counted: Int64[Tensor, "*batch"]
     skipped: Int64[Tensor, "*batch"]
-    mean: Float[Tensor, "*batch query_heads width"]
-    covariance: Float[Tensor, "*batch query_heads width width"]
+    mean: Finite[Tensor, "*batch query_heads width"]
+    covariance: Finite[Tensor, "*batch query_heads width width"]
 
 
+def continuing(valid: Tensor | None, past: QueryStatistics | None) -> None:
+    """Refuse padding after a row's first token."""
+    if past is None or valid is None or not scanning(valid):
+        return
+    if bool(((past.skipped + past.counted > 0) & ~valid[..., 0]).any()):
+        raise ValueError("valid must be true after a row's first token, got false at position 0")
+
+
+@requires(left_padded, continuing)
 def query_statistics(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    sinks: int = 4,
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    sinks: Whole = 4,
     valid: Bool[Tensor, "*batch queries"] | None = None,
     past: QueryStatistics | None = None,
 ) -> QueryStatistics:
@@ -47,37 +56,19 @@ def query_statistics(
         The statistics in float32, or float64 where an argument is: 0 where nothing counts yet.
         `skipped` says how many sinks have been left out.
 
-    Raises:
-        TypeError: `queries` is not floating point, `sinks` not an integer, `valid` not boolean, or
-            `past` no `QueryStatistics`.
-        ValueError: `queries` is not finite, has fewer than 3 axes or a width of 0, `sinks` is
-            negative, `valid` has another shape than `queries` without heads and width, a false
-            after a true, or a false where `past` has counted tokens, or `past` is of other shapes.
-
     Source:
         HubKV-ExpectedAttention.
 
     Reading:
         C3, E-U41: the covariance divides by the number of queries.
     """
-    errors.floating("queries", queries, 3)
-    errors.finite("queries", queries)
-    *batch, heads, chunk, width = queries.shape
-    errors.whole("sinks", sinks)
-    if valid is None:
-        valid = queries.new_ones(*batch, chunk, dtype=torch.bool)
-    refuse.padding(valid, (*batch, chunk))
-    if past is None:
-        past = _nothing(queries)
-    scoring_errors.kind("past", past, QueryStatistics)
-    scoring_errors.moments("past", past, (*batch, heads), width)
-    scoring_errors.continues(valid, past.skipped, past.counted)
+    heads, chunk = queries.shape[-3:-1]
+    past = no_statistics(queries) if past is None else past
     exact = torch.promote_types(widen(queries).dtype, widen(past.mean).dtype)
     exact = torch.promote_types(exact, past.covariance.dtype)
     mean, covariance = past.mean.to(exact, copy=True), past.covariance.to(exact, copy=True)
     count, skipped = past.counted.clone(), past.skipped.clone()
-    for row in product(*map(range, batch)):
-        first = chunk - int(valid[row].sum())
+    for row, first in rows(real_tokens(valid, queries)):
         skip = min(chunk - first, max(0, sinks - int(skipped[row])))
         before, new = int(count[row]), chunk - first - skip
         skipped[row] += skip
@@ -94,7 +85,7 @@ def query_statistics(
     return QueryStatistics(count, skipped, mean, covariance)
 
 
-def _nothing(queries: Tensor) -> QueryStatistics:
+def no_statistics(queries: Tensor) -> QueryStatistics:
     """Return the statistics of no queries."""
     *batch, heads, _, width = queries.shape
     none = torch.zeros(batch, dtype=torch.int64, device=queries.device)

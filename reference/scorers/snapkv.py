@@ -1,26 +1,27 @@
 """SnapKV: what the last queries of a prompt look at."""
 
-from itertools import product
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import attention_errors, errors
 from reference.attention import attention_weights
+from reference.contract import requires
+from reference.kinds import Finite, Odd, Positive
 from reference.precision import widen
-from reference.scorers import errors as refuse
+from reference.rules import aligned, grouped, left_padded, observed, wide
+from reference.scorers.rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
-POOLINGS = ("average", "max")
 
-
+@requires(wide, grouped, aligned, observed, left_padded)
 def snapkv(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    window: int = 32,
-    kernel: int = 5,
-    pooling: str = "average",
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    window: Positive = 32,
+    kernel: Odd = 5,
+    pooling: Literal["average", "max"] = "average",
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Scored:
     r"""Score each token by the pooled attention of the last queries, and protect those.
@@ -42,14 +43,6 @@ def snapkv(
         The scores of each key head in float32, or float64 where an argument is: 0 within the
         window, which is protected. A row of at most $W$ real tokens is protected as a whole.
 
-    Raises:
-        TypeError: `queries` or `keys` is not floating point, `valid` not boolean, or `window` or
-            `kernel` not an integer.
-        ValueError: `queries` or `keys` is not finite or does not fit the other, there are more
-            queries than tokens or fewer than the window asks for, `window` is below 1, `kernel`
-            below 1 or even, `pooling` unknown, `valid` has another shape than `keys` without
-            heads and width, or a false after a true.
-
     Source:
         GraphKV-SnapKV.
 
@@ -57,21 +50,12 @@ def snapkv(
         C3, C4, E-G31: weights over all that a query sees, the window included, and not
         normalised again; pooled for each query head, then averaged over the group.
     """
-    attention_errors.attendable(queries, keys, True)
-    errors.whole("window", window, 1)
-    refuse.odd("kernel", kernel)
-    errors.one_of("pooling", pooling, POOLINGS)
-    batch, (kv_heads, tokens) = keys.shape[:-3], keys.shape[-3:-1]
-    refuse.observers(queries.shape[-2], window, tokens)
-    valid = keys.new_ones(*batch, tokens, dtype=torch.bool) if valid is None else valid
-    refuse.padding(valid, (*batch, tokens))
+    heads, (kv_heads, tokens) = queries.shape[-3], keys.shape[-3:-1]
+    group = heads // max(1, kv_heads)
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
-    heads = queries.shape[-3]
-    group = heads // max(1, kv_heads)
-    for row in product(*map(range, batch)):
-        first = tokens - int(valid[row].sum())
+    for row, first in rows(real_tokens(valid, keys)):
         start = max(first, tokens - window)
         protected[row][:, start:] = True
         if start == first:

@@ -2,11 +2,11 @@
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 from reference import GateWeights
-from spec_tests.draw import NEGATIVE, Refusal, grid, real, signed
-from spec_tests.inputs.cake_refusals import bad_count, bad_from_zero, bad_positive, bad_valid
-from spec_tests.inputs.kcvt_refusals import bad_numbers
+from spec_tests.draw import Refusal, grid, real, signed
+from spec_tests.inputs.base_scorers_refusals import bad_padding
 from spec_tests.inputs.padded import batches, key_heads, lengths, masks
 
 numbers = st.sampled_from([signed, real])
@@ -91,37 +91,35 @@ scores = torch.tensor([[0.5, 0.25, 1.0, 0.0, 0.75], [0.25, 0.5, 0.5, 1.0, 0.0]])
 nowhere = Refusal("valid", lambda v: v & False, ValueError, "true somewhere")
 
 
-def bad_shares(name: str) -> list[Refusal]:
-    """Refusals of numbers that must be in [0, 1]."""
-    return [
-        Refusal(name, lambda s: s.long(), TypeError, "floating-point"),
-        Refusal(name, NEGATIVE, ValueError, "[0, 1]"),
-        Refusal(name, lambda s: s + 0.5, ValueError, "[0, 1]"),
-        Refusal(name, lambda s: s * torch.nan, ValueError, "[0, 1]"),
-    ]
+def ungrouped(weights: GateWeights) -> GateWeights:
+    """Return the weights of no query heads."""
+    parts = dict(query=weights.query[:, :0], query_bias=weights.query_bias[:, :0])
+    return weights._replace(**parts, bias=weights.bias[:, :0])
+
+
+def beyond(shares: Tensor) -> Tensor:
+    """Return shares of which the largest are above 1."""
+    return shares + 0.5
 
 
 REFUSALS = dict(
     fastkvzip=(
         dict(hidden=hidden, weights=weights, sinks=4, recent=1, epsilon=1e-6, valid=valid),
         [
-            *bad_numbers("hidden"),
-            Refusal("hidden", lambda x: x[0], ValueError, "at least 2 axes"),
-            Refusal("weights", 3, TypeError, "GateWeights"),
-            *bad_count("sinks"),
-            *bad_count("recent"),
-            *bad_positive("epsilon"),
-            *bad_valid,
+            Refusal("weights", lambda w: w._replace(key=w.key * torch.nan), ValueError, "finite"),
+            Refusal("weights", lambda w: w._replace(key=w.key[:1]), ValueError, "shape"),
+            Refusal("weights", lambda w: w._replace(bias=w.bias.long()), TypeError, "floating"),
+            Refusal("weights", ungrouped, ValueError, "of at least 1"),
+            Refusal("hidden", lambda x: x[:, :2], ValueError, "shape"),
+            bad_padding,
         ],
     ),
     fastkvzip_loss=(
         dict(scores=scores, targets=scores, valid=valid),
         [
-            *bad_shares("scores"),
-            Refusal("scores", lambda s: s[0], ValueError, "at least 2 axes"),
-            *bad_shares("targets"),
-            Refusal("targets", lambda t: t[:, :-1], ValueError, "shape"),
-            *bad_valid,
+            Refusal("scores", beyond, ValueError, "[0, 1]"),
+            Refusal("targets", beyond, ValueError, "[0, 1]"),
+            bad_padding,
             nowhere,
         ],
     ),
@@ -129,24 +127,11 @@ REFUSALS = dict(
         dict(hidden=hidden, targets=scores, group=2, steps=1, rate=0.2, momentum=0.9, sample=2,
              dim=2, learned=2, seed=0, epsilon=1e-6, valid=valid, spread=1.0),
         [
-            *bad_numbers("hidden"),
             Refusal("hidden", lambda x: x[:, :0], ValueError, "not be empty"),
-            *bad_shares("targets"),
-            Refusal("targets", lambda t: t[:, :-1], ValueError, "shape"),
-            *bad_count("group", 1),
-            *bad_count("steps"),
-            *bad_positive("rate"),
-            Refusal("momentum", -0.5, ValueError, "[0, 1]"),
-            Refusal("momentum", 1.5, ValueError, "[0, 1]"),
-            *bad_count("sample", 1),
-            *bad_count("dim", 1),
-            *bad_count("learned", 1),
-            Refusal("seed", -1, ValueError, "[0, 4294967295]"),
-            Refusal("seed", 2.0, TypeError, "integer"),
-            *bad_positive("epsilon"),
-            *bad_valid,
+            Refusal("targets", lambda t: t[:0], ValueError, "not be empty"),
+            Refusal("targets", beyond, ValueError, "[0, 1]"),
+            bad_padding,
             nowhere,
-            *bad_from_zero("spread"),
         ],
     ),
 )  # fmt: skip

@@ -3,9 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import NEGATIVE, Refusal, bad_mask, grid, longer, real, signed
-from spec_tests.inputs.cake_refusals import bad_count, bad_valid, gap
-from spec_tests.inputs.kcvt_refusals import bad_numbers
+from spec_tests.draw import Refusal, grid, longer, real, signed
+from spec_tests.inputs.base_scorers_refusals import bad_padding, gap
 from spec_tests.inputs.padded import batches, groups, key_heads, lengths, masks
 
 numbers = st.sampled_from([signed, real])
@@ -85,19 +84,25 @@ generator = torch.Generator().manual_seed(11)
 queries, keys, echo = (torch.randn(n, 4, 2, generator=generator) for n in (4, 2, 2))
 valid = torch.arange(4) > 0
 past = torch.zeros(2, 4)
-bad_chunks = [*bad_count("chunk", 1), *bad_count("sinks"), *bad_valid]
-bad_keys = [
-    *bad_numbers("keys"),
-    Refusal("keys", lambda k: k[..., :0], ValueError, "at least 1"),
-    Refusal("keys", lambda k: k[0], ValueError, "at least 3 axes"),
+bad_queries = [
+    Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
+    Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
+    Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 4 tokens"),
 ]
+bad_echo = Refusal("repeat_valid", gap, ValueError, "on the left")
+
+
+def in_the_last(refusal: Refusal) -> Refusal:
+    """Return the refusal of one tensor as one of the last of two."""
+    return refusal._replace(change=lambda parts: (parts[0], refusal.change(parts[1])))
 
 
 def bad_tuple(name: str) -> list[Refusal]:
     """Refusals of what is not one tensor for each of two chunks."""
     return [
-        Refusal(name, 3, TypeError, "tuple"),
         Refusal(name, (), ValueError, "2 entries"),
+        Refusal(name, lambda parts: parts[:1], ValueError, "2 entries"),
+        in_the_last(Refusal(name, longer, ValueError, f"{name}[1] must have shape")),
     ]
 
 
@@ -105,32 +110,21 @@ REFUSALS = dict(
     kvzip_chunk=(
         dict(queries=queries, keys=keys, repeat_keys=echo, index=0, chunk=2, sinks=1, valid=valid,
              repeat_valid=valid, past=past),
-        [
-            *bad_keys,
-            *bad_numbers("queries", "repeat_keys"),
-            Refusal("queries", longer, ValueError, "shape"),
-            Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
-            Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 4 tokens"),
-            Refusal("repeat_keys", longer, ValueError, "shape"),
-            *bad_count("index"),
-            *bad_chunks,
-            *bad_mask("repeat_valid"),
-            Refusal("repeat_valid", gap, ValueError, "on the left"),
-            Refusal("past", lambda p: p.long(), TypeError, "floating-point"),
-            Refusal("past", NEGATIVE, ValueError, "finite and >= 0"),
-            Refusal("past", longer, ValueError, "shape"),
-        ],
+        [*bad_queries, bad_padding, bad_echo],
     ),
     kvzip=(
         dict(queries=(queries, queries), keys=keys, repeat_keys=(echo, echo), chunk=2, sinks=0,
              recent=1, valid=valid, repeat_valid=(valid, valid)),
         [
-            *bad_keys,
+            Refusal("queries", (queries[:3], queries[:3]), ValueError, "multiple of the 2"),
+            in_the_last(bad_queries[-1]),
             *bad_tuple("queries"),
             *bad_tuple("repeat_keys"),
-            *bad_chunks,
-            *bad_count("recent"),
+            in_the_last(Refusal("repeat_keys", lambda k: k * torch.nan, ValueError, "finite")),
+            bad_padding,
             *bad_tuple("repeat_valid"),
+            in_the_last(Refusal("repeat_valid", lambda v: v.float(), TypeError, "boolean")),
+            in_the_last(bad_echo),
         ],
     ),
 )  # fmt: skip
