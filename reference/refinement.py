@@ -22,7 +22,7 @@ def comparable(
     queries: Tensor | None,
     valid: Tensor | None,
 ) -> None:
-    """Refuse vectors that a graph cannot compare: not given, not finite, of heads that do not fit."""
+    """Refuse vectors that a graph cannot compare: not given, not finite, of unlike heads."""
     if keys is not None and queries is not None and keys.shape[-3] != queries.shape[-3]:
         heads, shared = queries.shape[-3], keys.shape[-3]
         if not heads or not shared or heads % shared:

@@ -14,7 +14,6 @@ from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.prefill import attentions
-from reference import compress_errors
 from reference.precision import widen
 
 # Raw scores of the tokens of one layer: from its keys, hidden states and mask.
@@ -138,7 +137,8 @@ class DecodingTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
     ) -> None:
         refuse.one_of("score", score, SCORES)
-        compress_errors.decoding("settings", settings, optimized.DecodingConfig)
+        if hold := compiled("settings", optimized.DecodingConfig):
+            hold(settings, {})
         refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
         count = config.num_hidden_layers
         if score == "fastkvzip":

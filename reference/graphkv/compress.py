@@ -27,7 +27,9 @@ def layered(
         pool = span_of(store, pool)
     if isinstance(keep, Tensor) and scored.scores.ndim < 3:
         shape = tuple(scored.scores.shape)
-        raise ValueError(f"scored.scores must have layers where keep is a tensor, got {shape}")
+        raise ValueError(
+            f"scored.scores must have at least 3 axes where keep is a tensor, got shape {shape}"
+        )
     if store is None or keep is not None or ratio is not None:
         pooled_budget(keep, ratio, pool, layers)
 
@@ -127,8 +129,8 @@ def graphkv_compress(
     """
     beside: dict[str, Any] = dict(ratio=ratio, queries=queries, valid=valid)
     if store is None:
-        how = dict(keep=keep, length=length) | beside
-        return evict(keys, values, graphkv_select(keys, values, scored, refinement, **how))
+        beside |= dict(keep=keep, length=length)
+        return evict(keys, values, graphkv_select(keys, values, scored, refinement, **beside))
     how = of_layers(scored, refinement, keep, length, scored.scores.shape[:-2])
     return compress(keys, values, **how, **beside, store=store)
 
