@@ -7,7 +7,7 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 from inspect import isfunction as _isfunction
 
 from reference.attention import attention, attention_error, attention_weights
-from reference.compress import compress
+from reference.compress import compress, select
 from reference.contract import guarded as _guarded
 from reference.decoding import (
     DecodingCache,
@@ -18,7 +18,7 @@ from reference.decoding import (
     decoding_start,
 )
 from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
-from reference.graphkv.compress import graphkv_compress
+from reference.graphkv.compress import graphkv_compress, graphkv_select
 from reference.graphkv.decay import banish, decay, enhance
 from reference.graphkv.graph import edges, neighbour_count, neighbours, source_count, source_tokens
 from reference.graphkv.keys import (
@@ -68,7 +68,7 @@ from reference.hex.subtile import (
 from reference.hubkv.budgets import head_budgets, ungated_refine
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.chains import ChainDiagnostic, retained_chains
-from reference.hubkv.compress import hubkv_compress
+from reference.hubkv.compress import hubkv_compress, hubkv_select
 from reference.hubkv.coverage import coverage, coverage_weights, marginal_gain, overlap
 from reference.hubkv.discount import discount, hub_mask, smd
 from reference.hubkv.gate import gate
@@ -334,10 +334,13 @@ __all__ = [
     # reference.refinement
     "refine",
     # reference.compress
+    "select",
     "compress",
     # reference.hubkv.compress
+    "hubkv_select",
     "hubkv_compress",
     # reference.graphkv.compress
+    "graphkv_select",
     "graphkv_compress",
     # reference.decoding
     "DecodingConfig",

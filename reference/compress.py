@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import compress_errors as refuse
-from reference import selection_errors
+from reference.contract import requires, scanning
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.hex._span import carried
@@ -19,31 +18,84 @@ from reference.hex._store import hex_store
 from reference.hex.cache import HexCache
 from reference.hex.heavy_hitters import recent_mask
 from reference.hex.presets import HexConfig
-from reference.hubkv.locality import NmsSettings
-from reference.hubkv.refine import HubSettings
+from reference.kinds import Ratio, Scope
 from reference.precision import widen
-from reference.refinement import refine
-from reference.retain import AXES, kept_count, retain
+from reference.refinement import Refinement, comparable, refinable, refine
+from reference.retain import kept_count, retain, room
+from reference.rules import AXES, budget, left_padded, pooled_budget, scoped
 from reference.scorers.scored import Scored
 
+Place = tuple[int | slice, ...]
 
-def compress(
+
+def pooled(scored: Scored, scope: str) -> None:
+    """Refuse scores without the axes that the scope pools."""
+    try:
+        scoped(scored.scores, scope)
+    except ValueError as error:
+        raise ValueError(f"scored.{error}") from error
+
+
+def rows_padded(valid: Tensor | None, scored: Scored, scope: str) -> None:
+    """Refuse a mask that has not one flag for each token of a row, layers left out."""
+    *rows, _, tokens = scored.scores.shape
+    rows = tuple(rows[1:] if scope == "model" else rows)
+    if valid is not None and tuple(valid.shape) != (*rows, tokens):
+        raise ValueError(f"valid must have shape {(*rows, tokens)}, got {tuple(valid.shape)}")
+
+
+def affordable(
+    scored: Scored,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    store: HexConfig | None,
+) -> None:
+    """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit the pools."""
+    if store is None:
+        budget(scored.scores, keep, ratio, scope)
+    elif keep is not None or ratio is not None:
+        layers = scored.scores.shape[:1] if scope == "model" else ()
+        rows = scored.scores.shape[len(layers) : -2]
+        pooled_budget(keep, ratio, prod(layers) * span_of(store, scored.scores.shape[-1]), rows)
+
+
+def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
+    """Refuse to quantise padding again, or what is not finite or without a head and a channel."""
+    if store is None:
+        return
+    if valid is not None and store.mode != "append":
+        raise ValueError(
+            f"store must be in mode 'append' where valid is given, got {store.mode!r} in {store!r}"
+        )
+    if not keys.shape[-3] or not keys.shape[-1]:
+        raise ValueError(f"keys must have a head and a channel, got shape {tuple(keys.shape)}")
+    if values.dtype != keys.dtype:
+        raise TypeError(f"values must be a {keys.dtype} tensor, got a {values.dtype} tensor")
+    for name, tensor in (("keys", keys), ("values", values)):
+        bad = ~tensor.isfinite()
+        if valid is not None:
+            bad &= valid[..., None, :, None]
+        if scanning(tensor) and bool(bad.any()):
+            raise ValueError(f"{name} must be finite, got {tensor[bad][0].item()}")
+
+
+@requires(pooled, rows_padded, left_padded, affordable, comparable, refinable)
+def select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
     scored: Scored,
     *,
     keep: int | Int64[Tensor, "*pools"] | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
-    refinement: HubSettings | GraphSettings | NmsSettings | None = None,
+    ratio: Ratio | None = None,
+    scope: Scope = "head",
+    refinement: Refinement | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
     valid: Bool[Tensor, "*rows tokens"] | None = None,
-    store: HexConfig | None = None,
-) -> DenseCache | RaggedCache | HexCache:
-    r"""Refine the scores, retain a budget of tokens, and store what is left.
+) -> Bool[Tensor, "*batch kv_heads tokens"]:
+    r"""Refine the scores, and mark the budget of tokens that stays.
 
-    $$(K, V, s, P) \;\xrightarrow{\text{refine}}\; z \;\xrightarrow{\text{retain}}\; S
-      \;\xrightarrow{\text{store}}\; (K_S, V_S) \;\text{ or }\; (\widehat K, \widehat V)$$
+    $$(K, V, s, P) \;\xrightarrow{\text{refine}}\; z \;\xrightarrow{\text{retain}}\; S$$
 
     Args:
         keys: keys $K$, as the cache holds them.
@@ -58,22 +110,81 @@ def compress(
         queries: the queries, where GraphKV's edges compare them.
         valid: true at real tokens, false at the padding on the left of a row; the rows are the
             axes before the heads, without the layers where `scope` is `"model"`.
+
+    Returns:
+        The mask of $S$, which `evict` takes. Each row comes out as though it stood alone, without
+        its padding, of which nothing is kept.
+
+    Raises:
+        ValueError: a budget is below the protected entries of a pool, or what the refinement
+            refuses of its budget.
+
+    Source:
+        HubKV-1, HubKV-13, GraphKV-4.1.
+
+    Reading:
+        C2, C6, E-U35: budgets count real tokens; the gate takes the share that is removed.
+    """
+    vectors = compared(refinement, keys, values, queries)
+    kept = torch.zeros_like(scored.protected)
+    for row, real in each_row(scored.scores, scope, valid):
+        one = Scored(scored.scores[real], scored.protected[real])
+        shields = one.protected.flatten(-AXES[scope])
+        budgets = row_budgets(keep, ratio, row, shields)
+        room(keep, ratio, budgets, shields.sum(-1))
+        heads, total = one.scores.shape[:-1].numel(), int(budgets.sum())
+        refined = refine(
+            one,
+            refinement,
+            keep=total // max(1, heads),
+            ratio=1 - total / max(1, one.scores.numel()) if ratio is None else ratio,
+            **{name: x[real] for name, x in vectors.items()},
+        )
+        kept[real] = retain(refined, one.protected, keep=budgets, scope=scope)
+    return kept
+
+
+@requires(pooled, rows_padded, left_padded, affordable, comparable, refinable, storable)
+def compress(
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    scored: Scored,
+    *,
+    keep: int | Int64[Tensor, "*pools"] | None = None,
+    ratio: Ratio | None = None,
+    scope: Scope = "head",
+    refinement: Refinement | None = None,
+    queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
+    valid: Bool[Tensor, "*rows tokens"] | None = None,
+    store: HexConfig | None = None,
+) -> DenseCache | RaggedCache | HexCache:
+    r"""Refine the scores, retain a budget of tokens, and store what is left.
+
+    $$(K, V, s, P) \;\xrightarrow{\text{select}}\; S
+      \;\xrightarrow{\text{store}}\; (K_S, V_S) \;\text{ or }\; (\widehat K, \widehat V)$$
+
+    Args:
+        keys: keys $K$, as the cache holds them.
+        values: values $V$, of the shape of the keys.
+        scored: what a scorer returned: raw scores $s$ and protected tokens $P$.
+        keep: budget of every pool, as in `select`.
+        ratio: removed share $r$ of the real entries, in [0, 1], instead of `keep`.
+        scope: which entries form a pool, as in `select`.
+        refinement: settings of HubKV, GraphKV or NMS; none by default.
+        queries: the queries, where GraphKV's edges compare them.
+        valid: true at real tokens, false at the padding on the left of a row, as in `select`.
         store: settings of HEX, to keep the chosen tokens exactly and quantise the rest instead of
             evicting it.
 
     Returns:
-        Without `store`, what `evict` returns. With it, a `HexCache` with one block, in which the
-        budget counts heavy hitters of the span (by default the share that the settings name), one
-        set for all heads; protected tokens and the recent window stand beside them. Each row comes
-        out as though it stood alone, without its padding.
+        Without `store`, what `evict` leaves of what `select` marks. With it, a `HexCache` with one
+        block, in which the budget counts heavy hitters of the span (by default the share that the
+        settings name), one set for all heads; protected tokens and the recent window stand beside
+        them. Each row comes out as though it stood alone, without its padding.
 
     Raises:
-        TypeError: an argument is of the wrong type.
-        ValueError: shapes do not fit each other, both or neither of `keep` and `ratio` are given
-            (neither is fine with `store`), a budget is out of range or below the protected
-            entries of a pool, a score is NaN or infinite, or negative where it is refined, `valid`
-            is no left padding, `store` recompresses where there is padding, or a setting is
-            outside its range.
+        ValueError: a budget is below the protected entries of a pool, or what the refinement or
+            the store refuses.
 
     Source:
         HubKV-1, HubKV-13, GraphKV-4.1, HEX-3.5a.
@@ -82,64 +193,70 @@ def compress(
         C2, C6, E-H10, E-U35: budgets count real tokens; HEX adds the refined scores of all heads
         up; the gate takes the share that is removed.
     """
-    refuse.compression(keys, values, scored, scope, refinement, valid, store, queries)
-    scores, protected = widen(scored.scores), scored.protected
-    vectors = compared(refinement, keys, values, queries)
-    if scope == "model":  # rows first, then their layers
-        scores, protected = scores.movedim(0, -3), protected.movedim(0, -3)
-        vectors = {name: x.movedim(0, -4) for name, x in vectors.items()}
-    if valid is None:
-        rows = scores.shape[: -2 if scope == "head" else -AXES[scope]]
-        valid = protected.new_ones(*rows, scores.shape[-1])
-    alone = each_row(scores, protected, vectors, valid)
-    if store is not None:
-        marked = _marked(alone, scores, valid, keep, ratio, scope, refinement, store)
-        marked = marked.movedim(-2, 0) if scope == "model" else marked
-        return hex_store(keys, values, scored.scores, marked, valid, store)
-    pools = scores.flatten(-AXES[scope])
-    selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
-    kept = torch.zeros_like(protected)
-    for row, start, one, beside in alone:
-        shields = one.protected.flatten(-AXES[scope])
-        budgets = row_budgets(keep, ratio, row, shields)
-        selection_errors.room(keep, ratio, budgets, shields.sum(-1))
-        heads, total = one.scores.shape[:-1].numel(), int(budgets.sum())
-        refined = refine(
-            one,
-            refinement,
-            keep=total // max(1, heads),
-            ratio=1 - total / max(1, one.scores.numel()) if ratio is None else ratio,
-            **beside,
-        )
-        kept[row][..., start:] = retain(refined, one.protected, keep=budgets, scope=scope)
-    return evict(keys, values, kept.movedim(-3, 0) if scope == "model" else kept)
+    how: dict[str, Any] = dict(keep=keep, ratio=ratio, scope=scope, refinement=refinement)
+    how |= dict(queries=queries, valid=valid)
+    if store is None:
+        return evict(keys, values, select(keys, values, scored, **how))
+    exact = select_for_hex(keys, values, scored, **how, store=store)
+    return hex_store(keys, values, scored.scores, exact, valid, store)
 
 
-def compared(
-    refinement: HubSettings | GraphSettings | NmsSettings | None,
+def select_for_hex(
     keys: Tensor,
     values: Tensor,
+    scored: Scored,
+    *,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: Refinement | None,
     queries: Tensor | None,
-) -> dict[str, Tensor]:
-    """Return the vectors that a refinement compares."""
-    if not isinstance(refinement, GraphSettings):
-        return {}
-    vectors = {"keys": keys}
-    if "q" in refinement.kind and queries is not None:
-        vectors["queries"] = queries
-    if "v" in refinement.kind:
-        vectors["values"] = values
-    return vectors
+    valid: Tensor | None,
+    store: HexConfig,
+) -> Tensor:
+    """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
+    length, vectors = scored.scores.shape[-1], compared(refinement, keys, values, queries)
+    span = span_of(store, length)
+    if keep is None and ratio is None:
+        heavy: Any = Fraction(str(store.heavy))
+        ratio = 1 - heavy
+    exact = scored.protected.new_zeros(*scored.protected.shape[:-2], span)
+    for row, real in each_row(scored.scores, scope, valid):
+        one = Scored(widen(scored.scores[real]), scored.protected[real])
+        left = one.scores.shape[-1]
+        tokens = max(0, left - (length - span))
+        if store.normalize:
+            seen = torch.arange(left, 0, -1, device=one.scores.device)
+            one = one._replace(scores=one.scores / seen)
+        shields = one.protected[..., :tokens].any(-2)
+        recent = recent_mask(tokens, 0 if store.carry_recent else store.recent)
+        recent = recent.to(shields.device).expand(shields.shape)
+        apart = (shields | recent if store.outside_recent else shields).flatten()
+        heavy = int(row_budgets(keep, ratio, row, apart))
+        mass = refine(
+            one,
+            refinement,
+            keep=heavy // max(1, prod(shields.shape[:-1])),
+            ratio=1 - heavy / max(1, len(apart)) if ratio is None else float(ratio),
+            **{name: x[real] for name, x in vectors.items()},
+        ).sum(-2)
+        taken = min(len(apart), int(apart.sum()) + heavy)
+        best = retain(mass[..., :tokens].flatten(), apart, keep=taken)
+        exact[(*real[:-2], real[-1])] = best.view(shields.shape) | recent
+    return exact
 
 
 def each_row(
-    scores: Tensor, protected: Tensor, vectors: dict[str, Tensor], valid: Tensor
-) -> Iterator[tuple[tuple[int, ...], int, Scored, dict[str, Tensor]]]:
-    """Walk through the rows, each with its start and what is left of it without its padding."""
-    for row in product(*map(range, valid.shape[:-1])):
-        start = int((~valid[row]).sum())
-        one = Scored(scores[row][..., start:], protected[row][..., start:])
-        yield row, start, one, {name: x[row][..., start:, :] for name, x in vectors.items()}
+    scores: Tensor, scope: str, valid: Tensor | None
+) -> Iterator[tuple[tuple[int, ...], Place]]:
+    """Walk through the batch rows: which it is, and where its real tokens stand.
+
+    The place is an index of scores or vectors; a model's row has all its layers.
+    """
+    layers = (slice(None),) if scope == "model" else ()
+    for row in product(*map(range, scores.shape[len(layers) : -2])):
+        start = 0 if valid is None else int((~valid[row]).sum())
+        yield row, (*layers, *row, slice(None), slice(start, None))
 
 
 def row_budgets(
@@ -154,40 +271,20 @@ def row_budgets(
     return budget.clamp(max=size).to(pools.device).expand(pools.shape[:-1])
 
 
-def _marked(
-    alone: Iterator[tuple[tuple[int, ...], int, Scored, dict[str, Tensor]]],
-    scores: Tensor,
-    valid: Tensor,
-    keep: int | Tensor | None,
-    ratio: float | None,
-    scope: str,
-    refinement: HubSettings | GraphSettings | NmsSettings | None,
-    config: HexConfig,
-) -> Tensor:
-    """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
-    length = scores.shape[-1]
-    span = max(0, length - carried(config)) // config.block * config.block
-    layers = scores.shape[-3:-2] if scope == "model" else ()
-    if keep is None and ratio is None:
-        heavy: Any = Fraction(str(config.heavy))
-        ratio = 1 - heavy
-    pool = prod(layers) * span
-    selection_errors.budget(keep, ratio, pool, valid.shape[:-1])
-    marked = valid.new_zeros(*valid.shape[:-1], *layers, span)
-    for row, start, one, beside in alone:
-        tokens = max(0, span - start)
-        if config.normalize:
-            seen = torch.arange(length - start, 0, -1, device=scores.device)
-            one = one._replace(scores=one.scores / seen)
-        shields = one.protected[..., :tokens].any(-2)
-        recent = recent_mask(tokens, 0 if config.carry_recent else config.recent)
-        recent = recent.to(scores.device).expand(shields.shape)
-        apart = (shields | recent if config.outside_recent else shields).flatten()
-        budget = row_budgets(keep, ratio, row, apart)
-        removed = 1 - int(budget) / max(1, len(apart)) if ratio is None else float(ratio)
-        share = int(budget) // max(1, prod(layers))
-        mass = refine(one, refinement, keep=share, ratio=removed, **beside).sum(-2)
-        taken = min(len(apart), int(apart.sum() + budget))
-        best = retain(mass[..., :tokens].flatten(), apart, keep=taken)
-        marked[row][..., span - tokens :] = best.view(shields.shape) | recent
-    return marked
+def span_of(store: HexConfig, length: int) -> int:
+    """Return how many tokens of a prompt HEX compresses at once."""
+    return max(0, length - carried(store)) // store.block * store.block
+
+
+def compared(
+    refinement: Refinement | None, keys: Tensor, values: Tensor, queries: Tensor | None
+) -> dict[str, Tensor]:
+    """Return the vectors that a refinement compares."""
+    if not isinstance(refinement, GraphSettings):
+        return {}
+    vectors = {"keys": keys}
+    if "q" in refinement.kind and queries is not None:
+        vectors["queries"] = queries
+    if "v" in refinement.kind:
+        vectors["values"] = values
+    return vectors

@@ -1,19 +1,41 @@
 """Compression while decoding: every so many tokens the cache shrinks to a fixed length."""
 
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import compress_errors as refuse
-from reference._update import accumulate, bounds_of, hold, shrink
+from reference.compress import compared, each_row
+from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
-from reference.hubkv.locality import NmsSettings
-from reference.hubkv.refine import HubSettings
+from reference.kinds import Positive, Ratio, Scope, Whole
 from reference.precision import widen
+from reference.refinement import Refinement, finite, refine
+from reference.retain import retain
+from reference.rules import AXES, left_padded, scoped
+from reference.scorers.scored import Scored
+
+
+def held_sinks(name: str, sinks: int, target: int) -> None:
+    """Refuse more sinks than the target."""
+    if sinks > target:
+        raise ValueError(f"{name}.sinks must be in [0, {target}], got {sinks}")
+
+
+def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> None:
+    """Refuse a graph of queries, which are gone, of an input's length, or of unlike heads."""
+    if not isinstance(refinement, GraphSettings):
+        return
+    allowed = {"kind": ("kk", "kv", "vv"), "adaptive": (False,)}
+    if scope != "head":  # heads then hold different tokens
+        allowed |= {"per_head": (True,), "exclude_window": (False,)}
+    for field, choices in allowed.items():
+        if (value := getattr(refinement, field)) not in choices:
+            listed = ", ".join(map(repr, choices))
+            raise ValueError(f"{name}.refinement.{field} must be one of {listed}, got {value!r}")
 
 
 class DecodingConfig(NamedTuple):
@@ -23,26 +45,28 @@ class DecodingConfig(NamedTuple):
         HubKV-4.3.
     """
 
-    target: int
+    target: Positive
     """Entries that a head keeps at every compression, at least 1; by `scope` a mean over heads."""
-    interval: int = 128
+    interval: Positive = 128
     """New tokens from one compression to the next."""
-    scope: str = "model"
+    scope: Scope = "model"
     """Which entries share a budget: a `"head"`'s, a `"layer"`'s, the `"model"`'s."""
-    refinement: HubSettings | GraphSettings | NmsSettings | None = None
+    refinement: Refinement | None = None
     """What is done to the raw scores, anew each time."""
-    ratio: float | None = None
+    ratio: Ratio | None = None
     """HubKV's gate ratio; by default 1 − target / tokens seen so far."""
-    sinks: int = 4
+    sinks: Whole = 4
     """How many of the first positions are protected."""
-    recent: int | None = None
+    recent: Whole | None = None
     """How many of the last positions are protected; by default 2 % of `length`, rounded down, and
     never more than the target leaves beside the sinks."""
     original_positions: bool = False
     """Whether neighbours are so by their positions in the text, not by those in the cache."""
-    length: str = "seen"
+    length: Literal["seen", "held"] = "seen"
     """The sequence length of which the recent window is 2 %: all tokens `"seen"` so far, or those
     `"held"` by a head, on average, before the cache shrinks."""
+
+    rules = (held_sinks, graph_of_entries)
 
 
 class DecodingCache(NamedTuple):
@@ -81,6 +105,30 @@ class DecodingView(NamedTuple):
     present: Bool[Tensor, "*batch kv_heads held"]
 
 
+def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None:
+    """Refuse scores without the scope's axes, a mask of other rows, or scores of no use."""
+    scoped(scores, config.scope)
+    rows = scores.shape[1 if config.scope == "model" else 0 : -2]
+    if valid is not None:
+        if tuple(valid.shape) != (*rows, scores.shape[-1]):
+            shape = (*rows, scores.shape[-1])
+            raise ValueError(f"valid must have shape {shape}, got {tuple(valid.shape)}")
+        valid = valid[..., None, :]
+    finite("scores", scores, valid, config.refinement is not None)
+
+
+def joining(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> None:
+    """Refuse tokens of another type than those held, or scores of no use."""
+    for name, new, held in (
+        ("keys", keys, cache.pending_keys),
+        ("values", values, cache.pending_values),
+    ):
+        if new.dtype != held.dtype:
+            raise TypeError(f"{name} must be a {held.dtype} tensor, got a {new.dtype} tensor")
+    finite("scores", scores, None, cache.config.refinement is not None)
+
+
+@requires(prompt, left_padded)
 def decoding_start(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -105,12 +153,6 @@ def decoding_start(
         The cache. A prompt above the target is compressed at once; positions count from 0 at each
         row's first real token.
 
-    Raises:
-        TypeError: a tensor is not floating point or boolean as it should, or `config` no
-            `DecodingConfig` or of wrong parts.
-        ValueError: shapes do not fit each other, a score is NaN or infinite, or negative where it
-            is refined, `valid` is no left padding, or a setting is outside its range.
-
     Source:
         HubKV-4.3.
 
@@ -118,8 +160,6 @@ def decoding_start(
         E-U12, E-U36, E-U45: protected tokens follow from positions, the recent ones are 2 % of
         all tokens seen; the prompt counts as the first update; all layers compete by default.
     """
-    refuse.decoding("config", config, DecodingConfig)
-    refuse.prompt(keys, values, scores, config, valid)
     if valid is None:
         valid = torch.ones_like(scores[..., 0, :], dtype=torch.bool)
     valid = valid.expand(*scores.shape[:-2], scores.shape[-1])
@@ -142,6 +182,7 @@ def decoding_start(
     return shrink(cache, decoding_read(cache))
 
 
+@requires(joining)
 def decoding_append(
     cache: DecodingCache,
     keys: Float[Tensor, "*batch kv_heads tokens width"],
@@ -167,10 +208,7 @@ def decoding_append(
         The next cache. Tokens may come one by one or many at a time.
 
     Raises:
-        TypeError: `cache` is no `DecodingCache`, or a tensor not floating point or of another type
-            than the cache.
-        ValueError: shapes do not fit each other or the cache, a score is NaN or infinite, or
-            negative where it is refined.
+        ValueError: `mass` has not the shape of what is held, or a number of it is none of a score.
 
     Source:
         HubKV-4.3.
@@ -179,8 +217,6 @@ def decoding_append(
         E-U11, E-U12: the gate sees what was removed of all tokens seen; raw scores are kept and
         refined anew each time, among the neighbours the cache has left.
     """
-    refuse.only("cache", cache, DecodingCache)
-    refuse.arrival(cache, keys, values, scores)
     if mass is not None:
         cache = accumulate(cache, mass, decoding_read(cache).present)
     start, length, interval = 0, keys.shape[-2], cache.config.interval
@@ -207,13 +243,9 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
         Keys, values, raw scores and true positions, and which of them are there: heads with fewer
         entries are padded on the left.
 
-    Raises:
-        TypeError: `cache` is no `DecodingCache`.
-
     Source:
         HubKV-4.3.
     """
-    refuse.only("cache", cache, DecodingCache)
     heads, pending = cache.pending_scores.shape[:-1], cache.pending_scores.shape[-1]
     stored, bounds = cache.stored, bounds_of(cache)
     width, older = stored.keys.shape[-1], max(bounds.diff().tolist(), default=0)
@@ -245,3 +277,110 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
             part[head][older:] = came[head]
         view.present[head][start:] = True
     return view
+
+
+def bounds_of(cache: DecodingCache) -> Tensor:
+    """Return where each head's entries begin and end in the flattened store."""
+    stored = cache.stored
+    if isinstance(stored, RaggedCache):
+        return stored.offsets
+    heads = cache.pending_scores.shape[:-1].numel()
+    return torch.arange(heads + 1, device=stored.keys.device) * stored.positions.shape[-1]
+
+
+def addable(mass: Tensor, present: Tensor, config: DecodingConfig) -> None:
+    """Refuse what cannot be added to the scores of the entries present."""
+    if mass.shape != present.shape:
+        shape = tuple(present.shape)
+        raise ValueError(f"mass must have shape {shape}, got {tuple(mass.shape)}")
+    finite("mass", mass, present, config.refinement is not None)
+
+
+def accumulate(cache: DecodingCache, mass: Tensor, present: Tensor) -> DecodingCache:
+    """Add to the raw scores of what is held."""
+    addable(mass, present, cache.config)
+    mass = widen(mass)
+    older = present.shape[-1] - cache.pending_scores.shape[-1]
+    entries = mass[..., :older][present[..., :older]]
+    return cache._replace(
+        scores=widen(cache.scores) + entries.view(cache.scores.shape),
+        pending_scores=cache.pending_scores + mass[..., older:],
+    )
+
+
+def hold(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> DecodingCache:
+    """Let new tokens wait for the next compression."""
+    return cache._replace(
+        pending_keys=torch.cat([cache.pending_keys, keys], -2),
+        pending_values=torch.cat([cache.pending_values, values], -2),
+        pending_scores=torch.cat([cache.pending_scores, widen(scores)], -1),
+        seen=cache.seen + keys.shape[-2],
+    )
+
+
+def shrink(cache: DecodingCache, view: DecodingView) -> DecodingCache:
+    """Compress all that is held to the target."""
+    kept = survivors(view, cache.seen, cache.config)
+    left, none = evict(view.keys, view.values, kept), slice(0, 0)
+    shape = left.positions.shape
+    return cache._replace(
+        stored=left._replace(positions=view.positions[kept].view(shape)),
+        scores=view.scores[kept].view(shape),
+        pending_keys=cache.pending_keys[..., none, :].clone(),
+        pending_values=cache.pending_values[..., none, :].clone(),
+        pending_scores=cache.pending_scores[..., none].clone(),
+    )
+
+
+def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
+    """Mark the entries that stay: protected positions, then the best by their refined scores."""
+    scope, vectors = config.scope, compared(config.refinement, view.keys, view.values, None)
+    present = view.present.any(-2)
+    present = present.any(0) if scope == "model" else present
+    kept = torch.zeros_like(view.present)
+    for _, real in each_row(view.scores, scope, present):
+        here, place = view.present[real], view.positions[real]
+        if not here.any():
+            continue
+        tokens, heads = int(seen[real[:-2]].max()), here.shape[:-1].numel()
+        length = tokens if config.length == "seen" else int(here.sum()) // heads
+        window = length // 50 if config.recent is None else config.recent
+        window = min(window, config.target - config.sinks)
+        shielded = here & ((place < config.sinks) | (place >= tokens - window))
+        one = Scored(view.scores[real], shielded | ~here)
+        beside = {name: x[real] for name, x in vectors.items()}
+        refined = _refined(one, place, here, tokens, beside, config)
+        # evicted by a signal is still better than not there
+        ranked = refined.clamp(min=torch.finfo(refined.dtype).min).masked_fill(~here, -torch.inf)
+        pools = here.flatten(-AXES[scope])
+        full = config.target * (pools.shape[-1] // here.shape[-1])
+        budgets = pools.sum(-1).clamp(max=full)
+        kept[real] = retain(ranked, shielded, keep=budgets, scope=scope)
+    return kept
+
+
+def _refined(
+    one: Scored,
+    place: Tensor,
+    here: Tensor,
+    tokens: int,
+    beside: dict[str, Tensor],
+    config: DecodingConfig,
+) -> Tensor:
+    """Refine one row, among the neighbours that the cache or the text gives each token."""
+    ratio = max(0.0, 1 - config.target / max(1, tokens)) if config.ratio is None else config.ratio
+    if not config.original_positions or isinstance(config.refinement, GraphSettings):
+        return refine(one, config.refinement, keep=config.target, ratio=ratio, **beside)
+    text = Scored(
+        one.scores.new_zeros(*one.scores.shape[:-1], tokens),
+        torch.ones(*one.scores.shape[:-1], tokens, dtype=torch.bool, device=here.device),
+    )
+    for head in product(*map(range, here.shape[:-1])):
+        where = place[head][here[head]]
+        text.scores[head][where] = one.scores[head][here[head]]
+        text.protected[head][where] = one.protected[head][here[head]]
+    refined = refine(text, config.refinement, keep=config.target, ratio=ratio)
+    back = refined.new_zeros(one.scores.shape)
+    for head in product(*map(range, here.shape[:-1])):
+        back[head][here[head]] = refined[head][place[head][here[head]]]
+    return back

@@ -1,28 +1,74 @@
 """The step between scoring and selecting, whichever paper it comes from."""
 
-from typing import Any
-
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import compress_errors as refuse
-from reference import errors
-from reference.contract import contract
-from reference.graphkv.refine import GraphSettings, graphkv_refine
+from reference.contract import requires, scanning
+from reference.graphkv.refine import GraphSettings, graphkv_refine, held
 from reference.hubkv.locality import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
+from reference.kinds import Ratio, Whole
 from reference.precision import widen
 from reference.scorers.scored import Scored
 
-hold = contract(graphkv_refine)
+Refinement = HubSettings | GraphSettings | NmsSettings
+"""Settings, which say what refines."""
 
 
+def comparable(
+    refinement: Refinement | None,
+    keys: Tensor | None,
+    values: Tensor | None,
+    queries: Tensor | None,
+    valid: Tensor | None,
+) -> None:
+    """Refuse vectors that a graph cannot compare: not given, not finite, of unlike heads."""
+    if keys is not None and queries is not None and keys.shape[-3] != queries.shape[-3]:
+        heads, shared = queries.shape[-3], keys.shape[-3]
+        if not heads or not shared or heads % shared:
+            raise ValueError(
+                f"queries must have a multiple of the {shared} heads of keys on axis -3, of shape "
+                f"{tuple(keys.shape)}, got {tuple(queries.shape)}"
+            )
+    if not isinstance(refinement, GraphSettings):
+        return
+    needed = {"keys": keys}
+    needed |= {"queries": queries} if "q" in refinement.kind else {}
+    needed |= {"values": values} if "v" in refinement.kind else {}
+    for name, vectors in needed.items():
+        if vectors is None:
+            raise ValueError(
+                f"{name} must be given where refinement.kind is {refinement.kind!r}, got None"
+            )
+        finite(name, vectors, valid if valid is None else valid[..., None, :, None])
+
+
+def refinable(scored: Scored, refinement: Refinement | None, valid: Tensor | None) -> None:
+    """Refuse scores of real tokens that are not finite, or negative where they are refined."""
+    real = None if valid is None else valid[..., None, :]
+    if isinstance(refinement, NmsSettings):
+        real = ~scored.protected if real is None else real & ~scored.protected
+    finite("scored.scores", scored.scores, real, refinement is not None)
+
+
+def finite(name: str, tensor: Tensor, real: Tensor | None, positive: bool = False) -> None:
+    """Refuse NaN and infinities, and numbers below 0 too, where there is something real."""
+    if not scanning(tensor):
+        return
+    bad = ~((tensor >= 0) & tensor.isfinite() if positive else tensor.isfinite())
+    bad = bad if real is None else bad & real
+    if bool(bad.any()):
+        said = "finite and >= 0" if positive else "finite"
+        raise ValueError(f"{name} must be {said}, got {tensor[bad][0].item()}")
+
+
+@requires(comparable, refinable)
 def refine(
     scored: Scored,
-    refinement: HubSettings | GraphSettings | NmsSettings | None = None,
+    refinement: Refinement | None = None,
     *,
-    keep: int,
-    ratio: float | None = None,
+    keep: Whole,
+    ratio: Ratio | None = None,
     keys: Float[Tensor, "*batch kv_heads tokens width"] | None = None,
     values: Float[Tensor, "*batch kv_heads tokens width"] | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
@@ -49,9 +95,8 @@ def refine(
         outside the content region is for show: whoever selects reads the mask.
 
     Raises:
-        TypeError: `scored` is no `Scored`, `refinement` of another type, or `keep` not an integer.
-        ValueError: a number is outside its range, a score negative, NaN or infinite, keys are
-            missing where GraphKV runs, or a shape does not match.
+        ValueError: a score is too large to be refined, or `keep` below the window that is
+            excluded from it.
 
     Source:
         HubKV-13, GraphKV-4.1, HubKV-Obs3.
@@ -59,24 +104,18 @@ def refine(
     Reading:
         C6, E-G5, E-U8: scores below 0 are refused by every refinement; shift them first.
     """
-    refuse.scored("scored", scored)
-    refuse.refinement("refinement", refinement)
-    errors.whole("keep", keep)
-    if ratio is None:
-        ratio = max(0.0, 1 - keep / max(1, scored.scores.shape[-1]))
-    errors.fraction("ratio", ratio)
     scores, outside = widen(scored.scores), scored.protected
     if isinstance(refinement, HubSettings):
+        if ratio is None:
+            ratio = max(0.0, 1 - keep / max(1, scores.shape[-1]))
         return hubkv_refine(scores, ratio, outside, *refinement)
     if isinstance(refinement, NmsSettings):
         # among scores that are at least 0, a 0 takes no window from anybody
         return nms(scores.masked_fill(outside, 0), *refinement)
     if isinstance(refinement, GraphSettings):
-        errors.given("keys", keys, "where refinement is GraphSettings")
         assert keys is not None
-        call: dict[str, Any] = dict(scores=scores, keys=keys, keep=keep, protected=outside)
-        call |= dict(queries=queries, values=values) | refinement._asdict()
-        hold((), call)
-        return graphkv_refine(**call)
-    errors.finite("scored.scores", scores)
+        held(keep, outside, refinement.per_head, refinement.exclude_window)
+        vectors = dict(queries=queries, values=values)
+        settings = refinement._asdict()
+        return graphkv_refine(scores, keys, keep, protected=outside, **vectors, **settings)
     return scores.clone()

@@ -10,7 +10,7 @@ from optimized.vector.base_scorers import (
     streaming_llm,
 )
 from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
-from optimized.vector.compress import compress
+from optimized.vector.compress import compress, select
 from optimized.vector.coverage import (
     coverage,
     coverage_weights,
@@ -108,7 +108,12 @@ from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
 from optimized.vector.store import MaskStore, from_csr, to_csr
-from optimized.vector.systems import graphkv_compress, hubkv_compress
+from optimized.vector.systems import (
+    graphkv_compress,
+    graphkv_select,
+    hubkv_compress,
+    hubkv_select,
+)
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.gate import gate
 from reference.hubkv.kernels import gaussian_kernel
@@ -260,8 +265,11 @@ __all__ = [
     "query_statistics",
     "train_fastkvzip",
     "refine",
+    "select",
     "compress",
+    "hubkv_select",
     "hubkv_compress",
+    "graphkv_select",
     "graphkv_compress",
     "decoding_start",
     "decoding_append",

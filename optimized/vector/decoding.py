@@ -1,30 +1,27 @@
 """Compression while decoding, all rows and heads at once."""
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
-from optimized.vector.compress import compared, ranked, select
+from optimized.vector.compress import best, ranked
 from optimized.vector.evict import evict
 from optimized.vector.refinement import refine_rows
-from optimized.vector.retain import AXES
-from reference import compress_errors as refuse
-from reference.decoding import DecodingCache, DecodingConfig, DecodingView
+from reference.compress import compared
+from reference.decoding import DecodingCache, DecodingConfig, DecodingView, addable
 from reference.evict import DenseCache
 from reference.graphkv.refine import GraphSettings
 from reference.precision import widen
+from reference.rules import AXES
 from reference.scorers.scored import Scored
 
 
 def decoding_start(
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    scores: Float[Tensor, "*batch kv_heads tokens"],
+    keys: Tensor,
+    values: Tensor,
+    scores: Tensor,
     config: DecodingConfig,
-    valid: Bool[Tensor, "*rows tokens"] | None = None,
+    valid: Tensor | None = None,
 ) -> DecodingCache:
-    refuse.decoding("config", config, DecodingConfig)
-    refuse.prompt(keys, values, scores, config, valid)
     *batch, _, tokens = scores.shape
     place = torch.arange(tokens, device=keys.device).expand(*batch, tokens)
     seen = torch.full(batch, tokens, device=keys.device)
@@ -38,13 +35,11 @@ def decoding_start(
 
 def decoding_append(
     cache: DecodingCache,
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    scores: Float[Tensor, "*batch kv_heads tokens"],
-    mass: Float[Tensor, "*batch kv_heads held"] | None = None,
+    keys: Tensor,
+    values: Tensor,
+    scores: Tensor,
+    mass: Tensor | None = None,
 ) -> DecodingCache:
-    refuse.only("cache", cache, DecodingCache)
-    refuse.arrival(cache, keys, values, scores)
     if mass is not None:
         cache = _accumulate(cache, mass)
     if keys.shape[-2] == 0:
@@ -68,7 +63,6 @@ def decoding_append(
 
 
 def decoding_read(cache: DecodingCache) -> DecodingView:
-    refuse.only("cache", cache, DecodingCache)
     stored, present, pending = cache.stored, _present(cache), cache.pending_scores.shape
     come = cache.seen[..., None] - pending[-1] + torch.arange(pending[-1], device=present.device)
     return DecodingView(
@@ -106,7 +100,7 @@ def _accumulate(cache: DecodingCache, mass: Tensor) -> DecodingCache:
     pending = cache.pending_scores.shape[-1]
     older = stored.shape[-1]
     present = torch.cat([stored, stored.new_ones(*stored.shape[:-1], pending)], -1)
-    refuse.added(mass, present, cache.config)
+    addable(mass, present, cache.config)
     mass = widen(mass)
     return cache._replace(
         scores=widen(cache.scores) + mass[..., :older][stored].view(cache.scores.shape),
@@ -152,7 +146,7 @@ def _survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tens
     pools = here.flatten(-AXES[config.scope])
     full = config.target * scores.shape[-AXES[config.scope] : -1].numel()
     budgets = pools.sum(-1).clamp(max=full)
-    kept = select(ranked(refined, ~here), shielded, budgets, config.scope)
+    kept = best(ranked(refined, ~here), shielded, budgets, config.scope)
     return kept.movedim(-3, 0) if config.scope == "model" else kept
 
 

@@ -1,62 +1,51 @@
 """The step between scoring and selecting: whole batches, rows of one budget at a time."""
 
-from typing import Any
-
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from optimized.vector.graphkv.refine import graphkv_refine
 from optimized.vector.hubkv_refine import hubkv_refine
 from optimized.vector.locality import nms
-from reference import compress_errors as refuse
-from reference import errors
-from reference.contract import contract
-from reference.graphkv.refine import GraphSettings
-from reference.graphkv.refine import graphkv_refine as spec
+from reference.graphkv.refine import GraphSettings, held
 from reference.hubkv.locality import NmsSettings
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
+from reference.refinement import Refinement
 from reference.scorers.scored import Scored
 
-hold = contract(spec)
+EDGES = 1 << 21
+"""Edges of graphs at one time: as many as a CPU's cache holds, and 256 times as many on a GPU."""
 
 
 def refine(
     scored: Scored,
-    refinement: HubSettings | GraphSettings | NmsSettings | None = None,
+    refinement: Refinement | None = None,
     *,
     keep: int,
     ratio: float | None = None,
-    keys: Float[Tensor, "*batch kv_heads tokens width"] | None = None,
-    values: Float[Tensor, "*batch kv_heads tokens width"] | None = None,
-    queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
-) -> Float[Tensor, "*batch kv_heads tokens"]:
-    refuse.scored("scored", scored)
-    refuse.refinement("refinement", refinement)
-    errors.whole("keep", keep)
-    if ratio is None:
-        ratio = max(0.0, 1 - keep / max(1, scored.scores.shape[-1]))
-    errors.fraction("ratio", ratio)
+    keys: Tensor | None = None,
+    values: Tensor | None = None,
+    queries: Tensor | None = None,
+) -> Tensor:
     scores, outside = widen(scored.scores), scored.protected
     if isinstance(refinement, HubSettings):
+        if ratio is None:
+            ratio = max(0.0, 1 - keep / max(1, scores.shape[-1]))
         return hubkv_refine(scores, ratio, outside, *refinement)
     if isinstance(refinement, NmsSettings):
         return nms(scores.masked_fill(outside, 0), *refinement)
     if isinstance(refinement, GraphSettings):
-        errors.given("keys", keys, "where refinement is GraphSettings")
         assert keys is not None
-        call: dict[str, Any] = dict(scores=scores, keys=keys, keep=keep, protected=outside)
-        call |= dict(queries=queries, values=values) | refinement._asdict()
-        hold((), call)
-        return graphkv_refine(**call)
-    errors.finite("scored.scores", scores)
+        held(keep, outside, refinement.per_head, refinement.exclude_window)
+        vectors = dict(queries=queries, values=values)
+        settings = refinement._asdict()
+        return graphkv_refine(scores, keys, keep, protected=outside, **vectors, **settings)
     return scores.clone()
 
 
 def refine_rows(
     scored: Scored,
-    refinement: HubSettings | GraphSettings | NmsSettings | None,
+    refinement: Refinement | None,
     vectors: dict[str, Tensor],
     keep: Tensor,
     shares: tuple[Tensor, Tensor],
@@ -81,16 +70,23 @@ def refine_rows(
         settings = torch.stack([budget, counts]).view(2, -1)
     else:
         return refine(scored, refinement, keep=0, ratio=ratio)
-    if not keep.numel():
-        return torch.empty_like(widen(scores))
+    refined = torch.empty_like(widen(scores))
+    if not scores.numel():
+        return refined
     different, which = settings.unique(dim=1, return_inverse=True)
-    which, refined = which.view(keep.shape), torch.empty_like(widen(scores))
+    lead = scores.shape[:-2]
+    which = which.view((*keep.shape, *[1] * (len(lead) - keep.ndim))).expand(lead)
     for number, (kept, of) in enumerate(different.T.tolist()):
         gate = max(0.0, 1 - kept / max(1, of)) if ratio is None else ratio
+        together = lead.numel()
         if isinstance(refinement, GraphSettings):
             refinement = refinement._replace(count=of, adaptive=False)
-        rows = which == number if different.shape[1] > 1 else ...
-        beside = {name: x[rows] for name, x in vectors.items()}
-        part = Scored(scores[rows], outside[rows])
-        refined[rows] = refine(part, refinement, keep=kept, ratio=gate, **beside)
+            room = EDGES if scores.device.type == "cpu" else 256 * EDGES
+            together = max(1, room // max(1, kept * scores.shape[-2:].numel()))
+        same = (which == number).nonzero()
+        for rows in same.split(together):
+            place = rows.unbind(-1) if len(rows) < lead.numel() else ...
+            beside = {name: x[place] for name, x in vectors.items()}
+            part = Scored(scores[place], outside[place])
+            refined[place] = refine(part, refinement, keep=kept, ratio=gate, **beside)
     return refined

@@ -1,36 +1,55 @@
 """GraphKV as a whole: one graph a layer, one kept set a layer, budgets layer by layer."""
 
+from typing import Any
+
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import compress_errors as refuse
-from reference.compress import compress
-from reference.evict import DenseCache, RaggedCache
+from reference.compress import compress, select, span_of, storable
+from reference.contract import requires
+from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
-from reference.kinds import Whole
+from reference.kinds import Ratio, Whole
+from reference.refinement import comparable, refinable
+from reference.rules import left_padded, pooled_budget
 from reference.scorers.scored import Scored
 
 
-def graphkv_compress(
+def layered(
+    scored: Scored, keep: int | Tensor | None, ratio: float | None, store: HexConfig | None
+) -> None:
+    """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit the layers."""
+    pool, layers = scored.scores.shape[-1], scored.scores.shape[:1]
+    if store is not None:
+        pool = span_of(store, pool)
+    if isinstance(keep, Tensor) and scored.scores.ndim < 3:
+        shape = tuple(scored.scores.shape)
+        raise ValueError(
+            f"scored.scores must have at least 3 axes where keep is a tensor, got shape {shape}"
+        )
+    if store is None or keep is not None or ratio is not None:
+        pooled_budget(keep, ratio, pool, layers)
+
+
+@requires(left_padded, layered, comparable, refinable)
+def graphkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
     scored: Scored,
     refinement: GraphSettings,
     *,
     keep: int | Int64[Tensor, " layers"] | None = None,
-    ratio: float | None = None,
+    ratio: Ratio | None = None,
     length: Whole | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
-    store: HexConfig | None = None,
-) -> DenseCache | RaggedCache | HexCache:
-    r"""Compress a cache as GraphKV does: spread decay over each layer's graph, keep the best.
+) -> Bool[Tensor, "*batch kv_heads tokens"]:
+    r"""Mark what GraphKV keeps: spread decay over each layer's graph, keep the best.
 
-    $$\mathbf{K}^l_s = \mathbf{K}^l[S_l], \quad \mathbf{V}^l_s = \mathbf{V}^l[S_l], \qquad
-      |S_l| = k_l, \quad m = \min(m_0, \lfloor n \cdot 10^{-3} \rfloor)$$
+    $$|S_l| = k_l, \qquad m = \min(m_0, \lfloor n \cdot 10^{-3} \rfloor)$$
 
     Args:
         keys: keys $K$, as the cache holds them.
@@ -45,16 +64,14 @@ def graphkv_compress(
         length: tokens $n$ of the input, at least 0, whose thousands cap the neighbours; by
             default the real tokens of each row. From $1000\,m_0$ on, $m = m_0$.
         queries: queries, where edges compare them.
-        valid: true at real tokens, false at left padding, as in `compress`.
-        store: settings of HEX, as in `compress`; by default the rest is evicted.
+        valid: true at real tokens, false at left padding, as in `select`.
 
     Returns:
-        What `compress` returns. A layer keeps one set of tokens, the same for all its heads,
-        unless the graphs are per head.
+        The mask of $S$. A layer keeps one set of tokens, the same for all its heads, unless the
+        graphs are per head.
 
     Raises:
-        TypeError: an argument is of the wrong type.
-        ValueError: what `compress` refuses, or `length` is negative.
+        ValueError: what `select` refuses.
 
     Source:
         GraphKV-4.1, GraphKV-6.1, GraphKV-6.2.
@@ -63,28 +80,75 @@ def graphkv_compress(
         E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
         of tokens, so none below 1000; one graph and one kept set a layer.
     """
-    refuse.only("refinement", refinement, GraphSettings)
-    refuse.compression(keys, values, scored, "head", refinement, valid, store, queries)
-    if length is None:
-        refinement = refinement._replace(adaptive=True)
-    else:
-        count = neighbour_count(refinement.count, length)
-        refinement = refinement._replace(count=count, adaptive=False)
-    if isinstance(keep, Tensor):
-        refuse.layer_budgets("keep", keep, scored.scores)
-        pools = scored.scores.shape[: -2 if store is not None else -1]
-        keep = keep.view(-1, *[1] * (len(pools) - 1)).expand(pools)
-    protected = scored.protected
+    how = of_layers(scored, refinement, keep, length, scored.scores.shape[:-1])
+    return select(keys, values, **how, ratio=ratio, queries=queries, valid=valid)
+
+
+@requires(left_padded, layered, comparable, refinable, storable)
+def graphkv_compress(
+    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    values: Float[Tensor, "*batch kv_heads tokens width"],
+    scored: Scored,
+    refinement: GraphSettings,
+    *,
+    keep: int | Int64[Tensor, " layers"] | None = None,
+    ratio: Ratio | None = None,
+    length: Whole | None = None,
+    queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
+    valid: Bool[Tensor, "*batch tokens"] | None = None,
+    store: HexConfig | None = None,
+) -> DenseCache | RaggedCache | HexCache:
+    r"""Compress a cache as GraphKV does, to what `graphkv_select` marks.
+
+    $$\mathbf{K}^l_s = \mathbf{K}^l[S_l], \qquad \mathbf{V}^l_s = \mathbf{V}^l[S_l]$$
+
+    Args:
+        keys: keys $K$, as the cache holds them.
+        values: values $V$, of the shape of the keys.
+        scored: what a scorer returned; scores at least 0, as in `graphkv_select`.
+        refinement: settings of `graphkv_refine`, as in `graphkv_select`.
+        keep: tokens $k_l$ that every head of layer $l$ keeps, as in `graphkv_select`.
+        ratio: removed share of a head's tokens, in [0, 1], instead of `keep`.
+        length: tokens $n$ of the input, at least 0, as in `graphkv_select`.
+        queries: queries, where edges compare them.
+        valid: true at real tokens, false at left padding, as in `select`.
+        store: settings of HEX, as in `compress`; by default the rest is evicted.
+
+    Returns:
+        What `compress` returns.
+
+    Raises:
+        ValueError: what `compress` refuses.
+
+    Source:
+        GraphKV-4.1, GraphKV-6.1, GraphKV-6.2.
+
+    Reading:
+        E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
+        of tokens, so none below 1000; one graph and one kept set a layer.
+    """
+    beside: dict[str, Any] = dict(ratio=ratio, queries=queries, valid=valid)
+    if store is None:
+        beside |= dict(keep=keep, length=length)
+        return evict(keys, values, graphkv_select(keys, values, scored, refinement, **beside))
+    how = of_layers(scored, refinement, keep, length, scored.scores.shape[:-2])
+    return compress(keys, values, **how, **beside, store=store)
+
+
+def of_layers(
+    scored: Scored,
+    refinement: GraphSettings,
+    keep: int | Tensor | None,
+    length: int | None,
+    pools: tuple[int, ...],
+) -> dict[str, Any]:
+    """Return what `select` takes: tokens protected by the layer, its budget for each pool."""
+    refinement = refinement._replace(adaptive=length is None)
+    if length is not None:
+        refinement = refinement._replace(count=neighbour_count(refinement.count, length))
     if not refinement.per_head:
-        protected = protected.any(-2, keepdim=True).expand(protected.shape)
-    return compress(
-        keys,
-        values,
-        Scored(scored.scores, protected),
-        keep=keep,
-        ratio=ratio,
-        refinement=refinement,
-        queries=queries,
-        valid=valid,
-        store=store,
-    )
+        shared = scored.protected.any(-2, keepdim=True)
+        scored = scored._replace(protected=shared.expand(scored.protected.shape))
+    if isinstance(keep, Tensor):
+        keep = keep.view(-1, *[1] * (len(pools) - 1)).expand(pools)
+    return dict(scored=scored, refinement=refinement, keep=keep)

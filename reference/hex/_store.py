@@ -11,10 +11,17 @@ from reference.precision import widen
 
 
 def hex_store(
-    keys: Tensor, values: Tensor, scores: Tensor, marked: Tensor, valid: Tensor, config: HexConfig
+    keys: Tensor,
+    values: Tensor,
+    scores: Tensor,
+    marked: Tensor,
+    valid: Tensor | None,
+    config: HexConfig,
 ) -> HexCache:
     """Keep the marked tokens of the span exactly, quantise its rest, hold the others back."""
     span, (heads, length, width) = marked.shape[-1], keys.shape[-3:]
+    if valid is None:
+        valid = marked.new_ones(length)
     real = valid[..., None, :].expand(*keys.shape[:-2], length)
     keys, values = (x.masked_fill(~real[..., None], 0) for x in (keys, values))
     mass = widen(scores).masked_fill(~real, 0).sum(-2)

@@ -1,10 +1,9 @@
 """The settings of HEX, and those the paper's tables use."""
 
-from typing import NamedTuple
-
-import torch
+from typing import Literal, NamedTuple
 
 from reference import errors
+from reference.kinds import Bits, Positive, Ratio, Scales, Seed, Whole
 
 
 class HexConfig(NamedTuple):
@@ -14,23 +13,23 @@ class HexConfig(NamedTuple):
         HEX-4.2b, HEX-A.5.
     """
 
-    bits: int = 3
+    bits: Bits = 3
     """Code width b, in [1, 8]."""
-    density: float = 0.03125
+    density: Ratio = 0.03125
     """Share ρ of the entries that the expander mask keeps; 0 for no mask, 1 to keep all."""
-    heavy: float = 0.02
+    heavy: Ratio = 0.02
     """Share η of the tokens of a span that are heavy hitters."""
-    recent: int = 8
+    recent: Whole = 8
     """Length r of the recent window."""
-    block: int = 96
+    block: Positive = 96
     """Tokens n_b compressed at a time while decoding."""
-    mode: str = "append"
+    mode: Literal["append", "full", "oracle"] = "append"
     """`"append"`; `"full"` compresses again what it holds; `"oracle"`, for study, the originals."""
-    period: int = 1
+    period: Positive = 1
     """How many blocks may stand beside the whole before `full` and `oracle` recompress."""
-    value_group: str = "token"
+    value_group: Literal["token", "head"] = "token"
     """Whether a value group is a `"token"`, or a token of one `"head"`."""
-    scales: torch.dtype | None = None
+    scales: Scales = None
     """Precision of stored steps and minima, as in `quantise`."""
     normalize: bool = False
     """Divide attention mass by the number of queries that saw the token."""
@@ -44,7 +43,7 @@ class HexConfig(NamedTuple):
     """Where no biregular mask has this density, take the nearest degrees."""
     tile: bool = False
     """Repeat the mask of one block along longer spans."""
-    seed: int = 0
+    seed: Seed = 0
     """Names the expander mask."""
 
 

@@ -62,6 +62,13 @@ def selectivity(
     return variation
 
 
+def bounded(name: str | None, minimum: float, maximum: float) -> None:
+    """Refuse an upper bound below the lower one, of a function or of its settings `name`."""
+    if not maximum >= minimum:
+        which = f"{name}.maximum" if name else "maximum"
+        raise ValueError(f"{which} must be >= minimum, which is {minimum}, got {maximum}")
+
+
 def head_weights(
     selectivity: Float[Tensor, "*layers heads"],
     tau: float = 0.5,

@@ -9,6 +9,7 @@ from torch import Tensor
 from reference import errors
 from reference.hubkv.discount import hub_mask
 from reference.hubkv.refine import protected_mask
+from reference.kinds import Ratio, Whole
 from reference.precision import widen
 
 
@@ -19,8 +20,8 @@ class NmsSettings(NamedTuple):
         HubKV-Obs3.
     """
 
-    radius: int = 3
-    factor: float = 0.3
+    radius: Whole = 3
+    factor: Ratio = 0.3
 
 
 def autocorrelation(

@@ -7,9 +7,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.hubkv.calibration import calibrate, head_weights, selectivity
+from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
 from reference.hubkv.gate import gate
+from reference.kinds import Above0, FiniteAbove0, NonNegative, OpenFraction, Whole
 from reference.precision import widen
 
 
@@ -20,13 +21,14 @@ class HubSettings(NamedTuple):
         HubKV-13.
     """
 
-    radius: int = 2
-    gamma: float = 0.5
-    tau: float = 0.5
-    minimum: float = 0.8
+    radius: Whole = 2
+    gamma: OpenFraction = 0.5
+    tau: NonNegative = 0.5
+    minimum: FiniteAbove0 = 0.8
     maximum: float = 1.2
-    power: float = 2.0
-    epsilon: float = 1e-6
+    power: Above0 = 2.0
+    epsilon: NonNegative = 1e-6
+    rules = (bounded,)
 
 
 def protected_mask(

@@ -1,9 +1,9 @@
 """What every public function may be given, and what it must refuse.
 
 Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), inputs for
-branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`), and what no signature
-says that it must refuse (`REFUSALS`). What a signature does say is refused as well: `derived` reads
-it there.
+branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`), and what it must
+refuse that no signature says (`REFUSALS`). What a signature does say is refused as well: `derived`
+reads it there.
 """
 
 from importlib import import_module

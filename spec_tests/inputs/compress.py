@@ -152,9 +152,17 @@ def refine(draw):
     )
 
 
+def without_store(x: dict[str, Any]) -> dict[str, Any]:
+    """Return what a call is given that marks and stores nothing."""
+    return {name: value for name, value in x.items() if name != "store"}
+
+
 INPUTS = dict(
     refine=refine(),
+    select=compress().map(without_store),
     compress=compress() | compress_into_hex(),
+    hubkv_select=hubkv_compress().map(without_store),
     hubkv_compress=hubkv_compress() | hubkv_compress_into_hex(),
+    graphkv_select=graphkv_compress(),
     graphkv_compress=graphkv_compress(),
 )

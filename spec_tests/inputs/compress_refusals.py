@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
-from spec_tests.draw import Refusal, bad_mask, integers, longer
+from spec_tests.draw import NAN, NEGATIVE, Refusal, bad_mask, integers, longer
 
 __all__ = ["REFUSALS"]
 
@@ -48,7 +48,7 @@ def bad_settings(good: Any = None) -> list[Refusal]:
         (graphs._replace(signal="no"), ValueError, "signal must be one of 'decay'"),
     ]
     if good is None:
-        says = "HubSettings, GraphSettings, NmsSettings or None"
+        says = "HubSettings or a GraphSettings or a NmsSettings or None"
         return [Refusal("refinement", "hubkv", TypeError, says)] + [
             Refusal("refinement", value, error, text) for value, error, text in wrong
         ]
@@ -73,14 +73,77 @@ bad_budget = [
     Refusal("ratio", 0.5, ValueError, "exactly one"),
     Refusal("ratio", 1.5, ValueError, "[0, 1]"),
 ]
-bad_padding = [*bad_mask("valid"), Refusal("valid", gap, ValueError, "left end only")]
+bad_padding = [
+    *bad_mask("valid"),
+    Refusal("valid", gap, ValueError, "false on the left of a row only"),
+]
+bad_scores = [
+    Refusal("scored", lambda s: s._replace(scores=NEGATIVE(s.scores)), ValueError, ">= 0"),
+    Refusal("scored", lambda s: s._replace(scores=NAN(s.scores)), ValueError, "finite"),
+    Refusal("scored", lambda s: s._replace(scores=longer(s.scores)), ValueError, "shape"),
+    Refusal("scored", lambda s: s._replace(protected=longer(s.protected)), ValueError, "shape"),
+]
+bad_graph = [
+    Refusal("keys", NAN, ValueError, "keys must be finite"),
+    Refusal("queries", NAN, ValueError, "queries must be finite"),
+    Refusal("queries", None, ValueError, "must be given where refinement.kind is 'qk'"),
+    Refusal("queries", lambda q: q[..., :1, :, :], ValueError, "multiple of the 2 heads"),
+    Refusal("queries", longer, ValueError, "shape"),
+]
 bad_store = [
     Refusal("store", 3, TypeError, "HexConfig"),
     Refusal("store", config._replace(bits=9), ValueError, "bits must be in [1, 8]"),
     Refusal("store", config._replace(mode="full"), ValueError, "mode 'append'"),
 ]
 
-whole = dict(keys=keys, values=values, scored=padded, keep=6, ratio=None, valid=valid, store=None)
+whole = dict(keys=keys, values=values, scored=padded, keep=6, ratio=None, valid=valid)
+pools = [
+    *bad_cache,
+    *bad_scores,
+    *bad_budget,
+    *bad_padding,
+    Refusal("keep", 33, ValueError, "[0, 32]"),
+    Refusal("scope", "token", ValueError, "'head', 'layer', 'model'"),
+]
+hubs = [
+    *pools,
+    *bad_settings(HubSettings()),
+    Refusal("sinks", -1, ValueError, ">= 0"),
+    Refusal("recent", -1, ValueError, ">= 0"),
+    Refusal("recent", 1.0, TypeError, "integer"),
+]
+layers = [
+    *bad_cache,
+    *bad_scores,
+    *bad_budget,
+    *bad_padding,
+    *bad_settings(graph),
+    *bad_graph,
+    Refusal("keep", 9, ValueError, "[0, 8]"),
+    Refusal("keep", torch.tensor([3]), ValueError, "shape"),
+    Refusal("length", -1, ValueError, ">= 0"),
+    Refusal("length", 2.5, TypeError, "integer"),
+]
+chosen = whole | dict(scope="model", refinement=graph, queries=keys)
+marked = [
+    *pools,
+    *bad_settings(),
+    *bad_graph,
+    Refusal("keep", torch.tensor([3, 4, 4]), ValueError, "the 4 protected"),
+]
+hubbed = whole | dict(scope="model", refinement=HubSettings(), sinks=1, recent=0)
+layered = dict(
+    keys=keys,
+    values=values,
+    scored=scored,
+    refinement=graph,
+    keep=3,
+    ratio=None,
+    length=8,
+    queries=keys,
+    valid=valid.expand(2, 3, 8),
+)
+stored = dict(store=None)
 
 REFUSALS = dict(
     refine=(
@@ -94,71 +157,22 @@ REFUSALS = dict(
             queries=keys,
         ),
         [
-            Refusal("scored", 3, TypeError, "Scored"),
+            *bad_scores,
             *bad_settings(),
+            *bad_graph,
+            Refusal("scored", 3, TypeError, "Scored"),
             Refusal("keep", -1, ValueError, ">= 0"),
             Refusal("keep", 2.0, TypeError, "integer"),
             Refusal("ratio", 1.5, ValueError, "[0, 1]"),
             Refusal("keys", None, ValueError, "must be given"),
             Refusal("keys", lambda k: k[..., 1:, :], ValueError, "shape"),
             Refusal("values", longer, ValueError, "shape"),
-            Refusal("queries", None, ValueError, "must be given"),
         ],
     ),
-    compress=(
-        whole | dict(scope="model", refinement=graph, queries=keys),
-        [
-            *bad_cache,
-            *bad_budget,
-            Refusal("keep", 33, ValueError, "[0, 32]"),
-            Refusal("keep", torch.tensor([3, 4, 4]), ValueError, "the 4 protected"),
-            Refusal("scope", "token", ValueError, "'head', 'layer', 'model'"),
-            *bad_settings(),
-            Refusal("queries", None, ValueError, "must be given where refinement.kind is 'qk'"),
-            Refusal("queries", longer, ValueError, "shape"),
-            *bad_padding,
-            *bad_store,
-        ],
-    ),
-    hubkv_compress=(
-        whole | dict(scope="model", refinement=HubSettings(), sinks=1, recent=0),
-        [
-            *bad_cache,
-            *bad_budget,
-            Refusal("keep", 33, ValueError, "[0, 32]"),
-            Refusal("scope", "token", ValueError, "'head', 'layer', 'model'"),
-            *bad_settings(HubSettings()),
-            Refusal("sinks", -1, ValueError, ">= 0"),
-            Refusal("recent", -1, ValueError, ">= 0"),
-            Refusal("recent", 1.0, TypeError, "integer"),
-            *bad_padding,
-            *bad_store,
-        ],
-    ),
-    graphkv_compress=(
-        dict(
-            keys=keys,
-            values=values,
-            scored=scored,
-            refinement=graph,
-            keep=3,
-            ratio=None,
-            length=8,
-            queries=keys,
-            valid=valid.expand(2, 3, 8),
-            store=None,
-        ),
-        [
-            *bad_cache,
-            *bad_budget,
-            Refusal("keep", 9, ValueError, "[0, 8]"),
-            Refusal("keep", torch.tensor([3]), ValueError, "shape"),
-            *bad_settings(graph),
-            Refusal("length", -1, ValueError, ">= 0"),
-            Refusal("length", 2.5, TypeError, "integer"),
-            Refusal("queries", None, ValueError, "must be given"),
-            *bad_padding,
-            *bad_store,
-        ],
-    ),
+    select=(chosen, marked),
+    compress=(chosen | stored, [*marked, *bad_store]),
+    hubkv_select=(hubbed, hubs),
+    hubkv_compress=(hubbed | stored, [*hubs, *bad_store]),
+    graphkv_select=(layered, layers),
+    graphkv_compress=(layered | stored, [*layers, *bad_store]),
 )

@@ -32,7 +32,12 @@ bad_config = [
     Refusal("config", config._replace(target=4.0), TypeError, "target must be an integer"),  # pyright: ignore[reportArgumentType]
     Refusal("config", config._replace(interval=0), ValueError, "interval must be >= 1"),
     Refusal("config", config._replace(scope="row"), ValueError, "scope must be one of 'head'"),
-    Refusal("config", config._replace(refinement=3), TypeError, "refinement must be HubSettings"),  # pyright: ignore[reportArgumentType]
+    Refusal(
+        "config",
+        config._replace(refinement=3),
+        TypeError,
+        "refinement must be a HubSettings or a GraphSettings",
+    ),  # pyright: ignore[reportArgumentType]
     Refusal(
         "config",
         config._replace(refinement=graph._replace(kind="qk")),
@@ -76,7 +81,7 @@ REFUSALS = dict(
     decoding_start=(
         dict(keys=keys, values=values, scores=scores, config=config, valid=valid),
         [*bad_tokens, *bad_config, *bad_mask("valid"),
-         Refusal("valid", gap, ValueError, "left end only")],
+         Refusal("valid", gap, ValueError, "false on the left of a row only")],
     ),
     decoding_append=(
         dict(cache=cache, keys=keys, values=values, scores=scores, mass=held),
