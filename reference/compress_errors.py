@@ -11,7 +11,7 @@ from reference.graphkv import errors as graphkv_errors
 from reference.graphkv.refine import GraphSettings
 from reference.hex import cache_errors
 from reference.hex.presets import HexConfig
-from reference.hubkv import errors as hubkv_errors
+from reference.hubkv.calibration import bounded
 from reference.hubkv.locality import NmsSettings
 from reference.hubkv.refine import HubSettings
 from reference.scorers.scored import Scored
@@ -47,7 +47,9 @@ def _settings(value: Refinement) -> None:
         errors.whole("radius", value.radius)
         errors.open_fraction("gamma", value.gamma)
         errors.non_negative("tau", value.tau)
-        hubkv_errors.clip_bounds("minimum", value.minimum, "maximum", value.maximum)
+        errors.positive_finite("minimum", value.minimum)
+        errors.number("maximum", value.maximum)
+        bounded(None, value.minimum, value.maximum)
         errors.positive("power", value.power)
         errors.non_negative("epsilon", value.epsilon)
     elif isinstance(value, NmsSettings):

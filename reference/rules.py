@@ -66,3 +66,9 @@ def pooled_budget(
         low = high = keep or 0
     if not 0 <= low <= high <= pool:
         raise ValueError(f"keep must be in [0, {pool}], got {low if low < 0 else high}")
+
+
+def affordable(keep: int, tokens: int) -> None:
+    """Refuse to keep more tokens than there are."""
+    if keep > tokens:
+        raise ValueError(f"keep must be in [0, {tokens}], got {keep}")

@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from optimized.vector._graphkv_refine import graphkv_refine
-from optimized.vector.hubkv_refine import hubkv_refine
-from optimized.vector.locality import nms
+from optimized.vector.hubkv.locality import nms
+from optimized.vector.hubkv.refine import hubkv_refine
 from reference import compress_errors as refuse
 from reference import errors
 from reference.graphkv.refine import GraphSettings

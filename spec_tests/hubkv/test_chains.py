@@ -61,3 +61,12 @@ def test_a_token_that_moves_to_another_head_is_unchanged(impl, x, shift):
     moved = impl.retained_chains(rows, rows.roll(shift, 0), x["span"])
     assert moved.change == 0
     assert moved.changed == 0
+
+
+@pytest.mark.spec("HubKV-D")
+@pytest.mark.door
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
+def test_selections_without_a_place_are_refused(impl, shape):
+    nothing = torch.zeros(shape, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"^base must not be empty"):
+        impl.retained_chains(nothing, nothing, torch.ones(shape[-1], dtype=torch.bool))

@@ -120,7 +120,6 @@ bad_tokens = [
 bad_dtype = Refusal("dtype", torch.int64, TypeError, "floating-point")
 bad_weights = [*bad_importance("weights"), Refusal("weights", longer, ValueError, "square")]
 bad_keep = [
-    Refusal("keep", -1, ValueError, "[0, 3]"),
     Refusal("keep", 4, ValueError, "[0, 3]"),
     Refusal("keep", 1.0, TypeError, "integer"),
 ]
@@ -162,7 +161,6 @@ REFUSALS = dict(
         dict(weights=weights, hub=1),
         [
             *bad_weights,
-            Refusal("hub", -1, ValueError, "[0, 2]"),
             Refusal("hub", 3, ValueError, "[0, 2]"),
             Refusal("hub", 1.0, TypeError, "integer"),
         ],

@@ -125,7 +125,6 @@ REFUSALS = dict(
         [
             *bad_layers,
             Refusal("keep", 2.5, TypeError, "integer"),
-            Refusal("keep", -1, ValueError, "[0, 4]"),
             Refusal("keep", 5, ValueError, "[0, 4]"),
             Refusal("keep", 1, ValueError, ">= 2 to hold 4"),
             Refusal("rule", "largest", ValueError, "'waterfill'"),

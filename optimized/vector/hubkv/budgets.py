@@ -1,30 +1,36 @@
 """Head budgets, all layers at once and in whole numbers."""
 
 import torch
-from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from optimized.vector.hubkv_calibration import variation
-from reference import errors
-from reference.hubkv import errors as refuse
+from optimized.vector.hubkv.calibration import variation
+from optimized.vector.hubkv.refine import hubkv_refine
+
+
+def ungated_refine(
+    scores: Tensor,
+    protected: Tensor | None = None,
+    radius: int = 2,
+    gamma: float = 0.5,
+    tau: float = 0.5,
+    minimum: float = 0.8,
+    maximum: float = 1.2,
+    epsilon: float = 1e-6,
+) -> Tensor:
+    bounds = dict(minimum=minimum, maximum=maximum)
+    return hubkv_refine(scores, 1.0, protected, radius, gamma, tau, epsilon=epsilon, **bounds)
 
 
 def head_budgets(
-    scores: Float[Tensor, "*layers heads tokens"],
+    scores: Tensor,
     keep: int,
     rule: str,
-    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
+    protected: Tensor | None = None,
     epsilon: float = 1e-6,
-) -> Int64[Tensor, "*layers heads"]:
-    errors.importance("scores", scores, axes=2)
+) -> Tensor:
     heads, tokens = scores.shape[-2:]
-    errors.whole("keep", keep, 0, tokens)
-    errors.one_of("rule", rule, ("waterfill", "entropy", "selectivity", "hybrid"))
-    errors.non_negative("epsilon", epsilon)
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
-    errors.boolean("protected", protected, scores.shape)
-    refuse.layer_room("keep", keep, protected)
     lowest = protected.sum(-1)
     if scores.numel() == 0:
         return lowest

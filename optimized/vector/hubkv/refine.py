@@ -1,25 +1,28 @@
 """HubKV from end to end, slab by slab."""
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
-from optimized.vector.hubkv_calibration import head_weights, variation
-from optimized.vector.hubkv_windows import strongest_neighbours
+from optimized.vector.hubkv._windows import strongest_neighbours
+from optimized.vector.hubkv.calibration import head_weights, variation
 from reference import errors
-from reference.hubkv import errors as refuse
+from reference.contract import scanning
+from reference.hubkv.refine import protected_mask, shift_scores
 from reference.precision import widen
 
-# Non-negative floats order like the integers with the same bits, and integers compare faster.
+__all__ = ["hubkv_refine", "protected_mask", "shift_scores"]
+
+# Non-negative floats, minus zero aside, order like the integers with the same bits, and integers
+# compare faster.
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 # So many scores stay in the cores' caches from the first step to the last.
 SLAB = 2**19
 
 
 def hubkv_refine(
-    scores: Float[Tensor, "*layers heads tokens"],
+    scores: Tensor,
     ratio: float,
-    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
+    protected: Tensor | None = None,
     radius: int = 2,
     gamma: float = 0.5,
     tau: float = 0.5,
@@ -27,18 +30,7 @@ def hubkv_refine(
     maximum: float = 1.2,
     power: float = 2.0,
     epsilon: float = 1e-6,
-) -> Float[Tensor, "*layers heads tokens"]:
-    errors.floating("scores", scores, axes=2)
-    if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
-    errors.fraction("ratio", ratio)
-    errors.whole("radius", radius)
-    errors.open_fraction("gamma", gamma)
-    errors.non_negative("tau", tau)
-    refuse.clip_bounds("minimum", minimum, "maximum", maximum)
-    errors.positive("power", power)
-    errors.non_negative("epsilon", epsilon)
-    scores = _ordered_like_bits(scores)
+) -> Tensor:
     refined = torch.empty_like(scores, memory_format=torch.contiguous_format)
     stretch = _common_content(protected, scores.shape[-1])
     content, target = scores, refined
@@ -64,35 +56,11 @@ def hubkv_refine(
     return refined
 
 
-def ungated_refine(
-    scores: Float[Tensor, "*layers heads tokens"],
-    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
-    radius: int = 2,
-    gamma: float = 0.5,
-    tau: float = 0.5,
-    minimum: float = 0.8,
-    maximum: float = 1.2,
-    epsilon: float = 1e-6,
-) -> Float[Tensor, "*layers heads tokens"]:
-    bounds = dict(minimum=minimum, maximum=maximum)
-    return hubkv_refine(scores, 1.0, protected, radius, gamma, tau, epsilon=epsilon, **bounds)
-
-
-def _ordered_like_bits(scores: Tensor) -> Tensor:
-    if scores.numel() and not torch.compiler.is_compiling():
-        bits = BITS[scores.itemsize]
-        low, high = torch.aminmax(scores.view(bits))
-        if low >= 0 and high < torch.tensor(torch.inf, dtype=scores.dtype).view(bits).item():
-            return scores
-    errors.importance("scores", scores)
-    return scores + 0.0  # minus zero, the one value whose bits mislead, becomes zero
-
-
 def _common_content(protected: Tensor | None, tokens: int) -> slice | None:
     """Return the one stretch of content that all heads share, if they do."""
     if protected is None:
         return slice(0, tokens)
-    if protected.numel() == 0 or torch.compiler.is_compiling():
+    if not scanning(protected):
         return None
     mask = protected.view(torch.int8)
     first = mask.flatten(0, -2)[0]
@@ -113,7 +81,8 @@ def _refine(
     maximum: float,
     epsilon: float,
 ) -> Tensor:
-    keys, content, inside = scores.view(BITS[scores.itemsize]), widen(scores), None
+    bits = BITS[scores.itemsize]
+    keys, content, inside = scores.view(bits) & torch.iinfo(bits).max, widen(scores), None
     if protected is not None:
         aside = protected.to(keys.dtype)
         keys = keys | -aside  # below every score

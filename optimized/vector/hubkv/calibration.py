@@ -1,25 +1,19 @@
-"""HubKV's head statistics and weights, over all heads at once."""
+"""HubKV's head statistics, over all heads at once."""
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.hubkv import errors as refuse
+from reference.hubkv.calibration import calibrate, head_weights
 from reference.precision import widen
 
+__all__ = ["calibrate", "head_weights", "selectivity", "variation"]
 
-def selectivity(
-    scores: Float[Tensor, "*heads tokens"],
-    protected: Bool[Tensor, "*heads tokens"] | None = None,
-    epsilon: float = 1e-6,
-) -> Float[Tensor, "*heads"]:
-    errors.importance("scores", scores)
-    errors.non_negative("epsilon", epsilon)
+
+def selectivity(scores: Tensor, protected: Tensor | None = None, epsilon: float = 1e-6) -> Tensor:
     wide = widen(scores)
     if protected is None:
         return variation(wide, epsilon)
-    errors.boolean("protected", protected, scores.shape)
     inside = (~protected).to(wide.dtype)
     return variation(wide * inside, epsilon, inside)
 
@@ -48,23 +42,3 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
     found = torch.where(scale > 0, deviation / scale, 0).squeeze(-1)
     errors.in_range("scores", found)
     return found
-
-
-def head_weights(
-    selectivity: Float[Tensor, "*layers heads"],
-    tau: float = 0.5,
-    minimum: float = 0.8,
-    maximum: float = 1.2,
-) -> Float[Tensor, "*layers heads"]:
-    errors.importance("selectivity", selectivity)
-    errors.non_negative("tau", tau)
-    refuse.clip_bounds("minimum", minimum, "maximum", maximum)
-    wide = widen(selectivity)
-    if wide.shape[-1] == 0:
-        return wide.clone()
-    # measured from the lowest, so that the mean of equal heads is exactly theirs
-    exact = wide.double()
-    low = exact.amin(-1, keepdim=True)
-    # divided before the sum, which therefore cannot overflow
-    mean = low + ((exact - low) / wide.shape[-1]).sum(-1, keepdim=True)
-    return torch.where(mean > 0, exact / mean, 1).to(wide.dtype).pow(tau).clamp(minimum, maximum)
