@@ -57,9 +57,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Import the implementations and poison uninitialised memory."""
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
-    config.addinivalue_line(
-        "markers", "door: a contract refuses; what stands behind one is left out"
-    )
+    config.addinivalue_line("markers", "door: not of bodies behind a contract")
     sys.path.insert(0, str(config.invocation_params.dir))
     if config.getoption("--killers"):
         settings.load_profile("killers")
