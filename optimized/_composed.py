@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-KEPT = ("contract", "errors", "kinds", "precision", "rules")
+KEPT = ("careful", "contract", "errors", "kinds", "precision", "rules")
 """Modules of the reference that have no twin."""
 
 

@@ -23,12 +23,6 @@ def whole(name: str, value: int, low: int = 0, high: int | None = None) -> None:
         raise ValueError(f"{name} must be {span}, got {value}")
 
 
-def floating_dtype(name: str, dtype: torch.dtype) -> None:
-    """Refuse what is not the dtype of floating-point tensors."""
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise TypeError(f"{name} must be a floating-point dtype, got {dtype}")
-
-
 def number(name: str, value: float) -> None:
     """Refuse what is not a real number: flags, text, tensors."""
     if isinstance(value, bool) or not isinstance(value, int | float | Real):
@@ -105,12 +99,6 @@ def shaped(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
     """Refuse a tensor that is not exactly of `shape`."""
     if tuple(tensor.shape) != tuple(shape):
         raise ValueError(f"{name} must have shape {tuple(shape)}, got {tuple(tensor.shape)}")
-
-
-def square(name: str, tensor: Tensor) -> None:
-    """Refuse a tensor whose last two axes differ in length."""
-    if tensor.shape[-1] != tensor.shape[-2]:
-        raise ValueError(f"{name} must be square, got shape {tuple(tensor.shape)}")
 
 
 def not_empty(name: str, tensor: Tensor) -> None:

@@ -98,3 +98,9 @@ def windowed(keep: int, window: int) -> None:
     """Refuse a budget below the window that is protected."""
     if keep < window:
         raise ValueError(f"keep must be >= {window}, got {keep}")
+
+
+def affordable(keep: int, tokens: int) -> None:
+    """Refuse to keep more tokens than there are."""
+    if keep > tokens:
+        raise ValueError(f"keep must be in [0, {tokens}], got {keep}")

@@ -57,6 +57,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Import the implementations and poison uninitialised memory."""
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
+    config.addinivalue_line("markers", "door: not of bodies behind a contract")
     sys.path.insert(0, str(config.invocation_params.dir))
     if config.getoption("--killers"):
         settings.load_profile("killers")
@@ -83,6 +84,8 @@ def pytest_generate_tests(metafunc):
         if metafunc.config.getoption("--killers"):
             test = metafunc.definition.nodeid
             impls = [impl for impl in impls if impl.module.is_killed_by(test)]
+        if metafunc.definition.get_closest_marker("door"):
+            impls = [impl for impl in impls if impl.has_door]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
 

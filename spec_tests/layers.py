@@ -43,15 +43,15 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/spectrum.py::is_within": "steps of Lanczos, until the verdict is certain",
     "vector/spectrum.py::_lanczos": "steps of Lanczos",
     "vector/_select.py::_by_counting": "over layers or batch rows, each a long pool",
-    "vector/hubkv_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
-    "vector/hubkv_refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
+    "vector/hubkv/_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
+    "vector/hubkv/refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
     "vector/graphkv/refine.py::_acting": "over the different sizes of a protected window",
     "vector/compress.py::pool_budgets": "over the different sizes of a pool",
     "vector/compress.py::rows_of": "over the kinds of vectors an edge compares",
     "vector/refinement.py::refine_rows": "over the different budgets of a row",
     "vector/decoding.py::decoding_append": "compressions, each over what the one before left",
     "vector/decoding.py::_survivors": "over the kinds of vectors an edge compares",
-    "vector/coverage.py::greedy": "a pick depends on the picks before it",
+    "vector/hubkv/greedy.py::greedy": "a pick depends on the picks before it",
 }
 
 

@@ -23,6 +23,7 @@ def test_the_good_input_is_accepted(impl, name):
     getattr(impl, name)(**REFUSALS[name][0])
 
 
+@pytest.mark.door
 @pytest.mark.parametrize(("name", "good", "refusal"), CASES)
 def test_refuses(impl, name, good, refusal):
     function = getattr(impl, name)

@@ -51,7 +51,7 @@ def test_every_allowed_loop_exists():
 
 
 def place(path: Path) -> str:
-    """`vector/hubkv.py::`, the head of an allowed loop's name."""
+    """`vector/hubkv/discount.py::`, the head of an allowed loop's name."""
     return f"{path.relative_to(TABLE.parent)}::"
 
 

@@ -3,10 +3,7 @@
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Bool, Float
 from torch import Tensor
-
-from reference import errors
 
 
 @triton.jit
@@ -49,18 +46,10 @@ def smd_kernel(
 
 
 def smd(
-    scores: Float[Tensor, "*heads tokens"],
-    radius: int = 2,
-    gamma: float = 0.5,
-    protected: Bool[Tensor, "*heads tokens"] | None = None,
-) -> Float[Tensor, "*heads tokens"]:
-    errors.importance("scores", scores)
-    errors.whole("radius", radius)
-    errors.open_fraction("gamma", gamma)
-    if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
-        protected = protected.contiguous()
+    scores: Tensor, radius: int = 2, gamma: float = 0.5, protected: Tensor | None = None
+) -> Tensor:
     scores = scores.contiguous()
+    protected = None if protected is None else protected.contiguous()
     discounted = torch.empty_like(scores)
     tokens, block = scores.shape[-1], 256
     if scores.numel():

@@ -11,15 +11,6 @@ from optimized.vector.base_scorers import (
 )
 from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
 from optimized.vector.compress import compress, select
-from optimized.vector.coverage import (
-    coverage,
-    coverage_weights,
-    greedy,
-    lazy_greedy,
-    marginal_gain,
-    overlap,
-    window_kernel,
-)
 from optimized.vector.decoding import decoding_append, decoding_read, decoding_start
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.expander import (
@@ -88,22 +79,25 @@ from optimized.vector.heavy_hitters import attention_mass, h2o_mask, heavy_hitte
 from optimized.vector.hex_block import hex_compress, hex_mask, hex_reconstruct
 from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_recompress
 from optimized.vector.hex_study import hex_bytes, hex_preset, hex_size, paper_size, sensitivity
-from optimized.vector.hubkv import discount, hub_mask, smd
-from optimized.vector.hubkv_budgets import head_budgets
-from optimized.vector.hubkv_calibration import head_weights, selectivity
-from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
+from optimized.vector.hubkv.budgets import head_budgets, ungated_refine
+from optimized.vector.hubkv.calibration import calibrate, head_weights, selectivity
+from optimized.vector.hubkv.chains import retained_chains
+from optimized.vector.hubkv.coverage import coverage, coverage_weights, marginal_gain, overlap
+from optimized.vector.hubkv.discount import discount, hub_mask, smd
+from optimized.vector.hubkv.greedy import greedy, lazy_greedy
+from optimized.vector.hubkv.kernels import gaussian_kernel, window_kernel
+from optimized.vector.hubkv.locality import (
+    attention_density,
+    autocorrelation,
+    content_series,
+    distance_profile,
+    nms,
+)
+from optimized.vector.hubkv.refine import hubkv_refine, protected_mask, shift_scores
+from optimized.vector.hubkv.segments import random_order, segment_coverage, uniform_spread
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
 from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
 from optimized.vector.kvzip import kvzip, kvzip_chunk
-from optimized.vector.locality import (
-    attention_density,
-    autocorrelation,
-    distance_profile,
-    nms,
-    retained_chains,
-    segment_coverage,
-    uniform_spread,
-)
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
@@ -114,12 +108,7 @@ from optimized.vector.systems import (
     hubkv_compress,
     hubkv_select,
 )
-from reference.hubkv.calibration import calibrate
 from reference.hubkv.gate import gate
-from reference.hubkv.kernels import gaussian_kernel
-from reference.hubkv.locality import content_series
-from reference.hubkv.refine import protected_mask, shift_scores
-from reference.hubkv.segments import random_order
 from reference.scorers.fastkvzip import fastkvzip_loss
 from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
 

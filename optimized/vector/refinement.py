@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from optimized.vector.graphkv.refine import graphkv_refine
-from optimized.vector.hubkv_refine import hubkv_refine
-from optimized.vector.locality import nms
+from optimized.vector.hubkv.locality import nms
+from optimized.vector.hubkv.refine import hubkv_refine
 from reference.graphkv.refine import GraphSettings, held
 from reference.hubkv.locality import NmsSettings
 from reference.hubkv.refine import HubSettings

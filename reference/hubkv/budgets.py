@@ -2,27 +2,31 @@
 
 from fractions import Fraction
 from itertools import product
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference import errors
-from reference.hubkv import errors as refuse
-from reference.hubkv.calibration import calibrate, head_weights, selectivity
+from reference.contract import requires, scanning
+from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
+from reference.kinds import FiniteAbove0, Importance, NonNegative, OpenFraction, Whole
 from reference.precision import widen
+from reference.rules import affordable
 
 
+@requires(bounded)
 def ungated_refine(
-    scores: Float[Tensor, "*layers heads tokens"],
+    scores: Importance[Tensor, "*layers heads tokens"],
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
-    radius: int = 2,
-    gamma: float = 0.5,
-    tau: float = 0.5,
-    minimum: float = 0.8,
+    radius: Whole = 2,
+    gamma: OpenFraction = 0.5,
+    tau: NonNegative = 0.5,
+    minimum: FiniteAbove0 = 0.8,
     maximum: float = 1.2,
-    epsilon: float = 1e-6,
+    epsilon: NonNegative = 1e-6,
 ) -> Float[Tensor, "*layers heads tokens"]:
     r"""Discount and calibrate the scores at full strength, whatever the compression.
 
@@ -44,19 +48,13 @@ def ungated_refine(
         ratio 1.
 
     Raises:
-        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
-            boolean.
-        ValueError: a score is negative, NaN, infinite or too large to be squared or refined
-            within its dtype, `scores` has no head axis, `protected` has another shape, or a number
-            is outside its range.
+        ValueError: a score is too large to be squared, or refined within its dtype.
 
     Source:
         HubKV-B.
     """
-    errors.importance("scores", scores, axes=2)
     content = widen(scores)
     if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
         content = content.masked_fill(protected, 0)
     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
     errors.in_range("scores", weights)
@@ -68,12 +66,22 @@ def ungated_refine(
     return corrected
 
 
+def layer_room(keep: int, protected: Tensor | None) -> None:
+    """Refuse a mean budget that leaves no room for the protected tokens of some layer."""
+    if protected is None or not scanning(protected):
+        return
+    heads, most = protected.shape[-2], int(protected.sum((-2, -1)).max())
+    if keep * heads < most:
+        raise ValueError(f"keep must be >= {-(-most // heads)} to hold {most}, got {keep}")
+
+
+@requires(affordable, layer_room)
 def head_budgets(
-    scores: Float[Tensor, "*layers heads tokens"],
-    keep: int,
-    rule: str,
+    scores: Importance[Tensor, "*layers heads tokens"],
+    keep: Whole,
+    rule: Literal["waterfill", "entropy", "selectivity", "hybrid"],
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
-    epsilon: float = 1e-6,
+    epsilon: NonNegative = 1e-6,
 ) -> Int64[Tensor, "*layers heads"]:
     r"""Divide a layer's budget among its heads, more to heads that seem to need more.
 
@@ -94,13 +102,6 @@ def head_budgets(
         a head's protected tokens or above its tokens. Heads that are alike get the same, give or
         take one place.
 
-    Raises:
-        TypeError: `scores` is not floating point, `keep` not an integer, or `protected` not
-            boolean.
-        ValueError: a score is negative, NaN or infinite, `scores` has no head axis, `keep` is
-            outside its range or less than the protected tokens need, `rule` is none of the four,
-            `protected` has another shape, or `epsilon` is negative.
-
     Source:
         HubKV-B.
 
@@ -109,15 +110,9 @@ def head_budgets(
         rounded to whole parts in $2^{24}$, at least one; $t$ is the level at which the budgets add
         up, and largest remainders round them. Ties in "waterfill" go in turn, not to one head.
     """
-    errors.importance("scores", scores, axes=2)
     tokens = scores.shape[-1]
-    errors.whole("keep", keep, 0, tokens)
-    errors.one_of("rule", rule, ("waterfill", "entropy", "selectivity", "hybrid"))
-    errors.non_negative("epsilon", epsilon)
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
-    errors.boolean("protected", protected, scores.shape)
-    refuse.layer_room("keep", keep, protected)
     budgets = torch.zeros(scores.shape[:-1], dtype=torch.int64, device=scores.device)
     for layer in product(*map(range, scores.shape[:-2])):
         heads = [
@@ -152,7 +147,7 @@ def _waterfill(heads: list[Tensor], places: int) -> list[int]:
     return [winners.count(head) for head in range(len(heads))]
 
 
-def _parts(heads: list[Tensor], rule: str, epsilon: float) -> list[int]:
+def _parts(heads: list[Tensor], rule: str, epsilon: NonNegative) -> list[int]:
     """Return each head's weight as whole parts in 2^24 of the layer's, at least one."""
     spread = [float(selectivity(content, epsilon=epsilon)) for content in heads]
     width = [

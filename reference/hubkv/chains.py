@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference.contract import requires, scanning
 
 
 class ChainDiagnostic(NamedTuple):
@@ -25,6 +25,15 @@ class ChainDiagnostic(NamedTuple):
     """Share of the span's tokens whose retention fraction changed."""
 
 
+def comparable(base: Tensor, span: Tensor) -> None:
+    """Refuse an empty selection, and a span without tokens."""
+    if not base.numel():
+        raise ValueError(f"base must not be empty, got shape {tuple(base.shape)}")
+    if scanning(span) and not bool(span.any()):
+        raise ValueError(f"span must be true somewhere, got {span.tolist()}")
+
+
+@requires(comparable)
 def retained_chains(
     base: Bool[Tensor, "*heads tokens"],
     refined: Bool[Tensor, "*heads tokens"],
@@ -45,22 +54,12 @@ def retained_chains(
         Both means, their difference and the share of tokens whose fraction changed, in float32.
         Fractions are compared as counts: a token that moved from one head to another is unchanged.
 
-    Raises:
-        TypeError: a mask is not boolean.
-        ValueError: `refined` has another shape than `base`, `span` has not one value a token,
-            `base` is empty, or `span` marks no token.
-
     Source:
         HubKV-D.
 
     Reading:
         E-U22: the share counts tokens; spans of several examples are joined before the mean.
     """
-    errors.boolean("base", base)
-    errors.not_empty("base", base)
-    errors.boolean("refined", refined, base.shape)
-    errors.boolean("span", span, base.shape[-1:])
-    errors.marking("span", span)
     heads, count = base.shape[:-1].numel(), int(span.sum())
     kept = torch.zeros(count, dtype=torch.int64, device=base.device)
     kept_refined = torch.zeros_like(kept)

@@ -4,13 +4,23 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.hubkv import errors as refuse
+from reference.contract import requires, scanning
+from reference.kinds import Importance, Whole
 from reference.precision import widen
 
 
+def covering(scores: Tensor, kernel: Tensor) -> None:
+    """Refuse a kernel that covers nothing around some token."""
+    # the token in the middle reaches least far
+    exact = torch.promote_types(scores.dtype, torch.float32)
+    near = kernel[: len(kernel) // 2 + 1].to(exact)
+    if scanning(near) and not bool(near.any()):
+        raise ValueError("kernel must sum to > 0 around every token, got 0.0")
+
+
+@requires(covering)
 def coverage_weights(
-    scores: Float[Tensor, "*heads tokens"], kernel: Float[Tensor, "tokens"]
+    scores: Importance[Tensor, "*heads tokens"], kernel: Importance[Tensor, "tokens"]
 ) -> Float[Tensor, "*heads tokens tokens"]:
     r"""Spread each token's importance over the places it covers.
 
@@ -26,20 +36,12 @@ def coverage_weights(
         float64 where `scores` are. Column $j$ sums to $s_j$, also at the two ends, where $Z_j$
         has fewer terms.
 
-    Raises:
-        TypeError: `scores` or `kernel` is not floating point.
-        ValueError: a score or a value of the kernel is negative, NaN or infinite, `kernel` has
-            not one value a token, or covers nothing around some token ($Z_j = 0$).
-
     Source:
         HubKV-5, HubKV-Def1.
 
     Reading:
         E-U31: $Z_j = 0$ leaves the weight undefined and is refused.
     """
-    errors.importance("scores", scores)
-    errors.importance("kernel", kernel)
-    errors.shaped("kernel", kernel, scores.shape[-1:])
     scores = widen(scores)
     kernel = kernel.to(scores.dtype)
     tokens = scores.shape[-1]
@@ -47,14 +49,12 @@ def coverage_weights(
     for j in range(tokens):
         distances = (torch.arange(tokens, device=kernel.device) - j).abs()
         spread = kernel[distances]
-        total = spread.sum()
-        refuse.covering("kernel", total)
-        weights[..., :, j] = scores[..., j, None] * spread / total
+        weights[..., :, j] = scores[..., j, None] * spread / spread.sum()
     return weights
 
 
 def coverage(
-    weights: Float[Tensor, "*heads tokens tokens"], kept: Bool[Tensor, "*heads tokens"]
+    weights: Importance[Tensor, "*heads tokens tokens"], kept: Bool[Tensor, "*heads tokens"]
 ) -> Float[Tensor, "*heads"]:
     r"""Add up, over all places, the best coverage that a kept token gives.
 
@@ -68,24 +68,17 @@ def coverage(
         The utility $F_{sub}(S)$ of each head, in float32, or float64 where `weights` are. One
         token alone is worth its score; nothing is worth 0.
 
-    Raises:
-        TypeError: `weights` is not floating point, or `kept` not boolean.
-        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `kept` is
-            not of the shape of `weights` without its last axis.
-
     Source:
         HubKV-4, HubKV-Def1.
 
     Reading:
         E-U30: the maximum over the empty set is 0.
     """
-    _check(weights)
-    errors.boolean("kept", kept, weights.shape[:-1])
     return _covered(widen(weights), kept).sum(-1)
 
 
 def marginal_gain(
-    weights: Float[Tensor, "*heads tokens tokens"], kept: Bool[Tensor, "*heads tokens"]
+    weights: Importance[Tensor, "*heads tokens tokens"], kept: Bool[Tensor, "*heads tokens"]
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Say what each token would add to a kept set.
 
@@ -99,19 +92,12 @@ def marginal_gain(
         The gain $\Delta(k \mid S)$ of each token $k$, in float32, or float64 where `weights` are.
         It is 0 for the members of $S$, and the score of $k$ where $S$ is empty.
 
-    Raises:
-        TypeError: `weights` is not floating point, or `kept` not boolean.
-        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `kept` is
-            not of the shape of `weights` without its last axis.
-
     Source:
         HubKV-3.2a.
 
     Reading:
         E-U30: the maximum over the empty set is 0.
     """
-    _check(weights)
-    errors.boolean("kept", kept, weights.shape[:-1])
     weights = widen(weights)
     covered = _covered(weights, kept)
     gains = torch.zeros_like(covered)
@@ -120,8 +106,15 @@ def marginal_gain(
     return gains
 
 
+def placed(hub: int, tokens: int) -> None:
+    """Refuse a hub beyond the last token."""
+    if hub >= tokens:
+        raise ValueError(f"hub must be in [0, {tokens - 1}], got {hub}")
+
+
+@requires(placed)
 def overlap(
-    weights: Float[Tensor, "*heads tokens tokens"], hub: int
+    weights: Importance[Tensor, "*heads tokens tokens"], hub: Whole
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Say which share of each token's coverage a hub gives already.
 
@@ -136,19 +129,12 @@ def overlap(
         The overlap $\rho(i, h)$ of each token $i$ with the hub, in [0, 1], in float32, or float64
         where `weights` are. The hub overlaps itself fully, whatever its score above 0.
 
-    Raises:
-        TypeError: `weights` is not floating point, or `hub` not an integer.
-        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `hub` is
-            not one of its tokens.
-
     Source:
         HubKV-Prop2.
 
     Reading:
         E-U30: a token of score 0 covers nothing, so that 0/0 counts as no overlap.
     """
-    _check(weights)
-    errors.whole("hub", hub, 0, weights.shape[-1] - 1)
     weights = widen(weights)
     shares = weights.new_zeros(weights.shape[:-1])
     for i in range(weights.shape[-1]):
@@ -166,9 +152,3 @@ def _covered(weights: Tensor, kept: Tensor) -> Tensor:
         better = torch.maximum(best, weights[..., :, j])
         best = torch.where(kept[..., j, None], better, best)
     return best
-
-
-def _check(weights: Tensor) -> None:
-    errors.floating("weights", weights, axes=2)
-    errors.importance("weights", weights)
-    errors.square("weights", weights)

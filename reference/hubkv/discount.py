@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference.kinds import Finite, Importance, OpenFraction, Whole
 
 
 def hub_mask(
-    scores: Float[Tensor, "*heads tokens"],
-    radius: int = 2,
+    scores: Finite[Tensor, "*heads tokens"],
+    radius: Whole = 2,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
 ) -> Bool[Tensor, "*heads tokens"]:
     r"""Mark each token that holds the maximum of its window.
@@ -26,12 +26,6 @@ def hub_mask(
     Returns:
         The hub mask $M$. On a plateau the lowest index is the hub.
 
-    Raises:
-        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
-            boolean.
-        ValueError: a score is NaN or infinite, `radius` is negative, or `protected` has another
-            shape than `scores`.
-
     Source:
         HubKV-6, HubKV-12.
 
@@ -39,11 +33,7 @@ def hub_mask(
         E-U3, E-U4, E-U6: ties go to the lowest index; $k$ is a half-width; protected tokens are
         masked to minus infinity before the windows are compared.
     """
-    errors.floating("scores", scores)
-    errors.finite("scores", scores)
-    errors.whole("radius", radius)
     if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
         scores = scores.masked_fill(protected, -torch.inf)
     hubs = torch.zeros_like(scores, dtype=torch.bool)
     for i in range(scores.shape[-1]):
@@ -54,9 +44,9 @@ def hub_mask(
 
 
 def discount(
-    scores: Float[Tensor, "*heads tokens"],
+    scores: Importance[Tensor, "*heads tokens"],
     hubs: Bool[Tensor, "*heads tokens"],
-    gamma: float = 0.5,
+    gamma: OpenFraction = 0.5,
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Discount every token that is not a hub.
 
@@ -70,25 +60,17 @@ def discount(
     Returns:
         The discounted scores $\tilde s$, bit for bit `scores` on hubs.
 
-    Raises:
-        TypeError: `scores` is not floating point or `hubs` not boolean.
-        ValueError: a score is negative, NaN or infinite, `hubs` has another shape than `scores`,
-            or `gamma` is outside (0, 1).
-
     Source:
         HubKV-7.
     """
-    errors.importance("scores", scores)
-    errors.boolean("hubs", hubs, scores.shape)
-    errors.open_fraction("gamma", gamma)
     # never bool * float * s: a mask times a scalar is float32, and would promote half precision
     return torch.where(hubs, scores, gamma * scores)
 
 
 def smd(
-    scores: Float[Tensor, "*heads tokens"],
-    radius: int = 2,
-    gamma: float = 0.5,
+    scores: Importance[Tensor, "*heads tokens"],
+    radius: Whole = 2,
+    gamma: OpenFraction = 0.5,
     protected: Bool[Tensor, "*heads tokens"] | None = None,
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Submodular marginal discounting, the core of HubKV: find the hubs, discount the rest.
@@ -105,15 +87,8 @@ def smd(
     Returns:
         The discounted scores $\tilde s$; protected tokens keep their raw score.
 
-    Raises:
-        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
-            boolean.
-        ValueError: a score is negative, NaN or infinite, `radius` is negative, `gamma` is outside
-            (0, 1), or `protected` has another shape than `scores`.
-
     Source:
         HubKV-6, HubKV-7, HubKV-12.
     """
-    errors.importance("scores", scores)
     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
     return discounted if protected is None else torch.where(protected, scores, discounted)

@@ -3,15 +3,15 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
+from reference.kinds import Above0, Finite, Ratio
 from reference.precision import widen
 
 
 def gate(
-    scores: Float[Tensor, "*heads tokens"],
-    corrected: Float[Tensor, "*heads tokens"],
-    ratio: float,
-    power: float = 2.0,
+    scores: Finite[Tensor, "*heads tokens"],
+    corrected: Finite[Tensor, "*heads tokens"],
+    ratio: Ratio,
+    power: Above0 = 2.0,
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Mix raw and corrected scores by the compression ratio.
 
@@ -27,21 +27,9 @@ def gate(
         The gated scores $z$ in the dtype of `scores`, rounded once: `scores` at ratio 0, and
         `corrected` at ratio 1.
 
-    Raises:
-        TypeError: `scores` or `corrected` is not floating point.
-        ValueError: a score is NaN or infinite, `corrected` has another shape than `scores`,
-            `ratio` is outside [0, 1], or `power` is not above 0.
-
     Source:
         HubKV-10, HubKV-15.
     """
-    errors.floating("scores", scores)
-    errors.finite("scores", scores)
-    errors.floating("corrected", corrected)
-    errors.shaped("corrected", corrected, scores.shape)
-    errors.finite("corrected", corrected)
-    errors.fraction("ratio", ratio)
-    errors.positive("power", power)
     strength = ratio**power
     mixed = (1 - strength) * widen(scores) + strength * widen(corrected)
     return mixed.to(scores.dtype)

@@ -3,15 +3,18 @@
 import heapq
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
-from reference import errors
+from reference.contract import requires
+from reference.kinds import Importance, Whole
 from reference.precision import widen
+from reference.rules import affordable
 
 
+@requires(affordable)
 def greedy(
-    weights: Float[Tensor, "*heads tokens tokens"], keep: int
+    weights: Importance[Tensor, "*heads tokens tokens"], keep: Whole
 ) -> Int64[Tensor, "*heads keep"]:
     r"""Select tokens one after the other, each the one with the largest marginal gain.
 
@@ -25,11 +28,6 @@ def greedy(
     Returns:
         The positions of the selected tokens in the order picked: the first $b$ of them are the
         selection of a budget of $b$. Their utility is at least $1 - 1/e$ of the optimum.
-
-    Raises:
-        TypeError: `weights` is not floating point, or `keep` not an integer.
-        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `keep` is
-            not between 0 and the number of tokens.
 
     Source:
         HubKV-Greedy.
@@ -50,8 +48,9 @@ def greedy(
     return picked.reshape(*weights.shape[:-2], keep)
 
 
+@requires(affordable)
 def lazy_greedy(
-    weights: Float[Tensor, "*heads tokens tokens"], keep: int
+    weights: Importance[Tensor, "*heads tokens tokens"], keep: Whole
 ) -> Int64[Tensor, "*heads keep"]:
     r"""Select what `greedy` selects, and evaluate few gains.
 
@@ -66,11 +65,6 @@ def lazy_greedy(
 
     Returns:
         The positions of the selected tokens in the order picked, equal to those of `greedy`.
-
-    Raises:
-        TypeError: `weights` is not floating point, or `keep` not an integer.
-        ValueError: a weight is negative, NaN or infinite, `weights` is not square, or `keep` is
-            not between 0 and the number of tokens.
 
     Source:
         HubKV-Greedy, HubKV-2.
@@ -99,10 +93,6 @@ def _gain(row: Tensor, covered: Tensor, k: int) -> float:
 
 def _prepare(weights: Tensor, keep: int) -> tuple[Tensor, Tensor]:
     """Return the weights with one axis of heads, and room for the picks of each."""
-    errors.floating("weights", weights, axes=2)
-    errors.importance("weights", weights)
-    errors.square("weights", weights)
-    errors.whole("keep", keep, 0, weights.shape[-1])
     heads = weights.shape[:-2].numel()
     rows = widen(weights).reshape(heads, *weights.shape[-2:])
     return rows, torch.zeros(heads, keep, dtype=torch.int64, device=weights.device)

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference.contract import requires, scanning
 from reference.hubkv.discount import hub_mask
 from reference.hubkv.refine import protected_mask
-from reference.kinds import Ratio, Whole
+from reference.kinds import Finite, Importance, Ratio, Whole
 from reference.precision import widen
 
 
@@ -24,8 +24,15 @@ class NmsSettings(NamedTuple):
     factor: Ratio = 0.3
 
 
+def reached(distances: int, tokens: int) -> None:
+    """Refuse a distance that no two tokens are apart."""
+    if distances >= tokens:
+        raise ValueError(f"distances must be in [0, {tokens - 1}], got {distances}")
+
+
+@requires(reached)
 def autocorrelation(
-    values: Float[Tensor, "*batch tokens"], distances: int
+    values: Finite[Tensor, "*batch tokens"], distances: Whole
 ) -> Float[Tensor, "*batch {distances}+1"]:
     r"""Correlate a sequence with itself, shifted.
 
@@ -40,10 +47,6 @@ def autocorrelation(
         may leave [-1, 1], because each averages over its own $n - d$ pairs. A constant sequence
         gives 0 throughout.
 
-    Raises:
-        TypeError: `values` is not floating point, or `distances` not an integer.
-        ValueError: a value is NaN or infinite, or `distances` is not in $[0, n - 1]$.
-
     Source:
         HubKV-Obs2.
 
@@ -51,10 +54,7 @@ def autocorrelation(
         E-U21: the mean runs over the $n - d$ pairs there are; for a constant sequence 0/0 counts
         as 0.
     """
-    errors.floating("values", values)
-    errors.finite("values", values)
     tokens = values.shape[-1]
-    errors.whole("distances", distances, 0, tokens - 1)
     # in float64, where the squares of float32 numbers neither overflow nor vanish
     exact = values.double()
     centred = exact - exact.mean(-1, keepdim=True)
@@ -70,7 +70,7 @@ def autocorrelation(
 
 
 def nms(
-    scores: Float[Tensor, "*heads tokens"], radius: int = 3, factor: float = 0.3
+    scores: Importance[Tensor, "*heads tokens"], radius: Whole = 3, factor: Ratio = 0.3
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Suppress all but the local maxima: the diagnostic that came before soft discounting.
 
@@ -85,11 +85,6 @@ def nms(
     Returns:
         The suppressed scores $\hat s$, bit for bit `scores` at the local maxima.
 
-    Raises:
-        TypeError: `scores` is not floating point, or `radius` not an integer.
-        ValueError: a score is negative, NaN or infinite, `radius` is negative, or `factor` is
-            outside [0, 1].
-
     Source:
         HubKV-Obs3.
 
@@ -97,13 +92,18 @@ def nms(
         E-U20: a preset of its own, not the method's radius 2 and factor 0.5; of a plateau, the
         lowest index is the maximum, as everywhere.
     """
-    errors.importance("scores", scores)
-    errors.fraction("factor", factor)
     return torch.where(hub_mask(scores, radius), scores, factor * scores)
 
 
+def asking(queries: int, tokens: int) -> None:
+    """Refuse weights of no query, or of more queries than tokens."""
+    if not 0 < queries <= tokens:
+        raise ValueError(f"number of queries in weights must be in [1, {tokens}], got {queries}")
+
+
+@requires(reached, asking)
 def distance_profile(
-    weights: Float[Tensor, "*heads queries tokens"], distances: int = 128
+    weights: Importance[Tensor, "*heads queries tokens"], distances: Whole = 128
 ) -> Float[Tensor, "*heads {distances}+1"]:
     r"""Average the attention weight over all pairs of a query and a key at a distance.
 
@@ -119,22 +119,13 @@ def distance_profile(
         $a(0), \dots, a(d)$, in float32, or float64 where `weights` are. $a(0)$ is the mean weight
         of a token on itself.
 
-    Raises:
-        TypeError: `weights` is not floating point, or `distances` not an integer.
-        ValueError: a weight is negative, NaN or infinite, there is no query or there are more
-            than tokens, or `distances` is not in $[0, n - 1]$.
-
     Source:
         HubKV-I.
 
     Reading:
         E-U33: the paper stores such profiles and does not define them.
     """
-    errors.floating("weights", weights, axes=2)
-    errors.importance("weights", weights)
     queries, tokens = weights.shape[-2:]
-    errors.whole("distances", distances, 0, tokens - 1)
-    errors.whole("number of queries in weights", queries, 1, tokens)
     weights = widen(weights)
     profile = weights.new_zeros(*weights.shape[:-2], distances + 1)
     for d in range(distances + 1):
@@ -144,8 +135,18 @@ def distance_profile(
     return profile
 
 
+def asked(content: Tensor | None, queries: int, tokens: int) -> None:
+    """Refuse a content region without any of the queries."""
+    content = ~protected_mask(tokens) if content is None else content
+    at = content[tokens - queries :]
+    if scanning(at) and not bool(at.any()):
+        raise ValueError(f"content at the queries must be true somewhere, got {at.tolist()}")
+
+
+@requires(asking, asked)
 def attention_density(
-    weights: Float[Tensor, "*heads queries tokens"], content: Bool[Tensor, " tokens"] | None = None
+    weights: Importance[Tensor, "*heads queries tokens"],
+    content: Bool[Tensor, " tokens"] | None = None,
 ) -> Float[Tensor, "*heads tokens"]:
     r"""Average the attention that each key draws from the queries of the content.
 
@@ -162,25 +163,14 @@ def attention_density(
         The density $a$ of every key, in float32, or float64 where `weights` are. `content_series`
         cuts out that of the content.
 
-    Raises:
-        TypeError: `weights` is not floating point, or `content` not boolean.
-        ValueError: a weight is negative, NaN or infinite, there are more queries than tokens,
-            `content` has not one value a token, or no query is in it.
-
     Source:
         HubKV-K.
 
     Reading:
         E-U47: weights are those of the whole softmax, and each query counts once.
     """
-    errors.floating("weights", weights, axes=2)
-    errors.importance("weights", weights)
     queries, tokens = weights.shape[-2:]
-    errors.whole("number of queries in weights", queries, 0, tokens)
-    if content is None:
-        content = ~protected_mask(tokens)
-    errors.boolean("content", content, (tokens,))
-    errors.marking("content at the queries", content[tokens - queries :])
+    content = ~protected_mask(tokens) if content is None else content
     weights = widen(weights)
     asked = [i for i in range(queries) if content[tokens - queries + i]]
     density = weights.new_zeros(*weights.shape[:-2], tokens)
@@ -189,11 +179,19 @@ def attention_density(
     return density / len(asked)
 
 
+def trimmable(trimmed: int, tokens: int, sinks: int, recent: int | None) -> None:
+    """Refuse to trim more tokens than the content region has."""
+    content = int((~protected_mask(tokens, sinks, recent)).sum())
+    if trimmed > content:
+        raise ValueError(f"trimmed must be in [0, {content}], got {trimmed}")
+
+
+@requires(trimmable)
 def content_series(
     values: Float[Tensor, "*batch tokens"],
-    trimmed: int = 0,
-    sinks: int = 4,
-    recent: int | None = None,
+    trimmed: Whole = 0,
+    sinks: Whole = 4,
+    recent: Whole | None = None,
 ) -> Float[Tensor, "*batch content"]:
     r"""Cut a sequence to the content region, without its earliest tokens.
 
@@ -211,14 +209,8 @@ def content_series(
     Returns:
         The values of the content, in order: of 2048 tokens 2004, or 1904 trimmed by 100.
 
-    Raises:
-        TypeError: `values` is not floating point, or another argument not an integer.
-        ValueError: `trimmed` is not in $[0, |\mathcal{C}|]$, or another number negative.
-
     Source:
         HubKV-K, HubKV-Obs1, HubKV-Obs2, HubKV-Obs3.
     """
-    errors.floating("values", values)
     content = (~protected_mask(values.shape[-1], sinks, recent)).nonzero()[:, 0]
-    errors.whole("trimmed", trimmed, 0, len(content))
     return values.index_select(-1, content[trimmed:].to(values.device))

@@ -7,10 +7,20 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
+from reference.contract import requires
 from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
 from reference.hubkv.gate import gate
-from reference.kinds import Above0, FiniteAbove0, NonNegative, OpenFraction, Whole
+from reference.kinds import (
+    Above0,
+    Finite,
+    FiniteAbove0,
+    Importance,
+    NonNegative,
+    OpenFraction,
+    Ratio,
+    Whole,
+)
 from reference.precision import widen
 
 
@@ -32,7 +42,7 @@ class HubSettings(NamedTuple):
 
 
 def protected_mask(
-    tokens: int, sinks: int = 4, recent: int | None = None
+    tokens: Whole, sinks: Whole = 4, recent: Whole | None = None
 ) -> Bool[Tensor, "tokens"]:
     r"""Mark the tokens that are kept whatever their score: the first few and the latest.
 
@@ -48,10 +58,6 @@ def protected_mask(
         The protected mask $P$ of one head; every head has the same. All of it is true where the
         two stretches meet.
 
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is negative.
-
     Source:
         HubKV-11.
 
@@ -59,26 +65,23 @@ def protected_mask(
         E-U13, E-U14: the same defaults serve every base scorer; a mask that exceeds a budget is
         refused by the selection, not here.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("sinks", sinks)
-    if recent is None:
-        recent = tokens // 50
-    errors.whole("recent", recent)
+    recent = tokens // 50 if recent is None else recent
     positions = torch.arange(tokens)
     return (positions < sinks) | (positions >= tokens - recent)
 
 
+@requires(bounded)
 def hubkv_refine(
-    scores: Float[Tensor, "*layers heads tokens"],
-    ratio: float,
+    scores: Importance[Tensor, "*layers heads tokens"],
+    ratio: Ratio,
     protected: Bool[Tensor, "*layers heads tokens"] | None = None,
-    radius: int = 2,
-    gamma: float = 0.5,
-    tau: float = 0.5,
-    minimum: float = 0.8,
+    radius: Whole = 2,
+    gamma: OpenFraction = 0.5,
+    tau: NonNegative = 0.5,
+    minimum: FiniteAbove0 = 0.8,
     maximum: float = 1.2,
-    power: float = 2.0,
-    epsilon: float = 1e-6,
+    power: Above0 = 2.0,
+    epsilon: NonNegative = 1e-6,
 ) -> Float[Tensor, "*layers heads tokens"]:
     r"""Refine importance scores by everything HubKV does, in its order.
 
@@ -103,11 +106,7 @@ def hubkv_refine(
         a protected token is for show: content can exceed it, so select by the mask.
 
     Raises:
-        TypeError: `scores` is not floating point, `radius` not an integer, or `protected` not
-            boolean.
-        ValueError: a score is negative, NaN, infinite or too large to be squared or refined
-            within its dtype, `scores` has no head axis, `protected` has another shape, or a number
-            is outside its range.
+        ValueError: a score is too large to be squared, or refined within its dtype.
 
     Source:
         HubKV-11, HubKV-12, HubKV-13, HubKV-15.
@@ -116,10 +115,8 @@ def hubkv_refine(
         E-U1, E-U2, E-U8, E-U25: protected tokens read 1 as printed, which is not the maximum;
         scores may exceed 1, but below 0 they are refused; head statistics are of raw scores.
     """
-    errors.importance("scores", scores, axes=2)
     content = widen(scores)
     if protected is not None:
-        errors.boolean("protected", protected, scores.shape)
         content = content.masked_fill(protected, 0)
     discounted = smd(content, radius, gamma, protected)
     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
@@ -135,7 +132,7 @@ def hubkv_refine(
     return refined
 
 
-def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
+def shift_scores(scores: Finite[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
     r"""Shift the scores of each head so that its lowest is 0.
 
     $$s'_{h,i} = s_{h,i} - \min_j s_{h,j}$$
@@ -147,9 +144,7 @@ def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*head
         The shifted scores $s'$, at least 0, in the dtype and the order of `scores`.
 
     Raises:
-        TypeError: `scores` is not floating point.
-        ValueError: a score is NaN or infinite, or two of a head are further apart than the dtype
-            reaches.
+        ValueError: two scores of a head are further apart than the dtype reaches.
 
     Source:
         HubKV-Prop3.
@@ -158,8 +153,6 @@ def shift_scores(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*head
         E-U8: a step of ours, which gives base scorers with negative scores the premise
         $s_i \ge 0$ of the proposition; the paper has scores in [0, 1].
     """
-    errors.floating("scores", scores)
-    errors.finite("scores", scores)
     shifted = scores - scores.amin(-1, keepdim=True) if scores.numel() else scores.clone()
     errors.in_range("scores", shifted)
     return shifted

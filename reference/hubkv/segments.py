@@ -5,11 +5,19 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference import errors
+from reference.contract import ends, requires, scanning
+from reference.kinds import Positive, Seed, Whole, Wholes
 
 
+def inside(order: Tensor, tokens: int) -> None:
+    """Refuse positions beyond the last token."""
+    if scanning(order) and (last := int(ends(order)[1])) >= tokens:
+        raise ValueError(f"order must be in [0, {tokens - 1}], got {last}")
+
+
+@requires(inside)
 def segment_coverage(
-    order: Int64[Tensor, "*batch picks"], tokens: int, segments: int = 64
+    order: Wholes[Tensor, "*batch picks"], tokens: Whole, segments: Positive = 64
 ) -> Float[Tensor, "*batch picks"]:
     r"""Say for each pick which share of the context it is the first to touch.
 
@@ -25,10 +33,6 @@ def segment_coverage(
         The marginal coverage $g_t$ of each pick, $1/m$ or 0, in float32. Its running sum is the
         share of segments touched so far.
 
-    Raises:
-        TypeError: `order` is not int64, or `tokens` or `segments` not an integer.
-        ValueError: a position is outside $[0, n)$, `tokens` is negative, or `segments` below 1.
-
     Source:
         HubKV-Obs1.
 
@@ -36,9 +40,6 @@ def segment_coverage(
         E-U21, E-U46: where $m$ does not divide $n$, widths differ by one token; a new segment
         counts $1/m$, as in Appendix I, not 1.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("segments", segments, 1)
-    errors.positions("order", order, tokens)
     touched = torch.zeros(*order.shape[:-1], segments, dtype=torch.bool, device=order.device)
     gains = torch.zeros(order.shape, dtype=torch.float32, device=order.device)
     for t in range(order.shape[-1]):
@@ -48,7 +49,14 @@ def segment_coverage(
     return gains
 
 
-def uniform_spread(tokens: int, picks: int) -> Int64[Tensor, "picks"]:
+def apart(picks: int, tokens: int) -> None:
+    """Refuse more picks than tokens."""
+    if picks > tokens:
+        raise ValueError(f"picks must be in [0, {tokens}], got {picks}")
+
+
+@requires(apart)
+def uniform_spread(tokens: Whole, picks: Whole) -> Int64[Tensor, "picks"]:
     r"""Place picks evenly over the context: the oracle-style reference line.
 
     $$o_k = \Bigl\lceil \frac{k\, n}{K} \Bigr\rceil, \qquad k = 0, \dots, K - 1$$
@@ -60,10 +68,6 @@ def uniform_spread(tokens: int, picks: int) -> Int64[Tensor, "picks"]:
     Returns:
         The positions $o$ in rising order. Their gaps differ by at most one token.
 
-    Raises:
-        TypeError: `tokens` or `picks` is not an integer.
-        ValueError: `tokens` is negative, or `picks` is not in $[0, n]$.
-
     Source:
         HubKV-I.
 
@@ -71,12 +75,10 @@ def uniform_spread(tokens: int, picks: int) -> Int64[Tensor, "picks"]:
         E-U33: rounding up puts one pick in each of $K$ segments; rounding down does not. Of
         another number of segments a ranking may touch more.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("picks", picks, 0, tokens)
     return torch.tensor([-(-k * tokens // picks) for k in range(picks)], dtype=torch.int64)
 
 
-def random_order(tokens: int, seed: int) -> Int64[Tensor, "tokens"]:
+def random_order(tokens: Whole, seed: Seed) -> Int64[Tensor, "tokens"]:
     r"""Shuffle the positions: the fixed random baseline.
 
     $$o \sim \mathrm{Uniform}(\mathfrak{S}_n)$$
@@ -89,17 +91,11 @@ def random_order(tokens: int, seed: int) -> Int64[Tensor, "tokens"]:
         A permutation of $0, \dots, n - 1$, the same on every machine and in every version of
         NumPy, whose legacy generator is frozen.
 
-    Raises:
-        TypeError: `tokens` or `seed` is not an integer.
-        ValueError: `tokens` is negative, or `seed` is not in range.
-
     Source:
         HubKV-I.
 
     Reading:
         E-U33: the paper fixes an order and does not give it.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("seed", seed, 0, 2**32 - 1)
     order = np.random.RandomState(seed).permutation(tokens)
     return torch.from_numpy(order.astype(np.int64))

@@ -1,0 +1,1 @@
+"""HubKV without loops over tokens, heads or places."""

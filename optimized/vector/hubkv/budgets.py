@@ -1,0 +1,89 @@
+"""Head budgets, all layers at once and in whole numbers."""
+
+import torch
+from torch import Tensor
+
+from optimized.vector.hubkv.calibration import variation
+from optimized.vector.hubkv.refine import hubkv_refine
+
+
+def ungated_refine(
+    scores: Tensor,
+    protected: Tensor | None = None,
+    radius: int = 2,
+    gamma: float = 0.5,
+    tau: float = 0.5,
+    minimum: float = 0.8,
+    maximum: float = 1.2,
+    epsilon: float = 1e-6,
+) -> Tensor:
+    bounds = dict(minimum=minimum, maximum=maximum)
+    return hubkv_refine(scores, 1.0, protected, radius, gamma, tau, epsilon=epsilon, **bounds)
+
+
+def head_budgets(
+    scores: Tensor,
+    keep: int,
+    rule: str,
+    protected: Tensor | None = None,
+    epsilon: float = 1e-6,
+) -> Tensor:
+    heads, tokens = scores.shape[-2:]
+    if protected is None:
+        protected = torch.zeros_like(scores, dtype=torch.bool)
+    lowest = protected.sum(-1)
+    if scores.numel() == 0:
+        return lowest
+    inside = (~protected).double()
+    content = scores.double() * inside
+    shares = _fractions(content, inside)
+    if rule == "waterfill":
+        places = keep * heads - lowest.sum(-1, keepdim=True)
+        return lowest + _best_of_all(shares.masked_fill(protected, -1), places)
+    spread = _fractions(variation(content, epsilon, inside))
+    width = torch.special.entr(shares).sum(-1).exp() * inside.any(-1)
+    width = _fractions(width)
+    weights = {"selectivity": spread, "entropy": width, "hybrid": (spread + width) / 2}[rule]
+    parts = (weights * 2**24).round().long().clamp(min=1)
+    return _apportion(parts, lowest, torch.full_like(lowest, tokens), keep * heads)
+
+
+def _fractions(weights: Tensor, inside: Tensor | None = None) -> Tensor:
+    """Return the weights over their sum along the last axis; equal where they are all 0."""
+    inside = torch.ones_like(weights) if inside is None else inside
+    total = weights.sum(-1, keepdim=True)
+    return torch.where(total > 0, weights / total, inside / inside.sum(-1, keepdim=True).clamp(1))
+
+
+def _best_of_all(shares: Tensor, places: Tensor) -> Tensor:
+    """Count each head's entries among the best `places` of all; ties go to the better ranked."""
+    heads = shares.shape[-2]
+    by_rank = shares.sort(descending=True).values.transpose(-1, -2).flatten(-2)
+    order = by_rank.sort(descending=True, stable=True).indices
+    counts = torch.zeros(shares.shape[:-1], dtype=torch.int64, device=shares.device)
+    won = torch.arange(order.shape[-1], device=shares.device) < places
+    return counts.scatter_add(-1, order % heads, won.long())
+
+
+def _apportion(parts: Tensor, lowest: Tensor, highest: Tensor, total: int) -> Tensor:
+    """Divide `total` in proportion to `parts` within bounds, by largest remainders."""
+    # the levels at which a head leaves its lower or reaches its upper bound, as fractions
+    over = torch.cat([lowest, highest], -1).unsqueeze(-1)
+    under = torch.cat([parts, parts], -1).unsqueeze(-1)
+    beside = (parts.unsqueeze(-2), lowest.unsqueeze(-2), highest.unsqueeze(-2))
+    filled = (over * beside[0]).clamp(beside[1] * under, beside[2] * under).sum(-1)
+    fits = filled <= total * under.squeeze(-1)
+    above = over * under.mT >= over.mT * under
+    last = (fits & (above | ~fits.unsqueeze(-2)).all(-1)).int().argmax(-1, keepdim=True)
+    over, under = over.squeeze(-1).gather(-1, last), under.squeeze(-1).gather(-1, last)
+    # beyond that level some heads keep rising together until the total is reached
+    rising = (lowest * under <= over * parts) & (over * parts < highest * under)
+    still = torch.where(over * parts < lowest * under, lowest, highest).masked_fill(rising, 0)
+    share = parts * (total - still.sum(-1, keepdim=True))
+    per = (parts * rising).sum(-1, keepdim=True).clamp(min=1)
+    whole = torch.where(rising, share // per, still)
+    remainders = torch.where(rising, share % per, 0)
+    order = remainders.sort(descending=True, stable=True).indices
+    missing = total - whole.sum(-1, keepdim=True)
+    one_more = torch.arange(parts.shape[-1], device=parts.device) < missing
+    return whole.scatter_add(-1, order, one_more.long())

@@ -1,0 +1,44 @@
+"""HubKV's head statistics, over all heads at once."""
+
+import torch
+from torch import Tensor
+
+from reference import errors
+from reference.hubkv.calibration import calibrate, head_weights
+from reference.precision import widen
+
+__all__ = ["calibrate", "head_weights", "selectivity", "variation"]
+
+
+def selectivity(scores: Tensor, protected: Tensor | None = None, epsilon: float = 1e-6) -> Tensor:
+    wide = widen(scores)
+    if protected is None:
+        return variation(wide, epsilon)
+    inside = (~protected).to(wide.dtype)
+    return variation(wide * inside, epsilon, inside)
+
+
+def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> Tensor:
+    """Return the coefficient of variation of each row over the tokens where `inside` is 1.
+
+    `content` is 0 where `inside` is 0.
+    """
+    if content.shape[-1] == 0:
+        return content.new_zeros(content.shape[:-1])
+    # measured from the lowest score, so that equal scores deviate by exactly 0
+    if inside is None:
+        count = content.shape[-1]
+        low = content.amin(-1, keepdim=True)
+        above = content - low
+    else:
+        count = inside.sum(-1, keepdim=True).clamp(min=1)
+        # a token outside counts as the row's maximum, which is never below the lowest inside
+        low = (content + (1 - inside) * content.amax(-1, keepdim=True)).amin(-1, keepdim=True)
+        above = (content - low) * inside
+    rise = above.sum(-1, keepdim=True) / count
+    above = above - rise if inside is None else (above - rise) * inside
+    deviation = (above.square().sum(-1, keepdim=True) / count).sqrt()
+    scale = low + rise + epsilon
+    found = torch.where(scale > 0, deviation / scale, 0).squeeze(-1)
+    errors.in_range("scores", found)
+    return found

@@ -1,0 +1,42 @@
+"""The coverage objective over all tokens and places at once."""
+
+import torch
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+from reference.precision import widen
+
+
+def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
+    scores = widen(scores)
+    places = torch.arange(scores.shape[-1], device=kernel.device)
+    spread = kernel.to(scores.dtype)[(places[:, None] - places).abs()]
+    return scores[..., None, :] * spread / spread.sum(0)
+
+
+def marginal_gain(weights: Tensor, kept: Tensor) -> Tensor:
+    weights = widen(weights)
+    return gains(weights, _covered(weights, kept)).to(weights.dtype)
+
+
+def overlap(weights: Tensor, hub: int) -> Tensor:
+    # summed from one memory layout, in one order: the part never exceeds the whole
+    weights = widen(weights).contiguous()
+    scores = weights.sum(-2)
+    shared = torch.minimum(weights, weights[..., hub : hub + 1]).contiguous().sum(-2)
+    return torch.where(scores > 0, shared / scores, 0).clamp(max=1)
+
+
+def gains(weights: Tensor, covered: Tensor) -> Tensor:
+    """Return what each token adds, in float64, where `covered` is covered already."""
+    return (weights - covered[..., None]).clamp(min=0).sum(-2, dtype=torch.float64)
+
+
+def _covered(weights: Tensor, kept: Tensor) -> Tensor:
+    if weights.shape[-1] == 0:
+        return weights.new_zeros(weights.shape[:-1])
+    return weights.masked_fill(~kept[..., None, :], 0).amax(-1)
+
+
+coverage = composed(reference.coverage)

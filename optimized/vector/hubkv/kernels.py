@@ -1,0 +1,12 @@
+"""The window of the coverage objective as one comparison."""
+
+import torch
+from torch import Tensor
+
+from reference.hubkv.kernels import gaussian_kernel
+
+__all__ = ["gaussian_kernel", "window_kernel"]
+
+
+def window_kernel(tokens: int, radius: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return (torch.arange(tokens) <= min(radius, tokens)).to(dtype)

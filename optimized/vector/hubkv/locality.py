@@ -1,0 +1,53 @@
+"""The diagnostics of locality over all distances and queries at once."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+from reference.hubkv.locality import content_series
+from reference.hubkv.refine import protected_mask
+from reference.precision import widen
+
+__all__ = [
+    "attention_density",
+    "autocorrelation",
+    "content_series",
+    "distance_profile",
+    "nms",
+]
+
+
+def autocorrelation(values: Tensor, distances: int) -> Tensor:
+    tokens = values.shape[-1]
+    # in float64, where the squares of float32 numbers neither overflow nor vanish
+    exact = values.double()
+    centred = exact - exact.mean(-1, keepdim=True)
+    shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
+    pairs = tokens - torch.arange(distances + 1, device=values.device)
+    covariances = (shifted @ centred[..., None])[..., 0] / pairs
+    constant = (values == values[..., :1]).all(-1) | (covariances[..., 0] == 0)
+    found = (covariances / covariances[..., :1]).masked_fill(constant[..., None], 0)
+    return found.to(widen(values).dtype)
+
+
+def distance_profile(weights: Tensor, distances: int = 128) -> Tensor:
+    queries, tokens = weights.shape[-2:]
+    weights = widen(weights)
+    places = torch.arange(tokens - queries, tokens, device=weights.device)
+    seen = places[:, None] - torch.arange(distances + 1, device=weights.device)
+    index = seen.clamp(min=0).expand(*weights.shape[:-1], -1)
+    pairs = weights.gather(-1, index).masked_fill(seen < 0, 0)
+    return pairs.sum(-2) / (seen >= 0).sum(0)
+
+
+def attention_density(weights: Tensor, content: Tensor | None = None) -> Tensor:
+    queries, tokens = weights.shape[-2:]
+    content = ~protected_mask(tokens) if content is None else content
+    asked = content[tokens - queries :]
+    weights = widen(weights).masked_fill(~asked[:, None].to(weights.device), 0)
+    return weights.sum(-2) / asked.sum()
+
+
+nms = composed(reference.nms)

@@ -1,0 +1,48 @@
+"""Draws of layers of heads, and of a budget with room for what is protected."""
+
+import math
+
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spec_tests.draw import (
+    Refusal,
+)
+from spec_tests.hubkv.calibration.draws import bad_bounds, epsilons, mask, scores, too_large
+from spec_tests.hubkv.refine.draws import corrected, correction, layered
+
+
+@st.composite
+def head_budgets(draw):
+    """A mean budget with room for every protected token."""
+    scores, protected = draw(layered())
+    lowest = 0 if protected is None else most_protected(protected)
+    return dict(
+        scores=scores,
+        keep=draw(st.integers(lowest, scores.shape[-1])),
+        rule=draw(st.sampled_from(["waterfill", "entropy", "selectivity", "hybrid"])),
+        protected=protected,
+        epsilon=draw(epsilons),
+    )
+
+
+def most_protected(protected: Tensor) -> int:
+    """Return the least mean budget of a head that holds every layer's protected tokens."""
+    if protected.numel() == 0:
+        return 0
+    return math.ceil(int(protected.sum((-2, -1)).max()) / protected.shape[-2])
+
+
+INPUTS = dict(ungated_refine=correction(), head_budgets=head_budgets())
+
+REFUSALS = dict(
+    ungated_refine=(corrected, [*bad_bounds, too_large]),
+    head_budgets=(
+        dict(scores=scores, keep=2, rule="entropy", protected=mask, epsilon=1e-6),
+        [
+            Refusal("keep", 5, ValueError, "[0, 4]"),
+            Refusal("keep", 1, ValueError, ">= 2 to hold 4"),
+            Refusal("rule", ["entropy"], ValueError, "'waterfill'"),
+        ],
+    ),
+)

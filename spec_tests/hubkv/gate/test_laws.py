@@ -1,0 +1,135 @@
+"""The ratio gate and what it bounds: HubKV §3.3 and Appendix J.3."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_equal
+from spec_tests.draw import grid, real
+from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.discount.oracle import exact
+from spec_tests.hubkv.gate import oracle
+from spec_tests.hubkv.gate.draws import powers, ratios
+from spec_tests.inputs import INPUTS
+
+shares = st.fractions(0, 1)
+inner_shares = st.fractions(Fraction(1, 100), Fraction(99, 100))
+clips = st.tuples(st.fractions(Fraction(1, 10), 2), st.fractions(0, 3))
+
+
+@st.composite
+def tokens_in_the_clip(draw):
+    """Tokens with any share q of their score and any head weight within the clip."""
+    low, high = draw(st.sampled_from([(0.8, 1.2), (1.0, 1.0), (0.25, 4.0)]))
+    gamma = draw(gammas)
+    shares = draw(st.lists(st.sampled_from([gamma, 1.0]), min_size=16, max_size=16))
+    weights = low + (high - low) * draw(grid(16, dtype=torch.float64))  # float32 has no 1.2
+    return torch.tensor(shares, dtype=torch.float64) * weights, gamma, low, high
+
+
+@pytest.mark.spec("HubKV-10")
+@given(INPUTS["gate"])
+def test_nothing_is_corrected_at_ratio_zero(impl, x):
+    assert_equal(impl.gate(**{**x, "ratio": 0.0}), x["scores"])
+
+
+@pytest.mark.spec("HubKV-10")
+@given(INPUTS["gate"])
+def test_everything_is_corrected_at_ratio_one(impl, x):
+    assert_equal(impl.gate(**{**x, "ratio": 1.0}), x["corrected"])
+
+
+@pytest.mark.spec("HubKV-10")
+@given(INPUTS["gate"], ratios, ratios)
+def test_the_correction_grows_with_the_ratio(impl, x, one, other):
+    low, high = (impl.gate(**{**x, "ratio": r}) for r in sorted((one, other)))
+    moved = x["corrected"] - x["scores"]
+    assert_at_most(low * moved.sign(), high * moved.sign())
+
+
+@pytest.mark.spec("HubKV-10")
+@given(INPUTS["gate"], powers, powers)
+def test_the_correction_shrinks_with_the_power(impl, x, one, other):
+    high, low = (impl.gate(**{**x, "power": p}) for p in sorted((one, other)))
+    moved = x["corrected"] - x["scores"]
+    assert_at_most(low * moved.sign(), high * moved.sign())
+
+
+@pytest.mark.spec("HubKV-15")
+@given(grid(9), grid(9), st.sampled_from([0.25, 0.5, 0.75]), st.sampled_from([1.0, 2.0]))
+def test_the_gate_mixes_by_the_ratios_power(impl, scores, corrected, ratio, power):
+    strength = Fraction(ratio) ** int(power)
+    pairs = zip(exact(scores), exact(corrected), strict=True)
+    expected = [float(oracle.gated(s, u, strength)) for s, u in pairs]
+    assert impl.gate(scores, corrected, ratio, power).tolist() == expected
+
+
+@pytest.mark.spec("HubKV-15")
+@given(real(2, 8), real(2, 8), ratios)
+def test_the_mixture_is_rounded_once(impl, scores, corrected, ratio):
+    scores, corrected = scores.bfloat16(), corrected.bfloat16()
+    wide = impl.gate(scores.float(), corrected.float(), ratio)
+    assert_equal(impl.gate(scores, corrected, ratio), wide.bfloat16())
+
+
+@pytest.mark.spec("HubKV-16", "HubKV-Prop3")
+@given(grid(16), tokens_in_the_clip(), ratios, powers)
+def test_refinement_perturbs_by_a_bounded_factor(impl, scores, tokens, ratio, power):
+    shares, gamma, low, high = tokens
+    strength = ratio**power
+    out = impl.gate(scores.double(), scores.double() * shares, ratio, power)
+    assert_at_most((1 - strength + strength * gamma * low) * scores.double(), out)
+    assert_at_most(out, (1 - strength + strength * high) * scores.double())
+
+
+@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
+@given(grid(16, low=1), tokens_in_the_clip(), tokens_in_the_clip(), ratios, powers)
+def test_a_large_enough_lead_survives_refinement(impl, behind, tokens, others, ratio, power):
+    """Token a leads token b by more than (17) asks, whatever their hub status and weights."""
+    shares, gamma, low, high = tokens
+    strength = ratio**power
+    lead = (1 - strength + strength * high) / (1 - strength + strength * gamma * low)
+    ahead = behind * lead * (1 + 2**-16)
+    # b's share is any share within the same bounds
+    rank = others[0].clamp(gamma * low, high)
+    z_ahead = impl.gate(ahead, (ahead * shares).float(), ratio, power)
+    z_behind = impl.gate(behind, (behind * rank).float(), ratio, power)
+    assert (z_ahead > z_behind).all()
+
+
+@pytest.mark.spec("HubKV-16", "HubKV-Prop3")
+@given(st.fractions(0, 5), inner_shares, shares, clips, shares, st.booleans())
+def test_the_bound_holds_exactly(score, gamma, strength, clip, place, hub):
+    low, high = clip[0], clip[0] + clip[1]
+    weight = low + place * (high - low)
+    z = oracle.gated(score, weight * (1 if hub else gamma) * score, strength)
+    least, most = oracle.factors(strength, gamma, low, high)
+    assert least * score <= z <= most * score
+
+
+@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
+@given(st.data())
+def test_the_ranking_is_stable_exactly(data):
+    gamma, strength, clip = (data.draw(s) for s in (inner_shares, shares, clips))
+    low, high = clip[0], clip[0] + clip[1]
+    least, most = oracle.factors(strength, gamma, low, high)
+    behind = data.draw(st.fractions(Fraction(1, 9), 5))
+    ahead = behind * most / least * (1 + data.draw(st.fractions(Fraction(1, 999), 1)))
+    q_ahead, q_behind = (low + data.draw(shares) * (high - low) for _ in range(2))
+    q_ahead, q_behind = (q * data.draw(st.sampled_from([gamma, 1])) for q in (q_ahead, q_behind))
+    z_ahead = oracle.gated(ahead, q_ahead * ahead, strength)
+    assert z_ahead > oracle.gated(behind, q_behind * behind, strength)
+
+
+@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
+@given(inner_shares, inner_shares, clips)
+def test_the_lead_that_stability_asks_for_is_the_least(gamma, strength, clip):
+    """At the ratio of (17) itself the two tokens can tie."""
+    low, high = clip[0], clip[0] + clip[1]
+    least, most = oracle.factors(strength, gamma, low, high)
+    ahead = most / least
+    assert oracle.gated(ahead, gamma * low * ahead, strength) == most
+    assert oracle.gated(Fraction(1), high, strength) == most

@@ -1,0 +1,30 @@
+"""Draws of kernels."""
+
+import torch
+from hypothesis import strategies as st
+
+few = st.integers(0, 9)
+dtypes = st.sampled_from([torch.float64, torch.float32, torch.bfloat16])
+
+
+@st.composite
+def window_kernel(draw):
+    """A window may be wider than the context."""
+    return dict(
+        tokens=draw(few), radius=draw(st.integers(0, 12) | st.just(10**30)), dtype=draw(dtypes)
+    )
+
+
+@st.composite
+def gaussian_kernel(draw):
+    """From a spike to a flat kernel."""
+    deviation = draw(st.sampled_from([1e-200, 0.5, 1.0, 2.5, 1e6]))
+    return dict(tokens=draw(few), deviation=deviation, dtype=draw(dtypes))
+
+
+INPUTS = dict(window_kernel=window_kernel(), gaussian_kernel=gaussian_kernel())
+
+GOOD = dict(
+    window_kernel=dict(tokens=3, radius=1, dtype=torch.float32),
+    gaussian_kernel=dict(tokens=3, deviation=1.0, dtype=torch.float32),
+)

@@ -1,0 +1,170 @@
+"""Observations 2 and 3, and profiles of the attention: HubKV §2.3, Appendix I."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import grid
+from spec_tests.hubkv.coverage.oracle import top
+from spec_tests.hubkv.locality.draws import lengths
+from spec_tests.inputs import INPUTS
+
+
+@st.composite
+def exact_sequences(draw):
+    """As many values as a power of two, so that their mean is exact; not all equal."""
+    tokens = 2 ** draw(st.integers(1, 4))
+    values = draw(grid(tokens, low=-8)).double()
+    values[draw(st.integers(0, tokens - 1))] = 1 + 1 / 16
+    return values
+
+
+@st.composite
+def clustered(draw):
+    """A cluster of seven in the first of eight regions, single peaks in three of the others.
+
+    The cluster's scores beat the peaks; times 0.3 they do not.
+    """
+    scores = draw(grid(128, low=0, high=2))
+    scores[4:11] = draw(grid(7, low=12, high=15))
+    scores[7] = 1.0
+    regions = draw(st.permutations(range(1, 8)))[:3]
+    peaks = [16 * region + draw(st.integers(4, 12)) for region in regions]
+    scores[peaks] = draw(grid(3, low=6, high=10))
+    return scores
+
+
+@st.composite
+def by_distance(draw):
+    """A weight for each distance, and how many queries there are."""
+    tokens = draw(st.integers(1, 16))
+    return draw(grid(tokens)), draw(st.integers(1, tokens))
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(INPUTS["autocorrelation"], st.sampled_from([2.0**-100, 2.0**-70, 2.0**70, 2.0**100]))
+def test_the_scale_of_a_sequence_does_not_matter(impl, x, scale):
+    """Squares of float32 numbers overflow at one end and vanish at the other."""
+    scaled = impl.autocorrelation(**{**x, "values": x["values"] * scale})
+    assert_equal(scaled, impl.autocorrelation(**x))
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(exact_sequences())
+def test_a_sequence_is_its_own_perfect_match(impl, values):
+    assert impl.autocorrelation(values, 0)[0] == 1
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(exact_sequences(), st.integers(-16, 16), st.sampled_from([1 / 4, 2.0, 3.0]))
+def test_autocorrelation_ignores_shift_scale_and_direction(impl, values, shift, scale):
+    whole = impl.autocorrelation(values, len(values) - 1)
+    for same in (values + shift / 16, scale * values, values.flip(0), -values):
+        assert_close(impl.autocorrelation(same, len(values) - 1), whole, whole.abs())
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(st.sampled_from([0.0, 0.1, 1 / 3, -7.7]), lengths)
+def test_a_constant_sequence_has_no_correlation(impl, value, tokens):
+    for dtype in (torch.float32, torch.float64):
+        flat = torch.full((tokens,), value, dtype=dtype)
+        assert_equal(impl.autocorrelation(flat, tokens - 1), torch.zeros_like(flat))
+
+
+@pytest.mark.spec("HubKV-Obs2")
+@given(exact_sequences(), st.integers(2, 4))
+def test_a_repeated_sequence_matches_itself_after_every_period(impl, values, repeats):
+    """Because the mean at distance d runs over the pairs there are."""
+    whole = impl.autocorrelation(values.repeat(repeats), len(values) * (repeats - 1))
+    assert_close(whole[:: len(values)], 1.0)
+
+
+@pytest.mark.spec("HubKV-Obs3")
+@given(INPUTS["nms"])
+def test_only_local_maxima_keep_their_score(impl, x):
+    scores, radius, factor = x["scores"], x["radius"], x["factor"]
+    out, tokens = impl.nms(**x), scores.shape[-1]
+    for i in range(tokens):
+        near = [j for j in range(max(0, i - radius), min(tokens, i + radius + 1)) if j != i]
+        beats = [
+            scores[..., i] > scores[..., j] if j < i else scores[..., i] >= scores[..., j]
+            for j in near
+        ]
+        peak = torch.stack([*beats, torch.ones_like(scores[..., i], dtype=torch.bool)]).all(0)
+        assert_equal(out[..., i], torch.where(peak, scores[..., i], factor * scores[..., i]))
+
+
+@pytest.mark.spec("HubKV-Obs3", "HubKV-Obs1")
+@given(clustered())
+def test_suppression_covers_more_segments_than_top_k(impl, scores):
+    plain, spread = top(scores, 4), top(impl.nms(scores), 4)
+    covered = [impl.segment_coverage(torch.tensor(o), 128, 8).sum() for o in (plain, spread)]
+    assert covered[0] == 1 / 8
+    assert covered[1] == 4 / 8
+
+
+@pytest.mark.spec("HubKV-I")
+@given(by_distance())
+def test_weights_that_depend_on_the_distance_alone_are_the_profile(impl, x):
+    profile, queries = x
+    tokens = len(profile)
+    apart = torch.arange(tokens - queries, tokens)[:, None] - torch.arange(tokens)
+    # what a query gives to later tokens must not enter any mean
+    weights = torch.where(apart >= 0, profile[apart.clamp(min=0)], 99.0)
+    assert_close(impl.distance_profile(weights, tokens - 1), profile)
+
+
+@pytest.mark.spec("HubKV-I")
+@given(INPUTS["distance_profile"])
+def test_the_profile_spreads_the_whole_causal_mass(impl, x):
+    weights = x["weights"].double()
+    queries, tokens = weights.shape[-2:]
+    profile = impl.distance_profile(weights, tokens - 1)
+    pairs = torch.tensor([min(queries, tokens - d) for d in range(tokens)]).double()
+    mass = weights.tril(tokens - queries).sum((-2, -1))
+    assert_close((profile * pairs).sum(-1), mass, mass.abs() + tokens)
+
+
+@pytest.mark.spec("HubKV-K")
+@given(INPUTS["attention_density"])
+def test_what_a_key_draws_is_the_mean_of_its_column_over_the_contents_queries(impl, x):
+    weights, tokens = x["weights"].double(), x["weights"].shape[-1]
+    inside = (torch.arange(tokens) >= 4) & (torch.arange(tokens) < tokens - tokens // 50)
+    inside = inside if x["content"] is None else x["content"]
+    asked = inside[tokens - weights.shape[-2] :]
+    # what queries outside the content attend to must not enter any mean
+    spoilt = weights.masked_fill(~asked[:, None], 99.0)
+    density = impl.attention_density(spoilt, x["content"])
+    assert density.shape == (*weights.shape[:-2], tokens)
+    for j in range(tokens):
+        column = weights[..., j].masked_fill(~asked, 0).sum(-1)
+        assert_close(density[..., j] * int(asked.sum()), column, column.abs())
+
+
+@pytest.mark.spec("HubKV-K", "HubKV-12")
+@given(INPUTS["content_series"])
+def test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed(impl, x):
+    tokens, sinks, recent = x["values"].shape[-1], x["sinks"], x["recent"]
+    recent = tokens // 50 if recent is None else recent
+    inside = [i for i in range(tokens) if sinks <= i < tokens - recent][x["trimmed"] :]
+    assert_equal(impl.content_series(**x), x["values"][..., inside])
+
+
+@pytest.mark.spec("HubKV-K", "HubKV-Obs1", "HubKV-Obs2", "HubKV-Obs3")
+def test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density(impl):
+    """Four sinks, 40 recent tokens, and the earliest 100 of the content."""
+    place = torch.arange(2048.0)
+    assert_equal(impl.content_series(place), torch.arange(4.0, 2008.0))
+    assert_equal(impl.content_series(place, trimmed=100), torch.arange(104.0, 2008.0))
+
+
+@pytest.mark.spec("HubKV-K")
+@given(st.integers(8, 40), st.integers(1, 7))
+def test_a_text_without_its_prefix_has_no_bias_of_the_prefix(impl, tokens, trimmed):
+    """Keys draw 1 and 0 in turn, those of a prefix a lot: R(2) is 1 once the prefix is trimmed."""
+    density = torch.cat([torch.full((4 + trimmed,), 9.0), torch.arange(2.0 * tokens) % 2])
+    series = impl.content_series(density, trimmed, recent=0)
+    correlation = impl.autocorrelation(series, 2)
+    assert_close(correlation, torch.tensor([1.0, -1.0, 1.0]))

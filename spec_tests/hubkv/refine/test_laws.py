@@ -1,0 +1,302 @@
+"""HubKV end to end: HubKV §3.3, A.1, and its theorems through all four steps."""
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
+from spec_tests.draw import grid
+from spec_tests.hubkv.calibration.draws import bounds
+from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.discount.test_laws import every_dtype, rivals, window_with_a_unique_maximum
+from spec_tests.hubkv.gate.draws import powers, ratios
+from spec_tests.hubkv.refine import oracle
+from spec_tests.hubkv.refine.draws import knobs
+from spec_tests.inputs import INPUTS
+
+finite_refine = INPUTS["hubkv_refine"].map(lambda x: {**x, "maximum": min(x["maximum"], 4.0)})
+
+
+def content_of(x):
+    """Mark what is not protected."""
+    everywhere = torch.ones_like(x["scores"], dtype=torch.bool)
+    return everywhere if x["protected"] is None else ~x["protected"]
+
+
+def by_steps(impl, scores, ratio, protected, radius, gamma, tau, minimum, maximum, power, epsilon):
+    """Return the refined scores by the implementation's own four steps."""
+    hubs = impl.hub_mask(scores, radius, protected)
+    selectivity = impl.selectivity(scores, protected, epsilon)
+    weights = impl.head_weights(selectivity, tau, minimum, maximum)
+    corrected = impl.calibrate(impl.discount(scores, hubs, gamma), weights)
+    return impl.gate(scores, corrected, ratio, power)
+
+
+@pytest.mark.spec("HubKV-13", "HubKV-15")
+@every_dtype
+@given(x=finite_refine)
+def test_refinement_is_its_four_steps(impl, dtype, x):
+    scores = x["scores"].to(dtype)
+    exact = by_steps(impl, **{**x, "scores": scores.double()})
+    if x["protected"] is not None:
+        exact = exact.masked_fill(x["protected"], 1)
+    assert_close(impl.hubkv_refine(**{**x, "scores": scores}), exact)
+
+
+@pytest.mark.spec("HubKV-15")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@given(knobs=knobs(), ratio=ratios, seed=st.integers(0, 99), sinks=st.integers(0, 3))
+def test_refined_scores_are_rounded_once(impl, dtype, knobs, ratio, seed, sinks):
+    scores = torch.rand((2, 3, 16), generator=torch.Generator().manual_seed(seed)).to(dtype)
+    protected = impl.protected_mask(16, sinks).expand(scores.shape)
+    wide = impl.hubkv_refine(scores.float(), ratio, protected, **knobs)
+    assert_equal(impl.hubkv_refine(scores, ratio, protected, **knobs), wide.to(dtype))
+
+
+@pytest.mark.spec("HubKV-13")
+@given(INPUTS["hubkv_refine"])
+def test_protected_tokens_read_one(impl, x):
+    assert (impl.hubkv_refine(**x)[~content_of(x)] == 1).all()
+
+
+@pytest.mark.spec("HubKV-12")
+@given(INPUTS["hubkv_refine"], st.sampled_from([0.0, 0.5, 4.0, torch.finfo(torch.float32).max]))
+def test_scores_of_protected_tokens_change_nothing(impl, x, value):
+    replaced = x["scores"].masked_fill(~content_of(x), value)
+    assert_equal(impl.hubkv_refine(**{**x, "scores": replaced}), impl.hubkv_refine(**x))
+
+
+@pytest.mark.spec("HubKV-12")
+@given(grid(2, 3, 14), ratios, st.integers(0, 5), st.integers(0, 5))
+def test_protected_ends_might_as_well_not_be_there(impl, scores, ratio, sinks, recent):
+    mask = impl.protected_mask(14, sinks, recent)
+    out = impl.hubkv_refine(scores, ratio, mask.expand(scores.shape))
+    alone = impl.hubkv_refine(scores[..., ~mask], ratio)
+    assert_close(out[..., ~mask], alone.double())
+
+
+@pytest.mark.spec("HubKV-10", "HubKV-13")
+@given(INPUTS["hubkv_refine"])
+def test_content_is_left_alone_at_ratio_zero(impl, x):
+    out, content = impl.hubkv_refine(**{**x, "ratio": 0.0}), content_of(x)
+    assert_equal(out[content], x["scores"][content])
+
+
+@pytest.mark.spec("HubKV-16", "HubKV-Prop3")
+@given(finite_refine)
+def test_refined_scores_stay_within_bounds_of_the_raw(impl, x):
+    content = content_of(x)
+    raw, out = x["scores"][content], impl.hubkv_refine(**x)[content]
+    strength = x["ratio"] ** x["power"]
+    assert_at_most((1 - strength + strength * x["gamma"] * x["minimum"]) * raw, out)
+    assert_at_most(out, (1 - strength + strength * x["maximum"]) * raw)
+
+
+@pytest.mark.spec("HubKV-17", "HubKV-Prop3")
+@given(grid(2, 3, 12, low=8), st.permutations(range(72)), gammas, ratios, powers)
+def test_a_large_enough_lead_survives_every_head_and_hub(impl, scores, order, gamma, ratio, power):
+    """Half the tokens, anywhere, lead all the others by more than (17) asks."""
+    strength = ratio**power
+    lead = (1 - strength + strength * 1.2) / (1 - strength + strength * gamma * 0.8)
+    ahead = torch.zeros(72, dtype=torch.bool)
+    ahead[list(order[:36])] = True
+    ahead = ahead.reshape(scores.shape)
+    # the others lie within [0.5, 1], so twice the lead puts every one of these above them
+    scores = torch.where(ahead, scores * 2 * lead * (1 + 2**-16), scores)
+    out = impl.hubkv_refine(scores, ratio, gamma=gamma, power=power)
+    assert out[ahead].min() > out[~ahead].max()
+
+
+@pytest.mark.spec("HubKV-Thm1")
+@given(window_with_a_unique_maximum(), grid(2, 20), gammas, ratios, powers, bounds)
+def test_a_unique_maximum_outranks_its_window_after_all_steps(
+    impl, x, others, gamma, ratio, power, clip
+):
+    """One head has one weight, and the gate mixes the same order with itself."""
+    scores, hub, radius = x
+    layer = torch.cat([scores[None], others[:, : len(scores)]])
+    low, high = clip
+    out = impl.hubkv_refine(
+        layer, ratio, None, radius, gamma, minimum=max(low, 0.25), maximum=high, power=power
+    )[0]
+    assert (out[hub] > out[rivals(scores, hub, radius)]).all()
+
+
+@pytest.mark.spec("HubKV-9")
+@given(grid(2, 3, 4, 9), ratios, st.sampled_from([0, 1]), st.integers(0, 2))
+def test_layers_and_batch_rows_are_refined_apart(impl, scores, ratio, layer, row):
+    before = impl.hubkv_refine(scores, ratio)
+    changed = scores.flip(-1).sqrt()
+    changed[layer, row] = scores[layer, row]
+    assert_equal(impl.hubkv_refine(changed, ratio)[layer, row], before[layer, row])
+
+
+@pytest.mark.spec("HubKV-9")
+@given(grid(2, 5, 9), ratios, st.permutations(range(5)))
+def test_heads_may_come_in_any_order(impl, scores, ratio, order):
+    out = impl.hubkv_refine(scores, ratio)[:, list(order)]
+    assert_close(impl.hubkv_refine(scores[:, list(order)], ratio), out.double())
+
+
+@pytest.mark.spec("HubKV-8", "HubKV-15")
+@given(grid(2, 3, 12), ratios, st.integers(-20, 20))
+def test_powers_of_two_pass_through_without_epsilon(impl, scores, ratio, exponent):
+    """Scores above 1 are nothing special: only the protected tokens' 1 is on a scale of its own."""
+    scale = 2.0**exponent
+    out = impl.hubkv_refine(scores * scale, ratio, epsilon=0.0)
+    assert_equal(out, impl.hubkv_refine(scores, ratio, epsilon=0.0) * scale)
+
+
+@pytest.mark.spec("HubKV-9", "HubKV-10")
+@given(grid(2, 3, 12), st.sampled_from([0.25, 0.5, 2.0, 4.0]), st.integers(0, 12))
+def test_a_heads_weight_cannot_change_what_a_head_keeps_ungated(impl, scores, weight, keep):
+    """The head's own ranking is the discounted one; exact for a power of two."""
+    out = impl.hubkv_refine(scores, 1.0, minimum=weight, maximum=weight)
+    assert_equal(oracle.best(out, keep), oracle.best(impl.smd(scores), keep))
+
+
+@pytest.mark.spec("HubKV-9", "HubKV-10")
+@every_dtype
+@given(seed=st.integers(0, 2**16), keep=st.integers(0, 40), tau=st.sampled_from([0.5, 1.0, 2.0]))
+def test_head_weights_cannot_worsen_what_a_head_keeps_ungated(impl, dtype, seed, keep, tau):
+    """Any weight rounds, so close neighbours may tie and then swap, but no more."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.rand((2, 3, 40), generator=generator, dtype=torch.float64).pow(4).to(dtype)
+    kept = oracle.best(impl.hubkv_refine(scores, 1.0, tau=tau), keep)
+    assert_optimal(kept, impl.smd(scores))
+
+
+@pytest.mark.spec("HubKV-11")
+@given(INPUTS["protected_mask"])
+def test_sinks_come_first_and_the_recent_window_last(impl, x):
+    mask, tokens, recent = impl.protected_mask(**x), x["tokens"], x["recent"]
+    recent = math.floor(Fraction("0.02") * tokens) if recent is None else recent
+    expected = [i < x["sinks"] or tokens - i <= recent for i in range(tokens)]
+    assert mask.tolist() == expected
+
+
+@pytest.mark.spec("HubKV-11")
+@pytest.mark.parametrize(("tokens", "recent"), [(49, 0), (50, 1), (2048, 40), (32768, 655)])
+def test_the_recent_window_is_a_fiftieth_of_the_sequence(impl, tokens, recent):
+    assert_equal(impl.protected_mask(tokens), impl.protected_mask(tokens, 4, recent))
+    assert impl.protected_mask(tokens).sum() == 4 + recent
+
+
+@pytest.mark.spec("HubKV-11")
+def test_a_flat_window_can_exceed_the_budget(impl):
+    """A window of 4096 beside four sinks at 32768 tokens, of which 95 % should go."""
+    budget = math.floor((1 - Fraction("0.95")) * 32768)
+    assert impl.protected_mask(32768, 4, 4096).sum() == 4100
+    assert budget == 1638
+    assert impl.protected_mask(32768).sum() < budget
+
+
+def crowded_scores():
+    """Two heads of 200 tokens: 12 protected, then in the first head 23 isolated hubs of 0.999."""
+    scores = torch.full((2, 200), 0.01)
+    scores[0, 20:135:5] = 0.999
+    scores[1] = 0.5
+    protected = torch.zeros(200, dtype=torch.bool)
+    protected[:4], protected[-8:] = True, True
+    return scores, protected
+
+
+@pytest.mark.spec("HubKV-13")
+def test_content_can_outrank_the_one_of_a_protected_token(impl):
+    """At ratio 0.95 a head of weight 1.2 reaches 1.1805 times its raw scores."""
+    scores, protected = crowded_scores()
+    out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
+    assert (out[0] > 1.179).sum() == 23
+    assert_at_most(out, torch.tensor(1.1805))
+    kept = oracle.best(out[0], 20)
+    assert not (kept & protected).any(), "a plain Top-K spares a protected token after all"
+
+
+@pytest.mark.spec("HubKV-13")
+def test_ranking_by_the_mask_spares_what_the_printed_one_does_not(impl):
+    scores, protected = crowded_scores()
+    out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
+    kept = oracle.best(out[0].masked_fill(protected, torch.inf), 20)
+    assert (kept & protected).sum() == 12
+    assert kept.sum() == 20
+
+
+@pytest.mark.spec("HubKV-12")
+def test_a_protected_neighbour_would_suppress_a_hub_and_flatten_its_head(impl):
+    """The token beside a strong sink keeps its score, and the sink's score its head's weight."""
+    scores = torch.tensor([[8.0, 0.5, 0.25, 0.25, 0.25, 0.25], [0.25, 0.5, 0.25, 0.25, 0.25, 0.25]])
+    protected = torch.tensor([True] + [False] * 5).expand(2, 6)
+    out = impl.hubkv_refine(scores, 1.0, protected, radius=1)
+    assert out[:, 1].tolist() == [0.5, 0.5]
+
+
+@pytest.mark.spec("HubKV-Prop3")
+@given(INPUTS["shift_scores"])
+def test_shifted_scores_start_at_zero_and_keep_their_differences(impl, x):
+    scores = x["scores"]
+    out = impl.shift_scores(scores)
+    if scores.numel():
+        assert (out.amin(-1) == 0).all()
+    assert_equal(out.diff(), scores.diff())
+    assert_equal(impl.shift_scores(out), out)
+
+
+@pytest.mark.spec("HubKV-Prop3")
+@given(grid(2, 9, low=-8, high=8), st.integers(0, 100))
+def test_shifted_scores_can_be_refined(impl, scores, percent):
+    shifted = impl.shift_scores(scores)
+    out = impl.hubkv_refine(shifted, percent / 100)
+    assert_at_most(torch.zeros(()), out)
+    assert_at_most(out, 1.2 * shifted)
+
+
+def assert_refused(refine, *args, **knobs):
+    """The scores are named, whatever it was that overflowed."""
+    with pytest.raises(ValueError, match=r"^scores must be"):
+        refine(*args, **knobs)
+
+
+@pytest.mark.spec("HubKV-13", "HubKV-B")
+@given(ratios)
+def test_head_weights_out_of_range_are_refused(impl, ratio):
+    """Also at ratio 0, where an infinite correction would count for nothing times infinity."""
+    scores = torch.zeros(1, 10, 64)
+    scores[0, 0, 0] = 1
+    scores[0, 1:] = torch.linspace(0.5, 0.500001, 64)
+    assert_refused(impl.hubkv_refine, scores, ratio, tau=100.0, maximum=math.inf)
+    assert_refused(impl.ungated_refine, scores, tau=100.0, maximum=math.inf)
+
+
+@pytest.mark.spec("HubKV-13", "HubKV-B")
+@given(st.integers(64, 10000), st.integers(50, 100))
+def test_corrected_scores_out_of_range_are_refused(impl, score, percent):
+    scores, bounds = torch.full((1, 2, 4), float(score)), dict(minimum=1e38, maximum=1e38)
+    assert_refused(impl.hubkv_refine, scores, percent / 100, **bounds)
+    assert_refused(impl.ungated_refine, scores, **bounds)
+
+
+@pytest.mark.spec("HubKV-13")
+@given(grid(2, 3, 8), st.integers(1, 9))
+def test_a_correction_out_of_range_may_count_for_little(impl, scores, percent):
+    """What has to be finite is the mixture."""
+    scores, bounds, ratio = 2.0**7 * scores, dict(minimum=1e37, maximum=1e37), percent / 100
+    refined = impl.hubkv_refine(scores, ratio, **bounds)
+    exact = impl.hubkv_refine(scores.double(), ratio, **bounds)
+    assert_close(refined, exact)
+
+
+@pytest.mark.spec("HubKV-13", "HubKV-B")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@given(st.none() | st.just(torch.arange(128).reshape(1, 2, 64) > 99))
+def test_what_only_the_last_rounding_overflows_is_refused(impl, dtype, protected):
+    """A head of weight 1.2 beside an even one; so too with tokens set aside."""
+    top = torch.finfo(dtype).max * 0.99 if dtype == torch.float16 else torch.finfo(dtype).max ** 0.5
+    scores = torch.zeros(1, 2, 64, dtype=dtype)
+    scores[0, 0, ::9], scores[0, 1] = top, top * 0.6
+    knobs = {} if dtype == torch.float16 else dict(minimum=2 * top, maximum=3 * top)
+    assert_refused(impl.hubkv_refine, scores, 0.95, protected, **knobs)
+    assert_refused(impl.ungated_refine, scores, protected, **knobs)
