@@ -10,14 +10,6 @@ from optimized.vector._graphkv_keys import (
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
-from optimized.vector.base_scorers import (
-    h2o,
-    h2o_mass,
-    knorm,
-    pyramidkv_budgets,
-    snapkv,
-    streaming_llm,
-)
 from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
 from optimized.vector.compress import compress
 from optimized.vector.coverage import (
@@ -48,11 +40,6 @@ from optimized.vector.expansion import (
     spectral_gap,
     vertex_expansion,
 )
-from optimized.vector.expected_attention import (
-    expected_attention,
-    mean_rotation,
-    query_statistics,
-)
 from optimized.vector.explicit import (
     lift,
     lps_graph,
@@ -64,7 +51,6 @@ from optimized.vector.explicit import (
     subtile_mask,
     subtile_permutations,
 )
-from optimized.vector.fastkvzip import fastkvzip
 from optimized.vector.gear import gear_compress, gear_reconstruct, low_rank, outlier_mask
 from optimized.vector.gear_cache import (
     gear_append,
@@ -96,7 +82,6 @@ from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
 from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
 from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
-from optimized.vector.kvzip import kvzip, kvzip_chunk
 from optimized.vector.locality import (
     attention_density,
     autocorrelation,
@@ -108,6 +93,15 @@ from optimized.vector.locality import (
 )
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
+from optimized.vector.scorers.expected_attention import expected_attention
+from optimized.vector.scorers.fastkvzip import fastkvzip, fastkvzip_loss
+from optimized.vector.scorers.h2o import h2o, h2o_mass
+from optimized.vector.scorers.knorm import knorm
+from optimized.vector.scorers.kvzip import kvzip, kvzip_chunk
+from optimized.vector.scorers.mean_rotation import mean_rotation
+from optimized.vector.scorers.pyramidkv import pyramidkv_budgets
+from optimized.vector.scorers.query_statistics import query_statistics
+from optimized.vector.scorers.snapkv import snapkv
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
 from optimized.vector.store import MaskStore, from_csr, to_csr
 from optimized.vector.systems import graphkv_compress, hubkv_compress
@@ -117,8 +111,8 @@ from reference.hubkv.kernels import gaussian_kernel
 from reference.hubkv.locality import content_series
 from reference.hubkv.refine import protected_mask, shift_scores
 from reference.hubkv.segments import random_order
-from reference.scorers.fastkvzip import fastkvzip_loss
 from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
+from reference.scorers.streaming_llm import streaming_llm
 
 __all__ = [
     "MaskStore",

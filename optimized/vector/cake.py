@@ -5,12 +5,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from optimized.vector._rows import protected, real
 from optimized.vector.attention import attention_weights
+from optimized.vector.scorers._rows import protected_ends as protected
 from reference import Scored, attention_errors, errors
 from reference.precision import widen
 from reference.scorers import errors as refuse
 from reference.scorers import scoring_errors
+from reference.scorers._rows import real_tokens as real
 
 
 def cake(
