@@ -97,11 +97,7 @@ def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
     }
     for system, ratio in verdicts["remedied"]:
         both = [verdicts[reading][system, ratio] for reading in runs]
-        cells = [
-            text
-            for one in both
-            for text in (interval(one["bits"], "+.4f"), interval(one["needles"], "+.1%"))
-        ]
+        cells = [text for one in both for text in judged(one)]
         yield [system, "" if ratio is None else f"{ratio:.0%}", *cells]
 
 
@@ -110,7 +106,7 @@ def against_chance(run: Figures) -> Iterator[list[str]]:
     yield ["", "bits", "needles"]
     for one in run["verdicts"]:
         if one["claim"] == "Scorers against chance" and one["ratio"] == 0.9:
-            yield [one["system"], interval(one["bits"], "+.4f"), interval(one["needles"], "+.1%")]
+            yield [one["system"], *judged(one)]
 
 
 def facts(measured: Figures) -> Iterator[list[str]]:
@@ -121,8 +117,10 @@ def facts(measured: Figures) -> Iterator[list[str]]:
         yield [name, f"{row['needles']:.1%}", f"{row['bits_per_byte']:.3f}", *shares]
 
 
-def interval(bounds: list[float], form: str) -> str:
-    """Return a difference with its interval, strong where that excludes 0."""
-    middle, low, high = (format(bound, form) for bound in bounds)
-    text = f"{middle} ({low} … {high})"
-    return text if bounds[1] <= 0 <= bounds[2] else f"**{text}**"
+def judged(one: Figures) -> Iterator[str]:
+    """Return differences with their intervals, strong where the verdict is that they differ."""
+    forms = (("bits", "+.4f"), ("needles", "+.1%"))
+    for (what, form), sign in zip(forms, one["signs"], strict=True):
+        middle, low, high = (format(bound, form) for bound in one[what])
+        text = f"{middle} ({low} … {high})"
+        yield f"**{text}**" if sign in "+-" else text

@@ -85,8 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         from optimized.models.command import run
 
-        run(given)
+        measured = run(given)
         sys.stdout.flush()
+        if not measured:
+            print("python -m optimized: every system was refused", file=sys.stderr)
+            sys.exit(1)
     except (ImportError, ValueError) as refusal:
         refuse(str(refusal))
     except BrokenPipeError:  # whoever read the table has seen enough of it

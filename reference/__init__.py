@@ -47,7 +47,12 @@ from reference.hex.explicit import lps_graph, lps_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
 from reference.hex.kcvt import Quantised, dequantise, kcvt, quantise
 from reference.hex.packing import pack_bits, unpack_bits
-from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
+from reference.hex.pairing import (
+    biadjacency,
+    connecting_swaps,
+    double_edge_swaps,
+    half_edge_pairing,
+)
 from reference.hex.presets import HexConfig, hex_preset
 from reference.hex.sensitivity import Sensitivity, sensitivity
 from reference.hex.size import HexBytes, PaperSize, hex_bytes, hex_size, paper_size
@@ -229,6 +234,7 @@ __all__ = [
     # reference.hex.pairing
     "half_edge_pairing",
     "double_edge_swaps",
+    "connecting_swaps",
     "biadjacency",
     # reference.hex.spectrum
     "ramanujan_bound",

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from spec_tests.index import equations
+from spec_tests.index import are_ours, equations
 
 EQUATIONS = equations()
 PAPERS = ("HEX", "HubKV", "GraphKV")
@@ -15,8 +15,7 @@ PAPERS = ("HEX", "HubKV", "GraphKV")
 
 def is_ours_alone(item: pytest.Item) -> bool:
     """Whether every equation a test checks is one the papers name without defining."""
-    ids = {i for mark in item.iter_markers("spec") for i in mark.args}
-    return bool(ids) and all(EQUATIONS.get(i, {}).get("ours") for i in ids)
+    return are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
 
 
 def write(reporter) -> None:

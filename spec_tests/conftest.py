@@ -12,7 +12,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 
 from spec_tests import closing
-from spec_tests.implementation import Implementation, layers_on, under_test
+from spec_tests.implementation import OURS_ALONE, Implementation, layers_on, under_test
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -67,7 +67,8 @@ def pytest_configure(config):
         raise pytest.UsageError(f"--device: {error}") from error
     names = config.getoption("--impl") or layers_on(device)
     try:
-        config.stash[IMPLEMENTATIONS] = [Implementation(name, device) for name in names]
+        asked = config.getoption("--ours")
+        config.stash[IMPLEMENTATIONS] = [Implementation(name, device, asked) for name in names]
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
     # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught. It is late to
@@ -94,7 +95,7 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             impl = under_test(item)
             if impl and not impl.ours and closing.is_ours_alone(item):
-                item.add_marker(pytest.mark.skip(reason="ours alone: pass --ours to run it"))
+                item.add_marker(pytest.mark.skip(reason=OURS_ALONE))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
 

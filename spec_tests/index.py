@@ -4,6 +4,8 @@ import ast
 import json
 import re
 import tomllib
+from collections.abc import Iterable
+from functools import cache
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ ROOT = HERE.parent
 ID = re.compile(r"\b(?!HEX-[34]\b(?!\.\d))(?:HEX|HubKV|GraphKV)-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b")
 
 
+@cache
 def equations() -> dict[str, dict[str, Any]]:
     """Return every id with its title, its place and its kind."""
     beside_the_docs, in_the_wheel = ROOT / "docs/equations.toml", HERE / "equations.toml"
@@ -28,6 +31,12 @@ def source(name: str) -> list[str]:
     """Return the ids under `Source:` in a public name's docstring."""
     section = (getdoc(getattr(reference, name)) or "").partition("Source:")[2]
     return ID.findall(section.partition("Reading:")[0])
+
+
+def are_ours(ids: Iterable[str]) -> bool:
+    """Whether there are ids, and the papers name all of them without defining one."""
+    known, cited = equations(), set(ids)
+    return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
 
 
 def cited_by_code() -> dict[str, list[str]]:
@@ -52,12 +61,16 @@ def cited_by_tests() -> dict[str, list[str]]:
     return found
 
 
-def marked(path: Path) -> list[tuple[str, str]]:
-    """Return each equation and test of one file that a `spec` mark joins."""
+def marked(path: Path, idle: bool = False) -> list[tuple[str, str]]:
+    """Return each equation and test of one file that a `spec` mark joins.
+
+    Only a test that takes `impl` checks an implementation; with `idle`, the others instead.
+    """
     return [
         (ast.literal_eval(argument), node.name)
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        if isinstance(node, ast.FunctionDef)
+        and idle != any(argument.arg == "impl" for argument in node.args.args)
         for mark in node.decorator_list
         if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.spec"
         for argument in mark.args

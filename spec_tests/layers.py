@@ -20,6 +20,8 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/scorers/_window.py::drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/expander.py::_swaps": "rounds of swaps, each over all repeated edges",
+    "vector/expander.py::_connect": "swaps, one for each component but the last",
+    "vector/expander.py::_hangs_together": "steps of a walk, each over all edges",
     "vector/expander.py::random_expander": "draws, until one is accepted",
     "vector/expansion.py::cheeger_constant": "doublings of the list of sets, one a vertex of 20",
     "vector/expansion.py::conductance": "doublings of the list of sets, one a vertex of 20",

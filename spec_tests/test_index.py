@@ -95,7 +95,20 @@ def test_what_waits_or_is_skipped_is_cited_nowhere():
 
 
 def test_nothing_cites_an_unknown_equation():
-    assert not (CODE.keys() | TESTS.keys() | index.cited_by_benches()) - EQUATIONS.keys()
+    idle = {spec for path in SUITE.rglob("test_*.py") for spec, _ in index.marked(path, idle=True)}
+    cited = CODE.keys() | TESTS.keys() | index.cited_by_benches() | idle
+    assert not cited - EQUATIONS.keys()
+
+
+def test_only_a_test_that_takes_an_implementation_counts(tmp_path):
+    lines = (
+        "@pytest.mark.spec('HubKV-6')\ndef test_hubs(impl, x): ...",
+        "@pytest.mark.spec('HubKV-7')\ndef test_a_theorem(x): ...",
+    )
+    file = tmp_path / "test_some.py"
+    file.write_text("\n".join(lines))
+    assert index.marked(file) == [("HubKV-6", "test_hubs")]
+    assert index.marked(file, idle=True) == [("HubKV-7", "test_a_theorem")]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 import doctest
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
+from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate
@@ -27,6 +30,7 @@ def unwritten(scores, hubs, gamma=0.5):
 partial = SimpleNamespace(hub_mask=reference.hub_mask)
 wrong = SimpleNamespace(hub_mask=every_token)
 holes = SimpleNamespace(discount=unwritten)
+named = SimpleNamespace(knorm=lambda keys: keys, hub_mask=every_token)
 """
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
@@ -108,6 +112,21 @@ def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
     assert suite(*words, "--complete").returncode == pytest.ExitCode.TESTS_FAILED
 
 
+def test_what_the_papers_only_name_is_tested_on_request(suite):
+    generic = ("test_agreement.py", "test_errors.py", "test_types.py")
+    words = ("theirs:named", "-k", "knorm or hub_mask", "-q", "--tb=no")
+    usual = suite(*words, only=(*generic, "attention")).stdout
+    assert "ours alone: pass --ours to run it" in usual
+    assert "test_agrees_with_reference[theirs:named-hub_mask]" in usual
+    assert "FAILED" in usual
+    assert not re.search(r"(FAILED|ERROR).*knorm", usual)
+    asked = suite(*words, "--ours", only=generic).stdout
+    for file, test in zip(
+        generic, ("test_signature", "test_refuses", "test_the_annot"), strict=True
+    ):
+        assert re.search(rf"FAILED .*{file}::{test}.*knorm", asked)
+
+
 def test_an_expected_failure_is_strict(suite):
     lines = f"{LAW}[theirs:wrong]  # a known bug\n{LAW}[theirs:partial]  # mended since\n"
     done = suite("theirs:wrong", "theirs:partial", "-v", "-k", LAW, xfails=lines)
@@ -136,6 +155,27 @@ def test_small_elements_are_held_to_their_own_size():
     blanked = reference.smd(scores).where(scores > 0.02, 0)
     with pytest.raises(AssertionError):
         assert_as_accurate(blanked, reference.smd, dict(scores=scores))
+
+
+class Held(NamedTuple):
+    """What a cache remembers of attention, and of keys."""
+
+    mass: Tensor
+    keys: Tensor
+
+
+@pytest.mark.parametrize("field", Held._fields)
+def test_a_mass_that_a_cache_remembers_is_rounded_as_attention_is(field):
+    def held(mass, keys):
+        return Held(mass, keys)
+
+    inputs = {name: torch.tensor([1.0, 1e-9], dtype=torch.float64) for name in Held._fields}
+    near = held(**inputs | {field: inputs[field] + torch.tensor([0, 1e-22])})
+    if field == "mass":
+        assert_as_accurate(near, held, inputs)
+    else:
+        with pytest.raises(AssertionError):
+            assert_as_accurate(near, held, inputs)
 
 
 def test_the_submission_the_docs_print_is_complete(suite):

@@ -14,7 +14,13 @@ import torch
 import optimized as kv
 from optimized.bench.row import Row, both_sides, measure, versus
 
-FUNCTIONS = ("random_expander", "half_edge_pairing", "double_edge_swaps", "is_ramanujan")
+FUNCTIONS = (
+    "random_expander",
+    "half_edge_pairing",
+    "double_edge_swaps",
+    "connecting_swaps",
+    "is_ramanujan",
+)
 SIZES = ((96, 1024, "< 150"), (1920, 1024, "< 150"), (8160, 1024, "< 150"), (4096, 4096, "< 3000"))
 
 

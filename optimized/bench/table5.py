@@ -13,7 +13,7 @@ from optimized import ramanujan_bound, random_expander, second_singular_value
 
 HERE = Path(__file__).parents[2] / "spec_tests" / "hex"
 FUNCTIONS = ("random_expander", "second_singular_value", "ramanujan_bound")
-CHANNELS, TOKEN_DEGREE = 1024, 32
+CHANNELS, TOKEN_DEGREE, DRAWS = 1024, 32, 400
 HEADER = ["tokens", "draws", "graphs", "mean", "deviation", "least", "most"]
 
 
@@ -45,7 +45,7 @@ def main() -> None:
         writer.writeheader()
         for row in printed():
             tokens, channel_degree = int(row["tokens"]), int(row["channel_degree"])
-            ours = draw(tokens, 8 if tokens >= 4032 else 20)
+            ours = draw(tokens, DRAWS)
             writer.writerow({k: f"{v:.4f}" if isinstance(v, float) else v for k, v in ours.items()})
             file.flush()
             first, bound = sqrt(TOKEN_DEGREE * channel_degree), ramanujan_bound(32, channel_degree)

@@ -12,6 +12,8 @@ from transformers.masking_utils import AttentionMaskInterface, causal_mask_funct
 from optimized.models import errors as refuse
 
 NAME = "kvspec"
+# What a decoder takes, in its order.
+INPUTS = ("input_ids", "attention_mask", "position_ids", "past_key_values")
 # Queries for which a mask exists at one time.
 BLOCK = 256
 
@@ -22,6 +24,19 @@ class Attendable(Protocol):
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Return the output for the queries of the tokens that were just added."""
+        ...
+
+
+@runtime_checkable
+class Attentive(Protocol):
+    """A cache that is told what each call of a model brings."""
+
+    def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs of the decoder, as they fit what was seen."""
+        ...
+
+    def hear(self, layer: int, hidden: Tensor) -> None:
+        """Take the hidden states at the input of a layer's attention."""
         ...
 
 
@@ -37,11 +52,46 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         static cache, packed sequences and masks of queries × tokens are refused when they come.
 
     Raises:
-        ValueError: the model is of another architecture, or one of its layers slides a window.
+        ValueError: the model is of another architecture, one of its layers slides a window, or an
+            adapter puts trained entries before the prompt's.
     """
+    refuse.learned_prompt(model)
     refuse.architecture(model.config)
     model.set_attn_implementation(NAME)
+    hooks = [(model.get_decoder(), announce), *((one, hand_over) for one in attentions(model))]
+    for module, hook in hooks:
+        if not hooked(module, hook):
+            module.register_forward_pre_hook(hook, with_kwargs=True)
     return model
+
+
+def attentions(model: PreTrainedModel) -> list[nn.Module]:
+    """Return the attention of each layer."""
+    layers = model.get_decoder().layers
+    assert isinstance(layers, nn.ModuleList)
+    return [layer.get_submodule("self_attn") for layer in layers]
+
+
+def hooked(module: nn.Module, hook: Callable[..., Any]) -> bool:
+    """Return whether `attach` prepared a module."""
+    return hook in module._forward_pre_hooks.values()
+
+
+def announce(
+    decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]
+) -> tuple[tuple[()], dict[str, Any]] | None:
+    """Tell the cache what a call of the decoder brings."""
+    inputs = dict(zip(INPUTS, given, strict=False)) | inputs
+    cache = inputs.get("past_key_values")
+    return ((), cache.expect(decoder, inputs)) if isinstance(cache, Attentive) else None
+
+
+def hand_over(attention: nn.Module, _: tuple[Any, ...], inputs: dict[str, Any]) -> None:
+    """Hand what enters a layer's attention to the cache of this call, and to no other."""
+    cache = inputs.get("past_key_values")
+    if isinstance(cache, Attentive):
+        assert isinstance(attention.layer_idx, int)
+        cache.hear(attention.layer_idx, inputs["hidden_states"])
 
 
 def attend(
@@ -55,7 +105,7 @@ def attend(
     **variants: Any,
 ) -> tuple[Tensor, None]:
     """Attend as `transformers` asks: heads before tokens in, tokens before heads out."""
-    del module
+    refuse.architecture(getattr(module, "config", None))
     refuse.plain(dropout, variants)
     refuse.flags(attention_mask)
     refuse.scaling(scaling, query.shape[-1])
@@ -64,6 +114,7 @@ def attend(
         assert isinstance(value, Tensor)
         out = dense_attention(query, key, value, attention_mask, scale)
     else:
+        refuse.prepared(hooked(module, hand_over), NAME)
         out = key.attend(query, attention_mask, scale)
     return out.transpose(1, 2).contiguous(), None
 
@@ -75,9 +126,11 @@ def padding_mask(
     q_offset: int | Tensor = 0,
     mask_function: Callable[..., Any] = causal_mask_function,
     attention_mask: Tensor | None = None,
+    config: Any = None,
     **_: Any,
 ) -> Tensor | None:
     """Return which tokens are no padding; causality needs no mask of queries × tokens."""
+    refuse.architecture(config)
     refuse.overlaid(mask_function is not causal_mask_function)
     refuse.static(kv_length, int(q_offset) + q_length)
     refuse.mask(attention_mask, batch_size, kv_length)

@@ -78,18 +78,18 @@ def quality(lines: Sequence[Series], axis: str, level: float | None, percent: bo
     low, high = min([*ys, level or 0]), max([*ys, level or 0])
     pad = 0.05 * (high - low or 1)
     low, high = low - pad, high + pad
+    named = [line for line in lines if not line.points[1:]]
+    foot = max(HEIGHT - BOTTOM, TOP + LINE * len(named))  # a line for each name, if need be
+    height = foot + BOTTOM
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = (log10(max(x, least)) - log10(least)) / (log10(most) - log10(least))
         up = (y - low) / (high - low)
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (
-            HEIGHT - BOTTOM - TOP
-        )
+        return LEFT + across * (WIDTH - LEFT - RIGHT), foot - up * (foot - TOP)
 
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(axis)} against bytes">'
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(axis)} against bytes">'
     ]
-    foot = HEIGHT - BOTTOM
     for y in ticks(low, high):
         _, at = place(most, y)
         text = f"{y:.0%}" if percent else f"{y:+g}"
@@ -109,27 +109,30 @@ def quality(lines: Sequence[Series], axis: str, level: float | None, percent: bo
         parts.append(
             f'<line class="full" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
         )
-    middle = (HEIGHT - BOTTOM + TOP) / 2
+    middle = (foot + TOP) / 2
     parts.append(
-        f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">stored bytes, in '
+        f'<text x="{(LEFT + WIDTH) / 2}" y="{height - 6}" text-anchor="middle">stored bytes, in '
         "percent of the full cache</text>"
         f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{axis}</text>'
     )
     places = {line.name: [place(point.x, point.y) for point in line.points] for line in lines}
     parts += [drawn(line, places[line.name]) for line in lines]
-    parts += names({line.name: places[line.name][0] for line in lines if not line.points[1:]})
+    parts += names({line.name: places[line.name][0] for line in named}, foot)
     return "".join([*parts, "</svg>"])
 
 
-def names(squares: dict[str, tuple[float, float]]) -> Iterator[str]:
+def names(squares: dict[str, tuple[float, float]], foot: float) -> Iterator[str]:
     """Write the names of systems beside their squares, or as near as they cover no other name."""
-    taken: list[tuple[float, float]] = []
-    for name, (x, y) in sorted(squares.items(), key=lambda square: square[1]):
-        here = [line for end, line in taken if x < end]
-        lines = (y - 6 + LINE * step for step in sorted(range(-20, 20), key=abs))
-        y = next(free for free in lines if all(abs(free - line) >= LINE for line in here))
-        taken.append((x + 8 + LETTER * len(name), y))
-        yield f'<text x="{x + 8:.1f}" y="{y:.1f}">{escape(name)}</text>'
+    lines = [TOP + LINE * (step + 0.5) for step in range(int((foot - TOP) / LINE))]
+    ends = dict.fromkeys(lines, 0.0)
+    starts = {name: min(x + 8, WIDTH - LETTER * len(name)) for name, (x, _) in squares.items()}
+    for name in sorted(squares, key=lambda name: (starts[name], squares[name][1])):
+        x, (at, y) = starts[name], squares[name]
+        line = min((line for line in lines if ends[line] <= x), key=lambda line: abs(line - y))
+        ends[line] = x + LETTER * len(name)
+        if abs(line - y) > LINE:
+            yield f'<line class="grid" x1="{at:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{line:.1f}"/>'
+        yield f'<text x="{x:.1f}" y="{line + 4:.1f}">{escape(name)}</text>'
 
 
 def drawn(line: Series, places: Sequence[tuple[float, float]]) -> str:

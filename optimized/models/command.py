@@ -198,8 +198,17 @@ def threads(model: PreTrainedModel) -> Iterator[None]:
 
 
 def without_gates(chosen: list[System]) -> list[System]:
-    """Leave out what needs a gate, where a model has none, and say so."""
+    """Leave out what needs a gate, where a model has none, and say so.
+
+    Raises:
+        ValueError: nothing is left to be compared with the full cache.
+    """
     left = [system for system in chosen if system.scorer != "fastkvzip"]
+    if len(left) == 1 < len(chosen):
+        raise ValueError(
+            "--systems must name one that can be had, got only such as need a gate.safetensors "
+            "beside the model"
+        )
     if len(left) < len(chosen):
         print(
             "fastkvzip is left out: there is no gate.safetensors beside the model", file=sys.stderr
@@ -229,8 +238,8 @@ def write(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(given: argparse.Namespace) -> None:
-    """Do the whole job.
+def run(given: argparse.Namespace) -> bool:
+    """Do the whole job, and tell whether anything that was asked for could be measured.
 
     Raises:
         ValueError: something that was asked for cannot be had.
@@ -241,3 +250,5 @@ def run(given: argparse.Namespace) -> None:
     for line in (*table.table(figures), *table.verdict_lines(figures)):
         print(line)
     print(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}.")
+    refused = [row["refused"] is not None for row in figures["rows"][1:]]
+    return not refused or not all(refused)

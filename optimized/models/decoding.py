@@ -1,41 +1,46 @@
 """A cache for `transformers` that is compressed again and again while the model decodes."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
-from optimized.models.prefill import attentions
 from reference import compress_errors
 from reference.precision import widen
 
-# Raw scores of the tokens of one layer: from its keys, hidden states and mask.
-TokenScore = Callable[["DecodingLayer", Tensor, Tensor | None], Tensor]
+# Raw scores of the tokens of one layer: from their keys, hidden states and mask.
+TokenScore = Callable[["DecodingLayer", Tensor, Tensor | None, Tensor | None], Tensor]
 
 
-def by_norm(layer: "DecodingLayer", keys: Tensor, valid: Tensor | None) -> Tensor:
+def by_norm(
+    layer: "DecodingLayer", keys: Tensor, hidden: Tensor | None, valid: Tensor | None
+) -> Tensor:
     """Score by the length of keys."""
+    del hidden
     return layer.kv.knorm(keys, valid=valid).scores
 
 
-def by_position(layer: "DecodingLayer", keys: Tensor, valid: Tensor | None) -> Tensor:
+def by_position(
+    layer: "DecodingLayer", keys: Tensor, hidden: Tensor | None, valid: Tensor | None
+) -> Tensor:
     """Score by position."""
+    del hidden
     return layer.kv.streaming_llm(keys, valid=valid).scores + (layer.seen - keys.shape[2])
 
 
-def by_gate(layer: "DecodingLayer", keys: Tensor, valid: Tensor | None) -> Tensor:
+def by_gate(
+    layer: "DecodingLayer", keys: Tensor, hidden: Tensor | None, valid: Tensor | None
+) -> Tensor:
     """Score by the gate of FastKVzip."""
-    refuse.listening(layer.hidden, keys)
-    assert layer.hidden is not None
-    return layer.kv.fastkvzip(layer.hidden, layer.gate, valid=valid).scores
+    del keys
+    assert hidden is not None
+    return layer.kv.fastkvzip(hidden, layer.gate, valid=valid).scores
 
 
 SCORES: dict[str, TokenScore | None] = {
@@ -55,20 +60,18 @@ class DecodingLayer(AttendingLayer):
         super().__init__()
         self.config, self.score, self.gate, self.kv = config, score, gate, kv
         self.held: optimized.DecodingCache | None = None
-        self.hidden: Tensor | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens, attend to all that is held, and compress whenever it is time."""
-        keys, values = self.taken()
+        keys, values, hidden = self.taken()
         if self.held is None:
             if self.score is None:
                 scores = self.kv.h2o_mass(query, keys, valid=valid)
             else:
-                scores = self.score(self, keys, valid)
+                scores = self.score(self, keys, hidden, valid)
             self.held = self.kv.decoding_start(keys, values, scores, self.config, valid)
             return dense_attention(query, keys, values, valid, scale)
-        refuse.no_new_padding(valid, keys.shape[2])
-        scores = None if self.score is None else self.score(self, keys, None)
+        scores = None if self.score is None else self.score(self, keys, hidden, None)
         out = torch.empty_like(query)
         start = 0
         while start < query.shape[2]:
@@ -108,7 +111,7 @@ class DecodingLayer(AttendingLayer):
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.held = self.hidden = None
+        self.held = None
 
 
 class DecodingTransformersCache(AttendingCache):
@@ -120,7 +123,7 @@ class DecodingTransformersCache(AttendingCache):
             a layer shrinks before the next one has read the same tokens.
         score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`: what can be told of a
             token when it arrives, or adds up afterwards.
-        weights: the gate of each layer, for `"fastkvzip"`, which runs within `listening`.
+        weights: the gate of each layer, for `"fastkvzip"`.
         kv: `reference` or `optimized`.
 
     Raises:
@@ -140,28 +143,15 @@ class DecodingTransformersCache(AttendingCache):
         refuse.one_of("score", score, SCORES)
         compress_errors.decoding("settings", settings, optimized.DecodingConfig)
         refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
+        if score == "knorm":
+            refuse.unrefined("settings.refinement", settings.refinement, score)
         count = config.num_hidden_layers
         if score == "fastkvzip":
             refuse.layers("weights", weights or (), count)
         gates = weights if weights is not None else [None] * count
-        super().__init__(
-            layers=[DecodingLayer(settings, SCORES[score], gate, kv) for gate in gates]
-        )
+        super().__init__([DecodingLayer(settings, SCORES[score], gate, kv) for gate in gates])
 
-    @contextmanager
-    def listening(self, model: PreTrainedModel) -> Iterator[None]:
-        """Show the layers the hidden states at their attention's input, within the context."""
-        hooks = []
-        for layer, module in zip(self.layers, attentions(model), strict=True):
-
-            def hear(_: Any, __: tuple, inputs: dict[str, Any], layer: Any = layer) -> None:
-                layer.hidden = inputs["hidden_states"]
-
-            hooks.append(module.register_forward_pre_hook(hear, with_kwargs=True))
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-            for layer in self.layers:
-                vars(layer)["hidden"] = None
+    def admit(self, real: Tensor, seen: int) -> None:
+        """Refuse padding after the prompt."""
+        if seen:
+            refuse.no_new_padding(real)

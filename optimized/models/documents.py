@@ -153,18 +153,21 @@ class Maker:
     def documents(
         self, seed: int, count: int, lengths: list[int], continuation: int, needles: int
     ) -> list[Document]:
-        """Return documents from all over the text, the same for the same seed, shortest first."""
+        """Return documents from all over the text, the same for the same seed, shortest first.
+
+        Lengths take turns, so that the last of them is always among them.
+        """
         made = []
         for index in range(count):
             rng = Random(f"documents {seed} {index}")
             start = int((index + rng.random()) / count * len(self.pieces))
-            length = lengths[index % len(lengths)]
+            length = lengths[(index - count) % len(lengths)]
             made.append(self.document(rng, start, length, continuation, needles))
         return sorted(made, key=lambda document: len(document.context))
 
 
 def overlapping(documents: list[Document]) -> bool:
-    """Tell whether two documents share some text, which makes intervals too narrow."""
+    """Tell whether two documents share some text, which makes verdicts too sure."""
     spans = sorted(document.lines for document in documents)
     return any(second[0] < first[1] for first, second in pairwise(spans))
 

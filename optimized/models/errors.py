@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from optimized import Scored
 from reference import errors
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
@@ -20,8 +21,9 @@ def architecture(config: Any) -> None:
             f"model must be a decoder alone, one of {listed(ARCHITECTURES)}, got "
             f"{config.model_type!r}, an encoder-decoder"
         )
-    if config.model_type not in ARCHITECTURES:
-        raise ValueError(f"model must be one of {listed(ARCHITECTURES)}, got {config.model_type!r}")
+    kind = getattr(config, "model_type", None)
+    if kind not in ARCHITECTURES:
+        raise ValueError(f"model must be one of {listed(ARCHITECTURES)}, got {kind!r}")
     kinds = getattr(config, "layer_types", None) or ["full_attention"]
     if getattr(config, "sliding_window", None) is not None or set(kinds) != {"full_attention"}:
         window = getattr(config, "sliding_window", None)
@@ -31,13 +33,30 @@ def architecture(config: Any) -> None:
         )
 
 
-def attached(model: Any, name: str) -> None:
+def attached(found: str | None, name: str) -> None:
     """Refuse a model that does not attend through our function."""
-    found = model.config._attn_implementation
     if found != name:
         raise ValueError(
             f"model must use attn_implementation {name!r}, got {found!r}: "
             "call `attach(model)` first"
+        )
+
+
+def prepared(by_attach: bool, name: str) -> None:
+    """Refuse a model that was told to attend through our function, and no more."""
+    if not by_attach:
+        raise ValueError(
+            f"model must be prepared by `attach(model)`, got attn_implementation {name!r} alone"
+        )
+
+
+def learned_prompt(model: Any) -> None:
+    """Refuse an adapter whose trained entries take the place of a cache that is given."""
+    adapter = getattr(model, "active_peft_config", None)
+    if adapter is not None and adapter.is_prompt_learning:
+        raise ValueError(
+            "model must have no adapter that learns a prompt, since it replaces the cache it is "
+            f"given, got {adapter.peft_type}"
         )
 
 
@@ -64,15 +83,16 @@ def mask(valid: Any, batch: int, tokens: int) -> None:
         got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
             "attention_mask must have a flag for every token seen so far and every new one, shape "
-            f"{(batch, tokens)}, got {got}; `generate` needs a new token behind a filled cache"
+            f"{(batch, tokens)}, got {got}; `generate` takes all tokens, those in the cache first"
         )
 
 
-def flags(valid: Tensor | None) -> None:
+def flags(valid: Any) -> None:
     """Refuse an attention mask of queries × tokens."""
-    if valid is not None and valid.ndim != 2:
+    if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
+        got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
-            f"attention_mask must be of shape (batch, tokens), got {tuple(valid.shape)}: a mask of "
+            f"attention_mask must be of shape (batch, tokens), got {got}: a mask of "
             "queries × tokens is not supported"
         )
 
@@ -92,6 +112,82 @@ def static(tokens: int, seen: int) -> None:
         raise ValueError(
             f"past_key_values must hold as many tokens as were seen, {seen}, got room for {tokens}"
             ": a static cache is not supported"
+        )
+
+
+def no_news(seen: int) -> NoReturn:
+    """Refuse tokens that a cache has seen, all of them."""
+    raise ValueError(
+        f"input_ids must hold a new token behind the {seen} that the cache has seen, got those "
+        "alone: append the token that the last logits name"
+    )
+
+
+def some(new: Tensor, seen: int) -> None:
+    """Refuse a call without tokens."""
+    if not new.shape[1]:
+        raise ValueError(
+            f"input_ids must hold the {seen} tokens that the cache has seen, and new ones behind "
+            "them, got fewer; a model called without `generate` takes the new ones alone"
+        )
+
+
+def remembered(flags: Tensor, known: Tensor | None) -> None:
+    """Refuse a mask that tells of the tokens seen what it did not tell before."""
+    if not bool((flags if known is None else flags == known).all()):
+        raise ValueError(
+            "attention_mask must be what it was for the tokens that the cache has seen, got another"
+        )
+
+
+def going_on(places: Tensor, expected: Tensor, flags: Tensor) -> None:
+    """Refuse positions that do not count on in every row."""
+    wrong = (places != expected) & flags
+    if bool(wrong.any()):
+        raise ValueError(
+            f"position_ids must count on in every row from what the cache has seen, at "
+            f"{expected[wrong][0].item()}, got {places[wrong][0].item()}: input_ids must be the "
+            "tokens seen and new ones behind them, and sequences that are packed into one row are "
+            "not supported"
+        )
+
+
+def interrupted(broken: bool) -> None:
+    """Refuse a cache that some layers went on with and others did not."""
+    if broken:
+        raise ValueError(
+            "past_key_values must hold what a whole call of an attached model left, got entries "
+            "that were put there by `update` (as prefix tuning does) or by a call that failed: "
+            "make a new cache"
+        )
+
+
+def growing(rotary: Any, before: int, after: int) -> None:
+    """Refuse a length beyond which a rotary embedding turns by other angles."""
+    kind = rotary.rope_type
+    if kind == "longrope":
+        limit = rotary.config.rope_parameters["original_max_position_embeddings"]
+        changed = before <= limit < after
+    elif "dynamic" in kind:
+        limit = rotary.original_max_seq_len
+        changed = limit < after
+    else:
+        return
+    if changed:
+        raise ValueError(
+            f"model must turn all keys by the same angles, got a rotary embedding {kind!r} whose "
+            f"angles change beyond {limit} tokens, with {before} in the cache and {after} after "
+            "this call"
+        )
+
+
+def unread(read: bool) -> None:
+    """Refuse to fill a cache that only `prefill` fills."""
+    if not read:
+        raise ValueError(
+            "past_key_values must hold a prompt that `prefill` read, got an empty EvictionCache, "
+            "of which nothing would be evicted: call `prefill`, then `compress` or `evict`; "
+            "HexTransformersCache and DecodingTransformersCache need neither"
         )
 
 
@@ -119,6 +215,12 @@ def joins(new: Tensor, batch: int) -> None:
         )
 
 
+def padding(valid: Tensor, known: Tensor | None) -> None:
+    """Refuse to count padding among the tokens."""
+    if known is not None and bool((valid & ~known).any()):
+        raise ValueError("valid must be False at the padding that was read, got True")
+
+
 def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor | None) -> None:
     """Refuse kept masks that do not fit the cache, or keep padding."""
     layers("kept", kept, len(shapes))
@@ -129,7 +231,7 @@ def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor |
 
 
 def unsupported(what: str, instead: str) -> NoReturn:
-    """Refuse an operation on a compressed cache."""
+    """Refuse an operation on one of our caches."""
     raise NotImplementedError(f"{what} is not supported on a compressed cache; {instead}")
 
 
@@ -139,7 +241,7 @@ one_of = errors.one_of
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     """Refuse what is not a batch of token ids with a mask of its shape."""
     if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
-        got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else repr(ids)
+        got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
         raise ValueError(
             f"input_ids must be integers of shape (batch, tokens), not empty, got {got}"
         )
@@ -151,6 +253,27 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
 def listed(names: Any) -> str:
     """Return names as `'a', 'b'`."""
     return ", ".join(repr(name) for name in sorted(names))
+
+
+def watchers(watch: Any) -> None:
+    """Refuse what is no list of functions."""
+    if not isinstance(watch, Sequence) or not all(map(callable, watch)):
+        raise TypeError(f"watch must be a list of functions, got {watch!r}")
+
+
+def unwatched(watched: bool, name: str) -> None:
+    """Refuse to score a prompt that the scorer did not watch."""
+    if not watched:
+        raise ValueError(
+            f"prompt must be one that {name} watched, got another: "
+            "`prefill(model, ids, watch=[scorer.watch])`"
+        )
+
+
+def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
+    """Refuse settings that a scorer does not have."""
+    for setting in given:
+        errors.one_of(f"settings of {name}", setting, tuple(sorted(known)))
 
 
 def chunk(size: int | None) -> None:
@@ -178,16 +301,40 @@ def rotary(embedding: Any) -> None:
         )
 
 
-def scope(compressor: Callable[..., Any], name: str, budgets: Tensor | None) -> dict[str, str]:
+def scope(
+    compressor: Callable[..., Any], name: str | None, budgets: Tensor | None
+) -> dict[str, str]:
     """Refuse a scope that a compressor does not have; return what it is to be told."""
-    if "scope" in signature(compressor).parameters:
+    known = signature(compressor).parameters.get("scope")
+    if known is not None:
+        name = known.default if name is None else name
         errors.one_of("scope", name, ("head", "layer", "model"))
         if name == "model" and budgets is not None:
             raise ValueError("scope must be 'head' or 'layer' with budgets, got 'model'")
-        return {"scope": name}
-    if name != "head":
+        return {"scope": str(name)}
+    if name not in (None, "head"):
         raise ValueError(f"scope must be 'head' for {compressor.__name__}, got {name!r}")
     return {}
+
+
+def refined(compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored]) -> None:
+    """Refuse to refine negative scores."""
+    if refinement is None and "refinement" in signature(compressor).parameters:
+        return
+    lowest = min(float(one.scores.amin()) for one in scores)
+    if lowest < 0:
+        raise ValueError(
+            f"scored must be >= 0 where it is refined, got {lowest}: shift it with `shift_scores`, "
+            "or ask for `scorer('knorm', model, shift=True)`"
+        )
+
+
+def unrefined(name: str, refinement: Any, score: str) -> None:
+    """Refuse to refine scores that are negative by definition."""
+    if refinement is not None:
+        raise ValueError(
+            f"{name} must be None with score {score!r}, whose scores are negative, got {refinement}"
+        )
 
 
 def alike(name: str, budgets: Tensor) -> None:
@@ -196,16 +343,7 @@ def alike(name: str, budgets: Tensor) -> None:
         raise ValueError(f"{name} must be the same in every batch row, got {budgets.tolist()}")
 
 
-def listening(hidden: Tensor | None, keys: Tensor) -> None:
-    """Refuse a gate that does not hear the hidden states of the new tokens."""
-    if hidden is None or hidden.shape[1] != keys.shape[2]:
-        raise ValueError(
-            "score must be 'h2o', 'knorm' or 'streaming_llm' outside `cache.listening(model)`, "
-            "got 'fastkvzip'"
-        )
-
-
-def no_new_padding(valid: Tensor | None, new: int) -> None:
+def no_new_padding(real: Tensor) -> None:
     """Refuse padding after the prompt."""
-    if valid is not None and not bool(valid[:, -new:].all()):
+    if not bool(real.all()):
         raise ValueError("attention_mask must be 1 at every token after the prompt, got a 0")

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import optimized
@@ -14,9 +15,9 @@ from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.ragged import ragged_attention
 
-# Queries, keys, values and mask of one layer after each call of the model; queries of the new
-# tokens, the rest of all tokens so far.
-Observer = Callable[[Tensor, Tensor, Tensor, Tensor | None], None]
+# Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
+# and hidden states of the new tokens, the rest of all tokens so far.
+Observer = Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None], None]
 
 
 class EvictionLayer(AttendingLayer):
@@ -30,17 +31,18 @@ class EvictionLayer(AttendingLayer):
         super().__init__()
         self.evicted, self.seen_before = False, 0
         self.old: tuple[Tensor, Tensor, Tensor] | None = None
+        self.last: list[int] = []
         self.observe: Observer | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens and attend to all that is left."""
-        keys, values = self.taken()
+        keys, values, hidden = self.taken()
         assert self.keys is not None
         assert self.values is not None
         self.keys = torch.cat([self.keys, keys], 2)
         self.values = torch.cat([self.values, values], 2)
         if self.observe is not None:
-            self.observe(query, self.keys, self.values, valid)
+            self.observe(query, self.keys, self.values, valid, hidden)
         valid = self.lasting(valid)
         if self.old is not None:
             new = self.keys, self.values
@@ -80,34 +82,64 @@ class EvictionLayer(AttendingLayer):
             self.keys = self.keys[:, :, :0].clone()
             self.values = self.values[:, :, :0].clone()
         self.evicted, self.seen_before = True, self.seen
+        self.last = (left.positions.flatten() == self.seen - 1).nonzero()[:, 0].tolist()
+
+    def take_back(self) -> None:
+        """Give up the last token."""
+        assert self.keys is not None
+        assert self.values is not None
+        heads, held = self.keys.shape[:2].numel(), self.keys.shape[2]
+        if self.since or not self.evicted or (self.old is None and len(self.last) == heads):
+            self.keys, self.values = self.keys[:, :, :-1], self.values[:, :, :-1]
+        elif self.last:
+            dense = self.keys.flatten(0, 2), self.values.flatten(0, 2)
+            bounds = torch.arange(heads + 1, device=self.keys.device) * held
+            keys, values, offsets = self.old or (*dense, bounds)
+            stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
+            stays[self.last] = False
+            gone = F.pad((~stays).cumsum(0), (1, 0))
+            self.old = keys[stays], values[stays], offsets - gone[offsets]
+            self.keys, self.values = (x[:, :, :0].clone() for x in (self.keys, self.values))
+        self.seen -= 1
+        self.seen_before = min(self.seen_before, self.seen)
 
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.evicted, self.seen_before, self.old = False, 0, None
+        self.evicted, self.seen_before, self.old, self.last = False, 0, None, []
 
 
 class EvictionCache(AttendingCache):
     """A cache whose entries can be evicted once, after the prompt.
 
-    Until then it is a full cache. Afterwards it goes on at the true positions: `get_seq_length`
-    counts the tokens seen, `nbytes` what is stored.
+    `prefill` fills it; until the eviction it is a full cache. Afterwards it goes on at the true
+    positions: `get_seq_length` counts the tokens seen, `nbytes` what is stored.
     """
 
     def __init__(self, config: Any) -> None:
-        super().__init__(layers=[EvictionLayer() for _ in range(config.num_hidden_layers)])
+        super().__init__([EvictionLayer() for _ in range(config.num_hidden_layers)])
+        self.open = False
 
-    def evict(
-        self,
-        kept: Sequence[Tensor] | Tensor,
-        valid: Tensor | None = None,
-        kv: ModuleType = optimized,
-    ) -> None:
+    def admit(self, real: Tensor, seen: int) -> None:
+        """Refuse a prompt that nobody would compress."""
+        del real
+        refuse.unread(self.open or seen > 0)
+
+    def take_back(self) -> None:
+        """Give up the last token, which is read again."""
+        for layer in self.evictable():
+            layer.take_back()
+
+    def reset(self) -> None:
+        """Forget every token."""
+        super().reset()
+        self.open = False
+
+    def evict(self, kept: Sequence[Tensor] | Tensor, kv: ModuleType = optimized) -> None:
         """Keep the marked entries and free the others, layer by layer.
 
         Args:
             kept: for each layer a mask over batch, heads and tokens, as `retain` returns it.
-            valid: which tokens are no padding, where some are.
             kv: the implementation of `evict`, `reference` or `optimized`.
 
         Raises:
@@ -116,7 +148,7 @@ class EvictionCache(AttendingCache):
                 something was evicted already.
         """
         layers = self.whole_layers()
-        refuse.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], valid)
+        refuse.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], self.valid)
         for layer, one in zip(layers, kept, strict=True):
             layer.adopt(kv.evict(*layer.whole, one))
 
@@ -125,7 +157,7 @@ class EvictionCache(AttendingCache):
         scored: Sequence[Scored],
         compressor: Callable[..., Any],
         *,
-        scope: str = "head",
+        scope: str | None = None,
         budgets: Tensor | None = None,
         **settings: Any,
     ) -> None:
@@ -138,9 +170,11 @@ class EvictionCache(AttendingCache):
             scored: what a scorer returned for each layer.
             compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `reference` or
                 `optimized`; the last knows no scope but `"head"`.
-            scope: which entries compete: those of a `"head"`, a `"layer"` or the `"model"`.
+            scope: which entries compete: those of a `"head"`, a `"layer"` or the `"model"`; by
+                default as the compressor has it.
             budgets: what a head of each layer and batch row keeps, in place of `keep` or `ratio`.
-            settings: what else the compressor takes: `ratio` or `keep`, `refinement`, `valid`.
+            settings: what else the compressor takes: `ratio` or `keep`, `refinement`. `valid` is
+                known from the reading.
 
         Raises:
             ValueError: what the compressor refuses, scores or budgets of another number of layers,
@@ -148,10 +182,15 @@ class EvictionCache(AttendingCache):
         """
         layers = self.whole_layers()
         refuse.layers("scored", scored, len(layers))
+        refuse.refined(compressor, settings.get("refinement"), scored)
         settings |= refuse.scope(compressor, scope, budgets)
+        if settings.get("valid") is not None:
+            refuse.padding(settings["valid"], self.valid)
+        elif self.valid is not None:
+            settings["valid"] = self.valid
         if budgets is not None:
             refuse.layers("budgets", budgets, len(layers))
-        if scope == "model":
+        if settings.get("scope") == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
             left = compressor(keys, values, both, **settings)

@@ -13,6 +13,7 @@ from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.prefill import Prefilled
+from reference.hex import cache_errors
 
 
 class HexLayer(AttendingLayer):
@@ -25,8 +26,9 @@ class HexLayer(AttendingLayer):
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens and attend to exact new and restored old ones."""
-        refuse.no_padding(valid)
-        keys, values = self.taken()
+        del valid
+        keys, values, _ = self.taken()
+        query = query.to(keys.dtype)
         if self.held is None:
             self.held = self.kv.hex_prefill(query, keys, values, self.config)
             return dense_attention(query, keys, values, None, scale)
@@ -64,6 +66,10 @@ class HexTransformersCache(AttendingCache):
         config: the configuration of an attached model, or another cache of its layers.
         settings: the settings of HEX, as `hex_preset` names them.
         kv: `reference` or `optimized`.
+
+    Raises:
+        TypeError: `settings` is no `HexConfig` or of wrong parts.
+        ValueError: a setting is outside its range, or no mask of a block has its density.
     """
 
     def __init__(
@@ -72,8 +78,23 @@ class HexTransformersCache(AttendingCache):
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
     ) -> None:
-        count = len(config) if isinstance(config, AttendingCache) else config.num_hidden_layers
-        super().__init__(layers=[HexLayer(settings, kv) for _ in range(count)])
+        cache_errors.config("settings", settings, settings)
+        if isinstance(config, AttendingCache):
+            held = config.layers[0].keys
+            assert held is not None
+            count, (_, heads, _, width) = len(config), held.shape
+        else:
+            count, heads = config.num_hidden_layers, config.num_key_value_heads
+            width = getattr(config, "head_dim", None)
+            width = width or config.hidden_size // config.num_attention_heads
+        if 0 < settings.density < 1 and not settings.near:
+            kv.biregular_degrees(settings.block, heads * width, settings.density)
+        super().__init__([HexLayer(settings, kv) for _ in range(count)])
+
+    def admit(self, real: Tensor, seen: int) -> None:
+        """Refuse padding."""
+        del seen
+        refuse.no_padding(real)
 
     @classmethod
     def of_prompt(
@@ -90,7 +111,7 @@ class HexTransformersCache(AttendingCache):
         Args:
             prompt: what `prefill` returned, in chunks or not, without padding.
             scored: what a scorer returned for each layer.
-            compressor: `compress` or `hubkv_compress` of `kv`.
+            compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `kv`.
             settings: the settings of HEX.
             kv: `reference` or `optimized`.
             how: what else the compressor takes: `refinement`, `keep` or `ratio`.
@@ -104,11 +125,13 @@ class HexTransformersCache(AttendingCache):
         refuse.no_padding(prompt.valid)
         whole = prompt.cache.whole_layers()
         refuse.layers("scored", scored, len(whole))
+        refuse.refined(compressor, how.get("refinement"), scored)
         cache = cls(prompt.cache, settings, kv)
+        scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")
         for layer, source, one in zip(cache.layers, whole, scored, strict=True):
             assert isinstance(layer, HexLayer)
             layer.lazy_initialization(*source.whole)
-            scope = refuse.scope(compressor, "layer", None)
             layer.held = compressor(*source.whole, one, store=settings, **scope, **how)
             layer.seen = source.seen
+        cache.ends = prompt.cache.ends
         return cache

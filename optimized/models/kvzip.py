@@ -19,6 +19,8 @@ class KVzip(Scorer):
     that returns them for the number of a chunk and its ids; none by default.
     """
 
+    takes = ("prompt", "chunk", "sinks", "recent")
+
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
         self.chunk, self.sinks = settings.get("chunk", 2000), settings.get("sinks", 4)

@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import NAME
+
+
+class Named(str):
+    """The name of a module."""
 
 
 class AttendingLayer(CacheLayerMixin):
@@ -27,10 +33,12 @@ class AttendingLayer(CacheLayerMixin):
         super().__init__()
         self.seen = 0
         self.arriving: tuple[Tensor, Tensor] | None = None
+        self.hidden: Tensor | None = None
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Start with no tokens of the right kind."""
-        self.keys, self.values = key_states[:, :, :0].clone(), value_states[:, :, :0].clone()
+        none = key_states[:, :, :0].to(value_states.dtype)
+        self.keys, self.values = none.clone(), value_states[:, :, :0].clone()
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
@@ -42,12 +50,14 @@ class AttendingLayer(CacheLayerMixin):
         self.arriving = key_states, value_states
         return self, self
 
-    def taken(self) -> tuple[Tensor, Tensor]:
-        """Hand out the new tokens, once, and count them as seen."""
+    def taken(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Hand out keys, values and hidden states of the new tokens, once; count them as seen."""
         assert self.arriving is not None
         (keys, values), self.arriving = self.arriving, None
+        hidden, self.hidden = self.hidden, None
         self.seen += keys.shape[2]
-        return keys, values
+        # under autocast a projection is narrower than what was rotated
+        return keys.to(values.dtype), values, hidden
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Return the output for the queries of the new tokens."""
@@ -67,7 +77,7 @@ class AttendingLayer(CacheLayerMixin):
 
     def reset(self) -> None:
         """Forget every token."""
-        self.keys = self.values = self.arriving = None
+        self.keys = self.values = self.arriving = self.hidden = None
         self.is_initialized, self.seen = False, 0
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
@@ -97,6 +107,16 @@ class AttendingLayer(CacheLayerMixin):
         memo[id(self)] = copy
         return copy
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is saved: an implementation by its name."""
+        state = vars(self).items()
+        return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Load what was saved."""
+        for name, x in state.items():
+            vars(self)[name] = import_module(x) if isinstance(x, Named) else x
+
     def __getattr__(self, name: str) -> Any:
         """Tell an attention function that takes the layer for a tensor what it must be."""
         if name.startswith("_") or not hasattr(torch.Tensor, name):
@@ -108,12 +128,109 @@ class AttendingLayer(CacheLayerMixin):
 
 
 class AttendingCache(Cache):
-    """A cache of such layers, with its size in bytes."""
+    """A cache of such layers, with its size in bytes.
+
+    It remembers of the tokens it has seen which were padding, and at which position each row goes
+    on; every call of the model is held against that.
+    """
+
+    layers: list[AttendingLayer]
+
+    def __init__(self, layers: list[Any]) -> None:
+        super().__init__(layers=layers)
+        self.valid: Tensor | None = None
+        self.ends: list[int] = []
 
     @property
     def nbytes(self) -> int:
         """Bytes of every storage the cache keeps alive."""
         return optimized.stored_bytes(self)
+
+    @property
+    def max_cache_len(self) -> int:
+        """Refuse an adapter that asks how long a cache to put in place of this one."""
+        refuse.unsupported("prefix tuning", "generate without the adapter")
+
+    def hear(self, layer: int, hidden: Tensor) -> None:
+        """Keep the hidden states at the input of a layer's attention until it attends."""
+        vars(self.layers[layer])["hidden"] = hidden
+
+    def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Hold what a call brings against what was seen, and add what it leaves out.
+
+        Where it brings the tokens seen and no other, the last of them is read again.
+        """
+        seen = self.get_seq_length()
+        layers = [vars(layer) for layer in self.layers]
+        refuse.interrupted(any(one["arriving"] or one["seen"] != seen for one in layers))
+        new = inputs.get("input_ids")
+        new = inputs["inputs_embeds"] if new is None else new
+        refuse.some(new, seen)
+        refuse.flags(inputs.get("attention_mask"))
+        if seen:
+            refuse.joins(new, len(self.ends))
+            if self.same_again(new.shape[1], inputs):
+                self.take_back()
+                self.ends = [end - 1 for end in self.ends]
+                seen, new = seen - 1, new[:, -1:]
+                for name in ("input_ids", "inputs_embeds", "position_ids"):
+                    if inputs.get(name) is not None:
+                        inputs[name] = inputs[name][:, -1:]
+        valid = self.with_new(inputs.get("attention_mask"), new, seen)
+        real = new.new_ones(new.shape[:2], dtype=torch.bool)
+        real = real if valid is None else valid[:, seen:]
+        self.admit(real, seen)
+        places, ends = self.placed(inputs.get("position_ids"), real, seen)
+        if seen:
+            refuse.growing(decoder.rotary_emb, max(self.ends), int(places.max()) + 1)
+        self.valid, self.ends = valid, ends
+        return inputs | {"attention_mask": valid, "position_ids": places}
+
+    def same_again(self, count: int, inputs: dict[str, Any]) -> bool:
+        """Return whether a call brings the tokens that were seen, as `generate` hands them over."""
+        mask, places = inputs.get("attention_mask"), inputs.get("position_ids")
+        if count != self.get_seq_length() or places is None:
+            return False
+        last = (places[:, -1] + 1).expand(len(self.ends)).tolist()
+        return last == self.ends and (mask is None or mask.shape[1] == count)
+
+    def with_new(self, mask: Tensor | None, new: Tensor, seen: int) -> Tensor | None:
+        """Return which tokens, seen and new, are no padding; None where none is."""
+        known = None if self.valid is None else self.valid[:, :seen]
+        if mask is None:
+            if known is None:
+                return None
+            return torch.cat([known, known.new_ones(new.shape[:2])], 1)
+        refuse.mask(mask, new.shape[0], seen + new.shape[1])
+        valid = mask.to(torch.bool)
+        refuse.remembered(valid[:, :seen], known)
+        return None if bool(valid.all()) else valid
+
+    def placed(self, given: Tensor | None, real: Tensor, seen: int) -> tuple[Tensor, list[int]]:
+        """Return the positions of new tokens, and where each row goes on after them."""
+        steps = real.long().cumsum(1) - 1
+        starts = torch.tensor(self.ends if seen else [0] * len(real), device=real.device)
+        if given is None:
+            places = starts[:, None] + steps.clamp(min=0)
+        else:
+            places = given.expand(real.shape)
+            if not seen:
+                starts = places.gather(1, real.long().argmax(1, keepdim=True))[:, 0]
+            refuse.going_on(places, starts[:, None] + steps, real)
+        return places, (starts + real.sum(1)).tolist()
+
+    def admit(self, real: Tensor, seen: int) -> None:
+        """Refuse padding among new tokens, or tokens at all, where a cache cannot take them."""
+        del real, seen
+
+    def take_back(self) -> None:
+        """Give up the last token, which is read again."""
+        refuse.no_news(self.get_seq_length())
+
+    def reset(self) -> None:
+        """Forget every token."""
+        super().reset()
+        self.valid, self.ends = None, []
 
     @contextmanager
     def undone(self) -> Iterator[None]:
@@ -122,10 +239,11 @@ class AttendingCache(Cache):
         Ask several questions of one compressed prompt this way: tensors are never changed in
         place, so nothing is copied.
         """
-        before = [vars(layer).copy() for layer in self.layers]
+        holders = [self, *self.layers]
+        before = [vars(holder).copy() for holder in holders]
         try:
             yield
         finally:
-            for layer, state in zip(self.layers, before, strict=True):
-                vars(layer).clear()
-                vars(layer).update(state)
+            for holder, state in zip(holders, before, strict=True):
+                vars(holder).clear()
+                vars(holder).update(state)

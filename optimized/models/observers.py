@@ -11,6 +11,9 @@ from optimized.models.scorer import Scorer, Told, lengths
 class SnapKV(Scorer):
     """The last queries' attention; only they are remembered."""
 
+    takes = ("window", "kernel", "pooling")
+    watching = True
+
     @property
     def window(self) -> int:
         """How many queries observe."""
@@ -31,6 +34,8 @@ class SnapKV(Scorer):
 class PyramidKV(SnapKV):
     """SnapKV's scores, budgets that shrink from layer to layer."""
 
+    takes = (*SnapKV.takes, "beta", "exact")
+
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
         """Follow the line from the first layer to the last."""
         chosen = self.chosen("window", "beta", "exact")
@@ -40,6 +45,8 @@ class PyramidKV(SnapKV):
 
 class Cake(SnapKV):
     """Mean and variance of the last queries' attention, budgets by the layers' preference."""
+
+    takes = ("window", "kernel", "gamma", "tau1", "tau2")
 
     def scored(self, told: Told) -> Scored:
         """Score one layer."""
@@ -56,5 +63,5 @@ class Cake(SnapKV):
             )
             for index, layer in layers
         ]
-        window = self.chosen("window")
-        return self.kv.cake_budgets(torch.stack(wishes), keep, lengths(prompt), **window)
+        chosen = self.chosen("window", "exact")
+        return self.kv.cake_budgets(torch.stack(wishes), keep, lengths(prompt), **chosen)

@@ -58,7 +58,7 @@ class Panel:
             return {"seed": Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)}
         if name == "fastkvzip":
             return {"weights": self.settings.gates}
-        if name == "pyramidkv":
+        if name in SHARING:
             return {"exact": self.settings.reading == "remedied"}
         return self.repeating() if name == "kvzip" else {}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
-from optimized.models.attention import NAME
+from optimized.models.attention import NAME, announce, attentions, hooked
 from optimized.models.eviction import EvictionCache, Observer
 
 
@@ -29,6 +29,8 @@ class Step(NamedTuple):
     """Input of the attention, after the norm."""
     attention: nn.Module
     """The layer's attention, with its projections."""
+    cache: EvictionCache
+    """What the prompt is read into."""
 
 
 class Prefilled(NamedTuple):
@@ -66,17 +68,20 @@ def prefill(
         The whole cache, ready for `EvictionCache.evict`, the mask and the logits of the last token.
 
     Raises:
-        TypeError: `chunk` is not an integer.
-        ValueError: the model is not attached, the prompt is empty, `chunk` is below 1, or padding
-            is not on the left.
+        TypeError: `chunk` is not an integer, or `watch` no list of functions.
+        ValueError: the model is not attached, the prompt is empty, `chunk` is below 1, padding is
+            not on the left, or the rotary embedding changes with length between two chunks.
     """
-    refuse.attached(model, NAME)
+    refuse.attached(model.config._attn_implementation, NAME)
+    refuse.prepared(hooked(model.get_decoder(), announce), NAME)
+    refuse.watchers(watch)
     refuse.token_ids(input_ids, attention_mask)
     tokens = input_ids.shape[1]
     refuse.chunk(chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     cache = EvictionCache(model.config)
+    cache.open = True
     logits = torch.empty(0)
     with torch.no_grad(), watched(model, cache, watch):
         for start in range(0, tokens, chunk or tokens):
@@ -101,39 +106,25 @@ def watched(
     if not watch:
         yield
         return
-    modules = attentions(model)
-    entered: dict[int, Tensor] = {}
-    hooks = []
-    for index, module in enumerate(modules):
-
-        def enter(_: nn.Module, __: tuple, inputs: dict[str, Any], index: int = index) -> None:
-            entered[index] = inputs["hidden_states"]
-
-        hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        cache.evictable()[index].observe = showing(index, module, entered, watch)
+    for index, (layer, module) in enumerate(zip(cache.evictable(), attentions(model), strict=True)):
+        layer.observe = showing(index, module, cache, watch)
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
         for layer in cache.evictable():
             layer.observe = None
 
 
-def attentions(model: PreTrainedModel) -> list[nn.Module]:
-    """Return the attention of each layer."""
-    layers = model.get_decoder().layers
-    assert isinstance(layers, nn.ModuleList)
-    return [layer.get_submodule("self_attn") for layer in layers]
-
-
 def showing(
-    index: int, module: nn.Module, entered: dict[int, Tensor], watch: Sequence[Callable]
+    index: int, module: nn.Module, cache: EvictionCache, watch: Sequence[Callable]
 ) -> Observer:
     """Return what tells those who watch of one layer."""
 
-    def observe(queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None) -> None:
-        step = Step(index, queries, keys, values, valid, entered.pop(index), module)
+    def observe(
+        queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None, hidden: Tensor | None
+    ) -> None:
+        assert hidden is not None
+        step = Step(index, queries, keys, values, valid, hidden, module, cache)
         for watcher in watch:
             watcher(step)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from optimized.models.documents import Document, overlapping
 from optimized.models.rows import Row
-from optimized.models.statistics import interval, shares, verdicts
+from optimized.models.statistics import fewest, interval, shares, verdicts
 from optimized.models.systems import remedies
 
-SCHEMA = 2
+SCHEMA = 3
 STAGES = ("scoring", "refining", "selecting")
 PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
 
@@ -81,6 +81,7 @@ def record(
     reading, seed = command["readings"], command["seed"]
     compared = command["implementation"] == "reference"
     judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed)
+    tests = sum(len(one.p) for one in judged)
     return {
         "schema": SCHEMA,
         "command": command,
@@ -93,6 +94,7 @@ def record(
             "overlapping": overlapping(list(documents)),
         },
         "rows": [figures(row, full, reading, compared, seed) for row in rows],
+        "tests": {"count": tests, "documents": fewest(tests)} if tests else None,
         "verdicts": [{**one._asdict(), "words": one.words} for one in judged],
         "pictures": list(pictures),
     }

@@ -91,8 +91,9 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         yield "<p>Nothing that was measured can be compared.</p>"
         return
     yield (
-        "<p>Differences on the same documents, with 95 % bootstrap intervals over documents. Fewer "
-        "bits and more needles are better; a verdict is given where an interval excludes 0.</p>"
+        "<p>Differences on the same documents: fewer bits and more needles are better. "
+        f"{escape(table.method(figures))} The 95 % intervals are bootstrapped over documents, each "
+        "for one comparison by itself, and left out where documents are too few for any.</p>"
     )
     head = "".join(
         f"<th>{name}</th>"
@@ -126,16 +127,9 @@ def verdict_line(one: dict[str, Any], pair: str) -> str:
     """Return one comparison as a line of a table."""
     ratio = "" if one["ratio"] is None else f"{one['ratio']:g}"
     bits = one["bits"]
-    cells = [ratio, f"{bits[0]:+.4f}", f"{bits[1]:+.4f} … {bits[2]:+.4f}"]
+    cells = [ratio, f"{bits[0]:+.4f}", table.between(bits, "+.4f")]
     needles = one["needles"]
-    cells += (
-        ["", ""]
-        if needles is None
-        else [
-            f"{needles[0]:+.1%}",
-            f"{needles[1]:+.1%} … {needles[2]:+.1%}",
-        ]
-    )
+    cells += ["", ""] if needles is None else [f"{needles[0]:+.1%}", table.between(needles, "+.1%")]
     cells.append("{:.1f} / {:.1f}".format(*one["stored"]))
     words = escape(one["words"])
     for word in ("better", "worse"):

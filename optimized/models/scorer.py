@@ -1,7 +1,10 @@
 """What a scorer keeps of a prompt while it is read, and returns at its end."""
 
+from collections.abc import Callable
+from inspect import signature
 from types import ModuleType
 from typing import Any, NamedTuple
+from weakref import ref
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -9,6 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized import Scored
+from optimized.models import errors as refuse
+from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 
 
@@ -40,15 +45,23 @@ class Scorer:
         settings: what the scorer's functions take beside tensors.
     """
 
+    takes: tuple[str, ...] = ()
+    """The settings there are."""
+    watching = False
+    """Whether it has to watch the prompt."""
+
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
+        refuse.settings(type(self).__name__, settings, self.takes)
         self.model, self.kv, self.settings = model, kv, settings
         self.memory: dict[int, Any] = {}
+        self.watched: Callable[[], EvictionCache | None] = lambda: None
 
     def watch(self, step: Step) -> None:
         """Remember what is needed of one layer's part of a chunk."""
 
     def past(self, step: Step) -> Any:
         """Return what is remembered of a layer; at the first chunk of a prompt, nothing."""
+        self.watched = ref(step.cache)
         first = step.queries.shape[2] == step.keys.shape[2]
         return None if first else self.memory.get(step.layer)
 
@@ -58,7 +71,11 @@ class Scorer:
         Args:
             prompt: what `prefill` returned, nothing evicted yet.
             keep: mean budget of a head.
+
+        Raises:
+            ValueError: the scorer has to watch, and did not watch this prompt.
         """
+        refuse.unwatched(not self.watching or self.watched() is prompt.cache, type(self).__name__)
         layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())
         told = (Told(index, *held, prompt.valid, keep) for index, held in layers)
         return Scores(tuple(map(self.scored, told)), self.budgets(prompt, keep))
@@ -74,6 +91,13 @@ class Scorer:
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor | None:
         """Share the budget among the layers, or leave it to the caller."""
         del prompt, keep
+
+
+def options(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the settings of a function of tensors: what has a default, and is no tensor."""
+    parameters = signature(function).parameters.values()
+    names = (one.name for one in parameters if one.default is not one.empty)
+    return tuple(name for name in names if name not in ("valid", "past"))
 
 
 def lengths(prompt: Prefilled) -> Int[Tensor, " batch"]:

@@ -50,7 +50,7 @@ def scorer(
         The scorer: hand its `watch` to `prefill`, then call `finish`.
 
     Raises:
-        ValueError: the name is unknown.
+        ValueError: the name or a setting is unknown, or gates are missing.
     """
     refuse.one_of("name", name, SCORERS)
     return SCORERS[name](model, kv, **settings)

@@ -1,15 +1,22 @@
 """Scorers that read a prompt once and need little of it."""
 
-import torch
+from types import ModuleType
+from typing import Any
 
+import torch
+from transformers import PreTrainedModel
+
+import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.prefill import Prefilled, Step, unrotated
-from optimized.models.scorer import Scorer, Scores, Told, ends, lengths
+from optimized.models.scorer import Scorer, Scores, Told, ends, lengths, options
 
 
 class Random(Scorer):
     """Uniform noise, the same for the same seed on every device."""
+
+    takes = ("seed",)
 
     def scored(self, told: Told) -> Scored:
         """Score one layer."""
@@ -23,6 +30,8 @@ class Random(Scorer):
 class StreamingLLM(Scorer):
     """The first tokens and the last ones."""
 
+    takes = options(optimized.streaming_llm)
+
     def scored(self, told: Told) -> Scored:
         """Score one layer."""
         return self.kv.streaming_llm(told.keys, valid=told.valid, **self.settings)
@@ -31,6 +40,8 @@ class StreamingLLM(Scorer):
 class KNorm(Scorer):
     """Short keys first."""
 
+    takes = options(optimized.knorm)
+
     def scored(self, told: Told) -> Scored:
         """Score one layer."""
         return self.kv.knorm(told.keys, valid=told.valid, **self.settings)
@@ -38,6 +49,9 @@ class KNorm(Scorer):
 
 class H2O(Scorer):
     """Attention mass, added up chunk by chunk."""
+
+    takes = options(optimized.h2o)
+    watching = True
 
     def watch(self, step: Step) -> None:
         """Add what the chunk's queries pay."""
@@ -51,6 +65,9 @@ class H2O(Scorer):
 
 class ExpectedAttention(Scorer):
     """Running mean and covariance of the queries before the rotary embedding."""
+
+    takes = (*options(optimized.expected_attention), "future")
+    watching = True
 
     def watch(self, step: Step) -> None:
         """Add the chunk's queries to the statistics."""
@@ -84,10 +101,17 @@ class FastKVzip(Scorer):
     The setting `weights` holds a `GateWeights` for each layer.
     """
 
+    takes = ("weights", "sinks", "recent")
+    watching = True
+
+    def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
+        super().__init__(model, kv, **settings)
+        layers = model.config.num_hidden_layers
+        refuse.layers("weights", settings.get("weights") or (), layers)
+
     def watch(self, step: Step) -> None:
         """Score the chunk: no token's score depends on another's."""
         weights = self.settings["weights"]
-        refuse.layers("weights", weights, self.model.config.num_hidden_layers)
         one = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0)
         past = self.past(step)
         scores = one.scores if past is None else torch.cat([past, one.scores], -1)

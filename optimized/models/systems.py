@@ -13,8 +13,8 @@ READINGS = ("letter", "remedied")
 
 # Those that rank all layers and heads together, as their authors do.
 GLOBAL = ("kvzip", "fastkvzip")
-# Those that share the budget among the layers themselves.
-SHARING = ("pyramidkv", "cake")
+# Those that share the budget among the layers themselves, and why they miss it by the letter.
+SHARING = {"pyramidkv": "E-G32", "cake": "E-G42"}
 
 NEIGHBOURS = 8
 """Neighbours of each source in GraphKV's graph, which the paper leaves to be chosen.
@@ -147,8 +147,8 @@ def remedies(one: System, reading: str) -> list[str]:
     named["graphkv fixed count"] = "E-G8"
     if one.refinement != "graphkv":
         named = {}
-    if one.scorer == "pyramidkv":
-        named["pyramidkv exact"] = "E-G32"
+    if one.scorer in SHARING:
+        named[f"{one.scorer} exact"] = SHARING[one.scorer]
     if one.store in ("hex-3", "hex-4"):
         named |= {f"hex {name}": erratum for name, erratum in HEX.items()}
     if one.store == "gear":

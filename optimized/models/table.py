@@ -1,6 +1,6 @@
 """The figures of a run as lines of text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 HEADS = (
@@ -49,7 +49,7 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
         "full cache. ε: how far attention moves. score, refine, select: seconds in all."
     )
     if documents["overlapping"]:
-        yield "Documents overlap, since the text is short: the intervals are too narrow."
+        yield "Documents overlap: the text is short, intervals are too narrow, verdicts too sure."
     remedied = dict.fromkeys(remedy for row in figures["rows"] for remedy in row["readings"])
     if remedied:
         yield f"Remedies on, by their errata: {', '.join(remedied)}."
@@ -77,25 +77,37 @@ def table(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
-    """Return each comparison, a line a pair: +, - or = where an interval says so."""
+    """Return each comparison, a line a pair, with the signs of its tests."""
     pairs: dict[str, dict[tuple[str, str], list[str]]] = {}
+    few = ", ? too few documents" if any("?" in one["signs"] for one in figures["verdicts"]) else ""
     for one in figures["verdicts"]:
         pair = one["system"], one["against"]
         cell = "" if one["ratio"] is None else f"{one['ratio']:g}: "
-        cell += f"{one['bits'][0]:+.4f} {sign(one['bits'], less=True)}"
+        cell += f"{one['bits'][0]:+.4f} {one['signs'][0]}"
         if one["needles"] is not None:
-            cell += f" {one['needles'][0]:+6.1%} {sign(one['needles'])}"
+            cell += f" {one['needles'][0]:+6.1%} {one['signs'][1]}"
         pairs.setdefault(one["claim"], {}).setdefault(pair, []).append(cell)
     for claim, some in pairs.items():
-        yield f"\n{claim}: bits per byte, needles (+ better, - worse, = no difference seen)"
+        yield f"\n{claim}: bits per byte, needles (+ better, - worse, = no difference seen{few})"
         width = max(len(one) for one, _ in some)
         for (one, _), found in some.items():
             yield f"  {one:<{width}}  " + "   ".join(found)
+    if pairs:
+        yield f"\n{method(figures)}"
 
 
-def sign(bounds: tuple[float, float, float], less: bool = False) -> str:
-    """Return what an interval says."""
-    _, low, high = bounds
-    if low <= 0 <= high:
-        return "="
-    return "+" if (high < 0) == less else "-"
+def method(figures: dict[str, Any]) -> str:
+    """Say how verdicts are found, and how many documents they need."""
+    tests, read = figures["tests"], len(figures["documents"]["lengths"])
+    said = (
+        f"Verdicts are of sign-flip tests over {read} documents, by Holm's method for all "
+        f"{tests['count']} of this run together, at 5 %."
+    )
+    if read < tests["documents"]:
+        said += f" So many need {tests['documents']} documents: there is no verdict."
+    return said
+
+
+def between(bounds: Sequence[float | None], form: str) -> str:
+    """Return the bounds of an interval, if there is one."""
+    return " … ".join(format(bound, form) for bound in bounds[1:] if bound is not None)

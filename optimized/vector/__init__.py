@@ -26,6 +26,7 @@ from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
 from optimized.vector.expander import (
     biadjacency,
     biregular_degrees,
+    connecting_swaps,
     double_edge_swaps,
     expander_mask,
     half_edge_pairing,
@@ -124,6 +125,7 @@ __all__ = [
     "cheeger_constant",
     "component_count",
     "conductance",
+    "connecting_swaps",
     "double_edge_swaps",
     "expander_mask",
     "half_edge_pairing",

@@ -109,11 +109,16 @@ def cake_budgets(
     keep: int,
     tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
+    exact: bool = False,
 ) -> Int64[Tensor, "layers *batch"]:
     lengths = _checked(preferences, keep, tokens, window)
-    layers = preferences.shape[0]
+    total = (keep - window) * preferences.shape[0]
     room = (lengths - window).clamp(min=0).expand(preferences.shape)
-    shares = _shared(preferences, (keep - window) * layers, room)
+    if exact:
+        shares = _shared(preferences, total, room)
+    else:
+        shares = _adjusted(preferences, total, room)
+        shares = torch.where(lengths > keep + window, shares, room)
     return shares + lengths.clamp(max=window)
 
 
@@ -122,15 +127,18 @@ def cake_cascade(
     keep: int,
     tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
+    exact: bool = False,
 ) -> Int64[Tensor, "steps layers *batch"]:
     lengths = _checked(preferences, keep, tokens, window)
     layers = preferences.shape[0]
     budgets = lengths.new_zeros(layers, *preferences.shape)
     room, least = (lengths - window).clamp(min=0)[None], lengths.clamp(max=window)
+    evicted, divided = lengths > keep + window, _shared if exact else _adjusted
     shares = room[:0]
     for step in range(layers):
-        seen = preferences[: step + 1]
-        shares = _shared(seen, (keep - window) * layers, torch.cat([shares, room]))
+        before, seen = torch.cat([shares, room]), preferences[: step + 1]
+        shares = divided(seen, (keep - window) * layers, before)
+        shares = shares if exact else torch.where(evicted, shares, before)
         budgets[step, : step + 1] = shares + least
     return budgets
 
@@ -145,6 +153,23 @@ def _checked(preferences: Tensor, keep: int, tokens: int | Tensor, window: int) 
     if isinstance(tokens, Tensor):
         errors.shaped("tokens", tokens, rows)
     return torch.as_tensor(tokens, device=preferences.device).expand(rows)
+
+
+def _adjusted(wishes: Tensor, total: int, room: Tensor) -> Tensor:
+    """Divide `total` in proportion to `wishes`, and deal out twice what is over."""
+    if not wishes.numel():
+        return room
+    parts, most = _parts(wishes), room.amax(0)
+    quotas = parts * total // parts.sum(0).clamp(min=1)
+    shares = _dealt(torch.minimum(quotas, most), (quotas - most).clamp(min=0).sum(0), most)
+    return torch.minimum(_dealt(shares, total - shares.sum(0), most), room)
+
+
+def _dealt(shares: Tensor, left: Tensor, most: Tensor) -> Tensor:
+    """Deal `left` places evenly to the shares below `most`, what does not divide to the first."""
+    below = shares < most
+    count = below.sum(0).clamp(min=1)
+    return shares + below * (left // count + (below.cumsum(0) <= left % count))
 
 
 def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Int64
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
 from optimized.vector.spectrum import Graph, is_within, ramanujan_bound
@@ -35,9 +37,7 @@ def _pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> n
 def double_edge_swaps(
     pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
 ) -> Int64[Tensor, "tokens degree"]:
-    refuse.edges("pairs", pairs, channels)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    errors.whole("draw", draw, 0, refuse.SEEDS)
+    refuse.swaps(pairs, channels, seed, draw)
     repaired = _swaps(pairs.cpu().numpy(), channels, seed, draw)
     return torch.from_numpy(repaired).to(pairs.device)
 
@@ -78,6 +78,52 @@ def _once(values: np.ndarray) -> np.ndarray:
     return count[which] == 1
 
 
+def connecting_swaps(
+    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+) -> Int64[Tensor, "tokens degree"]:
+    refuse.swaps(pairs, channels, seed, draw)
+    joined = _connect(pairs.sort(1).values.numpy(force=True), channels, seed, draw)
+    return torch.from_numpy(joined).to(pairs.device)
+
+
+def _connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
+    generator = np.random.RandomState([seed, draw, 4])
+    tokens = np.arange(pairs.size) // max(1, pairs.shape[1])
+    while not _hangs_together(pairs, channels):
+        flat = pairs.reshape(-1)
+        order = generator.permutation(pairs.size)
+        component, closing = _cycles(tokens[order], len(pairs) + flat[order])
+        apart = np.flatnonzero(component != component[closing[0]]) if len(closing) else closing
+        if not len(apart):
+            break
+        swapped = order[[closing[0], apart[0]]]
+        flat[swapped] = flat[swapped[::-1]]
+        pairs = np.sort(pairs, axis=1)
+    return pairs
+
+
+def _hangs_together(pairs: np.ndarray, channels: int) -> bool:
+    """Decide whether the first token, by way of others, reaches every channel."""
+    known, reached = -1, np.zeros(channels, bool)
+    reached[pairs[:1]] = True
+    while known < reached.sum() < channels:
+        known = reached.sum()
+        reached[pairs[reached[pairs].any(1)]] = True
+    return bool(reached.all())
+
+
+def _cycles(tokens: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the component of each edge, and which edges close a cycle with those before them."""
+    size = int(channels.max(initial=0)) + 1
+    _, first = np.unique(tokens * size + channels, return_index=True)
+    # the lightest forest takes an edge exactly where it closes no cycle with lighter ones
+    parts = (first + 1.0, (tokens[first], channels[first]))
+    graph = coo_array(parts, shape=(size, size)).tocsr()
+    forest = minimum_spanning_tree(graph).data.astype(np.int64) - 1
+    _, component = connected_components(graph, directed=False)
+    return component[tokens], np.delete(np.arange(len(tokens)), forest)
+
+
 def biadjacency(
     pairs: Int64[Tensor, "tokens degree"], channels: int
 ) -> Bool[Tensor, "tokens channels"]:
@@ -103,7 +149,7 @@ def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw
     dense = 2 * token_degree > channels
     drawn = channels - token_degree if dense else token_degree
     pairs = _swaps(_pairing(tokens, channels, drawn, seed, draw), channels, seed, draw)
-    return _Draw(pairs, dense)
+    return _Draw(pairs if dense else _connect(pairs, channels, seed, draw), dense)
 
 
 def random_expander(
@@ -111,28 +157,18 @@ def random_expander(
 ) -> Expander:
     refuse.biregular(tokens, channels, token_degree, near)
     errors.whole("seed", seed, 0, refuse.SEEDS)
-    channel_degree = tokens * token_degree // channels
+    channel_degree, uneven = divmod(tokens * token_degree, channels)
+    certified = not uneven and min(token_degree, channel_degree) >= 3
+    bound = ramanujan_bound(token_degree, channel_degree) if certified else 0.0
     for draw in range(refuse.DRAWS):
         graph = _simple_graph(tokens, channels, token_degree, seed, draw)
-        if min(token_degree, channel_degree) < 3 or _passes(
-            graph, channels, token_degree, channel_degree, near
-        ):
+        # a dense graph and what it leaves out differ in the first singular value alone
+        if not certified or is_within(Graph(graph.pairs, channels), bound):
             return Expander(graph.mask(channels), draw + 1)
     raise RuntimeError(
         f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {channels} channels "
         f"at token_degree {token_degree}"
     )
-
-
-def _passes(
-    graph: _Draw, channels: int, token_degree: int, channel_degree: int, near: bool
-) -> bool:
-    if near and graph.dense:
-        return Graph.of(graph.mask(channels)).component_count() == 1
-    if near:
-        return Graph(graph.pairs, channels).component_count() == 1
-    # leaving out a biregular graph in place of keeping it changes the first singular value alone
-    return is_within(Graph(graph.pairs, channels), ramanujan_bound(token_degree, channel_degree))
 
 
 def expander_mask(

@@ -27,6 +27,13 @@ def edges(name: str, pairs: Tensor, channels: int) -> None:
         raise ValueError(f"{name} must be in [0, {channels - 1}], got {pairs[bad][0].item()}")
 
 
+def swaps(pairs: Tensor, channels: int, seed: int, draw: int) -> None:
+    """Refuse what no swaps can be made in."""
+    edges("pairs", pairs, channels)
+    errors.whole("seed", seed, 0, SEEDS)
+    errors.whole("draw", draw, 0, SEEDS)
+
+
 def multiple(name: str, value: int, of: str, unit: int) -> None:
     """Refuse what is not a multiple of another argument."""
     if value % unit:

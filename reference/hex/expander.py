@@ -9,8 +9,12 @@ from torch import Tensor
 
 from reference import errors
 from reference.hex import errors as refuse
-from reference.hex.connectivity import is_connected
-from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
+from reference.hex.pairing import (
+    biadjacency,
+    connecting_swaps,
+    double_edge_swaps,
+    half_edge_pairing,
+)
 from reference.hex.spectrum import is_ramanujan
 
 
@@ -97,8 +101,8 @@ def random_expander(
         channels: number of channels $d$, at least 1.
         token_degree: channels $d_1$ of each token, in [0, channels].
         seed: names the random stream, in [0, 2³² − 1].
-        near: let channel degrees differ by one, and ask for a connected graph in place of a
-            Ramanujan one (for any graph where a degree is below 3).
+        near: let channel degrees differ by one or be below 3. Such a graph is no Ramanujan
+            graph, and the first one drawn is taken: it hangs together where its degrees allow.
 
     Returns:
         The first mask that passes, and the number of graphs drawn. The same seed gives the same
@@ -114,16 +118,15 @@ def random_expander(
         HEX-A.2a, HEX-A.3a, HEX-Near.
 
     Reading:
-        E-H2, E-H3, E-H4: simple after repair, then filtered; never claimed Ramanujan with `near`.
+        E-H2, E-H3, E-H4: simple and connected after swaps, then filtered.
     """
     refuse.biregular(tokens, channels, token_degree, near)
     errors.whole("seed", seed, 0, refuse.SEEDS)
-    channel_degree = tokens * token_degree // channels
+    channel_degree, uneven = divmod(tokens * token_degree, channels)
+    certified = not uneven and min(token_degree, channel_degree) >= 3
     for draw in range(refuse.DRAWS):
         mask = _simple_graph(tokens, channels, token_degree, seed, draw)
-        if min(token_degree, channel_degree) < 3 or (
-            is_connected(mask) if near else is_ramanujan(mask)
-        ):
+        if not certified or is_ramanujan(mask):
             return Expander(mask, draw + 1)
     raise RuntimeError(
         f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {channels} channels "
@@ -133,10 +136,14 @@ def random_expander(
 
 def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> Tensor:
     # swaps always find a way up to half density: above it, draw the entries that are left out
-    if 2 * token_degree > channels:
-        return ~_simple_graph(tokens, channels, channels - token_degree, seed, draw)
-    pairs = half_edge_pairing(tokens, channels, token_degree, seed, draw)
-    return biadjacency(double_edge_swaps(pairs, channels, seed, draw), channels)
+    dense = 2 * token_degree > channels
+    drawn = channels - token_degree if dense else token_degree
+    pairs = half_edge_pairing(tokens, channels, drawn, seed, draw)
+    pairs = double_edge_swaps(pairs, channels, seed, draw)
+    if dense:
+        # any two tokens share a channel
+        return ~biadjacency(pairs, channels)
+    return biadjacency(connecting_swaps(pairs, channels, seed, draw), channels)
 
 
 def expander_mask(
@@ -159,7 +166,7 @@ def expander_mask(
         density: share $\rho$ of the entries kept, in [0, 1], taken as its decimal text.
         seed: names the random stream, in [0, 2³² − 1].
         near: accept densities that no biregular graph has, see `biregular_degrees`; such a mask
-            is connected, not certified.
+            is connected, not certified. A density that one has gives the mask it gives without.
         tile: repeat the mask of one block. A tiled mask is no Ramanujan graph.
         block: tokens $n_b$ of a tile, at least 1; not read without `tile`.
 

@@ -24,7 +24,8 @@ def spectral_gap(
         two_sided: take $\lambda_1 - |\lambda_k|$ in the second place.
 
     Returns:
-        The gap. For the bipartite graph of a biregular mask it is $\sigma_1 - \sigma_2$.
+        The gap. For the bipartite graph of a biregular mask of more than one entry it is
+        $\sigma_1 - \sigma_2$.
 
     Raises:
         TypeError: `adjacency` is not boolean.
@@ -34,8 +35,8 @@ def spectral_gap(
         HEX-A.1a, HEX-Tab5.
 
     Reading:
-        E-H32: as printed, the second distance is never the smaller one; `two_sided` is what the
-        case distinction for $k$ is for.
+        E-H32: as printed, the second distance is the smaller one for two vertices alone, where
+        $k = 1$; `two_sided` is what the case distinction for $k$ is for.
     """
     refuse.graph("adjacency", adjacency)
     values = torch.linalg.eigvalsh(adjacency.double()).flip(0).tolist()

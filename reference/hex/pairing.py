@@ -1,4 +1,4 @@
-"""Random biregular graphs: half-edges paired at random, multi-edges repaired by swaps."""
+"""Random biregular graphs: half-edges paired at random, made simple and connected by swaps."""
 
 from collections import Counter
 
@@ -90,9 +90,7 @@ def double_edge_swaps(
     Reading:
         E-H3: swaps are needed for biregularity; the paper has them only as an optimisation.
     """
-    refuse.edges("pairs", pairs, channels)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    errors.whole("draw", draw, 0, refuse.SEEDS)
+    refuse.swaps(pairs, channels, seed, draw)
     generator = np.random.RandomState([seed, draw, 1])
     degree = pairs.shape[1]
     rows = [sorted(row) for row in pairs.tolist()]
@@ -116,9 +114,75 @@ def double_edge_swaps(
     raise RuntimeError(f"pairs still repeat an edge after {refuse.ROUNDS} rounds of swaps")
 
 
+def connecting_swaps(
+    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+) -> Int64[Tensor, "tokens degree"]:
+    r"""Swap the ends of edges of two components until the graph hangs together.
+
+    $$(t, c),\, (t', c') \;\longrightarrow\; (t, c'),\, (t', c)$$
+
+    In each step all edges are put in a random order. The first that closes a cycle with those
+    before it swaps with the first of another component: one component less.
+
+    Args:
+        pairs: the channels of each token, in [0, channels), as `double_edge_swaps` leaves them.
+        channels: number of channels $d$, at least 1.
+        seed: names the random stream, in [0, 2³² − 1].
+        draw: number of this draw within the stream, in the same range.
+
+    Returns:
+        Pairs of a graph with as few components as its degrees allow, each token's channels
+        ascending. Every token and every channel keeps its degree, and no edge repeats that did
+        not before.
+
+    Raises:
+        TypeError: `pairs` is not int64, or another argument not an integer.
+        ValueError: `pairs` has not two axes or names a channel outside [0, channels), or another
+            argument is outside its range.
+
+    Source:
+        HEX-A.3a.
+
+    Reading:
+        E-H3: which edges swap is not said.
+    """
+    refuse.swaps(pairs, channels, seed, draw)
+    generator = np.random.RandomState([seed, draw, 4])
+    degree = pairs.shape[1]
+    rows = [sorted(row) for row in pairs.tolist()]
+    while True:
+        edges = [(t, c) for t, row in enumerate(rows) for c in row]
+        order = generator.permutation(len(edges)).tolist()
+        closing, component = cycles(edges, order)
+        apart = [f for f in order if closing and component[f] is not component[closing[0]]]
+        if not apart:
+            return torch.tensor(rows, dtype=torch.int64, device=pairs.device).reshape(pairs.shape)
+        e, f = closing[0], apart[0]
+        rows[e // degree][e % degree] = edges[f][1]
+        rows[f // degree][f % degree] = edges[e][1]
+        rows = [sorted(row) for row in rows]
+
+
 def crossed(edge: tuple[int, int], other: tuple[int, int]) -> list[tuple[int, int]]:
     """Return two edges with their channels exchanged."""
     return [(edge[0], other[1]), (other[0], edge[1])]
+
+
+def cycles(
+    edges: list[tuple[int, int]], order: list[int]
+) -> tuple[list[int], list[set[tuple[str, int]]]]:
+    """Return which edges close a cycle with those before them, and the component of each edge."""
+    component: dict[tuple[str, int], set[tuple[str, int]]] = {}
+    closing = []
+    for e in order:
+        ends = ("token", edges[e][0]), ("channel", edges[e][1])
+        small, large = sorted((component.setdefault(end, {end}) for end in ends), key=len)
+        if small is large:
+            closing.append(e)
+            continue
+        large |= small
+        component.update(dict.fromkeys(small, large))
+    return closing, [component["token", token] for token, _ in edges]
 
 
 def biadjacency(

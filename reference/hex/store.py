@@ -21,7 +21,9 @@ from torch import Tensor
 from reference import errors
 from reference.hex.expander import expander_mask
 
-VERSION = 1
+VERSION = 2
+"""Goes up when a key names another mask, so that no older file is read."""
+
 DIGEST = 32
 STALE = 3600
 

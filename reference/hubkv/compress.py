@@ -74,16 +74,15 @@ def hubkv_compress(
     before = scored.protected
     if scope == "model":
         before = before.movedim(0, -3)
-    if valid is None:
-        rows = before.shape[: -2 if scope == "head" else -AXES[scope]]
-        valid = before.new_ones(*rows, before.shape[-1])
+    rows = before.shape[: -2 if scope == "head" else -AXES[scope]]
+    real = before.new_ones(*rows, before.shape[-1]) if valid is None else valid
     pools = before.flatten(-AXES[scope])
     if store is None:
         selection_errors.budget(keep, ratio, pools.shape[-1], pools.shape[:-1])
     protected = torch.zeros_like(before)
     clipped = 0
-    for row in product(*map(range, valid.shape[:-1])):
-        start = int((~valid[row]).sum())
+    for row in product(*map(range, rows)):
+        start = int((~real[row]).sum())
         mine = before[row][..., start:]
         tokens = mine.shape[-1]
         window = min(tokens, tokens // 50 if recent is None else recent)

@@ -72,8 +72,9 @@ def gear_compress(
         HEX-GEAR.
 
     Reading:
-        E-H39, E-H40, E-H41: the grid has $2^b$ levels with outliers as without; $\lfloor sn/2
-        \rfloor$ outliers at each end; a row's mean may lie outside the rest and stretch its grid.
+        E-H39, E-H40, E-H41, E-H71: the grid has $2^b$ levels with outliers as without; $\lfloor
+        sn/2 \rfloor$ outliers at each end of a row of $n$, a channel's too; a row's mean may lie
+        outside the rest and stretch its grid.
     """
     refuse.span("x", x)
     errors.one_of("by", by, refuse.SIDES)

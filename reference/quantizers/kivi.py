@@ -73,8 +73,9 @@ def kivi_prefill(
         HEX-KIVI.
 
     Reading:
-        E-H37, E-H38: whether codes are clamped before or after rounding makes no difference; keys
-        and values leave their buffers at different times.
+        E-H37, E-H38, E-H70: whether codes are clamped before or after rounding makes no difference;
+        keys and values leave their buffers at different times; the authors' code computes in the
+        type of the cache.
     """
     cache_errors.cache(keys, values)
     refuse.kivi(keys.shape[-1], bits, group, residual, scales)

@@ -33,8 +33,8 @@ def outlier_mask(
         HEX-GEAR.
 
     Reading:
-        E-H40: $k$ is rounded down at each end; both ends are those of one order, so that no
-        member is both.
+        E-H40, E-H71: $k$ is rounded down at each end; both ends are those of one order, so that no
+        member is both; the authors' code takes $n$ from the values for keys too.
     """
     errors.floating("x", x)
     errors.finite("x", x)

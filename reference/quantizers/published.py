@@ -21,8 +21,8 @@ def kivi_share(bits: int, group: int, residual: int, tokens: int) -> float:
         tokens: length $n$ of the prompt, at least 1.
 
     Returns:
-        The share in percent of fp16. Averaged over prompts of 900, 1304 and 1021 tokens it is what
-        the paper prints for KIVI.
+        The share in percent of fp16. Averaged over prompts of 900, 1304 and 1021 tokens it is, to
+        one decimal, what the paper prints for KIVI.
 
     Raises:
         TypeError: a number is not an integer.

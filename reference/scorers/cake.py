@@ -53,8 +53,8 @@ def cake(
         GraphKV-CAKE.
 
     Reading:
-        C3, C4, E-G40: weights over all that a query sees, not normalised again; the variance
-        divides by $W - 1$.
+        C3, C4, E-G40, E-G71: weights over all that a query sees, not normalised again; the
+        variance divides by $W - 1$; the authors' code rounds to the model's type before it.
     """
     attention_errors.attendable(queries, keys, True)
     errors.whole("window", window, 2)

@@ -16,22 +16,30 @@ def cake_budgets(
     keep: int,
     tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
+    exact: bool = False,
 ) -> Int64[Tensor, "layers *batch"]:
     r"""The budget of a head in each layer, in proportion to what the layers prefer.
 
-    $$B_l = W + \min\Bigl( \Bigl\lfloor \frac{P_l}{\sum_k P_k} (B - W) L \Bigr\rfloor,\;
-      N - W \Bigr) + \text{remainder}$$
+    $$B_l = W + \min(q_l + e_l + d_l,\; N - W), \qquad q_l = \min\Bigl( \Bigl\lfloor
+      \frac{P_l}{\sum_k P_k} (B - W) L \Bigr\rfloor,\; N - W \Bigr)$$
+
+    What the minimum in $q$ cuts off is dealt out as $e$, and then what still lacks to $(B - W) L$
+    as $d$: each time as much to every layer that has less than $N - W$, and what does not divide
+    to the first of them. Where $N \le B + W$ nothing is evicted: $B_l = N$.
 
     Args:
         preferences: $P$ of `cake_preference`, layers first, finite and at least 0.
         keep: mean budget $B$ of a head, at least `window`.
         tokens: number $N$ of tokens; a tensor holds the real tokens of each batch row.
         window: number $W$ of protected tokens, as in `cake`, at least 0.
+        exact: deal what is over one place at a time among the layers that have room, also where
+            $N \le B + W$, so that the whole budget is spent and no more.
 
     Returns:
-        The budgets, layers first, each from the protected tokens to all tokens: beside the
-        windows exactly $\min((B - W) L, (N - W) L)$ in all. Where no layer prefers anything, all
-        get the same, give or take one place.
+        The budgets, layers first, each from the protected tokens to all tokens. If `exact` they
+        add up, beside the windows, to $\min((B - W) L, (N - W) L)$; otherwise to at most as much
+        where $N > B + W$. Where no layer prefers anything, all get the same, give or take one
+        place.
 
     Raises:
         TypeError: `preferences` is not floating point, `keep` or `window` not an integer, or
@@ -44,18 +52,20 @@ def cake_budgets(
         GraphKV-CAKE.
 
     Reading:
-        E-G42: what truncation and clipping leave over goes round the layers that have room,
-        first layers first, one place at a time.
+        E-G42, E-G70: a deal may give a layer more than it has room for, and that is lost; prompts
+        of up to a window more than the budget are kept whole.
     """
     lengths = _checked(preferences, keep, tokens, window)
     budgets = lengths.new_empty(preferences.shape)
     layers = preferences.shape[0]
     for row in product(*map(range, lengths.shape)):
-        wishes = preferences[(slice(None), *row)].tolist()
-        room, least = max(0, int(lengths[row]) - window), min(window, int(lengths[row]))
-        shares = _shared(wishes, (keep - window) * layers, [room] * layers)
+        wishes, length = preferences[(slice(None), *row)].tolist(), int(lengths[row])
+        shares = [max(0, length - window)] * layers
+        if exact or length > keep + window:
+            divided = _shared if exact else _adjusted
+            shares = divided(wishes, (keep - window) * layers, shares)
         for layer in range(layers):
-            budgets[layer][row] = least + shares[layer]
+            budgets[layer][row] = min(window, length) + shares[layer]
     return budgets
 
 
@@ -64,23 +74,28 @@ def cake_cascade(
     keep: int,
     tokens: int | Int64[Tensor, "*batch"],
     window: int = 32,
+    exact: bool = False,
 ) -> Int64[Tensor, "steps layers *batch"]:
     r"""The budgets while a prompt passes through the layers: after each, shared out anew.
 
-    $$B_l^{(m)} = W + \min\Bigl( \Bigl\lfloor \frac{P_l}{\sum_{k \le m} P_k} (B - W) L
-      \Bigr\rfloor,\; B_l^{(m - 1)} - W \Bigr) + \text{remainder}, \qquad
+    $$B_l^{(m)} = \min\bigl( B_l(P_1, \dots, P_m),\; B_l^{(m - 1)} \bigr), \qquad
       B_m^{(m - 1)} = N, \quad l \le m$$
+
+    $B_l(P_1, \dots, P_m)$ is the budget of `cake_budgets` with $(B - W) L$ places of all layers
+    shared among the first $m$.
 
     Args:
         preferences: $P$ of `cake_preference`, layers first, finite and at least 0.
         keep: mean budget $B$ of a head over all layers, at least `window`.
         tokens: number $N$ of tokens; a tensor holds the real tokens of each batch row.
         window: number $W$ of protected tokens, as in `cake`, at least 0.
+        exact: as in `cake_budgets`, with as much room in a layer as the step before has left it.
 
     Returns:
         Row $m$ has the budgets after layer $m$: 0 for the layers to come. No budget ever grows,
-        since what has been evicted is gone; beside the windows, each row adds up to what the
-        whole budget or the layers passed can hold. So the cache is never larger than in the end.
+        since what has been evicted is gone. If `exact`, each row adds up, beside the windows, to
+        what the whole budget or the layers passed can hold: the cache is never larger than in the
+        end.
 
     Raises:
         TypeError: `preferences` is not floating point, `keep` or `window` not an integer, or
@@ -93,20 +108,22 @@ def cake_cascade(
         GraphKV-CAKE.
 
     Reading:
-        E-G42, E-G43: the whole budget is shared among the layers passed, and no layer gets back
-        what it has given up: the last row may differ from `cake_budgets` by single places.
+        E-G42, E-G43, E-G70: no layer gets back what it has given up, and what it would have got
+        back is lost; the last row may differ from `cake_budgets` by single places.
     """
     lengths = _checked(preferences, keep, tokens, window)
     layers = preferences.shape[0]
     budgets = lengths.new_zeros(layers, *preferences.shape)
     for row in product(*map(range, lengths.shape)):
-        wishes = preferences[(slice(None), *row)].tolist()
-        room, least = max(0, int(lengths[row]) - window), min(window, int(lengths[row]))
+        wishes, length = preferences[(slice(None), *row)].tolist(), int(lengths[row])
         shares = []
         for step in range(layers):
-            shares = _shared(wishes[: step + 1], (keep - window) * layers, [*shares, room])
+            shares = [*shares, max(0, length - window)]
+            if exact or length > keep + window:
+                divided = _shared if exact else _adjusted
+                shares = divided(wishes[: step + 1], (keep - window) * layers, shares)
             for layer in range(step + 1):
-                budgets[step, layer][row] = least + shares[layer]
+                budgets[step, layer][row] = min(window, length) + shares[layer]
     return budgets
 
 
@@ -122,10 +139,26 @@ def _checked(preferences: Tensor, keep: int, tokens: int | Tensor, window: int) 
     return torch.as_tensor(tokens, device=preferences.device).expand(rows)
 
 
+def _adjusted(wishes: list[float], total: int, rooms: list[int]) -> list[int]:
+    """Divide `total` in proportion to `wishes`, and deal out twice what is over."""
+    shares, most = _quotas(wishes, total), max(rooms, default=0)
+    left = sum(max(0, share - most) for share in shares)
+    shares = _dealt([min(share, most) for share in shares], left, most)
+    shares = _dealt(shares, total - sum(shares), most)
+    return [min(share, room) for share, room in zip(shares, rooms, strict=True)]
+
+
+def _dealt(shares: list[int], left: int, most: int) -> list[int]:
+    """Deal `left` places evenly to the shares below `most`, what does not divide to the first."""
+    below = [layer for layer, share in enumerate(shares) if share < most]
+    for turn, layer in enumerate(below):
+        shares[layer] += left // len(below) + (turn < left % len(below))
+    return shares
+
+
 def _shared(wishes: list[float], total: int, rooms: list[int]) -> list[int]:
     """Divide `total` in proportion to `wishes`, at most its room to each."""
-    parts = _parts(wishes)
-    quotas = [part * total // max(1, sum(parts)) for part in parts]
+    quotas = _quotas(wishes, total)
     shares = [min(quota, room) for quota, room in zip(quotas, rooms, strict=True)]
     left = min(total, sum(rooms)) - sum(shares)
     while left:
@@ -134,6 +167,12 @@ def _shared(wishes: list[float], total: int, rooms: list[int]) -> list[int]:
                 shares[layer] += 1
                 left -= 1
     return shares
+
+
+def _quotas(wishes: list[float], total: int) -> list[int]:
+    """Return each wish's part of `total`, rounded down; nothing if there is no wish."""
+    parts = _parts(wishes)
+    return [part * total // max(1, sum(parts)) for part in parts]
 
 
 def _parts(wishes: list[float]) -> list[int]:

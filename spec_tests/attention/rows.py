@@ -37,7 +37,8 @@ def alone(x: dict[str, Any], at: tuple[Any, ...], start: int) -> dict[str, Any]:
         keep = keep[at[1:] if x["scope"] == "model" else at].clamp(max=pool)
     elif keep is not None:
         keep = min(keep, pool)
-    parts = {name: x[name][at][..., start:, :] for name in ("keys", "values")}
+    names = [name for name in ("keys", "values", "queries") if x.get(name) is not None]
+    parts = {name: x[name][at][..., start:, :] for name in names}
     return x | parts | dict(scored=Scored(scores, protected), keep=keep, valid=None)
 
 

@@ -122,11 +122,25 @@ def test_without_padding_it_is_three_calls(impl, x):
     settings, vectors = x["refinement"], dict(keys=x["keys"])
     if isinstance(settings, GraphSettings) and "v" in settings.kind:
         vectors |= dict(values=x["values"])
+    if x["queries"] is not None:
+        vectors |= dict(queries=x["queries"])
     ratio = 1 - x["keep"] / max(1, pool)
     share = x["keep"] // (pool // tokens) if pool else 0
     refined = impl.refine(scored, settings, keep=share, ratio=ratio, **vectors)
     kept = impl.retain(refined, scored.protected, keep=x["keep"], scope=scope)
     assert_equal(impl.compress(**x), impl.evict(x["keys"], x["values"], kept))
+
+
+@pytest.mark.spec("GraphKV-1", "GraphKV-4.1")
+@pytest.mark.parametrize(("kind", "kept"), [("kk", [0, 1]), ("qk", [0, 2]), ("kv", [0, 1])])
+def test_a_graph_compares_the_vectors_of_its_kind(impl, kind, kept):
+    """The first token's key is the third's, and its query the second's key."""
+    across, along = [1.0, 0.0], [0.0, 1.0]
+    keys, queries = torch.tensor([[across, along, across]]), torch.tensor([[along, across, along]])
+    scored = Scored(torch.tensor([[1.0, 0.75, 0.5]]), torch.zeros(1, 3).bool())
+    graph = GraphSettings(count=1, kind=kind)
+    cache = impl.compress(keys, keys, scored, keep=2, refinement=graph, queries=queries)
+    assert cache.positions.tolist() == [kept]
 
 
 @pytest.mark.spec("GraphKV-4.1", "HubKV-1")

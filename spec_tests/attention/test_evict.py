@@ -189,6 +189,7 @@ def test_a_tensor_counts_wherever_an_object_holds_it(impl):
         assert impl.stored_bytes(holder) == 160 + 24
     assert impl.stored_bytes(Slotted(tensor)) == 160
     assert impl.stored_bytes(derived) == impl.stored_bytes(labelled) == 160 + 24
+    assert impl.stored_bytes([type("Code", (), {"table": tensor}), other]) == 24
 
 
 @pytest.mark.spec("GraphKV-Tab5")

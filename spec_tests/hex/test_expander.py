@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.statistics import assert_within_five_deviations
+from spec_tests.hex.statistics import assert_within_five_deviations, fewest_components
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.expander import any_degree, biregular, seeds
 
@@ -61,6 +61,7 @@ def test_the_mask_is_the_first_draw_that_passes(impl, x):
         drawn = channels - degree if dense else degree
         pairs = impl.half_edge_pairing(tokens, channels, drawn, seed, draw)
         pairs = impl.double_edge_swaps(pairs, channels, seed, draw)
+        pairs = pairs if dense else impl.connecting_swaps(pairs, channels, seed, draw)
         mask = impl.biadjacency(pairs, channels) ^ dense
         assert impl.is_ramanujan(mask) == (draw + 1 == found.draws)
     assert_equal(found.mask, mask)
@@ -141,6 +142,21 @@ def test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels(impl, x, s
     columns, edges = mask.sum(0), x["tokens"] * degree
     assert columns.max() - columns.min() == (edges % x["channels"] > 0)
     assert impl.biregular_degrees(**x, near=True) == (degree, int(columns.min()))
+
+
+@pytest.mark.spec("HEX-Near", "HEX-A.3a")
+@given(nearly_feasible(), seeds)
+def test_a_near_mask_hangs_together_where_its_degrees_allow(impl, x, seed):
+    mask = impl.expander_mask(**x, seed=seed, near=True)
+    assert impl.component_count(mask) == fewest_components(mask)
+
+
+@pytest.mark.spec("HEX-Near", "HEX-A.2a")
+def test_a_feasible_density_gives_the_certified_mask_whether_near_is_allowed_or_not(impl):
+    for seed in range(40):
+        near = impl.expander_mask(24, 24, 0.125, seed, near=True)
+        assert impl.is_ramanujan(near)
+        assert_equal(near, impl.expander_mask(24, 24, 0.125, seed))
 
 
 @pytest.mark.spec("HEX-Near")

@@ -218,7 +218,29 @@ def test_codes_are_used_where_they_are_supposed_to_be(impl, x, bits, group):
 @given(st.integers(1, 8), st.sampled_from([torch.float16, torch.bfloat16, torch.float32]))
 def test_the_largest_numbers_stay_finite(impl, bits, dtype):
     limit = torch.finfo(dtype).max
-    x = torch.tensor([-limit, -limit / 3, limit / 3, limit / 2]).to(dtype).reshape(1, 4, 1) / 2
-    keys, values = impl.kcvt(x * 2 ** (bits > 1 and dtype == torch.float16), x, bits)
+    # the range is finite in float32, where it is taken, and its step in float16 from two bits on
+    top = limit if bits > 1 and dtype == torch.float16 else limit / 2
+    x = torch.tensor([-top, -top / 3, top / 3, top], dtype=dtype).reshape(1, 4, 1)
+    keys, _ = impl.kcvt(x, x, bits)
+    _, values = impl.kcvt(x.mT, x.mT, bits)
     assert torch.isfinite(keys).all()
     assert torch.isfinite(values).all()
+
+
+@pytest.mark.spec("HEX-3.4a")
+@pytest.mark.parametrize("scales", [None, torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_scales_are_stored_in_the_type_asked_for(impl, dtype, scales):
+    q = impl.quantise(torch.arange(4, dtype=dtype), 2, None, scales)
+    own = dtype if dtype in (torch.float16, torch.float64) else torch.float32
+    assert q.steps.dtype == q.minima.dtype == (scales or own)
+
+
+@pytest.mark.spec("HEX-3.4a")
+@given(st.integers(1, 7))
+def test_a_code_never_exceeds_the_grid(impl, bits):
+    """Above 2048 float16 holds even numbers only: the stored minimum is a step too low."""
+    levels = 2**bits
+    q = impl.quantise(2049 + torch.arange(float(levels)), bits, None, torch.float16)
+    assert (q.minima.item(), q.steps.item()) == (2048.0, 1.0)
+    assert q.codes.tolist() == [*range(1, levels), levels - 1]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.statistics import assert_within_five_deviations
+from spec_tests.hex.statistics import assert_within_five_deviations, fewest_components
 from spec_tests.inputs import INPUTS
 
 
@@ -93,6 +93,42 @@ def test_swaps_change_few_edges(impl):
     after = torch.stack([(repaired == c).sum(1) for c in range(64)], 1)
     # a swap takes two edges away; now and then it takes a second one to undo a repetition
     assert int((before - after).clamp(min=0).sum()) <= 4 * coincidences(pairs)
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["connecting_swaps"])
+def test_swaps_connect_a_graph_as_far_as_its_degrees_allow(impl, x):
+    mask = impl.biadjacency(impl.connecting_swaps(**x), x["channels"])
+    assert impl.component_count(mask) == fewest_components(mask)
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["connecting_swaps"])
+def test_swaps_that_connect_keep_degrees_and_simplicity(impl, x):
+    pairs = impl.connecting_swaps(**x)
+    assert_equal(channel_degrees(pairs, x["channels"]), channel_degrees(x["pairs"], x["channels"]))
+    assert pairs.shape == x["pairs"].shape
+    assert (pairs.diff(dim=1) > 0).all()
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["connecting_swaps"])
+def test_two_edges_change_for_each_component_that_joins_another(impl, x):
+    before = impl.biadjacency(x["pairs"], x["channels"])
+    after = impl.biadjacency(impl.connecting_swaps(**x), x["channels"])
+    joined = impl.component_count(before) - impl.component_count(after)
+    assert int((before & ~after).sum()) <= 2 * joined
+
+
+@pytest.mark.spec("HEX-A.3a")
+def test_any_edge_of_a_ring_may_be_the_one_that_swaps(impl):
+    # two rings of six, and a swap takes one edge of the six of each
+    rows = torch.tensor([[0, 1], [1, 2], [0, 2]])
+    rings = torch.cat([rows, rows + 3])
+    kept = torch.stack(
+        [impl.biadjacency(impl.connecting_swaps(rings, 6, seed), 6) for seed in range(500)]
+    ).sum(0)
+    assert_within_five_deviations(kept.gather(1, rings), 500 * 5 / 6, 500 * 5 / 36)
 
 
 @pytest.mark.spec("HEX-3.2a")

@@ -1,6 +1,7 @@
 """The spectrum of a mask: HEX §3.2, A.1, Definition 2."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from spec_tests.draw import booleans, grid
 from spec_tests.hex.statistics import spectral_scale
 from spec_tests.inputs import INPUTS
 from spec_tests.inputs.expander import biregular, ramanujan, seeds
+from spec_tests.oracles.spectrum import circulant_eigenvalues, eigenvalues
 
 
 @st.composite
@@ -65,22 +67,78 @@ def test_the_first_singular_value_is_the_root_of_the_degrees(impl, x):
 @pytest.mark.spec("HEX-Def2")
 @given(INPUTS["second_singular_value"])
 def test_the_second_singular_value_is_the_second_of_the_mask(impl, x):
-    mask = x["mask"]
-    values = torch.linalg.svdvals(mask.double()) if min(mask.shape) else torch.zeros(0)
-    second = number(impl.second_singular_value(mask))
-    exact = values[1] ** 2 if len(values) > 1 else number(0.0)
-    assert_close(second**2, exact, spectral_scale(mask) ** 2)
+    rows = x["mask"].int()
+    squares = eigenvalues((rows @ rows.T).tolist())[: min(rows.shape)]
+    exact = squares[1] if len(squares) > 1 else 0.0
+    second = number(impl.second_singular_value(x["mask"]))
+    assert_close(second**2, exact, spectral_scale(x["mask"]) ** 2)
+
+
+def circulant(size, steps):
+    """The mask of tokens that meet the channels so many steps on."""
+    rows = torch.arange(size)
+    ahead = (rows - rows[:, None]) % size
+    return torch.isin(ahead, torch.tensor(sorted(steps), dtype=torch.int64))
+
+
+@st.composite
+def rings(draw):
+    """Sizes, and steps to go."""
+    size = draw(st.integers(2, 12))
+    return size, draw(st.sets(st.integers(0, size - 1)))
 
 
 @pytest.mark.spec("HEX-Def2")
-@pytest.mark.parametrize(("tokens", "channels", "degree"), [(264, 264, 3), (352, 264, 6)])
-def test_a_large_mask_has_the_second_singular_value_of_a_dense_solver(
-    impl, tokens, channels, degree
-):
-    pairs = impl.double_edge_swaps(impl.half_edge_pairing(tokens, channels, degree), channels)
-    mask = impl.biadjacency(pairs, channels)
-    exact = torch.linalg.svdvals(mask.double())[1]
+@given(rings())
+def test_circulant_masks_have_the_singular_values_of_fourier(impl, x):
+    expect_circulant(impl, *x)
+
+
+@pytest.mark.spec("HEX-Def2")
+@pytest.mark.parametrize("degree", [3, 10, 200])
+def test_large_circulant_masks_have_the_singular_values_of_fourier(impl, degree):
+    expect_circulant(
+        impl, 264, set(np.random.RandomState(degree).permutation(264)[:degree].tolist())
+    )
+
+
+def expect_circulant(impl, size, steps):
+    mask = circulant(size, steps)
+    exact = sorted(map(abs, circulant_eigenvalues(size, steps)))[-2]
     assert_close(number(impl.second_singular_value(mask)), exact, spectral_scale(mask))
+
+
+def plane(order, projective):
+    """Points by lines of the plane over a prime field; the affine one lacks a line's points."""
+    field = range(order)
+    points = [(1, y, z) for y, z in product(field, field)]
+    ideal = [(0, 1, z) for z in field] + [(0, 0, 1)]
+    lines = torch.tensor(points + ideal)
+    # (1, 0, 0) is the line of the ideal points
+    at, on = (lines, lines) if projective else (torch.tensor(points), lines[1:])
+    return at @ on.T % order == 0
+
+
+@pytest.mark.spec("HEX-Def2", "HEX-3.2b")
+@pytest.mark.parametrize("order", [2, 3, 17])
+@pytest.mark.parametrize("projective", [True, False])
+def test_planes_have_the_root_of_their_order_and_are_ramanujan(impl, order, projective):
+    # two points are on one line: the Gram matrix of the points is order · I + J
+    mask = plane(order, projective)
+    assert_close(number(impl.second_singular_value(mask)), math.sqrt(order), spectral_scale(mask))
+    assert impl.is_ramanujan(mask) == (order > 2 or projective)
+
+
+@pytest.mark.spec("HEX-Def2", "HEX-3.2b")
+@pytest.mark.parametrize(("size", "degrees"), [(15, [3, 4]), (16, [3, 4]), (300, range(260, 275))])
+def test_bands_are_ramanujan_up_to_the_degree_that_fourier_gives(impl, size, degrees):
+    # a band of neighbours is as far from an expander as a connected circulant can be
+    verdicts = []
+    for degree in degrees:
+        second = math.sin(math.pi * degree / size) / math.sin(math.pi / size)
+        verdicts.append(impl.is_ramanujan(circulant(size, range(degree))))
+        assert verdicts[-1] == (second <= 2 * math.sqrt(degree - 1))
+    assert len(set(verdicts)) == (1 if size == 16 else 2)
 
 
 @pytest.mark.spec("HEX-Def2")

@@ -102,6 +102,21 @@ def test_a_directory_that_cannot_be_made_costs_one_warning(impl, tmp_path, made)
 
 
 @pytest.mark.spec("HEX-3.2c")
+def test_a_file_that_cannot_be_read_costs_a_warning(impl, tmp_path, made):
+    store = impl.MaskStore(tmp_path, 0, made)
+    store.mask(**SIZES, seed=3)
+    place = only_file(tmp_path)
+    place.unlink()
+    place.mkdir()
+    with pytest.warns(RuntimeWarning) as caught:
+        assert_equal(store.mask(**SIZES, seed=3), MASK)
+    assert [str(one.message).split(" masks")[0] for one in caught] == [
+        "cannot read",
+        "cannot write",
+    ]
+
+
+@pytest.mark.spec("HEX-3.2c")
 def test_a_read_only_directory_still_serves_masks(impl, tmp_path, made):
     impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
     tmp_path.chmod(0o500)

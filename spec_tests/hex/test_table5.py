@@ -1,8 +1,10 @@
 """Table 5 of HEX: spectra of 18 masks at 3.125 %.
 
-All printed figures are checked against the formulas. Second singular values of 20 accepted masks
-of every size, 8 from 4032 tokens on, are on file (`python -m optimized.bench table5` draws them);
-those of the three smallest sizes are drawn again here.
+Degrees, first eigenvalue and bound follow from the size. The second eigenvalue is that of one
+random mask, so the printed one can only be one of ours: it is compared with masks drawn here, by
+the deviation of 400 drawn of every size (`python -m optimized.bench table5` draws those on file).
+The reference takes more than a second for masks of 4032 tokens and more, and draws them with
+`--hypothesis-profile=thorough` alone.
 """
 
 import csv
@@ -11,9 +13,13 @@ import statistics
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import settings
+
+from spec_tests.hex.statistics import assert_within_five_deviations
 
 HERE = Path(__file__).parent
-DRAWN_HERE = (96, 192, 288)
+SLOW = 4032
 
 
 def read(name):
@@ -22,7 +28,11 @@ def read(name):
 
 
 PRINTED, DRAWN = read("table5.csv"), read("table5_draws.csv")
-rows = pytest.mark.parametrize("row", PRINTED, ids=[f"{row['tokens']:.0f}" for row in PRINTED])
+NAMES = [f"{row['tokens']:.0f}" for row in PRINTED]
+rows = pytest.mark.parametrize("row", PRINTED, ids=NAMES)
+both = pytest.mark.parametrize(
+    ("printed", "drawn"), list(zip(PRINTED, DRAWN, strict=True)), ids=NAMES
+)
 
 
 @pytest.mark.spec("HEX-Tab5")
@@ -34,7 +44,6 @@ def test_degrees_first_eigenvalue_and_bound_follow_from_the_size(impl, row):
     assert round(impl.ramanujan_bound(*degrees), 2) == row["bound"]
 
 
-@pytest.mark.spec("HEX-Tab5")
 @rows
 def test_the_printed_gap_is_between_the_first_two_eigenvalues(row):
     first = math.sqrt(row["token_degree"] * row["channel_degree"])
@@ -43,23 +52,34 @@ def test_the_printed_gap_is_between_the_first_two_eigenvalues(row):
 
 
 @pytest.mark.spec("HEX-Tab5")
-@pytest.mark.parametrize(("printed", "drawn"), list(zip(PRINTED, DRAWN, strict=True)))
+@both
 def test_the_printed_second_eigenvalue_is_one_of_ours(impl, printed, drawn):
+    tokens = int(printed["tokens"])
+    quick = settings.get_current_profile_name() != "thorough"
+    if quick and tokens >= SLOW and impl.name == "reference":
+        pytest.skip("over a second a mask: --hypothesis-profile=thorough draws it")
+    count = max(1, 480 // tokens)
+    masks = [impl.random_expander(tokens, 1024, 32, seed).mask for seed in range(count)]
+    second = [impl.second_singular_value(mask) for mask in masks]
+    bound = impl.ramanujan_bound(32, int(printed["channel_degree"]))
+    assert max(second) <= bound
+    mean, deviation = statistics.mean(second), drawn["deviation"]
+    assert abs(mean - drawn["mean"]) <= 4 * deviation / math.sqrt(count)
+    assert abs(printed["lambda2"] - mean) <= 4 * deviation * math.sqrt(1 + 1 / count)
+
+
+@both
+def test_the_figures_on_file_are_of_masks_under_the_bound_of_their_row(printed, drawn):
     assert printed["tokens"] == drawn["tokens"]
-    assert drawn["draws"] >= (8 if drawn["tokens"] >= 4032 else 20)
-    assert abs(printed["lambda2"] - drawn["mean"]) <= 3.5 * drawn["deviation"]
-    assert drawn["most"] <= impl.ramanujan_bound(32, int(printed["channel_degree"]))
+    assert drawn["graphs"] >= drawn["draws"] >= 150
+    assert drawn["least"] <= drawn["mean"] <= drawn["most"] <= printed["bound"] + 0.005
 
 
-@pytest.mark.spec("HEX-Tab5")
-@pytest.mark.parametrize("tokens", DRAWN_HERE)
-def test_the_smallest_sizes_drawn_again(impl, tokens):
-    (printed,) = [row for row in PRINTED if row["tokens"] == tokens]
-    (drawn,) = [row for row in DRAWN if row["tokens"] == tokens]
-    found = [impl.random_expander(tokens, 1024, 32, seed) for seed in range(20)]
-    second = [impl.second_singular_value(expander.mask) for expander in found]
-    mean, deviation = statistics.mean(second), statistics.stdev(second)
-    assert abs(printed["lambda2"] - mean) <= 3.5 * deviation
-    # the same seeds, the same masks: the figures on file, to the digits that are there
-    assert abs(mean - drawn["mean"]) <= 0.0001
-    assert sum(expander.draws for expander in found) == drawn["graphs"]
+def test_the_printed_second_eigenvalues_scatter_around_ours_as_random_ones_do():
+    off = [
+        (printed["lambda2"] - drawn["mean"]) / drawn["deviation"]
+        for printed, drawn in zip(PRINTED, DRAWN, strict=True)
+    ]
+    # the sum of 18 squares has mean 18 and variance 36
+    assert_within_five_deviations(torch.tensor(sum(z * z for z in off)), 18, 36)
+    assert max(map(abs, off)) <= 3

@@ -12,6 +12,7 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import alone, counts, entries, rows
 from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
+from spec_tests.inputs.compress import hubkv_compress
 from spec_tests.inputs.compress_draw import spread
 
 WINDOW = "recent window clipped"
@@ -38,7 +39,7 @@ def test_it_is_the_four_calls_around_both_ends(impl, x):
 
 
 @pytest.mark.spec("HubKV-11")
-@given(INPUTS["hubkv_compress"])
+@given(hubkv_compress())
 def test_padding_is_no_sink(impl, x):
     shape = x["scored"].scores.shape
     together = entries(impl.hubkv_compress(**x), shape[:-1])
@@ -122,12 +123,16 @@ def test_layers_compete_with_each_other_by_default(impl):
 
 
 @pytest.mark.spec("HubKV-11", "HEX-3.5a")
-def test_in_hex_the_ends_need_no_budget(impl):
+@pytest.mark.parametrize("mode", ["append", "full", "oracle"])
+def test_in_hex_the_ends_need_no_budget(impl, mode):
     keys = torch.ones(1, 1, 8, 2)
     scored = Scored(torch.ones(1, 1, 8), torch.zeros(1, 1, 8).bool())
-    config = HexConfig(block=8, density=0.0, recent=0)
-    cache = impl.hubkv_compress(
-        keys, keys, scored, keep=1, sinks=2, recent=2, scope="head", store=config,
-        refinement=HubSettings(radius=1),
-    )  # fmt: skip
+    config = HexConfig(block=8, density=0.0, recent=0, mode=mode)
+    try:
+        cache = impl.hubkv_compress(
+            keys, keys, scored, keep=1, sinks=2, recent=2, scope="head", store=config,
+            refinement=HubSettings(radius=1),
+        )  # fmt: skip
+    except ValueError as refusal:
+        pytest.fail(f"refused: {refusal}")
     assert cache.blocks[0].dynamic.int().tolist() == [[1, 1, 1, 0, 0, 0, 1, 1]]

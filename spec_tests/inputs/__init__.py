@@ -1,8 +1,9 @@
 """What every public function may be given, and what it must refuse.
 
-Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), a call that
-is accepted (`GOOD`), and what no signature says that it must refuse (`REFUSALS`). What a signature
-does say is refused as well: `derived` reads it there.
+Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), inputs for
+branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`), and what no signature
+says that it must refuse (`REFUSALS`). What a signature does say is refused as well: `derived` reads
+it there.
 """
 
 from importlib import import_module
@@ -36,6 +37,7 @@ def told(part: str) -> dict[str, Any]:
 
 
 INPUTS = told("INPUTS")
+CORNERS = told("CORNERS")
 BY_HAND = told("REFUSALS")
 GOOD = told("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
 REFUSALS = {

@@ -44,19 +44,25 @@ def cake_preference(draw, shape=observed()):  # noqa: B008
 
 
 @st.composite
-def cake_budgets(draw, most=12):
-    """Preferences of a grid, with zeros and ties, or any; budgets from nothing to too much."""
-    layers, batch = draw(st.integers(0, 6)), draw(batches)
+def cake_budgets(draw, most=14):
+    """Preferences of a grid, with zeros and ties, or any; budgets from nothing to too much.
+
+    Some are so much larger than others that layers are full, and others nearly.
+    """
+    layers, batch = draw(st.sampled_from([3, 4, 5, 2, 6, 1, 0])), draw(batches)
     window = draw(st.integers(0, 4))
     number = draw(st.sampled_from([lambda *shape: grid(*shape, high=8), real]))
-    rows = torch.Size(batch).numel()
-    lengths = draw(st.lists(st.integers(0, most), min_size=rows, max_size=rows))
+    rows, beyond = torch.Size(batch).numel(), draw(st.integers(0, most))
+    # a prompt is evicted from where it is longer than the budget and a window
+    near = st.sampled_from([2, 1, 3, 5, 0, 8]).map(lambda more: beyond + 2 * window + more)
+    lengths = draw(st.lists(near | st.integers(0, most), min_size=rows, max_size=rows))
     tokens = torch.tensor(lengths, dtype=torch.int64).reshape(batch)
     return dict(
-        preferences=draw(number(layers, *batch)).abs(),
-        keep=window + draw(st.integers(0, most)),
-        tokens=draw(st.sampled_from([tokens, most])),
+        preferences=draw(number(layers, *batch)).abs() ** draw(st.sampled_from([1, 4])),
+        keep=window + beyond,
+        tokens=draw(st.sampled_from([tokens, draw(near)])),
         window=window,
+        exact=draw(st.booleans()),
     )
 
 

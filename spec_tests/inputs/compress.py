@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference import HexConfig, HubSettings
+from reference import GraphSettings, HexConfig, HubSettings
 from spec_tests.inputs.compress_draw import (
     KINDS,
     WIDTH,
@@ -72,12 +72,14 @@ def hex_configs(draw, padded=False):
 
 
 @st.composite
-def compress(draw, scopes=scopes, refinements=refinements, unpadded=True, forms=FORMS):
+def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
     """Every refinement in every scope; the rest is evicted."""
-    scope, refinement = draw(scopes), draw(refinements)
+    scope, refinement = draw(scopes), draw(refinements | graph_settings(kinds=("qk", "qq")))
     x = draw(scored_caches(scope, refinement, unpadded=unpadded))
+    compared = isinstance(refinement, GraphSettings) and "q" in refinement.kind
+    queries = draw(vectors(*x["keys"].shape)) if compared else None
     budget = draw(budgets(*pools_of(x, scope), forms))
-    return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=None)
+    return x | budget | dict(scope=scope, refinement=refinement, queries=queries, store=None)
 
 
 @st.composite
@@ -107,6 +109,14 @@ def hubkv_compress(draw):
     budget = draw(budgets(needed, sizes, pool))
     ends = dict(sinks=sinks, recent=recent)
     return x | budget | ends | dict(scope=scope, refinement=refinement, store=None)
+
+
+@st.composite
+def hubkv_compress_into_hex(draw):
+    """Both ends beside the budget, as HEX keeps them."""
+    x = draw(compress_into_hex(refinements=hub_settings))
+    del x["queries"]
+    return x | dict(sinks=draw(st.integers(0, 2)), recent=draw(st.none() | st.integers(0, 2)))
 
 
 @st.composite
@@ -145,6 +155,6 @@ def refine(draw):
 INPUTS = dict(
     refine=refine(),
     compress=compress() | compress_into_hex(),
-    hubkv_compress=hubkv_compress(),
+    hubkv_compress=hubkv_compress() | hubkv_compress_into_hex(),
     graphkv_compress=graphkv_compress(),
 )

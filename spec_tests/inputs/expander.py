@@ -82,6 +82,18 @@ def multigraph(draw):
 
 
 @st.composite
+def pieces(draw):
+    """What `connecting_swaps` takes: rings and stars side by side, in any order of channels."""
+    parts, tall, wide = (draw(st.integers(1, most)) for most in (4, 5, 5))
+    degree, step = draw(st.integers(0, wide)), draw(st.integers(0, 2))
+    token = torch.arange(parts * tall)
+    near = (step * token[:, None] + torch.arange(degree)) % wide
+    names = np.random.RandomState(draw(seeds)).permutation(parts * wide)
+    pairs = torch.from_numpy(names)[near + wide * (token[:, None] // tall)]
+    return dict(pairs=pairs, channels=parts * wide, seed=draw(seeds), draw=draw(seeds))
+
+
+@st.composite
 def edges(draw):
     """What `biadjacency` takes: repeated edges too."""
     x = draw(multigraph())
@@ -165,6 +177,7 @@ bound = st.fixed_dictionaries(
 INPUTS = dict(
     half_edge_pairing=pairing(),
     double_edge_swaps=multigraph(),
+    connecting_swaps=pieces(),
     biadjacency=edges(),
     ramanujan_bound=bound,
     second_singular_value=some_mask(),

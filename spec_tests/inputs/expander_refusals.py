@@ -64,6 +64,10 @@ REFUSALS = dict(
         dict(pairs=ring, channels=3, seed=0, draw=0),
         [*bad_pairs, *bad_seed, *bad_draw],
     ),
+    connecting_swaps=(
+        dict(pairs=ring, channels=3, seed=0, draw=0),
+        [*bad_pairs, *bad_seed, *bad_draw],
+    ),
     biadjacency=(dict(pairs=ring, channels=3), bad_pairs),
     ramanujan_bound=(
         dict(token_degree=3, channel_degree=3),

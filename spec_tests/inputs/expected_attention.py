@@ -32,9 +32,11 @@ def query_statistics(draw):
     """A chunk of queries, with or without a past."""
     batch, heads, width = draw(batches), draw(key_heads), draw(st.integers(1, 3))
     chunk, number = draw(lengths), draw(numbers)
-    valid, past = draw(masks(batch, chunk)), None
-    if valid is None and draw(st.booleans()):
+    valid = past = None
+    if draw(st.booleans()):
         past = draw(statistics(batch, heads, width, number))
+    else:
+        valid = draw(masks(batch, chunk))
     return dict(
         queries=draw(number(*batch, heads, chunk, width)),
         sinks=draw(st.integers(0, 5)),

@@ -32,13 +32,17 @@ def source_tokens(draw):
     )
 
 
+widths = st.sampled_from([4, 4, 4, 4, 4, 0])
+"""A vector of no channels is like nothing."""
+
+
 @st.composite
 def edges(draw):
     """Every kind; keys with and without a heads axis; one to three queries a head."""
-    lead, count = draw(leads), draw(few)
-    shape, numbers = (*lead, count, 4), draw(st.sampled_from([lattice, real]))
+    lead, count, width = draw(leads), draw(few), draw(widths)
+    shape, numbers = (*lead, count, width), draw(st.sampled_from([lattice, real]))
     group = draw(st.integers(1, 3)) if lead and lead[-1] else 1
-    grouped = (*lead[:-1], group * lead[-1], count, 4) if lead else shape
+    grouped = (*lead[:-1], group * lead[-1], count, width) if lead else shape
     return dict(
         keys=draw(numbers(*shape)),
         sources=draw(picks(count, *lead, size=draw(up_to(count)))),

@@ -5,7 +5,6 @@ from functools import cache
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 transformers = pytest.importorskip("transformers")
 models = pytest.importorskip("optimized.models")
@@ -31,18 +30,17 @@ def configuration(kind: str, **more):
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=2048,
         pad_token_id=0,
         bos_token_id=None,
         eos_token_id=None,
-        **{**ARCHITECTURES.get(kind, {}), **more},
+        **{"max_position_embeddings": 2048, **ARCHITECTURES.get(kind, {}), **more},
     )
 
 
-def fresh(kind: str):
+def fresh(kind: str, **more):
     """A model as `transformers` makes it, with weights large enough to attend unevenly."""
     draw = torch.Generator().manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(configuration(kind)).eval()
+    model = transformers.AutoModelForCausalLM.from_config(configuration(kind, **more)).eval()
     with torch.no_grad():
         for weight in model.parameters():
             noise = torch.randn(weight.shape, generator=draw)
@@ -69,20 +67,6 @@ def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
     mask = torch.ones_like(ids)
     mask[1, :PADDING] = 0
     return ids, mask
-
-
-def model_logits(
-    weights: dict[str, Tensor], kind: str, ids: Tensor, mask: Tensor, tokens: int = 0
-) -> Tensor:
-    """Logits of the unmodified model at the last `tokens` tokens, or at all that are real."""
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    with torch.no_grad():
-        out = functional_call(
-            unmodified(kind),
-            weights,
-            kwargs=dict(input_ids=ids, attention_mask=mask, position_ids=positions),
-        ).logits
-    return out[:, -tokens:] if tokens else out[mask.bool()]
 
 
 def weights(kind: str) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.models.oracle import model_logits
 from spec_tests.models.random_model import (
     VOCABULARY,
     attached,
@@ -12,7 +13,6 @@ from spec_tests.models.random_model import (
     every_main_architecture,
     generated,
     logits_after,
-    model_logits,
     models,
     prompts,
     unmodified,

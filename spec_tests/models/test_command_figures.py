@@ -59,7 +59,7 @@ def test_a_ratio_of_zero_is_the_full_cache(command):
     for row in rows:
         assert {name: row[name] for name in same} == {name: full[name] for name in same}
         assert row["deviation_worst"] == 0
-        assert row["bits_change_interval"] == [0, 0]
+        assert row["bits_change"] == row["needle_change"] == 0
 
 
 def test_nothing_may_be_left_of_a_short_document(command):
@@ -125,10 +125,30 @@ def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, toke
 
 
 def test_a_system_that_cannot_be_had_is_one_refused_row(command):
-    full, row = command.figures("--systems", "kvzip", "--ratios", "0.99")["rows"]
-    assert full["refused"] is None
+    full, row, chance = command.figures("--systems", "kvzip", "random", "--ratios", "0.99")["rows"]
+    assert full["refused"] is chance["refused"] is None
     assert "protected" in row["refused"]
     assert "bits_per_byte" not in row
+
+
+def test_where_every_system_is_refused_the_exit_status_says_so(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.figures("--systems", "kvzip", "--ratios", "0.99")
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert "kvzip refused at 0.99" in " ".join(said.out.split())
+    assert said.err == "python -m optimized: every system was refused\n"
+    assert (command.out / "figures.json").exists()
+
+
+@pytest.mark.parametrize("count", [2, 4, 7])
+def test_the_longest_documents_have_the_length_that_was_asked_for(command, count):
+    figures = command.figures("--systems", "full", "--documents", str(count))
+    read = figures["documents"]["lengths"]
+    assert read[-1] == figures["command"]["context"] == 128
+    assert read == sorted(read)
+    assert len(read) == count
+    assert set(read) <= {64, 96, 128}
 
 
 def test_figures_have_their_schema(command):
@@ -141,6 +161,7 @@ def test_figures_have_their_schema(command):
         "model",
         "documents",
         "rows",
+        "tests",
         "verdicts",
         "pictures",
     }
@@ -150,8 +171,10 @@ def test_figures_have_their_schema(command):
     assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
     assert figures["documents"]["lengths"] == [64, 96, 128]
     (verdict,) = [one for one in figures["verdicts"] if one["system"] == "snapkv+graphkv"]
-    mean, low, high = verdict["bits"]
-    assert low <= mean <= high
+    assert figures["tests"] == {"count": 2, "documents": 7}
+    assert verdict["bits"][1:] == verdict["needles"][1:] == [None, None]  # of three documents
+    assert verdict["signs"] == "??"
+    assert "no verdict, too few documents" in verdict["words"]
 
 
 def test_the_default_compares_what_the_papers_do(command):

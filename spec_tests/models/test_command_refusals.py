@@ -30,6 +30,7 @@ ROOT = Path(__file__).parent.parent.parent
         (("--context", "600"), "--context must leave room for 16 tokens among the model's 512"),
         (("--context", "40"), "--context must leave room for 1 facts"),
         (("--json", "no/folder/x.json"), "--json must be in a folder that exists"),
+        (("--systems", "fastkvzip"), "--systems must name one that can be had"),
     ],
 )
 def test_what_cannot_be_had_is_refused_in_one_line(command, capsys, option, named):

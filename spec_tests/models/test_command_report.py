@@ -6,11 +6,15 @@ import sys
 from errno import EXDEV
 from html.parser import HTMLParser
 from io import BytesIO, TextIOWrapper
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers")
+
+from optimized.models.chart import HEIGHT, LINE, names, quality, series
+from optimized.models.systems import everything
 
 SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios", "0.5", "0.75")
 
@@ -105,3 +109,27 @@ def test_the_table_has_a_line_a_row(command, capsys):
 def test_no_needles_means_no_needles(command):
     figures = command.figures("--systems", "random", "--ratios", "0.5", "--needles", "0")
     assert [row["needle_accuracy"] for row in figures["rows"]] == [None, None]
+
+
+def test_every_name_stands_in_the_picture_and_covers_no_other():
+    row = dict(store=None, scorer="h2o", refinement=None, refused=None, ratio=0.9, bits_change=0.1)
+    rows = [row | dict(system=name, stored_percent=9.9) for name in everything()]
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False)
+    height = int(re.findall(r'viewBox="0 0 \d+ (\d+)"', drawn)[0])
+    places = {name: float(y) for y, name in re.findall(r'y="([\d.]+)">([^<]+)</text>', drawn)}
+    lines = sorted(places[name] for name in everything())
+    assert height > HEIGHT
+    assert lines[0] > 0
+    assert lines[-1] < height
+    assert all(low - high >= LINE for high, low in pairwise(lines))
+
+
+def test_a_name_stands_by_its_square_where_there_is_room():
+    squares = {"one": (100.0, 50.0), "two": (100.0, 54.0), "three": (400.0, 52.0)}
+    written = {}
+    for text in names(squares, HEIGHT):
+        (y, name), *_ = re.findall(r'y="([\d.]+)">(.*)</text>', text)
+        written[name] = float(y) - 4
+    assert abs(written["one"] - 50) <= LINE
+    assert abs(written["two"] - 54) <= LINE
+    assert abs(written["three"] - 52) <= LINE / 2

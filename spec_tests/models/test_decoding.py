@@ -5,13 +5,13 @@ import pytest
 import optimized
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.models.oracle import model_logits
 from spec_tests.models.random_model import (
     TOKENS,
     attached,
     gates,
     generated,
     logits_after,
-    model_logits,
     models,
     prompts,
     unmodified,
@@ -82,18 +82,37 @@ def test_bad_settings_are_refused_before_any_token_is_read():
         held(0, "h2o")
 
 
-def test_a_gate_hears_the_hidden_states_while_it_listens():
+def test_a_gate_scores_the_hidden_states_of_every_call():
     ids, mask = prompts(2)
     model = attached("llama")
     settings = optimized.DecodingConfig(1000, 4, "head")
     cache = models.DecodingTransformersCache(model.config, settings, "fastkvzip", gates(optimized))
     scorer = models.scorer("fastkvzip", model, weights=gates(optimized))
     prompt = models.prefill(model, ids, mask, watch=[scorer.watch])
-    with cache.listening(model):
-        logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
-        logits_after(model, cache, ids, mask, 2)
+    logits_after(model, cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
+    logits_after(model, cache, ids, mask, 2)
     for layer, one in zip(cache.layers, scorer.finish(prompt, 9).scored, strict=True):
         drawn = optimized.decoding_read(layer.held).scores
         assert_equal(drawn.argsort(-1)[0], one.scores.argsort(-1)[0])
-    with pytest.raises(ValueError, match=r"outside `cache.listening\(model\)`, got 'fastkvzip'"):
-        generated(model, *prompts(4), cache)
+        assert layer.hidden is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "score", "said"),
+    [
+        (
+            optimized.DecodingConfig(0),
+            "h2o",
+            r"settings\.\w+ must be .*target=0",
+        ),
+        (optimized.DecodingConfig(9, 0), "h2o", r"settings\.interval must be >= 1, got 0"),
+        (
+            optimized.DecodingConfig(9, scope="head", refinement=optimized.HubSettings()),
+            "knorm",
+            "must be None with score 'knorm', whose scores are negative, got HubSettings",
+        ),
+    ],
+)
+def test_settings_that_no_call_can_use_are_refused_before_any(settings, score, said):
+    with pytest.raises(ValueError, match=said):
+        models.DecodingTransformersCache(attached("llama").config, settings, score)

@@ -6,13 +6,13 @@ import torch
 import optimized
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.models.oracle import model_logits
 from spec_tests.models.random_model import (
     TOKENS,
     attached,
     every_main_architecture,
     generated,
     logits_after,
-    model_logits,
     models,
     prompts,
     unmodified,
@@ -99,7 +99,7 @@ def test_padding_is_refused_because_a_block_has_the_same_tokens_in_every_row():
         generated(attached("llama"), ids, mask, cache)
 
 
-@pytest.mark.parametrize("compressor", ["compress", "hubkv_compress"])
+@pytest.mark.parametrize("compressor", ["compress", "hubkv_compress", "graphkv_compress"])
 def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
     ids, mask = unpadded(3)
     model = attached("llama")
@@ -108,6 +108,7 @@ def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
     scored = scorer.finish(prompt, TOKENS).scored
     settings, how = SMALL._replace(recent=0), dict(ratio=0.75, refinement=optimized.HubSettings())
     how |= dict(sinks=2, recent=0) if compressor == "hubkv_compress" else {}
+    how |= dict(refinement=optimized.GraphSettings(4)) if compressor == "graphkv_compress" else {}
     chosen = getattr(optimized, compressor)
     cache = models.HexTransformersCache.of_prompt(prompt, scored, chosen, settings, **how)
     kept = [layer.held.blocks[0].dynamic for layer in cache.layers]

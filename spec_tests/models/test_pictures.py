@@ -172,7 +172,7 @@ def test_a_short_context_says_what_cannot_be_had_and_two_runs_are_alike(command)
     assert runs[0] == runs[1]
     refused = {one["name"]: one["refused"] for one in runs[0][0] if one["refused"]}
     assert list(refused) == ["hex_settings"]
-    assert "must fill a block of 96 tokens and a window of 8, got 36" in refused["hex_settings"]
+    assert "must fill a block of 96 tokens and a window of 8, got 48" in refused["hex_settings"]
     assert len(runs[0][1]) == len(TITLES) - 1
 
 

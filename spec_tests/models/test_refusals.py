@@ -22,7 +22,7 @@ def cached(evicted: bool = True):
     prompt = models.prefill(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS])
     if evicted:
         kept = prompt.valid[:, None].expand(2, 2, TOKENS)
-        prompt.cache.evict([kept, kept], prompt.valid)
+        prompt.cache.evict([kept, kept])
     return prompt, ids, mask
 
 
@@ -98,12 +98,6 @@ def test_an_empty_prompt_and_an_empty_chunk_are_refused():
         models.prefill(attached("llama"), ids, mask, chunk=0)
 
 
-def test_a_prompt_without_a_new_token_is_refused():
-    prompt, ids, mask = cached()
-    with pytest.raises(ValueError, match="needs a new token behind a filled cache"):
-        generated(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS], prompt.cache)
-
-
 def test_another_batch_size_is_refused():
     prompt, ids, mask = cached()
     with pytest.raises(ValueError, match="must have the cache's batch size 2, got 1"):
@@ -114,7 +108,7 @@ def test_keeping_padding_is_refused():
     prompt, _, _ = cached(evicted=False)
     kept = torch.ones(2, 2, 2, TOKENS, dtype=torch.bool)
     with pytest.raises(ValueError, match=r"kept\[0\] must be False at padding"):
-        prompt.cache.evict(kept, prompt.valid)
+        prompt.cache.evict(kept)
 
 
 def test_masks_of_another_shape_or_number_are_refused():

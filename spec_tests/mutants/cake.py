@@ -144,3 +144,19 @@ def cake_mean_heads(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
     """Divide by the number of heads once."""
     preference = reference.cake_preference(queries, keys, window, tau1, tau2, valid)
     return preference / max(1, queries.shape[-3])
+
+
+@mutant(
+    "cake_preference",
+    "an entropy may be negative",
+    killer="test_vectors.py::test_vector[cake-a-layer-that-is-sure-prefers-nothing]",
+)
+def cake_rooted_below_zero(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Take the root of what 1e-10 leaves of an entropy of nothing."""
+    preference = reference.cake_preference(queries, keys, window, tau1, tau2, valid)
+    if valid is not None or keys.shape[-2] <= window or not queries.numel():
+        return preference
+    seen = reference.attention_weights(queries[..., -window:, :].double(), keys.double())
+    seen = seen[..., : keys.shape[-2] - window]
+    entropy = -(seen * (seen + 1e-10).log()).sum((-3, -2, -1))
+    return torch.where(entropy < 0, entropy ** (1 / tau1) * preference, preference).float()

@@ -53,6 +53,18 @@ def padded_length(keys, values, scored, *, keep=None, ratio=None, scope="head", 
 
 @mutant(
     "compress",
+    "a graph of queries compares keys",
+    killer="attention/test_compress.py::test_a_graph_compares_the_vectors_of_its_kind",
+)
+def keys_for_queries(keys, values, scored, *, queries=None, **rest):
+    """Pass the keys twice."""
+    if queries is not None:
+        queries = keys
+    return reference.compress(keys, values, scored, queries=queries, **rest)
+
+
+@mutant(
+    "compress",
     "padding is scored 0 and competes",
     killer="test_vectors.py::test_vector[compress-padding-does-not-win-where-all-scores-are-zero]",
 )

@@ -56,6 +56,22 @@ def head_by_head(keys, values, scored, *, scope="head", refinement=None, **rest)
 
 
 @mutant(
+    "hubkv_compress",
+    "without padding it says that all tokens are real, which only append mode takes",
+    killer="hubkv/test_compress.py::test_in_hex_the_ends_need_no_budget",
+)
+def always_padded(keys, values, scored, *, scope="model", refinement=None, valid=None, **rest):
+    """Hand on a mask that nobody gave."""
+    if valid is None and rest.get("store") is not None:
+        rows = scored.scores.shape[1 if scope == "model" else 0 : -2]
+        valid = torch.ones(*rows, scored.scores.shape[-1], dtype=torch.bool)
+    refinement = refinement or HubSettings()
+    return reference.hubkv_compress(
+        keys, values, scored, scope=scope, refinement=refinement, valid=valid, **rest
+    )
+
+
+@mutant(
     "graphkv_compress",
     "each head protects its own tokens, though the layer keeps one set",
     killer="test_vectors.py::test_vector[compress-a-token-protected-by-one-head-is-kept-by-all]",

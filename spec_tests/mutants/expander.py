@@ -29,8 +29,41 @@ def fresh_tiles(tokens, channels, density, seed=0, near=False, tile=False, block
     killer="hex/test_expander.py::test_the_filter_needs_more_than_one_draw_now_and_then",
 )
 def no_filter(tokens, channels, token_degree, seed=0, near=False):
-    """Ask for a near graph, which only has to be connected."""
-    return reference.random_expander(tokens, channels, token_degree, seed, near=True)
+    """Take the first simple and connected graph."""
+    if near or 2 * token_degree > channels:
+        return reference.random_expander(tokens, channels, token_degree, seed, near)
+    pairs = reference.half_edge_pairing(tokens, channels, token_degree, seed)
+    pairs = reference.double_edge_swaps(pairs, channels, seed)
+    pairs = reference.connecting_swaps(pairs, channels, seed)
+    return reference.Expander(reference.biadjacency(pairs, channels), 1)
+
+
+@mutant(
+    "expander_mask",
+    "near masks are never certified, though the density is feasible",
+    killer="hex/test_expander.py::"
+    "test_a_feasible_density_gives_the_certified_mask_whether_near_is_allowed_or_not",
+)
+def near_is_never_certified(tokens, channels, density, seed=0, near=False, tile=False, block=96):
+    """Take the first simple and connected graph."""
+    if not near or tile or density > 1 / 2:
+        return reference.expander_mask(tokens, channels, density, seed, near, tile, block)
+    degree = reference.biregular_degrees(tokens, channels, density, near).token
+    return no_filter(tokens, channels, degree, seed).mask
+
+
+@mutant(
+    "expander_mask",
+    "near masks stay in pieces where a degree is below 3",
+    killer="hex/test_expander.py::test_a_near_mask_hangs_together_where_its_degrees_allow",
+)
+def near_in_pieces(tokens, channels, density, seed=0, near=False, tile=False, block=96):
+    """Leave out the swaps that connect."""
+    degree = reference.biregular_degrees(tokens, channels, density, near).token
+    if not near or tile or 2 * degree > channels:
+        return reference.expander_mask(tokens, channels, density, seed, near, tile, block)
+    pairs = reference.half_edge_pairing(tokens, channels, degree, seed)
+    return reference.biadjacency(reference.double_edge_swaps(pairs, channels, seed), channels)
 
 
 @mutant(
@@ -52,6 +85,19 @@ def one_more_draw(tokens, channels, token_degree, seed=0, near=False):
 def one_graph_for_all_seeds(tokens, channels, token_degree, seed=0, near=False):
     """Forget the seed."""
     return reference.random_expander(tokens, channels, token_degree, 0, near)
+
+
+@mutant(
+    "random_expander",
+    "long prompts have two equal halves",
+    killer="hex/test_table5.py::test_the_printed_second_eigenvalue_is_one_of_ours[-960",
+)
+def equal_halves(tokens, channels, token_degree, seed=0, near=False):
+    """Draw half of it."""
+    if tokens < 480 or tokens % 2:
+        return reference.random_expander(tokens, channels, token_degree, seed, near)
+    half = reference.random_expander(tokens // 2, channels, token_degree, seed, near)
+    return half._replace(mask=half.mask.repeat(2, 1))
 
 
 @mutant(

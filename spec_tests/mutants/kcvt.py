@@ -140,3 +140,41 @@ def arithmetic_shift(words, bits, length):
             spread = (words[..., word] >> place).to(torch.uint8)
             codes[..., i] |= spread & (2**bits - 1)
     return codes
+
+
+@mutant(
+    "quantise",
+    "a code may be above the grid's last",
+    killer="hex/test_kcvt.py::test_a_code_never_exceeds_the_grid",
+)
+def codes_above_the_grid(x, bits, kept=None, scales=None):
+    """Clamp to what a byte holds."""
+    q = reference.quantise(x, bits, kept, scales)
+    step = q.steps.to(x.dtype)[..., None]
+    codes = ((x - q.minima.to(x.dtype)[..., None]) / step).round().clamp(0, 255)
+    beyond = (codes > 2**bits - 1) & (step > 0) & (kept is None or ~kept)
+    return q._replace(codes=torch.where(beyond, codes, q.codes.to(x.dtype)).to(torch.uint8))
+
+
+@mutant(
+    "quantise",
+    "scales are stored in the type of what they scale",
+    killer="hex/test_kcvt.py::test_scales_are_stored_in_the_type_asked_for",
+)
+def scales_of_the_input(x, bits, kept=None, scales=None):
+    """Round the scales of a bfloat16 cache to bfloat16."""
+    q = reference.quantise(x, bits, kept, scales)
+    own = scales or x.dtype
+    return q._replace(steps=q.steps.to(own), minima=q.minima.to(own))
+
+
+@mutant(
+    "kcvt",
+    "what rounds past the largest finite number is infinite",
+    killer="hex/test_kcvt.py::test_the_largest_numbers_stay_finite",
+)
+def infinite_ends(keys, values, bits=3, kept=None, value_group="token", scales=None):
+    """Restore in float32 and convert."""
+    stored = scales or (torch.float16 if keys.dtype == torch.float16 else None)
+    wide = reference.kcvt(keys.float(), values.float(), bits, kept, value_group, stored)
+    return wide[0].to(keys.dtype), wide[1].to(values.dtype)

@@ -1,5 +1,7 @@
 """Mutants of drawing and mending pairings."""
 
+from contextlib import suppress
+
 import torch
 
 import reference
@@ -75,3 +77,60 @@ def reconstruct_globally(pairs, channels, seed=0, draw=0):
     generator = torch.Generator().manual_seed(seed)
     shuffled = pairs.flatten()[torch.randperm(pairs.numel(), generator=generator)]
     return reference.double_edge_swaps(shuffled.reshape(pairs.shape), channels, seed, draw)
+
+
+@mutant(
+    "connecting_swaps",
+    "pieces stay pieces: the graph would be drawn anew",
+    killer="hex/test_pairing.py::test_swaps_connect_a_graph_as_far_as_its_degrees_allow",
+)
+def leave_the_pieces(pairs, channels, seed=0, draw=0):
+    """Sort and return."""
+    return pairs.sort(1).values
+
+
+@mutant(
+    "connecting_swaps",
+    "the whole graph is paired again until it hangs together",
+    killer="hex/test_pairing.py::test_two_edges_change_for_each_component_that_joins_another",
+)
+def pair_again(pairs, channels, seed=0, draw=0):
+    """Shuffle all channels, mend, and try ten times."""
+    joined = reference.connecting_swaps(pairs, channels, seed, draw)
+    if 2 * pairs.shape[1] > channels or pairs.equal(joined):
+        return joined
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(10):
+        shuffled = pairs.flatten()[torch.randperm(pairs.numel(), generator=generator)]
+        with suppress(RuntimeError):
+            mended = reference.double_edge_swaps(shuffled.reshape(pairs.shape), channels, seed)
+            if reference.is_connected(reference.biadjacency(mended, channels)):
+                return mended
+    return joined
+
+
+@mutant(
+    "connecting_swaps",
+    "an edge is taken from any piece, whether or not on a cycle",
+    killer="hex/test_pairing.py::test_swaps_connect_a_graph_as_far_as_its_degrees_allow",
+)
+def swap_bridges_too(pairs, channels, seed=0, draw=0):
+    """Swap the first edges of the first two tokens that share no component."""
+    mask = reference.biadjacency(pairs, channels).double()
+    near = torch.matrix_power(mask @ mask.T, len(mask)) > 0
+    rows = pairs.clone()
+    for token in range(1, len(rows) if rows.numel() else 0):
+        if not near[0, token]:
+            rows[[0, token], 0] = rows[[token, 0], 0]
+            break
+    return rows.sort(1).values
+
+
+@mutant(
+    "connecting_swaps",
+    "the first edges in the order of tokens swap, whatever the seed",
+    killer="hex/test_pairing.py::test_any_edge_of_a_ring_may_be_the_one_that_swaps",
+)
+def swap_the_first_edges(pairs, channels, seed=0, draw=0):
+    """Forget the seed."""
+    return reference.connecting_swaps(pairs, channels)

@@ -150,3 +150,16 @@ def uncorrected(block, exact_outliers=False):
 def outliers_always_exact(block, exact_outliers=False):
     """Write S over the sum, unasked."""
     return reference.gear_reconstruct(block, True)
+
+
+@mutant(
+    "gear_compress",
+    "a place takes two bytes in the longest row",
+    killer=GEAR + "the_last_place_of_a_long_row_can_be_counted",
+)
+def places_of_two_bytes(
+    x, by="channel", bits=4, outliers=0.02, rank=4, fill=True, seed=0, scales=None
+):
+    """Count places modulo 2^16, with a sign."""
+    block = reference.gear_compress(x, by, bits, outliers, rank, fill, seed, scales)
+    return block._replace(places=block.places.to(torch.int16))

@@ -60,3 +60,26 @@ def buffer_first(cache, exact_outliers=False):
     """Put the newest tokens in front."""
     left = cache.residual_keys.shape[-2]
     return tuple(x.roll(left, -2) for x in reference.gear_read(cache, exact_outliers))
+
+
+@mutant(
+    "gear_read",
+    "outliers of values are never left exact",
+    killer=CACHE + "what_is_read_is_every_block_in_order_and_the_buffer_as_it_is",
+)
+def values_always_moved(cache, exact_outliers=False):
+    """Ask for exact outliers among the keys alone."""
+    keys, _ = reference.gear_read(cache, exact_outliers)
+    _, values = reference.gear_read(cache)
+    return keys, values
+
+
+@mutant(
+    "gear_append",
+    "a decoded block starts from a seed of its own",
+    killer=CACHE + "the_prompt_is_one_span_and_each_decoded_block_another",
+)
+def gear_seedless_blocks(cache, keys, values):
+    """Forget the seed after the prompt."""
+    after = reference.gear_append(cache._replace(seed=0), keys, values)
+    return after._replace(seed=cache.seed)

@@ -126,3 +126,29 @@ def kivi_rolled_scales(cache):
             key_steps=cache.key_steps.roll(1, -1), key_minima=cache.key_minima.roll(1, -1)
         )
     )
+
+
+@mutant(
+    "kivi_prefill",
+    "scales are stored as the cache's type asks, whatever was asked for",
+    killer=KIVI + "scales_are_stored_in_the_type_asked_for",
+)
+def kivi_own_scales(keys, values, bits=2, group=32, residual=32, scales=None):
+    """Forget what was asked for once the cache is started."""
+    cache = reference.kivi_prefill(keys, values, bits, group, residual)
+    return cache._replace(scales=scales)
+
+
+@mutant(
+    "kivi_read",
+    "what rounds past the largest finite number is infinite",
+    killer=KIVI + "the_largest_numbers_stay_finite",
+)
+def kivi_infinite(cache):
+    """Restore in float32 and convert."""
+    dtype = cache.residual_keys.dtype
+    wide = cache._replace(
+        residual_keys=cache.residual_keys.float(), residual_values=cache.residual_values.float()
+    )
+    keys, values = reference.kivi_read(wide)
+    return keys.to(dtype), values.to(dtype)

@@ -1,5 +1,6 @@
 """Mutants of what GEAR is made of: outliers and the low-rank correction."""
 
+import numpy as np
 import torch
 
 import reference
@@ -98,3 +99,52 @@ def unseeded(x, rank, rounds=3, seed=0):
 def one_seed_for_all(x, rank, rounds=3, seed=0):
     """Forget the seed."""
     return reference.low_rank(x, rank, rounds)
+
+
+@mutant(
+    "outlier_mask",
+    "a share is the binary number next to it",
+    killer=OUTLIERS + "a_share_is_the_decimal_number_it_is_written_as",
+)
+def binary_share_of_outliers(x, ratio=0.02):
+    """Multiply in floating point, and round down."""
+    members = max(1, x.shape[-1])
+    count = int(ratio * members / 2)
+    return reference.outlier_mask(x, min(1.0, (2 * count + 0.5) / members))
+
+
+@mutant(
+    "low_rank",
+    "columns keep the sign that the decomposition gives them",
+    killer=RANK + "a_direction_is_on_the_side_of_the_column_it_came_from",
+)
+def signs_of_the_decomposition(x, rank, rounds=3, seed=0):
+    """Let the first entry of every column of the basis be negative."""
+    factors = reference.low_rank(x, rank, rounds, seed)
+    sign = 1 - 2 * (factors.left[..., :1, :] > 0).to(factors.left.dtype)
+    return LowRank(factors.left * sign, factors.right * sign)
+
+
+@mutant(
+    "low_rank",
+    "the block is drawn row by row",
+    killer="test_vectors.py::test_vector[quantizers-low-rank-two-columns-one-after-the-other]",
+)
+def block_row_by_row(x, rank, rounds=3, seed=0):
+    """Draw the numbers of all columns in turn."""
+    rank = min(rank, *x.shape[-2:])
+    if rank < 2 or not x.any():
+        return reference.low_rank(x, rank, rounds, seed)
+    wide = x.double()
+    block = np.random.RandomState([seed, 4]).random_sample((x.shape[-1], rank))
+    right = torch.from_numpy(2 * block - 1)
+    for _ in range(rounds - 1):
+        right = wide.mT @ (wide @ right)
+    left = turned(wide @ turned(right))
+    return LowRank(left, wide.mT @ left)
+
+
+def turned(columns):
+    """Return an orthonormal basis, each column on the side of its own."""
+    basis, triangle = torch.linalg.qr(columns)
+    return basis * triangle.diagonal(dim1=-2, dim2=-1).sign()[..., None, :]

@@ -80,3 +80,26 @@ def size_of_the_mean_prompt(prompts=(900, 1304, 1021), kv_heads=8, width=128):
     mean = sum(prompts) // len(prompts)
     rows = reference.quantizer_sizes((mean,), kv_heads, width)
     return tuple(PaperSize(*row) for row in rows)
+
+
+@mutant(
+    "quantizer_sizes",
+    "every model has eight heads",
+    killer=PUBLISHED + "ours_is_what_the_layouts_weigh",
+)
+def eight_heads(prompts=(900, 1304, 1021), kv_heads=8, width=128):
+    """Weigh the default model."""
+    return reference.quantizer_sizes(prompts, 8, width)
+
+
+@mutant(
+    "gear_size",
+    "a place takes two bytes in the longest row",
+    killer="test_vectors.py::test_vector[quantizers-gear-places-of-a-row-of-32769-take-four-bytes]",
+)
+def short_places(tokens, bits=4, outliers=0.02, rank=4, kv_heads=8, width=128, dtype=torch.float16):
+    """Count two bytes a place whatever the length."""
+    size = reference.gear_size(tokens, bits, outliers, rank, kv_heads, width, dtype)
+    rows = ((kv_heads * width, tokens), (tokens, kv_heads * width))
+    count = sum(2 * each * int(outliers * members / 2) for each, members in rows)
+    return size._replace(outliers=min(size.outliers, count * (dtype.itemsize + 2)))

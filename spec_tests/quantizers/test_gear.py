@@ -171,6 +171,16 @@ def test_the_same_seed_gives_the_same_block(impl, x, by, rank):
 
 
 @pytest.mark.spec("HEX-GEAR")
+def test_the_last_place_of_a_long_row_can_be_counted(impl):
+    """Of 32 769 members the last is the first whose place two bytes do not hold."""
+    x = torch.zeros(1, 1, 2**15 + 1)
+    x[..., -1], x[..., 0] = 9.0, -1.0
+    block = impl.gear_compress(x, by="token", bits=1, outliers=0.0001, rank=0)
+    assert block.places.tolist() == [[0, 2**15]]
+    assert block.outliers.tolist() == [[-1.0, 9.0]]
+
+
+@pytest.mark.spec("HEX-GEAR")
 @given(st.sampled_from(["channel", "token"]), st.integers(1, 8))
 def test_the_largest_numbers_stay_finite(impl, by, bits):
     limit = torch.finfo(torch.float16).max

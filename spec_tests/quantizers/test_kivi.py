@@ -172,3 +172,28 @@ def test_tokens_of_other_heads_are_refused(impl, x):
     twice = {name: torch.cat([x[name], x[name]], -3) for name in ("keys", "values")}
     with pytest.raises(ValueError, match="keys must have shape"):
         impl.kivi_append(x["cache"], **twice)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@pytest.mark.parametrize("scales", [None, torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_scales_are_stored_in_the_type_asked_for(impl, dtype, scales):
+    x = torch.arange(12, dtype=dtype).reshape(1, 6, 2)
+    cache = impl.kivi_prefill(x[:, :3], x[:, :3], 2, group=2, residual=2, scales=scales)
+    for part in (cache, impl.kivi_append(cache, x[:, 3:], x[:, 3:])):
+        own = dtype if dtype in (torch.float16, torch.float64) else torch.float32
+        for stored in (part.key_steps, part.key_minima, part.value_steps, part.value_minima):
+            assert stored.numel()
+            assert stored.dtype == (scales or own)
+        assert all(read.dtype == dtype for read in impl.kivi_read(part))
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(st.integers(2, 8))
+def test_the_largest_numbers_stay_finite(impl, bits):
+    limit = torch.finfo(torch.float16).max
+    x = torch.tensor([-limit, -limit / 3, limit / 3, limit], dtype=torch.float16)
+    keys = x[None, :, None].expand(1, 4, 4)
+    values = x.expand(1, 8, 4)
+    cache = impl.kivi_prefill(torch.cat([keys, keys], -2), values, bits, group=4, residual=4)
+    assert all(read.isfinite().all() for read in impl.kivi_read(cache))

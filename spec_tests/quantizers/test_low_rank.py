@@ -1,5 +1,6 @@
 """The low-rank correction: GEAR's power iteration."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -100,6 +101,16 @@ def test_the_seed_alone_decides(impl, x, rank):
     first = impl.low_rank(x, rank, seed=3)
     torch.manual_seed(rank + 1)
     assert_equal(impl.low_rank(x, rank, seed=3), first)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(real(6, 4), SEEDS)
+def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
+    start = 2 * np.random.RandomState([seed, 4]).random_sample(4) - 1
+    reached = x.double() @ torch.from_numpy(start)
+    left, right = impl.low_rank(x.double(), 1, 1, seed)
+    assert left[:, 0] @ reached > 0
+    assert right[:, 0] @ torch.from_numpy(start) > 0
 
 
 @pytest.mark.spec("HEX-GEAR")

@@ -48,3 +48,9 @@ def test_a_block_of_twenty_tokens_has_no_outlier_at_two_percent(impl, members):
     marked = int(impl.outlier_mask(torch.arange(members).float()).sum())
     assert marked == 0, "the first member of each end comes with the hundredth"
     assert int(impl.outlier_mask(torch.arange(100).float()).sum()) == 2
+
+
+@pytest.mark.spec("HEX-GEAR")
+def test_a_share_is_the_decimal_number_it_is_written_as(impl):
+    assert int(impl.outlier_mask(torch.arange(100.0), 0.58).sum()) == 58
+    assert int(0.58 * 100) == 57, "half of it, rounded down at each end, would be 56"

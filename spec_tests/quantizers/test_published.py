@@ -39,3 +39,15 @@ def test_ours_is_the_mean_over_prompts(impl, heads):
     both = impl.quantizer_sizes((900, 1304), heads)
     for first, second, mean in zip(one, two, both, strict=True):
         assert mean.ours == pytest.approx((first.ours + second.ours) / 2)
+
+
+@pytest.mark.spec("HEX-GEAR", "HEX-KIVI")
+@given(st.integers(1, 40), st.sampled_from([64, 128]), st.integers(1, 2000))
+def test_ours_is_what_the_layouts_weigh(impl, heads, width, tokens):
+    gear, *kivi = (row.ours for row in impl.quantizer_sizes((tokens,), heads, width))
+    whole = 4 * heads * width * tokens
+    size = impl.gear_size(tokens, kv_heads=heads, width=width)
+    assert gear == pytest.approx(100 * size.total / whole)
+    for ours, bits in zip(kivi, (4, 2), strict=True):
+        size = impl.kivi_size(tokens, bits, 64, 64, heads, width)
+        assert ours == pytest.approx(100 * size.total / whole)

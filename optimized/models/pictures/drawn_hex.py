@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from optimized.models.pictures.ablations import PRINTED
 from optimized.models.pictures.drawing import INK, STRONG, WEAK, title
+from optimized.models.table import between
 
 PANELS = (
     ("block size, and how it is recompressed", ("append", "full")),
@@ -69,10 +70,10 @@ def ablations(canvas: Figure, found: dict[str, Any]) -> None:
     for place, ((name, row), width) in enumerate(zip(rows, widths, strict=True)):
         words = "cannot be had"
         if not isinstance(row, str):
-            bits, low, high = row["bits"]
+            bits, bounds = row["bits"][0], between(row["bits"], "+.3f")
             words = (
-                f"{row['percent']:.1f} % of bytes, {bits:+.3f} bits [{low:+.3f}, {high:+.3f}], "
-                f"paper {PRINTED[name]:.2f}"
+                f"{row['percent']:.1f} % of bytes, {bits:+.3f} bits"
+                f"{f' ({bounds})' if bounds else ''}, paper {PRINTED[name]:.2f}"
             )
         axes.annotate(
             words, (width, place), xytext=(5, 0), textcoords="offset points", va="center", size=9

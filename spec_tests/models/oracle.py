@@ -1,0 +1,105 @@
+"""A stock model with a full cache, whose attention sees, in float64, what it is told to see.
+
+Nothing of `optimized` is used here, and nothing is ever taken out of the cache: what is evicted is
+masked, and what is quantised stands in its place.
+"""
+
+from contextvars import ContextVar
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+import torch
+import transformers
+from torch import Tensor
+from torch.func import functional_call
+
+from spec_tests.models.random_model import fresh
+
+
+class Past(NamedTuple):
+    """What one layer sees of the tokens before a turn."""
+
+    seen: Tensor
+    """Whether a token is there: batch, key heads, tokens."""
+    keys: Tensor | None = None
+    """What stands in place of the keys, where something does."""
+    values: Tensor | None = None
+
+
+class Turn(NamedTuple):
+    """Some tokens that are read at once; they see each other causally."""
+
+    stop: int
+    """Where they end."""
+    layers: tuple[Past, ...] = ()
+    """What each layer sees of the tokens before; by default all of them."""
+
+
+class Now(NamedTuple):
+    """The turn at hand, and which of all tokens are no padding."""
+
+    turn: Turn
+    real: Tensor
+
+
+NOW: ContextVar[Now] = ContextVar("NOW")
+
+
+def attend(module, query, key, value, mask, **_) -> tuple[Tensor, None]:
+    """Attend one query head after the other."""
+    del mask
+    turn, real = NOW.get()
+    group, new, tokens = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
+    out = torch.zeros_like(query, dtype=torch.float64)
+    for row, head in product(range(len(query)), range(query.shape[1])):
+        of = head // group
+        q, k, v = (x.double() for x in (query[row, head], key[row, of], value[row, of]))
+        sees = torch.ones(new, tokens, dtype=torch.bool).tril(tokens - new) & real[row, :tokens]
+        if turn.layers:
+            past = turn.layers[module.layer_idx]
+            assert past.seen.shape[2] == tokens - new
+            sees[:, :-new] &= past.seen[row, of]
+            if past.keys is not None and past.values is not None:
+                k = torch.cat([past.keys[row, of].double(), k[-new:]])
+                v = torch.cat([past.values[row, of].double(), v[-new:]])
+        weight = torch.where(sees, (q @ k.T / q.shape[-1] ** 0.5).exp(), 0)
+        total = weight.sum(-1, keepdim=True)  # 0 at padding, which nobody looks at
+        out[row, head] = weight @ v / torch.where(total > 0, total, 1)
+    return out.to(query.dtype).transpose(1, 2), None
+
+
+transformers.AttentionInterface.register("oracle", attend)
+transformers.AttentionMaskInterface.register("oracle", lambda *_, **__: None)
+
+
+@cache
+def stock(kind: str):
+    """The unmodified model, but for where it looks."""
+    model = fresh(kind)
+    model.set_attn_implementation("oracle")
+    return model
+
+
+def model_logits(
+    weights: dict[str, Tensor],
+    kind: str,
+    ids: Tensor,
+    mask: Tensor,
+    tokens: int = 0,
+    turns: tuple[Turn, ...] = (),
+) -> Tensor:
+    """Logits at the last `tokens` tokens, or at all that are real."""
+    held, read, start = transformers.DynamicCache(), [], 0
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    for turn in turns or (Turn(ids.shape[1]),):
+        token = NOW.set(Now(turn, mask.bool()))
+        with torch.no_grad():
+            new = slice(start, turn.stop)
+            inputs = dict(input_ids=ids[:, new], position_ids=positions[:, new])
+            inputs |= dict(past_key_values=held, use_cache=True)
+            read.append(functional_call(stock(kind), weights, kwargs=inputs).logits)
+        NOW.reset(token)
+        start = turn.stop
+    logits = torch.cat(read, 1)
+    return logits[:, -tokens:] if tokens else logits[mask.bool()]

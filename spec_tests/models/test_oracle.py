@@ -1,0 +1,208 @@
+"""Every cache, in every kind of call, against a stock model that masks in place of evicting."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+import optimized
+from spec_tests.accuracy import assert_as_accurate
+from spec_tests.models.oracle import Past, Turn, model_logits
+from spec_tests.models.random_model import (
+    TOKENS,
+    attached,
+    every_architecture,
+    models,
+    prompts,
+    unmodified,
+    weights,
+)
+
+# Where the calls after the prompt end, token by token or two questions at once; whether a row is
+# padded.
+STEPS, TURNS = (25, 26, 27, 28, 29), (29, 36)
+STORIES = {"prompt": (STEPS, False), "padded": (STEPS, True), "second turn": (TURNS, False)}
+every_story = pytest.mark.parametrize("story", STORIES)
+
+
+def told(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
+    """Where calls end, all ids, and their mask."""
+    stops, padded = STORIES[story]
+    ids, mask = prompts(stops[-1] - TOKENS)
+    return stops, ids, mask if padded else torch.ones_like(mask)
+
+
+def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor:
+    """Logits of calls that follow each other, positions and masks as `generate` gives them."""
+    read, positions = [], (mask.cumsum(-1) - 1).clamp(min=0)
+    for stop in stops:
+        inputs = dict(input_ids=ids[:, start:stop], position_ids=positions[:, start:stop])
+        with torch.no_grad():
+            out = model(**inputs, attention_mask=mask[:, :stop], past_key_values=cache)
+        read.append(out.logits)
+        start = stop
+    return torch.cat(read, 1)
+
+
+def chosen(mask: Tensor, ragged: bool) -> Tensor:
+    """Kept entries of each layer, row and head, never padding; equally many, or not."""
+    draw = torch.Generator().manual_seed(5)
+    kept = torch.zeros(2, *mask.shape[:1], 2, TOKENS, dtype=torch.bool)
+    for index, one in enumerate(kept.view(-1, TOKENS)):
+        real = mask[index // 2 % len(mask), :TOKENS].nonzero()[:, 0]
+        count = 3 + 2 * (index % 5) if ragged else 9
+        one[real[torch.randperm(len(real), generator=draw)[:count]]] = True
+    return kept
+
+
+def after(kept: Tensor, stops) -> tuple[Turn, ...]:
+    """The prompt, then turns that see its kept entries and all that came since."""
+    turns, start = [Turn(kept.shape[-1])], kept.shape[-1]
+    for stop in stops:
+        since = torch.ones(*kept.shape[1:-1], start - kept.shape[-1], dtype=torch.bool)
+        layers = tuple(Past(torch.cat([one, since], -1)) for one in kept)
+        turns.append(Turn(stop, layers))
+        start = stop
+    return tuple(turns)
+
+
+class Witness(SimpleNamespace):
+    """The implementation in one layer, and what that held whenever new tokens came."""
+
+    def __init__(self, read: str, append: str) -> None:
+        super().__init__(**vars(optimized))
+        self.held: list[tuple[Tensor, ...]] = []
+        self.new: list[int] = []
+        vars(self)[read] = lambda held: self.note(getattr(optimized, read)(held))
+        vars(self)[append] = lambda *given: self.count(getattr(optimized, append), *given)
+
+    def note(self, view):
+        """Note what is held."""
+        self.held.append(view)
+        return view
+
+    def count(self, append, held, *given):
+        """Note how many tokens come."""
+        self.new.append(given[0].shape[2])
+        return append(held, *given)
+
+
+def witnessed(cache, read: str, append: str) -> list[Witness]:
+    """Let each layer of a cache be watched."""
+    found = []
+    for layer in cache.layers:
+        layer.kv = Witness(read, append)
+        found.append(layer.kv)
+    return found
+
+
+def turns_of(witnesses: list[Witness], past, every: int) -> tuple[Turn, ...]:
+    """The prompt, then a turn for all that was read at once, which ends where `every` is full."""
+    turns, start = [Turn(TOKENS)], TOKENS
+    assert witnesses[0].new == witnesses[1].new
+    for index, new in enumerate(witnesses[0].new):
+        assert start // every == (start + new - 1) // every
+        layers = tuple(past(one.held[index], start) for one in witnesses)
+        start += new
+        turns.append(Turn(start, layers))
+    return tuple(turns)
+
+
+def restored(view, start: int) -> Past:
+    """All tokens, as HEX restores them."""
+    assert view[0].shape[2] == start
+    return Past(torch.ones(view[0].shape[:-1], dtype=torch.bool), *view)
+
+
+def survivors(view, start: int, shifts: list[int]) -> Past:
+    """The tokens that are held, behind the padding of their row."""
+    seen = torch.zeros(*view.positions.shape[:-1], start, dtype=torch.bool)
+    for row, head, slot in view.present.nonzero().tolist():
+        seen[row, head, int(view.positions[row, head, slot]) + shifts[row]] = True
+    return Past(seen)
+
+
+def assert_accurate(actual: Tensor, kind: str, ids: Tensor, mask: Tensor, turns) -> None:
+    """The logits after the prompt are the stock model's."""
+    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask)
+    assert_as_accurate(actual, model_logits, inputs | dict(tokens=actual.shape[1], turns=turns))
+
+
+@every_architecture
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_oracle_that_sees_everything_is_the_unmodified_model(kind, padded):
+    ids, mask = prompts()
+    mask = mask if padded else torch.ones_like(mask)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        out = unmodified(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
+    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask)
+    assert_as_accurate(out.logits[mask.bool()], model_logits, inputs)
+
+
+@every_architecture
+@every_story
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, ragged):
+    stops, ids, mask = told(story)
+    chunk = 7 if story == "padded" else None
+    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS], chunk=chunk)
+    kept = chosen(mask, ragged)
+    prompt.cache.evict(kept)
+    assert (prompt.cache.layers[0].old is not None) == ragged
+    actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
+    assert_accurate(actual, kind, ids, mask, after(kept, stops))
+
+
+@every_architecture
+@pytest.mark.parametrize("story", ["prompt", "second turn"])
+@pytest.mark.parametrize("mode", ["append", "full"])
+def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode):
+    stops, ids, mask = told(story)
+    settings = optimized.HexConfig(density=0.0, block=8, recent=2, mode=mode)
+    cache = models.HexTransformersCache(attached(kind).config, settings)
+    witnesses = witnessed(cache, "hex_read", "hex_append")
+    called(attached(kind), cache, 0, [TOKENS], ids, mask)
+    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    assert_accurate(actual, kind, ids, mask, turns_of(witnesses, restored, settings.block))
+
+
+@every_architecture
+@every_story
+@pytest.mark.parametrize("scope", ["head", "layer"])
+def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope):
+    stops, ids, mask = told(story)
+    settings = optimized.DecodingConfig(10, interval=4, scope=scope)
+    cache = models.DecodingTransformersCache(attached(kind).config, settings)
+    witnesses = witnessed(cache, "decoding_read", "decoding_append")
+    called(attached(kind), cache, 0, [TOKENS], ids, mask)
+    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    shifts = (mask == 0).sum(1).tolist()
+    turns = turns_of(witnesses, partial(survivors, shifts=shifts), settings.interval)
+    assert_accurate(actual, kind, ids, mask, turns)
+    assert not turns[-1].layers[0].seen.all()
+
+
+@every_architecture
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind_of_set", ["dense", "ragged", "recent", "old"])
+def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padded, kind_of_set):
+    ids, mask = prompts()
+    mask = mask if padded else torch.ones_like(mask)
+    prompt = models.prefill(attached(kind), ids, mask)
+    kept = chosen(mask, ragged=kind_of_set == "ragged")
+    if kind_of_set in ("recent", "old"):  # every head holds the last token, or none
+        kept = torch.zeros_like(kept)
+        kept[..., -9:] = True
+        kept[..., -1] = kind_of_set == "recent"
+    prompt.cache.evict(kept)
+    how = dict(max_new_tokens=6, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    out = attached(kind).generate(ids, attention_mask=mask, past_key_values=prompt.cache, **how)
+    assert prompt.cache.get_seq_length() == TOKENS + 5
+    read = out.sequences[:, :-1]
+    every = torch.cat([mask, mask.new_ones(2, 5)], 1)
+    turns = after(kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
+    first = (Turn(TOKENS - 1), *turns)
+    assert_accurate(torch.stack(out.logits, 1), kind, read, every, first)
