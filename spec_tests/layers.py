@@ -11,7 +11,6 @@ SHARED = {
     "attention_errors",
     "cache_errors",
     "compress_errors",
-    "scoring_errors",
     "selection_errors",
 } | {n for n in reference.__all__ if isinstance(getattr(reference, n), type)}
 
@@ -31,8 +30,8 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/gear.py::low_rank": "rounds of power iteration",
     "vector/gear_cache.py::gear_append": "compressed blocks, each with a correction of its own",
     "vector/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
-    "vector/cake.py::cake_cascade": "layers, each after what the ones before have given up",
-    "vector/scorers/expected_attention.py::_logits": "blocks of tokens, as many as a cache holds",
+    "vector/scorers/cake_budgets.py::cake_cascade": "layers, each after what others gave up",
+    "vector/scorers/expected_attention.py::_logits": "blocks of tokens, as a cache holds",
     "vector/scorers/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
     "vector/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
     "vector/hex_cache.py::hex_append": "compressed spans, each over what the ones before left",

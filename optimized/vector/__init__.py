@@ -10,7 +10,6 @@ from optimized.vector._graphkv_keys import (
 )
 from optimized.vector._graphkv_refine import concatenate_heads, graphkv_refine
 from optimized.vector.attention import attention, attention_error, attention_weights
-from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
 from optimized.vector.compress import compress
 from optimized.vector.coverage import (
     coverage,
@@ -94,6 +93,8 @@ from optimized.vector.locality import (
 )
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
+from optimized.vector.scorers.cake import cake, cake_preference
+from optimized.vector.scorers.cake_budgets import cake_budgets, cake_cascade
 from optimized.vector.scorers.expected_attention import expected_attention
 from optimized.vector.scorers.fastkvzip import fastkvzip, fastkvzip_loss
 from optimized.vector.scorers.h2o import h2o, h2o_mass
