@@ -129,7 +129,7 @@ def test_every_name_that_a_page_shows_is_public():
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
     assert (DOCS / file).with_suffix(".md").exists()
-    laws = suite_of(file).glob(f"test_{file.name}*.py")
+    laws = [*suite_of(file).glob(f"test_{file.name}*.py"), *(SUITE / file).glob("test_laws.py")]
     assert [spec for path in laws for spec, _ in index.marked(path)], "no law carries a `spec` mark"
 
 
