@@ -4,7 +4,52 @@ import torch
 
 import reference
 from reference import Scored
-from spec_tests.mutants.make import in_turn, mutant
+from spec_tests.mutants.make import in_turn, lies, mutant
+
+lie = lies("scorers/cake")
+
+lie(
+    "cake_biased",
+    "the variance divides by the number of queries",
+    "(seen.shape[0] - 1)",
+    "seen.shape[0]",
+    "vector:variance-is-unbiased-and-pooling-counts-zeros",
+)
+lie(
+    "cake_uncounted_padding",
+    "pooling at the ends divides by what lies inside",
+    "around.sum() / kernel / group",
+    "around.mean() / group",
+    "test_scores_agree_with_scalar_loops",
+)
+lie(
+    "cake_sentinel",
+    "protected tokens score more than any other",
+    "protected[row][:, start:] = True",
+    "protected[row][:, start:] = True\n        scores[row][:, start:] = 1 + gamma",
+    "test_the_window_is_protected_and_has_no_score",
+)
+lie(
+    "cake_padding_seen",
+    "padding is attended to",
+    "queries[row][:, -window:], keys[row][:, first:])",
+    "queries[row][:, -window:], keys[row])[..., first:]",
+    "test_a_padded_row_scores_as_it_does_alone",
+)
+lie(
+    "cake_window_at_the_front",
+    "the first queries observe, not the last",
+    "weights = attention_weights(queries[row][:, -window:]",
+    "weights = attention_weights(queries[row][:, :window]",
+    "test_a_window_of_queries_is_enough",
+)
+lie(
+    "cake_exponents",
+    "temperatures are exponents",
+    "** (1 / tau1) * change ** (1 / tau2)",
+    "** tau1 * change ** tau2",
+    "test_temperatures_are_roots",
+)
 
 
 def rescored(queries, keys, window, gamma, kernel, valid, ddof=1, counted=True, largest=False):
@@ -23,26 +68,6 @@ def rescored(queries, keys, window, gamma, kernel, valid, ddof=1, counted=True, 
     heads = pooled.reshape(*raw.shape[:-2], kv_heads, group, old)
     scores[..., :old] = heads.amax(-2) if largest else heads.mean(-2)
     return Scored(scores, exact.protected)
-
-
-@mutant(
-    "cake",
-    "the variance divides by the number of queries",
-    killer="test_vectors.py::test_vector[cake-variance-is-unbiased-and-pooling-counts-zeros]",
-)
-def cake_biased(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """Take the population's variance."""
-    return rescored(queries, keys, window, gamma, kernel, valid, ddof=0)
-
-
-@mutant(
-    "cake",
-    "pooling at the ends divides by what lies inside",
-    killer="scorers/cake/test_laws.py::test_scores_agree_with_scalar_loops",
-)
-def cake_uncounted_padding(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """Leave the zeros outside uncounted."""
-    return rescored(queries, keys, window, gamma, kernel, valid, counted=False)
 
 
 @mutant(
@@ -66,55 +91,6 @@ def cake_heads_in_turn(queries, keys, window=32, gamma=200.0, kernel=5, valid=No
 
 
 @mutant(
-    "cake",
-    "protected tokens score more than any other",
-    killer="scorers/cake/test_laws.py::test_the_window_is_protected_and_has_no_score",
-)
-def cake_sentinel(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """Write a sentinel into the window."""
-    scored = reference.cake(queries, keys, window, gamma, kernel, valid)
-    return scored._replace(scores=scored.scores.masked_fill(scored.protected, 1.0 + gamma))
-
-
-@mutant(
-    "cake",
-    "padding is attended to",
-    killer="scorers/cake/test_laws.py::test_a_padded_row_scores_as_it_does_alone",
-)
-def cake_padding_seen(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """Forget the mask until the end."""
-    exact = reference.cake(queries, keys, window, gamma, kernel, valid)
-    scores = reference.cake(queries, keys, window, gamma, kernel).scores
-    return exact._replace(scores=scores.where(exact.scores != 0, 0))
-
-
-@mutant(
-    "cake_preference",
-    "the logarithm has no 1e-10",
-    killer="test_vectors.py::test_vector[cake-a-weight-of-nothing-has-no-entropy]",
-)
-def cake_bare_logarithm(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
-    """Take the entropy's logarithm of the weights themselves."""
-    exact = reference.cake_preference(queries, keys, window, tau1, tau2, valid)
-    old = keys.shape[-2] - window
-    if valid is not None or old < 1:
-        return exact
-    weights = reference.attention_weights(queries[..., -window:, :].double(), keys)[..., :old]
-    entropy = -(weights * weights.log()).sum((-3, -2, -1))
-    return (entropy ** (1 / tau1) * weights.var(-2).sum((-2, -1)) ** (1 / tau2)).float()
-
-
-@mutant(
-    "cake",
-    "the first queries observe, not the last",
-    killer="scorers/cake/test_laws.py::test_a_window_of_queries_is_enough",
-)
-def cake_window_at_the_front(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """Take the window from the wrong end."""
-    return reference.cake(queries.flip(-2), keys, window, gamma, kernel, valid)
-
-
-@mutant(
     "cake_preference",
     "all weights are held at once",
     killer="scorers/cake/test_laws.py::test_nothing_of_queries_by_tokens_is_allocated[cake_preference]",
@@ -123,16 +99,6 @@ def cake_all_weights_at_once(queries, keys, window=32, tau1=1.0, tau2=1.0, valid
     """Attend with every query, and forget it."""
     reference.attention_weights(queries, keys)
     return reference.cake_preference(queries, keys, window, tau1, tau2, valid)
-
-
-@mutant(
-    "cake_preference",
-    "temperatures are exponents",
-    killer="scorers/cake/test_laws.py::test_temperatures_are_roots",
-)
-def cake_exponents(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
-    """Raise to the temperature."""
-    return reference.cake_preference(queries, keys, window, 1 / tau1, 1 / tau2, valid)
 
 
 @mutant(
@@ -160,3 +126,19 @@ def cake_rooted_below_zero(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=N
     seen = seen[..., : keys.shape[-2] - window]
     entropy = -(seen * (seen + 1e-10).log()).sum((-3, -2, -1))
     return torch.where(entropy < 0, entropy ** (1 / tau1) * preference, preference).float()
+
+
+@mutant(
+    "cake_preference",
+    "the logarithm has no 1e-10",
+    killer="test_vectors.py::test_vector[cake-a-weight-of-nothing-has-no-entropy]",
+)
+def cake_bare_logarithm(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Take the entropy's logarithm of the weights themselves."""
+    exact = reference.cake_preference(queries, keys, window, tau1, tau2, valid)
+    old = keys.shape[-2] - window
+    if valid is not None or old < 1:
+        return exact
+    weights = reference.attention_weights(queries[..., -window:, :].double(), keys)[..., :old]
+    entropy = -(weights * weights.log()).sum((-3, -2, -1))
+    return (entropy ** (1 / tau1) * weights.var(-2).sum((-2, -1)) ** (1 / tau2)).float()

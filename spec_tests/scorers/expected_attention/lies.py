@@ -1,55 +1,48 @@
 """Lies about expected attention."""
 
-import math
-
 import torch
 
 import reference
 from reference import Scored
-from spec_tests.mutants.make import in_turn, mutant
+from spec_tests.mutants.make import in_turn, lies, mutant
 
+lie = lies("scorers/expected_attention")
 
-@mutant(
-    "expected_attention",
+lie(
+    "epsilon_ignored",
     "epsilon is left out",
-    killer="scorers/expected_attention/test_laws.py::test_epsilon_adds_the_length_of_the_value",
+    "+= epsilon",
+    "+= 0",
+    "test_epsilon_adds_the_length_of_the_value",
 )
-def epsilon_ignored(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Add nothing."""
-    return reference.expected_attention(statistics, keys, values, rotation, sinks, 0.0, valid)
-
-
-@mutant(
-    "expected_attention",
+lie(
+    "values_ignored",
     "values do not weigh",
-    killer="scorers/expected_attention/test_laws.py::test_scores_scale_with_the_values",
+    "values[row][:, start:].to(exact).square().sum(-1).sqrt()",
+    "1",
+    "test_scores_scale_with_the_values",
 )
-def values_ignored(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Take every value for one of length 1."""
-    same = torch.full_like(values, values.shape[-1] ** -0.5)
-    return reference.expected_attention(statistics, keys, same, rotation, sinks, epsilon, valid)
-
-
-@mutant(
-    "expected_attention",
+lie(
+    "covariance_whole",
     "the covariance is not halved",
-    killer="scorers/expected_attention/test_laws.py::test_scores_are_in_the_ratio_of_mean_exponentials",
+    "/ (2 * width)",
+    "/ width",
+    "test_scores_are_in_the_ratio_of_mean_exponentials",
 )
-def covariance_whole(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Divide by the width once."""
-    wider = statistics._replace(covariance=2 * statistics.covariance)
-    return reference.expected_attention(wider, keys, values, rotation, sinks, epsilon, valid)
-
-
-@mutant(
-    "expected_attention",
+lie(
+    "covariance_ignored",
     "the covariance is ignored",
-    killer="test_vectors.py::test_vector[expected_attention-a-covariance-is-over-twice-the-width]",
+    "((key @ covariance) * key).sum(-1) / (2 * width)",
+    "0",
+    "vector:a-covariance-is-over-twice-the-width",
 )
-def covariance_ignored(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Attend with the mean query."""
-    still = statistics._replace(covariance=torch.zeros_like(statistics.covariance))
-    return reference.expected_attention(still, keys, values, rotation, sinks, epsilon, valid)
+lie(
+    "width_ignored",
+    "logits are not scaled by the width",
+    "key @ mean / math.sqrt(width)",
+    "key @ mean",
+    "test_scores_agree_with_scalar_loops",
+)
 
 
 @mutant(
@@ -110,14 +103,3 @@ def expected_heads_in_turn(statistics, keys, values, rotation, sinks=4, epsilon=
         covariance=in_turn(statistics.covariance, keys.shape[-3]),
     )
     return reference.expected_attention(turned, keys, values, rotation, sinks, epsilon, valid)
-
-
-@mutant(
-    "expected_attention",
-    "logits are not scaled by the width",
-    killer="scorers/expected_attention/test_laws.py::test_scores_agree_with_scalar_loops",
-)
-def width_ignored(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
-    """Stretch the mean query."""
-    longer = statistics._replace(mean=statistics.mean * math.sqrt(keys.shape[-1]))
-    return reference.expected_attention(longer, keys, values, rotation, sinks, epsilon, valid)

@@ -3,7 +3,52 @@
 import torch
 
 import reference
-from spec_tests.mutants.make import in_turn, mutant
+from spec_tests.mutants.make import in_turn, lies, mutant
+
+lie = lies("scorers/kvzip")
+
+lie(
+    "no_causal_mask",
+    "a query sees all of the repeat input",
+    "blank : repeat - count + q + 1]",
+    "blank:]",
+    "vector:the-best-query-counts",
+)
+lie(
+    "repeat_keys_unseen",
+    "the repeat input is outside the softmax",
+    "torch.cat([seen, echo], -2)",
+    "seen",
+    "vector:the-best-query-counts",
+)
+lie(
+    "past_lost",
+    "the past is overwritten",
+    "past.to(torch.promote_types(exact, past.dtype), copy=True)",
+    "torch.zeros_like(past)",
+    "vector:only-its-own-chunk-is-seen",
+)
+lie(
+    "sinks_in_the_chunk",
+    "the first chunk begins at the first token",
+    "start = first + sinks + index * chunk",
+    "start = first + index * chunk",
+    "test_only_the_chunk_gets_scores_and_the_past_is_never_undone",
+)
+lie(
+    "recent_of_padded",
+    "the recent window is a share of the padded length",
+    "keys.shape[-3], sinks, recent)",
+    "keys.shape[-3], sinks,\n        keys.shape[-2] // 50 if recent is None else recent)",
+    "test_by_default_a_fiftieth_of_the_real_tokens_is_recent",
+)
+lie(
+    "kvzip_sentinel",
+    "protected tokens score 1",
+    "return Scored(scores, protected)",
+    "return Scored(scores.masked_fill(protected, 1), protected)",
+    "test_sinks_and_recent_tokens_are_protected_by_the_mask_alone",
+)
 
 
 def query_by_query(queries, keys, repeat_keys, index, chunk, sinks, valid, repeat_valid, change):
@@ -31,20 +76,6 @@ def query_by_query(queries, keys, repeat_keys, index, chunk, sinks, valid, repea
 def later(scores, past):
     """Return the larger of scores and past."""
     return scores if past is None else torch.maximum(scores, past)
-
-
-@mutant(
-    "kvzip_chunk",
-    "a query sees all of the repeat input",
-    killer="test_vectors.py::test_vector[kvzip-the-best-query-counts]",
-)
-def no_causal_mask(
-    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
-):
-    """Forget the mask inside the repeat input."""
-    everything = repeat_keys.shape[-2]
-    x = (queries, keys, repeat_keys, index, chunk, sinks, valid, repeat_valid)
-    return later(query_by_query(*x, lambda _: everything).amax(0), past)
 
 
 @mutant(
@@ -88,83 +119,6 @@ def kvzip_heads_in_turn(
     turned = tuple(in_turn(asking, keys.shape[-3]) for asking in queries)
     rest = (chunk, sinks, recent, valid, repeat_valid)
     return reference.kvzip(turned, keys, repeat_keys, *rest)
-
-
-@mutant(
-    "kvzip_chunk",
-    "the repeat input is outside the softmax",
-    killer="test_vectors.py::test_vector[kvzip-the-best-query-counts]",
-)
-def repeat_keys_unseen(
-    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
-):
-    """Divide by the weight that the context draws."""
-    if valid is not None or repeat_valid is not None or not queries.numel():
-        x = (keys, repeat_keys, index, chunk, sinks, valid, repeat_valid, past)
-        return reference.kvzip_chunk(queries, *x)
-    start = sinks + index * chunk
-    stop = min(keys.shape[-2], start + chunk)
-    scores = torch.zeros_like(keys[..., 0], dtype=torch.promote_types(keys.dtype, torch.float32))
-    if start < stop:
-        seen = torch.cat([keys[..., :sinks, :], keys[..., start:stop, :]], -2)
-        weights = reference.attention_weights(queries, seen, causal=False)[..., sinks:].amax(-2)
-        grouped = weights.unflatten(-2, (keys.shape[-3], -1)).amax(-2)
-        scores[..., start:stop] = grouped
-    return later(scores, past)
-
-
-@mutant(
-    "kvzip_chunk",
-    "the past is overwritten",
-    killer="test_vectors.py::test_vector[kvzip-only-its-own-chunk-is-seen]",
-)
-def past_lost(
-    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
-):
-    """Start from zero."""
-    rest = (index, chunk, sinks, valid, repeat_valid)
-    return reference.kvzip_chunk(queries, keys, repeat_keys, *rest)
-
-
-@mutant(
-    "kvzip_chunk",
-    "the first chunk begins at the first token",
-    killer="scorers/kvzip/test_laws.py::test_only_the_chunk_gets_scores_and_the_past_is_never_undone",
-)
-def sinks_in_the_chunk(
-    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
-):
-    """Know no sinks."""
-    rest = (index, chunk, 0, valid, repeat_valid, past)
-    return reference.kvzip_chunk(queries, keys, repeat_keys, *rest)
-
-
-@mutant(
-    "kvzip",
-    "the recent window is a share of the padded length",
-    killer="scorers/kvzip/test_laws.py::test_by_default_a_fiftieth_of_the_real_tokens_is_recent",
-)
-def recent_of_padded(
-    queries, keys, repeat_keys, chunk=2000, sinks=4, recent=None, valid=None, repeat_valid=None
-):
-    """Count padding."""
-    recent = keys.shape[-2] // 50 if recent is None else recent
-    rest = (chunk, sinks, recent, valid, repeat_valid)
-    return reference.kvzip(queries, keys, repeat_keys, *rest)
-
-
-@mutant(
-    "kvzip",
-    "protected tokens score 1",
-    killer="scorers/kvzip/test_laws.py::test_sinks_and_recent_tokens_are_protected_by_the_mask_alone",
-)
-def kvzip_sentinel(
-    queries, keys, repeat_keys, chunk=2000, sinks=4, recent=None, valid=None, repeat_valid=None
-):
-    """Write a sentinel into the scores."""
-    rest = (chunk, sinks, recent, valid, repeat_valid)
-    scored = reference.kvzip(queries, keys, repeat_keys, *rest)
-    return scored._replace(scores=scored.scores.masked_fill(scored.protected, 1.0))
 
 
 @mutant(

@@ -3,7 +3,17 @@
 import torch
 
 import reference
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import lies, mutant
+
+lie = lies("scorers/mean_rotation")
+
+lie(
+    "turned_back",
+    "the turn is the other way round",
+    "angles = (first + step)",
+    "angles = -(first + step)",
+    "test_it_is_the_mean_of_the_rotated_vectors",
+)
 
 
 @mutant(
@@ -16,16 +26,6 @@ def neighbours_turn(frequencies, start, future=512):
     half = frequencies.shape[-1]
     order = torch.arange(2 * half).reshape(2, half).T.flatten()
     return reference.mean_rotation(frequencies, start, future)[..., order, :][..., :, order]
-
-
-@mutant(
-    "mean_rotation",
-    "the turn is the other way round",
-    killer="scorers/mean_rotation/test_laws.py::test_it_is_the_mean_of_the_rotated_vectors",
-)
-def turned_back(frequencies, start, future=512):
-    """Transpose."""
-    return reference.mean_rotation(frequencies, start, future).mT.contiguous()
 
 
 @mutant(
