@@ -31,8 +31,11 @@ def composed(spec: Callable[P, R]) -> Callable[P, R]:
 def _bodies(home: str) -> ModuleType | None:
     """Return the module of vectorised bodies that mirrors one of the reference."""
     place = f"optimized.vector{home.removeprefix('reference')}"
-    parent = place.rpartition(".")[0]
-    return import_module(place) if find_spec(parent) and find_spec(place) else None
+    try:
+        found = find_spec(place)
+    except ModuleNotFoundError:  # of the package it would be in
+        return None
+    return import_module(place) if found else None
 
 
 @cache

@@ -121,12 +121,11 @@ def finite(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} must be finite, got {_first(tensor, ~torch.isfinite(tensor))}")
 
 
-def in_range(name: str, result: Tensor) -> None:
+def in_range(name: str, result: Tensor, got: object = "a result out of range") -> None:
     """Refuse what leads to a `result`, at least 0, that its dtype cannot hold."""
     if scanning(result) and not bool(torch.isfinite(result.amax())):
         raise ValueError(
-            f"{name} must be in the range where results are finite in {result.dtype}, "
-            "got a result out of range"
+            f"{name} must be in the range where results are finite in {result.dtype}, got {got}"
         )
 
 

@@ -11,14 +11,13 @@ SHARED = {
     "attention_errors",
     "cache_errors",
     "compress_errors",
-    "scoring_errors",
     "selection_errors",
 } | {n for n in reference.__all__ if isinstance(getattr(reference, n), type)}
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
-    "vector/_window.py::drawn": "heads, as many at a time as a cache holds",
-    "vector/base_scorers.py::h2o_mass": "blocks of queries, as many as a cache holds",
+    "vector/scorers/_window.py::drawn": "heads, as many at a time as a cache holds",
+    "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/expander.py::_swaps": "rounds of swaps, each over all repeated edges",
     "vector/expander.py::_connect": "swaps, one for each component but the last",
     "vector/expander.py::_hangs_together": "steps of a walk, each over all edges",
@@ -31,10 +30,9 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/gear.py::low_rank": "rounds of power iteration",
     "vector/gear_cache.py::gear_append": "compressed blocks, each with a correction of its own",
     "vector/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
-    "vector/cake.py::cake_cascade": "layers, each after what the ones before have given up",
-    "vector/expected_attention.py::_logits": "blocks of tokens, as many as a cache holds",
-    "vector/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
-    "vector/kvzip.py::kvzip": "chunks of the context, each with a repeat input of its own",
+    "vector/scorers/cake_budgets.py::cake_cascade": "layers, each after what others gave up",
+    "vector/scorers/expected_attention.py::_logits": "blocks of tokens, as a cache holds",
+    "vector/scorers/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
     "vector/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
     "vector/hex_cache.py::hex_append": "compressed spans, each over what the ones before left",
     "vector/hex_cache.py::hex_read": "compressed spans, each of a size of its own",

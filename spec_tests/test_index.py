@@ -24,7 +24,6 @@ NOT_AN_IDEA = (
     "attention_errors",
     "cache_errors",
     "compress_errors",
-    "scoring_errors",
     "selection_errors",
     "precision",
 )

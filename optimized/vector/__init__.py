@@ -1,266 +1,33 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
-from optimized.vector.attention import attention, attention_error, attention_weights
-from optimized.vector.base_scorers import (
-    h2o,
-    h2o_mass,
-    knorm,
-    pyramidkv_budgets,
-    snapkv,
-    streaming_llm,
-)
-from optimized.vector.cake import cake, cake_budgets, cake_cascade, cake_preference
-from optimized.vector.compress import compress, select
-from optimized.vector.decoding import decoding_append, decoding_read, decoding_start
-from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
-from optimized.vector.expander import (
-    biadjacency,
-    biregular_degrees,
-    connecting_swaps,
-    double_edge_swaps,
-    expander_mask,
-    half_edge_pairing,
-    random_expander,
-)
-from optimized.vector.expansion import (
-    bipartite_adjacency,
-    cheeger_constant,
-    component_count,
-    conductance,
-    is_connected,
-    spectral_gap,
-    vertex_expansion,
-)
-from optimized.vector.expected_attention import (
-    expected_attention,
-    mean_rotation,
-    query_statistics,
-)
-from optimized.vector.explicit import (
-    lift,
-    lps_graph,
-    lps_mask,
-    new_singular_value,
-    ramanujan_lift,
-    subtile_codes,
-    subtile_expander,
-    subtile_mask,
-    subtile_permutations,
-)
-from optimized.vector.fastkvzip import fastkvzip
-from optimized.vector.gear import gear_compress, gear_reconstruct, low_rank, outlier_mask
-from optimized.vector.gear_cache import (
-    gear_append,
-    gear_prefill,
-    gear_read,
-    gear_size,
-    kivi_share,
-    kivi_size,
-    quantizer_bytes,
-    quantizer_sizes,
-)
-from optimized.vector.graphkv.decay import banish, decay, enhance
-from optimized.vector.graphkv.graph import (
-    edges,
-    neighbour_count,
-    neighbours,
-    source_count,
-    source_tokens,
-)
-from optimized.vector.graphkv.keys import (
-    cosine_distribution,
-    cosine_matrix,
-    kv_bytes,
-    principal_components,
-)
-from optimized.vector.graphkv.needle import hide_needle, needle_recall
-from optimized.vector.graphkv.refine import concatenate_heads, graphkv_refine
-from optimized.vector.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
-from optimized.vector.hex_block import hex_compress, hex_mask, hex_reconstruct
-from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_recompress
-from optimized.vector.hex_study import hex_bytes, hex_preset, hex_size, paper_size, sensitivity
-from optimized.vector.hubkv.budgets import head_budgets, ungated_refine
-from optimized.vector.hubkv.calibration import calibrate, head_weights, selectivity
-from optimized.vector.hubkv.chains import retained_chains
-from optimized.vector.hubkv.coverage import coverage, coverage_weights, marginal_gain, overlap
-from optimized.vector.hubkv.discount import discount, hub_mask, smd
-from optimized.vector.hubkv.greedy import greedy, lazy_greedy
-from optimized.vector.hubkv.kernels import gaussian_kernel, window_kernel
-from optimized.vector.hubkv.locality import (
-    attention_density,
-    autocorrelation,
-    content_series,
-    distance_profile,
-    nms,
-)
-from optimized.vector.hubkv.refine import hubkv_refine, protected_mask, shift_scores
-from optimized.vector.hubkv.segments import random_order, segment_coverage, uniform_spread
-from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
-from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
-from optimized.vector.kvzip import kvzip, kvzip_chunk
-from optimized.vector.refinement import refine
-from optimized.vector.retain import kept_count, modular_utility, ranking, retain
-from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
-from optimized.vector.store import MaskStore, from_csr, to_csr
-from optimized.vector.systems import (
-    graphkv_compress,
-    graphkv_select,
-    hubkv_compress,
-    hubkv_select,
-)
-from reference.hubkv.gate import gate
-from reference.scorers.fastkvzip import fastkvzip_loss
-from reference.scorers.fastkvzip_trainer import FastKVzipGate, train_fastkvzip
+from importlib import import_module
+from inspect import isfunction, unwrap
+from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any
+
+import reference
+
+if TYPE_CHECKING:
+    from reference import *  # noqa: F403
+
+ELEMENTWISE = frozenset("""""".split())
+"""What runs the reference's own body, since that has no loop to get rid of."""
+
+
+def _bodies() -> dict[str, Any]:
+    """Return what the modules of this package define or compose under public names."""
+    found: dict[str, Any] = {}
+    for place in walk_packages(__path__, f"{__name__}."):
+        for name, value in vars(import_module(place.name)).items():
+            spec = getattr(reference, name, None) if name in reference.__all__ else None
+            if spec is not None and value not in (spec, unwrap(spec)):
+                assert found.setdefault(name, value) is value, f"{name} has two bodies"
+    return found
+
 
 __all__ = [
-    "MaskStore",
-    "from_csr",
-    "to_csr",
-    "biadjacency",
-    "bipartite_adjacency",
-    "biregular_degrees",
-    "cheeger_constant",
-    "component_count",
-    "conductance",
-    "connecting_swaps",
-    "double_edge_swaps",
-    "expander_mask",
-    "half_edge_pairing",
-    "is_connected",
-    "is_ramanujan",
-    "lift",
-    "lps_graph",
-    "lps_mask",
-    "new_singular_value",
-    "ramanujan_bound",
-    "ramanujan_lift",
-    "random_expander",
-    "second_singular_value",
-    "spectral_gap",
-    "subtile_codes",
-    "subtile_expander",
-    "subtile_mask",
-    "subtile_permutations",
-    "vertex_expansion",
-    "attention_weights",
-    "attention",
-    "attention_error",
-    "kept_count",
-    "ranking",
-    "retain",
-    "modular_utility",
-    "DenseCache",
-    "RaggedCache",
-    "evict",
-    "stored_bytes",
-    "knorm",
-    "h2o_mass",
-    "h2o",
-    "snapkv",
-    "pyramidkv_budgets",
-    "streaming_llm",
-    "hub_mask",
-    "discount",
-    "smd",
-    "attention_density",
-    "autocorrelation",
-    "content_series",
-    "coverage",
-    "coverage_weights",
-    "distance_profile",
-    "gaussian_kernel",
-    "greedy",
-    "lazy_greedy",
-    "marginal_gain",
-    "nms",
-    "overlap",
-    "random_order",
-    "retained_chains",
-    "segment_coverage",
-    "uniform_spread",
-    "window_kernel",
-    "calibrate",
-    "gate",
-    "head_budgets",
-    "head_weights",
-    "hubkv_refine",
-    "protected_mask",
-    "selectivity",
-    "shift_scores",
-    "ungated_refine",
-    "banish",
-    "concatenate_heads",
-    "cosine_distribution",
-    "cosine_matrix",
-    "decay",
-    "edges",
-    "enhance",
-    "graphkv_refine",
-    "hide_needle",
-    "kv_bytes",
-    "needle_recall",
-    "neighbour_count",
-    "neighbours",
-    "principal_components",
-    "source_count",
-    "source_tokens",
-    "attention_mass",
-    "heavy_hitter_mask",
-    "recent_mask",
-    "h2o_mask",
-    "quantise",
-    "dequantise",
-    "kcvt",
-    "pack_bits",
-    "unpack_bits",
-    "hex_preset",
-    "hex_mask",
-    "hex_compress",
-    "hex_reconstruct",
-    "hex_prefill",
-    "hex_append",
-    "hex_recompress",
-    "hex_read",
-    "hex_bytes",
-    "hex_size",
-    "paper_size",
-    "sensitivity",
-    "kivi_prefill",
-    "kivi_append",
-    "kivi_read",
-    "outlier_mask",
-    "low_rank",
-    "gear_compress",
-    "gear_reconstruct",
-    "gear_prefill",
-    "gear_append",
-    "gear_read",
-    "quantizer_bytes",
-    "kivi_size",
-    "gear_size",
-    "kivi_share",
-    "quantizer_sizes",
-    "cake",
-    "cake_budgets",
-    "cake_cascade",
-    "cake_preference",
-    "expected_attention",
-    "FastKVzipGate",
-    "fastkvzip",
-    "fastkvzip_loss",
-    "kvzip",
-    "kvzip_chunk",
-    "mean_rotation",
-    "query_statistics",
-    "train_fastkvzip",
-    "refine",
-    "select",
-    "compress",
-    "hubkv_select",
-    "hubkv_compress",
-    "graphkv_select",
-    "graphkv_compress",
-    "decoding_start",
-    "decoding_append",
-    "decoding_read",
+    name
+    for name in reference.__all__
+    if isfunction(getattr(reference, name)) or name in ("MaskStore", "FastKVzipGate")
 ]
+globals().update({name: unwrap(getattr(reference, name)) for name in ELEMENTWISE} | _bodies())

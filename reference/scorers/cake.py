@@ -1,25 +1,29 @@
 """CAKE: what recent queries look at on average, and how much they disagree about it."""
 
-from itertools import product
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import attention_errors, errors
+from reference import errors
 from reference.attention import attention_weights
+from reference.contract import requires
+from reference.kinds import Finite, FiniteAbove0, FiniteNonNegative, Odd
 from reference.precision import widen
-from reference.scorers import errors as refuse
-from reference.scorers import scoring_errors
+from reference.rules import aligned, grouped, left_padded, observed, wide
+from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 
+@requires(wide, grouped, aligned, observed, left_padded)
 def cake(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    window: int = 32,
-    gamma: float = 200.0,
-    kernel: int = 5,
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    window: Annotated[int, Ge(2)] = 32,
+    gamma: FiniteNonNegative = 200.0,
+    kernel: Odd = 5,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Scored:
     r"""Score each token by mean and variance of the last queries' attention, and protect those.
@@ -42,12 +46,7 @@ def cake(
         window, which is protected. A row of at most $W$ real tokens is protected as a whole.
 
     Raises:
-        TypeError: `queries` or `keys` is not floating point, `valid` not boolean, or `window` or
-            `kernel` not an integer.
-        ValueError: `queries` or `keys` is not finite or does not fit the other, there are more
-            queries than tokens or fewer than the window asks for, `window` is below 2, `gamma` is
-            negative or infinite or leads to scores that are, `kernel` is below 1 or even, `valid`
-            has another shape than `keys` without heads and width, or a false after a true.
+        ValueError: `gamma` leads to scores that are infinite.
 
     Source:
         GraphKV-CAKE.
@@ -56,21 +55,12 @@ def cake(
         C3, C4, E-G40, E-G71: weights over all that a query sees, not normalised again; the
         variance divides by $W - 1$; the authors' code rounds to the model's type before it.
     """
-    attention_errors.attendable(queries, keys, True)
-    errors.whole("window", window, 2)
-    scoring_errors.non_negative_finite("gamma", gamma)
-    refuse.odd("kernel", kernel)
-    batch, (kv_heads, tokens) = keys.shape[:-3], keys.shape[-3:-1]
-    refuse.observers(queries.shape[-2], window, tokens)
-    if valid is None:
-        valid = keys.new_ones(*batch, tokens, dtype=torch.bool)
-    refuse.padding(valid, (*batch, tokens))
+    kv_heads, tokens = keys.shape[-3:-1]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     group = queries.shape[-3] // max(1, kv_heads)
-    for row in product(*map(range, batch)):
-        first = tokens - int(valid[row].sum())
+    for row, first in rows(real_tokens(valid, keys)):
         start = max(first, tokens - window)
         protected[row][:, start:] = True
         if start == first:
@@ -81,16 +71,17 @@ def cake(
             for t in range(start - first):
                 around = indicator[max(0, t - kernel // 2) : t + kernel // 2 + 1]
                 scores[row][h // group, first + t] += around.sum() / kernel / group
-    scoring_errors.leads_to("gamma", gamma, scores)
+    errors.in_range("gamma", scores, gamma)
     return Scored(scores, protected)
 
 
+@requires(wide, grouped, aligned, observed, left_padded)
 def cake_preference(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    window: int = 32,
-    tau1: float = 1.0,
-    tau2: float = 1.0,
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    window: Annotated[int, Ge(2)] = 32,
+    tau1: FiniteAbove0 = 1.0,
+    tau2: FiniteAbove0 = 1.0,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
 ) -> Float[Tensor, "*batch"]:
     r"""How much cache a layer asks for: spread over tokens, times change over queries.
@@ -112,12 +103,7 @@ def cake_preference(
         nothing precedes the window.
 
     Raises:
-        TypeError: `queries` or `keys` is not floating point, `valid` not boolean, or `window` not
-            an integer.
-        ValueError: `queries` or `keys` is not finite or does not fit the other, there are more
-            queries than tokens or fewer than the window asks for, `window` is below 2, `tau1` or
-            `tau2` is not finite and above 0 or so small that the result is infinite, `valid` has
-            another shape than `keys` without heads and width, or a false after a true.
+        ValueError: `tau1` or `tau2` is so small that the result is infinite.
 
     Source:
         GraphKV-CAKE.
@@ -126,18 +112,9 @@ def cake_preference(
         E-G40, E-G41: computed in float64 and rounded once, because entropy and variance cancel;
         the entropy is at least 0. Sums over heads stand for means: only ratios of layers count.
     """
-    attention_errors.attendable(queries, keys, True)
-    errors.whole("window", window, 2)
-    errors.positive_finite("tau1", tau1)
-    errors.positive_finite("tau2", tau2)
     batch, tokens = keys.shape[:-3], keys.shape[-2]
-    refuse.observers(queries.shape[-2], window, tokens)
-    if valid is None:
-        valid = keys.new_ones(*batch, tokens, dtype=torch.bool)
-    refuse.padding(valid, (*batch, tokens))
     preference = keys.new_zeros(batch, dtype=torch.float64)
-    for row in product(*map(range, batch)):
-        first = tokens - int(valid[row].sum())
+    for row, first in rows(real_tokens(valid, keys)):
         start = max(first, tokens - window)
         if start == first:
             continue
@@ -149,7 +126,7 @@ def cake_preference(
             change = change + _variance(seen).sum()
         preference[row] = entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)
     preference = preference.float()
-    scoring_errors.leads_to("tau1", tau1, preference)
+    errors.in_range("tau1", preference, tau1)
     return preference
 
 

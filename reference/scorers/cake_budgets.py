@@ -4,18 +4,20 @@ from itertools import product
 from math import frexp, ldexp
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
-from reference import errors
-from reference.scorers import errors as refuse
+from reference.contract import requires
+from reference.kinds import Importance, Whole, Wholes
+from reference.rules import windowed
 
 
+@requires(windowed)
 def cake_budgets(
-    preferences: Float[Tensor, "layers *batch"],
-    keep: int,
-    tokens: int | Int64[Tensor, "*batch"],
-    window: int = 32,
+    preferences: Importance[Tensor, "layers *batch"],
+    keep: Whole,
+    tokens: Whole | Wholes[Tensor, "*batch"],
+    window: Whole = 32,
     exact: bool = False,
 ) -> Int64[Tensor, "layers *batch"]:
     r"""The budget of a head in each layer, in proportion to what the layers prefer.
@@ -41,13 +43,6 @@ def cake_budgets(
         where $N > B + W$. Where no layer prefers anything, all get the same, give or take one
         place.
 
-    Raises:
-        TypeError: `preferences` is not floating point, `keep` or `window` not an integer, or
-            `tokens` neither that nor an int64 tensor.
-        ValueError: `preferences` has no axis, is negative or not finite, `keep` is below
-            `window`, `tokens` or `window` is negative, or `tokens` has another shape than a row
-            of `preferences`.
-
     Source:
         GraphKV-CAKE.
 
@@ -55,7 +50,7 @@ def cake_budgets(
         E-G42, E-G70: a deal may give a layer more than it has room for, and that is lost; prompts
         of up to a window more than the budget are kept whole.
     """
-    lengths = _checked(preferences, keep, tokens, window)
+    lengths = row_lengths(preferences, tokens)
     budgets = lengths.new_empty(preferences.shape)
     layers = preferences.shape[0]
     for row in product(*map(range, lengths.shape)):
@@ -69,11 +64,12 @@ def cake_budgets(
     return budgets
 
 
+@requires(windowed)
 def cake_cascade(
-    preferences: Float[Tensor, "layers *batch"],
-    keep: int,
-    tokens: int | Int64[Tensor, "*batch"],
-    window: int = 32,
+    preferences: Importance[Tensor, "layers *batch"],
+    keep: Whole,
+    tokens: Whole | Wholes[Tensor, "*batch"],
+    window: Whole = 32,
     exact: bool = False,
 ) -> Int64[Tensor, "steps layers *batch"]:
     r"""The budgets while a prompt passes through the layers: after each, shared out anew.
@@ -97,13 +93,6 @@ def cake_cascade(
         what the whole budget or the layers passed can hold: the cache is never larger than in the
         end.
 
-    Raises:
-        TypeError: `preferences` is not floating point, `keep` or `window` not an integer, or
-            `tokens` neither that nor an int64 tensor.
-        ValueError: `preferences` has no axis, is negative or not finite, `keep` is below
-            `window`, `tokens` or `window` is negative, or `tokens` has another shape than a row
-            of `preferences`.
-
     Source:
         GraphKV-CAKE.
 
@@ -111,7 +100,7 @@ def cake_cascade(
         E-G42, E-G43, E-G70: no layer gets back what it has given up, and what it would have got
         back is lost; the last row may differ from `cake_budgets` by single places.
     """
-    lengths = _checked(preferences, keep, tokens, window)
+    lengths = row_lengths(preferences, tokens)
     layers = preferences.shape[0]
     budgets = lengths.new_zeros(layers, *preferences.shape)
     for row in product(*map(range, lengths.shape)):
@@ -127,16 +116,9 @@ def cake_cascade(
     return budgets
 
 
-def _checked(preferences: Tensor, keep: int, tokens: int | Tensor, window: int) -> Tensor:
-    """Refuse what no budgets can be made of; return the lengths of all rows."""
-    errors.importance("preferences", preferences)
-    errors.whole("window", window)
-    errors.whole("keep", keep, window)
-    refuse.lengths(tokens)
-    rows = preferences.shape[1:]
-    if isinstance(tokens, Tensor):
-        errors.shaped("tokens", tokens, rows)
-    return torch.as_tensor(tokens, device=preferences.device).expand(rows)
+def row_lengths(preferences: Tensor, tokens: int | Tensor) -> Tensor:
+    """Return the number of tokens of every row."""
+    return torch.as_tensor(tokens, device=preferences.device).expand(preferences.shape[1:])
 
 
 def _adjusted(wishes: list[float], total: int, rooms: list[int]) -> list[int]:

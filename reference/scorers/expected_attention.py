@@ -11,8 +11,8 @@ from reference.contract import requires
 from reference.kinds import Finite, FiniteNonNegative, Whole
 from reference.precision import widen
 from reference.rules import left_padded, wide
+from reference.scorers._rows import real_tokens, rows
 from reference.scorers.query_statistics import QueryStatistics
-from reference.scorers.rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 

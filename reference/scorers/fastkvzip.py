@@ -14,7 +14,7 @@ from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widen
 from reference.rules import left_padded
-from reference.scorers.rows import protected_ends, real_tokens
+from reference.scorers._rows import protected_ends, real_tokens
 from reference.scorers.scored import Scored
 
 

@@ -21,8 +21,8 @@ from reference.kinds import (
 )
 from reference.precision import widen
 from reference.rules import left_padded
+from reference.scorers._rows import real_tokens
 from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss, some_tokens
-from reference.scorers.rows import real_tokens
 
 
 class FastKVzipGate(nn.Module):

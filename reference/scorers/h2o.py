@@ -9,7 +9,7 @@ from reference.contract import requires
 from reference.kinds import Finite, Importance, Whole
 from reference.precision import widen
 from reference.rules import aligned, grouped, left_padded, wide
-from reference.scorers.rows import real_tokens, rows
+from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 

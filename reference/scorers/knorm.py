@@ -9,7 +9,7 @@ from reference.contract import requires
 from reference.kinds import Finite
 from reference.precision import widen
 from reference.rules import left_padded
-from reference.scorers.rows import real_tokens
+from reference.scorers._rows import real_tokens
 from reference.scorers.scored import Scored
 
 

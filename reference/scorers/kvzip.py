@@ -9,7 +9,7 @@ from reference.contract import requires
 from reference.kinds import Finite, Importance, Positive, Whole
 from reference.precision import widen
 from reference.rules import false_on_the_left, grouped, left_padded, wide
-from reference.scorers.rows import protected_ends, real_tokens, rows
+from reference.scorers._rows import protected_ends, real_tokens, rows
 from reference.scorers.scored import Scored
 
 

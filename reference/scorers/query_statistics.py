@@ -10,7 +10,7 @@ from reference.contract import requires, scanning
 from reference.kinds import Finite, Whole
 from reference.precision import widen
 from reference.rules import left_padded
-from reference.scorers.rows import real_tokens, rows
+from reference.scorers._rows import real_tokens, rows
 
 
 class QueryStatistics(NamedTuple):

@@ -11,7 +11,7 @@ from reference.contract import requires
 from reference.kinds import Finite, Odd, Positive
 from reference.precision import widen
 from reference.rules import aligned, grouped, left_padded, observed, wide
-from reference.scorers.rows import real_tokens, rows
+from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 

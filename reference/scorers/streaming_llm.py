@@ -7,7 +7,7 @@ from reference.contract import requires
 from reference.kinds import Whole
 from reference.precision import widen
 from reference.rules import left_padded
-from reference.scorers.rows import real_tokens
+from reference.scorers._rows import real_tokens
 from reference.scorers.scored import Scored
 
 
@@ -36,6 +36,7 @@ def streaming_llm(
     Reading:
         E-U40: the system ranks nothing; any score that grows with the position keeps its set.
     """
-    real = real_tokens(valid, keys)[..., None, :].expand(keys.shape[:-1])
-    position = real.cumsum(-1)
-    return Scored(position.to(widen(keys.new_empty(0)).dtype), real & (position <= sinks))
+    valid = real_tokens(valid, keys)
+    position = valid.cumsum(-1)[..., None, :].expand(keys.shape[:-1])
+    protected = valid[..., None, :] & (position <= sinks)
+    return Scored(position.to(widen(keys.new_empty(0)).dtype), protected)

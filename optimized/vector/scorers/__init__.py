@@ -1,0 +1,1 @@
+"""Scorers without loops over tokens, heads or queries."""

@@ -1,0 +1,11 @@
+"""Rows of a batch that begin at different tokens."""
+
+from torch import Tensor
+
+
+def protected_ends(valid: Tensor, kv_heads: int, sinks: int, recent: int | None) -> Tensor:
+    place, count = valid.cumsum(-1) - 1, valid.sum(-1, keepdim=True)
+    ends = count // 50 if recent is None else recent
+    marked = valid & ((place < sinks) | (place >= count - ends))
+    *batch, tokens = valid.shape
+    return marked[..., None, :].expand(*batch, kv_heads, tokens).contiguous()

@@ -1,0 +1,89 @@
+"""CAKE's scores and preferences, all heads at once."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from optimized.vector.attention import attention_weights
+from optimized.vector.scorers._rows import protected_ends
+from reference import Scored, errors
+from reference.precision import widen
+from reference.scorers._rows import real_tokens
+
+
+def cake(
+    queries: Tensor,
+    keys: Tensor,
+    window: int = 32,
+    gamma: float = 200.0,
+    kernel: int = 5,
+    valid: Tensor | None = None,
+) -> Scored:
+    *batch, kv_heads, tokens, _ = keys.shape
+    mask = real_tokens(valid, keys)
+    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
+    old = tokens - window
+    if old > 0:
+        weights = _observed(queries, keys, window, valid)
+        variance, mean = _variance(weights), weights.mean(-2)
+        group = queries.shape[-3] // max(1, kv_heads)
+        indicator = (mean + gamma * variance).reshape(*batch, kv_heads, group, old)
+        if indicator.numel():
+            flat = indicator.mean(-2).reshape(-1, 1, old)
+            scores[..., :old] = F.avg_pool1d(flat, kernel, 1, kernel // 2).reshape(
+                *batch, kv_heads, old
+            )
+        scores = scores.masked_fill(~mask[..., None, :], 0)
+    errors.in_range("gamma", scores, gamma)
+    return Scored(scores, protected_ends(mask, kv_heads, 0, window))
+
+
+def cake_preference(
+    queries: Tensor,
+    keys: Tensor,
+    window: int = 32,
+    tau1: float = 1.0,
+    tau2: float = 1.0,
+    valid: Tensor | None = None,
+) -> Tensor:
+    batch, tokens = keys.shape[:-3], keys.shape[-2]
+    if tokens <= window:
+        return keys.new_zeros(batch, dtype=torch.float32)
+    observing = queries[..., -window:, :].double()
+    weights = _observed(observing, keys.double(), window, valid)
+    entropy = -(weights * (weights + 1e-10).log()).sum((-3, -2, -1)).clamp(max=0)
+    change = _variance(weights).sum((-2, -1))
+    preference = (entropy ** (1 / tau1) * change ** (1 / tau2)).float()
+    errors.in_range("tau1", preference, tau1)
+    return preference
+
+
+def _variance(weights: Tensor) -> Tensor:
+    """Return the unbiased variance over the queries."""
+    deviations = weights - weights.mean(-2, keepdim=True)
+    return deviations.square().sum(-2) / (weights.shape[-2] - 1)
+
+
+def _observed(queries: Tensor, keys: Tensor, window: int, valid: Tensor | None) -> Tensor:
+    """Return the weights of the last queries on the tokens before them, 0 on padding."""
+    last = queries[..., -window:, :]
+    if valid is None:
+        return attention_weights(last, keys)[..., : keys.shape[-2] - window]
+    padding = ~valid[..., None, None, :]
+    return _padded_weights(last, keys, padding)[..., : keys.shape[-2] - window]
+
+
+def _padded_weights(queries: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
+    """Return the causal weights over what is not padding; a query that sees nothing has none."""
+    *batch, heads, count, width = queries.shape
+    kv_heads, tokens = keys.shape[-3:-1]
+    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    scaled = queries.to(exact) * width**-0.5
+    group = heads // max(1, kv_heads)
+    stacked = scaled.reshape(*batch, kv_heads, group * count, width) @ keys.to(exact).mT
+    logits = stacked.reshape(*batch, heads, count, tokens)
+    unseen = torch.ones(count, tokens, dtype=torch.bool, device=keys.device)
+    unseen = unseen.triu(tokens - count + 1) | padding
+    logits = logits.masked_fill(unseen, -torch.inf)
+    return logits.softmax(-1).masked_fill(unseen, 0)

@@ -1,0 +1,95 @@
+"""CAKE's budgets, of all layers and rows at once."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from reference.scorers.cake_budgets import row_lengths
+
+
+def cake_budgets(
+    preferences: Tensor,
+    keep: int,
+    tokens: int | Tensor,
+    window: int = 32,
+    exact: bool = False,
+) -> Tensor:
+    lengths = row_lengths(preferences, tokens)
+    total = (keep - window) * preferences.shape[0]
+    room = (lengths - window).clamp(min=0).expand(preferences.shape)
+    if exact:
+        shares = _shared(preferences, total, room)
+    else:
+        shares = _adjusted(preferences, total, room)
+        shares = torch.where(lengths > keep + window, shares, room)
+    return shares + lengths.clamp(max=window)
+
+
+def cake_cascade(
+    preferences: Tensor,
+    keep: int,
+    tokens: int | Tensor,
+    window: int = 32,
+    exact: bool = False,
+) -> Tensor:
+    lengths = row_lengths(preferences, tokens)
+    layers = preferences.shape[0]
+    budgets = lengths.new_zeros(layers, *preferences.shape)
+    room, least = (lengths - window).clamp(min=0)[None], lengths.clamp(max=window)
+    evicted, divided = lengths > keep + window, _shared if exact else _adjusted
+    shares = room[:0]
+    for step in range(layers):
+        before, seen = torch.cat([shares, room]), preferences[: step + 1]
+        shares = divided(seen, (keep - window) * layers, before)
+        shares = shares if exact else torch.where(evicted, shares, before)
+        budgets[step, : step + 1] = shares + least
+    return budgets
+
+
+def _adjusted(wishes: Tensor, total: int, room: Tensor) -> Tensor:
+    """Divide `total` in proportion to `wishes`, and deal out twice what is over."""
+    if not wishes.numel():
+        return room
+    parts, most = _parts(wishes), room.amax(0)
+    quotas = parts * total // parts.sum(0).clamp(min=1)
+    shares = _dealt(torch.minimum(quotas, most), (quotas - most).clamp(min=0).sum(0), most)
+    return torch.minimum(_dealt(shares, total - shares.sum(0), most), room)
+
+
+def _dealt(shares: Tensor, left: Tensor, most: Tensor) -> Tensor:
+    """Deal `left` places evenly to the shares below `most`, what does not divide to the first."""
+    below = shares < most
+    count = below.sum(0).clamp(min=1)
+    return shares + below * (left // count + (below.cumsum(0) <= left % count))
+
+
+def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
+    """Divide `total` in proportion to `wishes` along the first axis, at most `room` each."""
+    layers = wishes.shape[0]
+    if not wishes.numel():
+        return room
+    places = room.sum(0).clamp(max=total)
+    parts = _parts(wishes)
+    shares = torch.minimum(parts * places // parts.sum(0).clamp(min=1), room)
+    free, left = room - shares, places - shares.sum(0)
+    # as many whole rounds as fill the emptiest layers, then one place each for the first
+    ranked = free.sort(0).values
+    after = torch.arange(layers - 1, -1, -1, device=free.device)
+    after = after.reshape(-1, *[1] * (wishes.ndim - 1))
+    full = ((ranked.cumsum(0) + after * ranked) <= left).sum(0)
+    filled = F.pad(ranked.cumsum(0), [0] * (2 * ranked.ndim - 2) + [1, 0])
+    spent = filled.gather(0, full[None])[0]
+    rounds = (left - spent) // (layers - full).clamp(min=1)
+    rounds = torch.where(full == layers, free.amax(0), rounds)
+    given = torch.minimum(free, rounds)
+    waiting = free > rounds
+    given += waiting & (waiting.cumsum(0) <= left - given.sum(0))
+    return shares + given
+
+
+def _parts(wishes: Tensor) -> Tensor:
+    """Count each wish in whole parts, 2^24 to the power of two above the largest."""
+    exact = wishes.double()
+    exponent = torch.frexp(exact.amax(0)).exponent
+    half = exponent // 2  # two factors, neither out of range
+    return torch.ldexp(torch.ldexp(exact, -half), 24 - exponent + half).round().long()

@@ -1,0 +1,59 @@
+"""Expected attention, all heads at once."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from optimized.vector.scorers._rows import protected_ends
+from reference import QueryStatistics, Scored, errors
+from reference.precision import widen
+from reference.scorers._rows import real_tokens
+
+# tokens at a time: bounds what the quadratic form makes of each key for each query head
+TOKENS = 1024
+
+
+def expected_attention(
+    statistics: QueryStatistics,
+    keys: Tensor,
+    values: Tensor,
+    rotation: Tensor,
+    sinks: int = 4,
+    epsilon: float = 0.0,
+    valid: Tensor | None = None,
+) -> Scored:
+    *batch, kv_heads, _, width = keys.shape
+    mask = real_tokens(valid, keys)
+    exact = torch.promote_types(statistics.mean.dtype, statistics.covariance.dtype)
+    exact = torch.promote_types(torch.promote_types(exact, rotation.dtype), values.dtype)
+    exact = torch.promote_types(exact, widen(keys).dtype)
+    turn = rotation.to(exact)[..., None, :, :]
+    mean = (turn @ statistics.mean.to(exact)[..., None])[..., 0]
+    covariance = turn @ statistics.covariance.to(exact) @ turn.mT
+    group = statistics.mean.shape[-2] // max(1, kv_heads)
+    shape = (*batch, kv_heads, group, width)
+    logits = _logits(keys.to(exact), mean.reshape(shape), covariance.reshape(*shape, width))
+    unseen = ~(mask & (mask.cumsum(-1) > sinks))[..., None, :]
+    logits = logits.masked_fill(unseen[..., None, :], -torch.inf)
+    weights = logits.softmax(-1).masked_fill(unseen[..., None, :], 0)
+    drawn = weights.mean(-2) if group else keys.new_zeros(keys.shape[:-1], dtype=exact)
+    scores = (drawn + epsilon) * torch.linalg.vector_norm(values.to(exact), dim=-1)
+    scores = scores.masked_fill(unseen, 0)
+    errors.in_range("keys", scores)
+    return Scored(scores, protected_ends(mask, kv_heads, sinks, 0))
+
+
+def _logits(keys: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
+    """Return z of every query head: linear and quadratic in the keys of its group."""
+    *batch, group, width, _ = covariance.shape
+    tokens = keys.shape[-2]
+    linear = mean / math.sqrt(width)
+    quadratic = (covariance / (2 * width)).movedim(-3, -2).reshape(*batch, width, group * width)
+    logits = keys.new_empty(*batch, group, tokens)
+    for start in range(0, tokens, TOKENS):
+        some = keys[..., start : start + TOKENS, :]
+        turned = (some @ quadratic).unflatten(-1, (group, width))
+        squares = (turned * some[..., None, :]).sum(-1).mT
+        logits[..., start : start + TOKENS] = linear @ some.mT + squares
+    return logits

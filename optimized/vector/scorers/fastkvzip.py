@@ -1,0 +1,47 @@
+"""FastKVzip's gate, all heads at once."""
+
+import math
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from optimized.vector.scorers._rows import protected_ends
+from reference import GateWeights, Scored, errors
+from reference.precision import widen
+from reference.scorers._rows import real_tokens
+from reference.scorers.fastkvzip import fastkvzip_loss
+
+__all__ = ["fastkvzip", "fastkvzip_loss"]
+
+
+def fastkvzip(
+    hidden: Tensor,
+    weights: GateWeights,
+    sinks: int = 4,
+    recent: int | None = None,
+    epsilon: float = 1e-6,
+    valid: Tensor | None = None,
+) -> Scored:
+    mask = real_tokens(valid, hidden[..., None, :, :])
+    kv_heads, group, dim = weights.query.shape[:3]
+    parts = [widen(hidden), *weights]
+    exact = reduce(lambda dtype, part: torch.promote_types(dtype, part.dtype), parts, torch.float32)
+    # every projection in one product: the queries of each head, then its key
+    matrices = torch.cat([weights.query, weights.key[:, None]], 1).to(exact)
+    projected = hidden.to(exact) @ matrices.reshape(-1, hidden.shape[-1]).mT
+    projected = projected.unflatten(-1, (kv_heads, group + 1, dim)).movedim(-4, -2)
+    query = projected[..., :group, :, :] + weights.query_bias.to(exact)[:, :, None, :]
+    query = _rms_norm(query, weights.query_scale.to(exact), epsilon) / math.sqrt(dim)
+    key = _rms_norm(projected[..., group:, :, :], weights.key_scale.to(exact), epsilon)
+    logits = (query * key).sum(-1) + weights.bias.to(exact)[..., None]
+    rivals = query @ weights.learned.to(exact)[:, None].mT
+    scores = (logits - rivals.logsumexp(-1)).sigmoid().mean(-2)
+    scores = scores.masked_fill(~mask[..., None, :], 0)
+    errors.in_range("hidden", scores)
+    return Scored(scores, protected_ends(mask, kv_heads, sinks, recent))
+
+
+def _rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
+    """Divide by the root of the mean square."""
+    return scale * y * (y.square().mean(-1, keepdim=True) + epsilon).rsqrt()

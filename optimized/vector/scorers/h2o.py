@@ -1,0 +1,33 @@
+"""Attention mass, blocks of queries at a time."""
+
+import torch
+from torch import Tensor
+
+from optimized.vector.scorers._window import drawn
+from reference.precision import widen
+from reference.scorers.h2o import h2o
+
+__all__ = ["h2o", "h2o_mass"]
+
+# queries at a time: what they attend with never grows with the number of queries
+QUERIES = 128
+
+
+def h2o_mass(
+    queries: Tensor, keys: Tensor, mass: Tensor | None = None, valid: Tensor | None = None
+) -> Tensor:
+    tokens, count = keys.shape[-2], queries.shape[-2]
+    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    total = keys.new_zeros(keys.shape[:-1], dtype=exact)
+    if mass is not None:
+        total = total.to(torch.promote_types(exact, mass.dtype))
+        total[..., : mass.shape[-1]] = mass
+    if valid is not None:
+        total.masked_fill_(~valid[..., None, :], 0)
+    for start in range(0, count, QUERIES):
+        stop = min(count, start + QUERIES)
+        seen = tokens - count + stop
+        real = None if valid is None else valid[..., :seen]
+        block = drawn(queries[..., start:stop, :], keys[..., :seen, :], real, exact)
+        total[..., :seen] += block.sum(-2)
+    return total

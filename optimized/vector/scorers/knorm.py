@@ -1,0 +1,21 @@
+"""The lengths of keys as one sum over channels."""
+
+import torch
+from torch import Tensor
+
+from reference import Scored, errors
+from reference.precision import widen
+
+
+def knorm(keys: Tensor, valid: Tensor | None = None, shift: bool = False) -> Scored:
+    # contiguous: a row is summed in the same order whatever lies beside it
+    keys = widen(keys).contiguous()
+    lengths = (keys * keys).sum(-1).sqrt_()
+    errors.in_range("keys", lengths)
+    if valid is not None:
+        lengths.masked_fill_(~valid[..., None, :], 0)
+    longest = lengths.amax(-1, keepdim=True) if shift and lengths.shape[-1] else 0
+    scores = longest - lengths
+    if valid is not None and shift:
+        scores.masked_fill_(~valid[..., None, :], 0)
+    return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))

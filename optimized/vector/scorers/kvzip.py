@@ -1,0 +1,79 @@
+"""KVzip, blocks of repeat queries at a time."""
+
+import torch
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+from reference.precision import widen
+from reference.scorers._rows import real_tokens
+
+# queries at a time: bounds the weights to this many rows a head
+QUERIES = 128
+
+
+def kvzip_chunk(
+    queries: Tensor,
+    keys: Tensor,
+    repeat_keys: Tensor,
+    index: int,
+    chunk: int = 2000,
+    sinks: int = 4,
+    valid: Tensor | None = None,
+    repeat_valid: Tensor | None = None,
+    past: Tensor | None = None,
+) -> Tensor:
+    valid, repeat_valid = real_tokens(valid, keys), real_tokens(repeat_valid, repeat_keys)
+    drawn = _drawn(queries, keys, repeat_keys, index * chunk, chunk, sinks, valid, repeat_valid)
+    if past is None:
+        return drawn
+    exact = torch.promote_types(drawn.dtype, past.dtype)
+    return torch.maximum(drawn.to(exact), past.to(exact))
+
+
+def _drawn(
+    queries: Tensor,
+    keys: Tensor,
+    repeat_keys: Tensor,
+    offset: int,
+    chunk: int,
+    sinks: int,
+    valid: Tensor,
+    repeat_valid: Tensor,
+) -> Tensor:
+    """Return the largest weight on each token of the chunk that begins `offset` after the sinks."""
+    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = torch.promote_types(exact, repeat_keys.dtype)
+    *batch, kv_heads, tokens, width = keys.shape
+    scores = keys.new_zeros(*batch, kv_heads, tokens + 1, dtype=exact)
+    length = min(chunk, tokens - sinks - offset)
+    if length <= 0 or not scores.numel() or not queries.numel():
+        return scores[..., :tokens].clone()
+    first = tokens - valid.sum(-1, keepdim=True)
+    places = first + sinks + offset + torch.arange(length, device=keys.device)
+    anchors = first + torch.arange(sinks, device=keys.device)
+    within = places < tokens
+    rows = torch.cat([anchors, places], -1).clamp(max=tokens - 1)[..., None, :, None]
+    context = keys.take_along_dim(rows, -2).to(exact)
+    hidden = ~torch.cat([torch.ones_like(anchors, dtype=torch.bool), within, repeat_valid], -1)
+    seen = torch.cat([context, repeat_keys.to(exact)], -2)[..., None, :, :]
+    count, repeat = queries.shape[-2], repeat_keys.shape[-2]
+    asking = repeat_valid[..., repeat - count :]
+    scaled = queries.to(exact).unflatten(-3, (kv_heads, -1)) * width**-0.5
+    best = scores.new_zeros(*batch, kv_heads, length)
+    for start in range(0, count, QUERIES):
+        stop = min(count, start + QUERIES)
+        heard = repeat - count + stop
+        logits = scaled[..., start:stop, :] @ seen[..., : sinks + length + heard, :].mT
+        later = torch.ones(stop - start, heard, dtype=torch.bool, device=keys.device)
+        logits[..., sinks + length :].masked_fill_(later.triu(heard - stop + start + 1), -torch.inf)
+        unseen = hidden[..., None, None, None, : sinks + length + heard]
+        weights = logits.masked_fill_(unseen, -torch.inf).softmax(-1)
+        weights = weights[..., sinks : sinks + length]
+        silent = ~(asking[..., start:stop, None] & within[..., None, :])[..., None, None, :, :]
+        best = torch.maximum(best, weights.masked_fill(silent, 0).amax((-3, -2)))
+    places = places.clamp(max=tokens)[..., None, :].expand(best.shape)
+    return scores.scatter_(-1, places, best)[..., :tokens].clone()
+
+
+kvzip = composed(reference.kvzip)

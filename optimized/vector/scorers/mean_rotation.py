@@ -1,0 +1,15 @@
+"""The mean of all rotations at once."""
+
+import torch
+from torch import Tensor
+
+from reference.precision import widen
+
+
+def mean_rotation(frequencies: Tensor, start: int | Tensor, future: int = 512) -> Tensor:
+    first = torch.as_tensor(start, dtype=torch.float64, device=frequencies.device)
+    steps = torch.arange(future, dtype=torch.float64, device=frequencies.device)
+    angles = (first[..., None] + steps)[..., None] * frequencies.double()
+    cosines, sines = angles.cos().mean(-2).diag_embed(), angles.sin().mean(-2).diag_embed()
+    upper, lower = torch.cat([cosines, -sines], -1), torch.cat([sines, cosines], -1)
+    return torch.cat([upper, lower], -2).to(widen(frequencies).dtype)

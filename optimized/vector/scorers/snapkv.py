@@ -1,0 +1,46 @@
+"""The attention of the last queries, pooled for all heads at once."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from optimized.vector.scorers._window import drawn
+from reference import Scored
+from reference.precision import widen
+
+
+def snapkv(
+    queries: Tensor,
+    keys: Tensor,
+    window: int = 32,
+    kernel: int = 5,
+    pooling: str = "average",
+    valid: Tensor | None = None,
+) -> Scored:
+    tokens, count = keys.shape[-2], queries.shape[-2]
+    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
+    protected = torch.zeros_like(scores, dtype=torch.bool)
+    content = max(0, tokens - window)
+    protected[..., content:] = True
+    if content:
+        observed = drawn(queries[..., count - window :, :], keys, valid, exact)[..., :content]
+        scores[..., :content] = _pooled(observed, kernel, pooling)
+    if valid is not None:
+        padding = ~valid[..., None, :]
+        scores.masked_fill_(padding, 0)
+        protected.masked_fill_(padding, False)
+    return Scored(scores, protected)
+
+
+def _pooled(observed: Tensor, kernel: int, pooling: str) -> Tensor:
+    """Pool along tokens, then average over the group; a sum may be taken before an average."""
+    group = max(1, observed.shape[-2])
+    if pooling == "average":
+        total = observed.sum(-2)
+        pooled = F.avg_pool1d(total.flatten(0, -2)[:, None], kernel, 1, kernel // 2).view(
+            total.shape
+        )
+        return pooled / group
+    pooled = F.max_pool1d(observed.flatten(0, -2)[:, None], kernel, 1, kernel // 2)
+    return pooled.view(observed.shape).sum(-2) / group

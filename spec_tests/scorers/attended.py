@@ -1,0 +1,59 @@
+"""Queries, the keys they attend to, and padding: for scorers that need nothing else."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.draw import Refusal, real, signed
+
+# What says most stands first, where Hypothesis looks most often: empty axes are tried, but rarely.
+batches = st.sampled_from([(2,), (), (2,), (), (1,), (2, 1), (0,)])
+mostly = st.sampled_from([True, True, True, False])
+key_heads = st.sampled_from([1, 2, 1, 2, 1, 2, 0])
+lengths = st.sampled_from([8, 7, 6, 5, 8, 7, 6, 4, 3, 2, 1, 0])
+
+
+@st.composite
+def left_padding(draw, batch, tokens):
+    """A mask of rows that start anywhere, at the first token or behind the last one."""
+    rows = torch.Size(batch).numel()
+    place = st.sampled_from([min(1, tokens), 0, min(2, tokens), *range(tokens + 1)])
+    first = draw(st.lists(place, min_size=rows, max_size=rows))
+    starts = torch.tensor(first, dtype=torch.int64).reshape(*batch, 1)
+    return torch.arange(tokens) >= starts
+
+
+@st.composite
+def attended(draw, least=0, number=None, groups=(2, 1, 4)):
+    """Queries, the last of so many tokens, keys, and maybe padding."""
+    batch, width = draw(batches), draw(st.integers(1, 4))
+    kv_heads, group = draw(key_heads), draw(st.sampled_from(groups))
+    tokens = draw(lengths)
+    count = tokens - draw(st.integers(0, max(0, tokens - least)))
+    number = number or draw(st.sampled_from([signed, real]))
+    return dict(
+        queries=draw(number(*batch, kv_heads * group, count, width)),
+        keys=draw(number(*batch, kv_heads, tokens, width)),
+        valid=draw(left_padding(batch, tokens)) if draw(mostly) else None,
+    )
+
+
+@st.composite
+def crowds(draw):
+    """Two rows, padded or not, of an odd number of tokens; 1, 4 or 8 query heads a key head."""
+    group, tokens = draw(st.sampled_from([4, 1, 8])), draw(st.sampled_from([7, 5, 7, 1, 3, 5]))
+    kv_heads = 1 if group == 8 else 2
+    return dict(
+        queries=draw(signed(2, kv_heads * group, tokens, 2)),
+        keys=draw(signed(2, kv_heads, tokens, 2)),
+        valid=draw(left_padding((2,), tokens)),
+    )
+
+
+cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
+queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
+valid = torch.tensor([True, True])
+bad_attention = [
+    Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
+    Refusal("queries", lambda q: q.repeat(2, 1, 1)[:3], ValueError, "multiple of the 2"),
+    Refusal("queries", lambda q: q.repeat(1, 3, 1), ValueError, "at most as many as the 2"),
+]

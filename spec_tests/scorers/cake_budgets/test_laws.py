@@ -1,0 +1,170 @@
+"""CAKE's budgets and their cascade."""
+
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.inputs import INPUTS
+from spec_tests.scorers.cake_budgets import oracle
+
+budgeted = INPUTS["cake_budgets"]
+
+
+def lengths(x):
+    """Return the number of tokens of every row."""
+    return torch.as_tensor(x["tokens"]).expand(x["preferences"].shape[1:])
+
+
+def whole(x):
+    """Return what all layers are to share beside their windows."""
+    return torch.tensor((x["keep"] - x["window"]) * len(x["preferences"]))
+
+
+def room(x):
+    """Return how many tokens each row has beside the window."""
+    return (lengths(x) - x["window"]).clamp(min=0)
+
+
+@st.composite
+def counted(draw):
+    """Whole preferences, of which some want it all, a budget, a length and a window."""
+    wishes = draw(st.lists(st.sampled_from([1, 2, 0, 3, 8, 9, 40]), min_size=1, max_size=6))
+    window, beyond = draw(st.integers(0, 2)), draw(st.integers(0, 12))
+    tokens = draw(st.integers(0, 16) | st.integers(0, 4).map(lambda n: beyond + 2 * window + n))
+    return wishes, window + beyond, tokens, window
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@pytest.mark.parametrize("exact", [False, True])
+@given(counted())
+def test_budgets_of_whole_preferences_agree_with_counting(impl, exact, x):
+    wishes, keep, tokens, window = x
+    budgets = impl.cake_budgets(torch.tensor(wishes).float(), keep, tokens, window, exact)
+    assert budgets.tolist() == oracle.budgets(wishes, keep, tokens, window, exact)
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_exact_budgets_add_up_to_all_there_is(impl, x):
+    budgets = impl.cake_budgets(**x | dict(exact=True))
+    layers = len(x["preferences"])
+    beside = budgets - lengths(x).clamp(max=x["window"])
+    assert_equal(beside.sum(0), torch.minimum(whole(x), room(x) * layers))
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_a_prompt_of_a_window_more_than_the_budget_is_kept_whole(impl, x):
+    budgets = impl.cake_budgets(**x | dict(exact=False))
+    layers, every = len(x["preferences"]), lengths(x)
+    kept = every <= x["keep"] + x["window"]
+    assert_equal(budgets[:, kept].clone(), every[kept].expand(layers, -1).clone())
+    assert (budgets.sum(0) <= layers * x["keep"])[~kept].all()
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_only_a_layer_dealt_more_than_it_can_hold_loses_places(impl, x):
+    x = x | dict(exact=False)
+    budgets, layers = impl.cake_budgets(**x), len(x["preferences"])
+    evicted = lengths(x) > x["keep"] + x["window"]
+    full = (budgets == lengths(x)).any(0)
+    assert (budgets.sum(0) == layers * x["keep"])[evicted & ~full].all()
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_budgets_hold_the_window_and_no_more_than_there_is(impl, x):
+    budgets = impl.cake_budgets(**x)
+    assert (budgets >= lengths(x).clamp(max=x["window"])).all()
+    assert (budgets <= lengths(x)).all()
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_a_layer_that_prefers_more_gets_at_most_a_place_less_a_deal(impl, x):
+    budgets, wishes = impl.cake_budgets(**x), x["preferences"]
+    deals = 1 if x["exact"] else 2
+    for more, less in product(range(len(wishes)), repeat=2):
+        assert (budgets[more] + deals >= budgets[less])[wishes[more] >= wishes[less]].all()
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted, st.sampled_from([2.0**-20, 0.5, 2.0, 2.0**40]))
+def test_the_scale_of_preferences_does_not_matter(impl, x, scale):
+    scaled = impl.cake_budgets(**x | dict(preferences=x["preferences"].double() * scale))
+    assert_equal(scaled, impl.cake_budgets(**x))
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(counted(), st.sampled_from([0.0, 0.5]), st.booleans())
+def test_layers_that_prefer_the_same_share_equally(impl, x, level, exact):
+    wishes, *sizes = x
+    budgets = impl.cake_budgets(torch.full((len(wishes),), level), *sizes, exact)
+    assert int(budgets.max()) - int(budgets.min()) <= 1
+    assert_equal(budgets, budgets.sort(descending=True).values)
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_a_row_of_a_batch_gets_what_it_gets_alone(impl, x):
+    budgets, every = impl.cake_budgets(**x), lengths(x)
+    for row in product(*map(range, every.shape)):
+        own = x | dict(preferences=x["preferences"][(slice(None), *row)], tokens=int(every[row]))
+        assert_equal(budgets[(slice(None), *row)].clone(), impl.cake_budgets(**own))
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@pytest.mark.parametrize("exact", [False, True])
+@given(counted())
+def test_the_cascade_of_whole_preferences_agrees_with_counting(impl, exact, x):
+    wishes, keep, tokens, window = x
+    cascade = impl.cake_cascade(torch.tensor(wishes).float(), keep, tokens, window, exact)
+    assert cascade.tolist() == oracle.cascade(wishes, keep, tokens, window, exact)
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_what_a_layer_has_given_up_does_not_come_back(impl, x):
+    cascade = impl.cake_cascade(**x)
+    for step in range(1, len(cascade)):
+        assert (cascade[step, :step] <= cascade[step - 1, :step]).all()
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_every_step_of_an_exact_cascade_shares_the_whole_budget(impl, x):
+    cascade = impl.cake_cascade(**x | dict(exact=True))
+    for step, budgets in enumerate(cascade):
+        assert not budgets[step + 1 :].any()
+        beside = budgets[: step + 1] - lengths(x).clamp(max=x["window"])
+        assert_equal(beside.sum(0), torch.minimum(whole(x), room(x) * (step + 1)))
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_a_cascade_never_holds_more_than_sharing_at_once_would_give(impl, x):
+    """A step is the budgets of the layers passed, less what they have given up before."""
+    x = x | dict(exact=False)
+    cascade, layers = impl.cake_cascade(**x), len(x["preferences"])
+    if layers:
+        assert (cascade[-1] <= impl.cake_budgets(**x)).all()
+        kept = lengths(x) <= x["keep"] + x["window"]
+        assert (cascade.sum(1) <= layers * x["keep"])[:, ~kept].all()
+        passed = torch.arange(1, layers + 1).reshape(-1, *[1] * kept.ndim)
+        assert (cascade.sum(1) == passed * lengths(x))[:, kept].all()
+
+
+@pytest.mark.spec("GraphKV-CAKE")
+@given(budgeted)
+def test_a_step_of_the_cascade_knows_no_later_layer(impl, x):
+    cascade = impl.cake_cascade(**x)
+    for step in range(len(cascade)):
+        other = x["preferences"].clone()
+        other[step + 1 :] = 1.0
+        changed = impl.cake_cascade(**x | dict(preferences=other))
+        assert_equal(changed[step], cascade[step])

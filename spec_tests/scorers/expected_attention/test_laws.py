@@ -1,0 +1,153 @@
+"""Expected attention."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import grid, signed
+from spec_tests.scorers.expected_attention import oracle
+from spec_tests.scorers.expected_attention.draws import expected_attention
+from spec_tests.scorers.padded import masks
+
+drawn = expected_attention()
+
+
+@st.composite
+def grouped(draw, group):
+    """Two rows of an odd number of tokens, padded differently, with the given groups."""
+    tokens, width = draw(st.sampled_from([3, 5])), draw(st.integers(1, 2))
+    number = lambda *shape: draw(signed(*shape))  # noqa: E731
+    kv_heads = 1 if group == 8 else 2
+    root = number(2, kv_heads * group, width, width)
+    return dict(
+        moments=(number(2, kv_heads * group, width), root @ root.mT),
+        keys=number(2, kv_heads, tokens, width),
+        values=number(2, kv_heads, tokens, width),
+        rotation=number(width, width),
+        sinks=draw(st.integers(0, 4)),
+        epsilon=draw(st.sampled_from([0.0, 0.5])),
+        valid=draw(masks((2,), tokens)),
+    )
+
+
+def statistics(impl, mean, covariance):
+    """Return statistics with the given moments."""
+    empty = impl.query_statistics(mean[..., None, :][..., :0, :])
+    return empty._replace(mean=mean, covariance=covariance)
+
+
+def lengths(x):
+    """Return the real tokens of every row."""
+    *batch, _, tokens, _ = x["keys"].shape
+    full = torch.ones(*batch, tokens, dtype=torch.bool) if x["valid"] is None else x["valid"]
+    return {row: int(full[row].sum()) for row in product(*map(range, batch))}
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@pytest.mark.parametrize("group", [1, 4, 8])
+@given(data=st.data())
+def test_scores_agree_with_scalar_loops(impl, group, data):
+    x = data.draw(grouped(group))
+    mean, covariance = x.pop("moments")
+    scores = impl.expected_attention(statistics(impl, mean, covariance), **x).scores
+    for row, count in lengths(x).items():
+        start = scores.shape[-1] - count + min(count, x["sinks"])
+        exact = [t[row].double() for t in (mean, covariance, x["keys"], x["values"])]
+        means, covariances, keys, values = exact
+        turn, epsilon = x["rotation"].double().tolist(), x["epsilon"]
+        own = (keys[:, start:].tolist(), values[:, start:].tolist())
+        expected = oracle.scores(means.tolist(), covariances.tolist(), *own, turn, epsilon)
+        assert (scores[row][:, :start] == 0).all()
+        if count > x["sinks"]:
+            assert_close(scores[row][:, start:], torch.tensor(expected), 2.0)
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(drawn)
+def test_without_covariance_it_is_the_attention_of_the_mean_query(impl, x):
+    """Softmax at the rotated mean, times the length of the value."""
+    still = x["statistics"]._replace(covariance=torch.zeros_like(x["statistics"].covariance))
+    scores = impl.expected_attention(**x | dict(statistics=still, epsilon=0.0)).scores
+    for row, count in lengths(x).items():
+        start = scores.shape[-1] - count + min(count, x["sinks"])
+        turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
+        query = (turn.double() @ still.mean[row].double()[..., None]).mT
+        weights = impl.attention_weights(query, x["keys"][row][:, start:].double(), causal=False)
+        kv_heads = x["keys"].shape[-3]
+        shape = (kv_heads, -1, weights.shape[-1])
+        mean = weights.reshape(shape).mean(1) if weights.numel() else weights.sum()
+        norms = x["values"][row][:, start:].double().norm(dim=-1)
+        assert_close(scores[row][:, start:], mean * norms, 16.0)
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(grid(1, low=-16), grid(1, high=16), grid(1, 3, 1, low=-16))
+def test_scores_are_in_the_ratio_of_mean_exponentials(impl, mean, variance, keys):
+    """The exponential of a logit, averaged over Gaussian queries by quadrature."""
+    given_moments = statistics(impl, mean[None], variance[None, None])
+    scored = impl.expected_attention(given_moments, keys, torch.ones_like(keys), torch.eye(1), 0)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    spread = variance.double().sqrt().numpy()
+    exact = [
+        float(weights @ np.exp((mean.double().numpy() + spread * nodes) * key))
+        for key in keys.double().flatten().tolist()
+    ]
+    assert_close(scored.scores[0], torch.tensor(exact).double() / sum(exact))
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(drawn)
+def test_a_padded_row_scores_as_it_does_alone(impl, x):
+    scored = impl.expected_attention(**x)
+    for row, count in lengths(x).items():
+        start = scored.scores.shape[-1] - count
+        parts = {name: x[name][row][:, start:] for name in ("keys", "values")}
+        turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
+        moments = type(x["statistics"])(*(part[row] for part in x["statistics"]))
+        own = parts | dict(valid=None, rotation=turn, statistics=moments)
+        expected = impl.expected_attention(**x | own)
+        assert not scored.protected[row][:, :start].any()
+        assert (scored.scores[row][:, :start] == 0).all()
+        assert_close(scored.scores[row][:, start:], expected.scores.double(), 16.0)
+        assert_equal(scored.protected[row][:, start:].clone(), expected.protected)
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(drawn)
+def test_sinks_are_protected_and_the_rest_scores_as_without_them(impl, x):
+    scored = impl.expected_attention(**x)
+    for row, count in lengths(x).items():
+        first = torch.arange(scored.scores.shape[-1]) - (scored.scores.shape[-1] - count)
+        sinks = (first >= 0) & (first < x["sinks"])
+        assert_equal(scored.protected[row], sinks.expand_as(scored.protected[row]).clone())
+        assert (scored.scores[row][:, sinks] == 0).all()
+        parts = {name: x[name][row][:, first >= x["sinks"]] for name in ("keys", "values")}
+        turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
+        moments = type(x["statistics"])(*(part[row] for part in x["statistics"]))
+        rest = parts | dict(valid=None, rotation=turn, statistics=moments, sinks=0)
+        expected = impl.expected_attention(**x | rest).scores.double()
+        assert_close(scored.scores[row][:, first >= x["sinks"]], expected, 16.0)
+    assert (scored.scores >= 0).all()
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(drawn, st.sampled_from([0.5, 4.0]))
+def test_scores_scale_with_the_values(impl, x, power):
+    scaled = impl.expected_attention(**x | dict(values=x["values"] * power)).scores
+    assert_equal(scaled, impl.expected_attention(**x).scores * power)
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(drawn)
+def test_epsilon_adds_the_length_of_the_value(impl, x):
+    plain = impl.expected_attention(**x | dict(epsilon=0.0)).scores.double()
+    lifted = impl.expected_attention(**x | dict(epsilon=2.0)).scores
+    for row, count in lengths(x).items():
+        start = plain.shape[-1] - count + min(count, x["sinks"])
+        norms = x["values"][row][:, start:].double().norm(dim=-1)
+        assert_close(lifted[row][:, start:], plain[row][:, start:] + 2.0 * norms, 16.0)

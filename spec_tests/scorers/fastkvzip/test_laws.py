@@ -1,0 +1,145 @@
+"""FastKVzip's gate and its loss."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import signed
+from spec_tests.scorers.fastkvzip import oracle
+from spec_tests.scorers.fastkvzip.draws import fastkvzip, fastkvzip_loss
+from spec_tests.scorers.padded import masks
+
+gated, judged = fastkvzip(), fastkvzip_loss()
+
+
+@st.composite
+def grouped(draw, group):
+    """Two rows of an odd number of tokens, padded differently, with the given groups."""
+    number = lambda *shape: draw(signed(*shape))  # noqa: E731
+    tokens, weights = draw(st.sampled_from([3, 5])), draw(gated)["weights"]
+    shapes = ((1, group, 2, 2), (1, group, 2), (2,), (1, 2, 2), (2,), (1, 3, 2), (1, group))
+    return dict(
+        hidden=number(2, tokens, 2),
+        weights=type(weights)(*(number(*shape) for shape in shapes)),
+        epsilon=draw(st.sampled_from([2.0**-4, 1.0])),
+        valid=draw(masks((2,), tokens)),
+    )
+
+
+def logit(scores):
+    """Return the inverse of the logistic function."""
+    return (scores / (1 - scores)).log()
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@pytest.mark.parametrize("group", [1, 4, 8])
+@given(data=st.data())
+def test_scores_agree_with_scalar_loops(impl, group, data):
+    x = data.draw(grouped(group))
+    scores = impl.fastkvzip(**x).scores
+    gate = {name: part.double().tolist() for name, part in x["weights"]._asdict().items()}
+    for row, states in enumerate(x["hidden"].double().tolist()):
+        for j, state in enumerate(states):
+            real = x["valid"] is None or bool(x["valid"][row, j])
+            expected = oracle.score(state, gate, 0, x["epsilon"]) if real else 0.0
+            assert_close(scores[row, 0, j], expected)
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@given(gated, st.randoms(use_true_random=False))
+def test_no_token_depends_on_another(impl, x, random):
+    order = [*range(x["hidden"].shape[-2])]
+    random.shuffle(order)
+    x = x | dict(valid=None)
+    shuffled = impl.fastkvzip(**x | dict(hidden=x["hidden"][..., order, :])).scores
+    assert_close(shuffled, impl.fastkvzip(**x).scores[..., order].double())
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@given(gated)
+def test_a_padded_row_scores_as_it_does_alone(impl, x):
+    scored, tokens = impl.fastkvzip(**x), x["hidden"].shape[-2]
+    assert ((scored.scores >= 0) & (scored.scores <= 1)).all()
+    rows = x["hidden"].reshape(-1, *x["hidden"].shape[-2:]) if x["hidden"].numel() else []
+    for row in range(len(rows)):
+        count = tokens if x["valid"] is None else int(x["valid"].reshape(-1, tokens)[row].sum())
+        start = tokens - count
+        expected = impl.fastkvzip(**x | dict(hidden=rows[row][start:], valid=None))
+        scores = scored.scores.reshape(len(rows), -1, tokens)[row]
+        protected = scored.protected.reshape(len(rows), -1, tokens)[row]
+        assert (scores[:, :start] == 0).all()
+        assert not protected[:, :start].any()
+        assert_close(scores[:, start:], expected.scores.double())
+        assert_equal(protected[:, start:].clone(), expected.protected)
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@given(grouped(1), st.sampled_from([-1.0, 0.5, 2.0]))
+def test_the_bias_enters_once(impl, x, bias):
+    """With one query head, what the bias adds to the logit of the score is the bias."""
+    x = x | dict(valid=None)
+    none = x["weights"]._replace(bias=torch.zeros(1, 1))
+    some = none._replace(bias=none.bias + bias)
+    before, after = (impl.fastkvzip(**x | dict(weights=w)).scores.double() for w in (none, some))
+    assert_close(logit(after).float(), logit(before) + bias, 64.0)
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@given(grouped(1))
+def test_learned_keys_compete_with_the_token(impl, x):
+    """Each of them twice costs a score ln 2 of its logit."""
+    x = x | dict(valid=None)
+    twice = x["weights"]._replace(learned=x["weights"].learned.repeat(1, 2, 1))
+    before, after = (
+        impl.fastkvzip(**x | dict(weights=w)).scores.double() for w in (x["weights"], twice)
+    )
+    assert_close(logit(after).float(), logit(before) - math.log(2), 64.0)
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@given(gated)
+def test_sinks_and_recent_tokens_are_protected(impl, x):
+    x = x | dict(valid=None)
+    protected = impl.fastkvzip(**x).protected
+    mask = impl.protected_mask(x["hidden"].shape[-2], x["sinks"], x["recent"])
+    assert_equal(protected, mask.expand_as(protected).clone())
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@pytest.mark.parametrize("part", ["query", "query_bias", "key", "learned", "bias"])
+def test_weights_that_do_not_fit_are_refused_by_name(impl, part):
+    weights = impl.FastKVzipGate(3, 2, 2, dim=4).weights()
+    bad = weights._replace(**{part: getattr(weights, part)[..., :-1]})
+    with pytest.raises(ValueError, match=r"weights\."):
+        impl.fastkvzip(torch.zeros(5, 3), bad)
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@given(judged)
+def test_the_loss_agrees_with_scalar_loops(impl, x):
+    real = torch.ones_like(x["scores"][..., 0, :], dtype=torch.bool)
+    if x["valid"] is not None:
+        real = x["valid"]
+    heads = (x[name].movedim(-2, 0)[:, real].double().tolist() for name in ("scores", "targets"))
+    assert_close(impl.fastkvzip_loss(**x), sum(map(oracle.loss, *heads)))
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+@given(judged)
+def test_nothing_loses_less_than_the_targets_themselves(impl, x):
+    least = impl.fastkvzip_loss(**x | dict(scores=x["targets"]))
+    assert (least >= 0).all()
+    assert_at_most(least, impl.fastkvzip_loss(**x))
+
+
+@pytest.mark.spec("HubKV-FastKVzip")
+def test_a_saturated_score_has_a_finite_loss_and_gradient(impl):
+    scores = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
+    loss = impl.fastkvzip_loss(scores, torch.tensor([[1.0, 0.0, 0.5]]))
+    (slope,) = torch.autograd.grad(loss, scores)
+    assert torch.isfinite(loss)
+    assert torch.isfinite(slope).all()

@@ -1,0 +1,94 @@
+"""H2O: attention accumulated so far, half of the budget for recent tokens."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import signed
+from spec_tests.inputs import INPUTS
+from spec_tests.scorers.allocations import largest
+from spec_tests.scorers.attended import attended, crowds
+from spec_tests.scorers.h2o import oracle
+from spec_tests.scorers.rows import assert_rows
+
+sequences = attended(number=signed)
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(crowds())
+def test_mass_is_what_every_query_of_the_group_hands_out(impl, x):
+    assert_rows(impl.h2o_mass(**x), x, oracle.h2o_mass)
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(INPUTS["h2o_mass"])
+def test_every_real_query_of_every_head_adds_one(impl, x):
+    mass = impl.h2o_mass(**x)
+    *_, heads, count, _ = x["queries"].shape
+    valid = torch.ones(mass.shape[-1]).bool() if x["valid"] is None else x["valid"]
+    queries = heads * valid[..., valid.shape[-1] - count :].sum(-1)
+    before = torch.zeros(mass.shape[:-1])
+    if (carried := x["mass"]) is not None:
+        before = carried.where(valid[..., None, : carried.shape[-1]], 0).sum(-1)
+    total = before.double().sum(-1) + queries
+    assert_close(mass.double().sum((-2, -1)).to(mass.dtype), total.expand(mass.shape[:-2]))
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(sequences, st.lists(st.integers(0, 8), max_size=4))
+def test_chunks_and_single_steps_add_up_to_the_whole_prompt(impl, x, cuts):
+    queries, keys, valid = x["queries"], x["keys"], x["valid"]
+    tokens, count = keys.shape[-2], queries.shape[-2]
+    before = None if valid is None else valid[..., : tokens - count]
+    mass = impl.h2o_mass(queries[..., :0, :], keys[..., : tokens - count, :], valid=before)
+    bounds = sorted(min(cut, count) for cut in cuts)
+    for start, stop in zip([0, *bounds], [*bounds, count], strict=True):
+        seen = tokens - count + stop
+        real = None if valid is None else valid[..., :seen]
+        mass = impl.h2o_mass(queries[..., start:stop, :], keys[..., :seen, :], mass, real)
+    assert_close(mass, impl.h2o_mass(**x).double(), float(queries.shape[-3] * count))
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(sequences)
+def test_over_all_heads_it_is_the_mass_of_hex(impl, x):
+    mass = impl.h2o_mass(**x | dict(valid=None)).sum(-2)
+    whole = impl.attention_mass(x["queries"], x["keys"])
+    assert_close(mass, whole.double(), float(x["queries"].shape[-3] * x["queries"].shape[-2]))
+
+
+@pytest.mark.spec("GraphKV-H2O")
+def test_nothing_of_queries_by_tokens_is_allocated(impl):
+    x = dict(queries=torch.ones(2, 300, 1), keys=torch.ones(1, 300, 1))
+    assert largest(impl.h2o_mass, **x) < 300 * 300
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(INPUTS["h2o"])
+def test_the_mass_is_the_score_of_protected_tokens_too(impl, x):
+    valid = torch.ones(x["mass"].shape[-1]).bool() if x["valid"] is None else x["valid"]
+    assert_equal(impl.h2o(**x).scores, torch.where(valid[..., None, :], x["mass"], 0))
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(INPUTS["h2o"])
+def test_the_last_real_tokens_are_protected_half_the_budget_unless_told(impl, x):
+    protected = impl.h2o(**x).protected
+    recent = x["keep"] // 2 if x["recent"] is None else x["recent"]
+    tokens = protected.shape[-1]
+    window = impl.recent_mask(tokens, recent)
+    valid = torch.ones(tokens).bool() if x["valid"] is None else x["valid"]
+    assert_equal(protected, (window & valid)[..., None, :].expand(protected.shape).clone())
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(INPUTS["h2o"])
+def test_half_are_recent_and_half_the_heaviest_of_the_others(impl, x):
+    mass = x["mass"]
+    keep = min(x["keep"], mass.shape[-1])
+    kept = impl.retain(*impl.h2o(mass, keep), keep=keep).reshape(-1, mass.shape[-1] or 1)
+    for found, row in zip(kept, mass.reshape(kept.shape), strict=True):
+        wanted = oracle.h2o_kept(row.tolist()[: mass.shape[-1]], keep)
+        assert {t for t in range(mass.shape[-1]) if found[t]} == wanted

@@ -1,0 +1,25 @@
+"""Draws of keys."""
+
+from hypothesis import strategies as st
+
+from spec_tests.draw import Refusal, signed
+from spec_tests.scorers.attended import attended, cache, valid
+from spec_tests.scorers.padded import bad_padding
+
+
+@st.composite
+def knorm(draw):
+    """Keys whose squared lengths are exact in any order."""
+    x = draw(attended(number=signed))
+    return dict(keys=x["keys"], valid=x["valid"], shift=draw(st.booleans()))
+
+
+INPUTS = dict(knorm=knorm())
+
+
+REFUSALS = dict(
+    knorm=(
+        dict(keys=cache, valid=valid, shift=False),
+        [Refusal("keys", lambda k: k * 1e30, ValueError, "finite in torch.float32"), bad_padding],
+    ),
+)

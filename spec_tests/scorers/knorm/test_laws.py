@@ -1,0 +1,58 @@
+"""KNorm: minus the length of the key."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import real
+from spec_tests.inputs import INPUTS
+from spec_tests.scorers.attended import crowds
+from spec_tests.scorers.knorm import oracle
+from spec_tests.scorers.rows import assert_rows
+
+
+@pytest.mark.spec("GraphKV-KNorm")
+@given(crowds())
+def test_a_score_is_minus_the_length_of_the_key(impl, x):
+    keys = dict(keys=x["keys"], valid=x["valid"])
+    scored = impl.knorm(**keys)
+    assert_rows(scored.scores, keys, oracle.knorm)
+    assert not scored.protected.any()
+
+
+@pytest.mark.spec("GraphKV-KNorm")
+@given(real(2, 9, 5), st.integers(0, 9))
+def test_chunks_score_as_the_whole_bit_for_bit(impl, keys, cut):
+    chunks = [impl.knorm(chunk).scores for chunk in (keys[:, :cut], keys[:, cut:])]
+    assert_equal(torch.cat(chunks, -1), impl.knorm(keys).scores)
+
+
+@pytest.mark.spec("GraphKV-KNorm")
+@given(INPUTS["knorm"])
+def test_the_longest_real_key_of_a_head_is_shifted_to_zero(impl, x):
+    raw, shifted = (impl.knorm(**x | dict(shift=shift)).scores for shift in (False, True))
+    assert (shifted >= 0).all()
+    valid = torch.ones(raw.shape[-1]).bool() if x["valid"] is None else x["valid"]
+    real = valid.unsqueeze(-2).expand(raw.shape)
+    least = raw.masked_fill(~real, 0).amin(-1, keepdim=True) if raw.shape[-1] else raw
+    assert_close(shifted, torch.where(real, raw.double() - least.double(), 0))
+    assert (shifted[real & (raw == least)] == 0).all()
+
+
+@pytest.mark.spec("GraphKV-KNorm")
+@given(INPUTS["knorm"])
+def test_shifted_scores_rank_as_they_did(impl, x):
+    raw, shifted = (
+        impl.knorm(**x | dict(valid=None, shift=shift)).scores for shift in (False, True)
+    )
+    order = raw.argsort(dim=-1, descending=True)
+    assert (shifted.gather(-1, order).diff(dim=-1) <= 0).all()
+
+
+@pytest.mark.spec("GraphKV-KNorm")
+@given(INPUTS["knorm"])
+def test_a_quarter_turn_of_two_channels_keeps_the_score(impl, x):
+    turned = torch.cat([-x["keys"][..., 1:], x["keys"][..., :1]], -1)
+    assert_equal(impl.knorm(**x | dict(keys=turned)), impl.knorm(**x))

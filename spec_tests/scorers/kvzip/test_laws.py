@@ -1,0 +1,185 @@
+"""KVzip."""
+
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import real, signed
+from spec_tests.scorers.allocations import largest
+from spec_tests.scorers.kvzip import oracle
+from spec_tests.scorers.kvzip.draws import chunk_count, kvzip, kvzip_chunk
+from spec_tests.scorers.padded import masks
+
+
+@st.composite
+def grouped(draw, group, number=real):
+    """Two rows of an odd number of tokens, padded differently; two chunks of three, one sink."""
+    kv_heads = 1 if group == 8 else 2
+    keys = draw(number(2, kv_heads, 7, 2))
+    x = dict(keys=keys, chunk=3, sinks=1, valid=draw(masks((2,), 7)), repeat_valid=None)
+    chunks = chunk_count(x)
+    x |= dict(
+        queries=tuple(draw(number(2, kv_heads * group, 3, 2)) for _ in range(chunks)),
+        repeat_keys=tuple(draw(number(2, kv_heads, 4, 2)) for _ in range(chunks)),
+    )
+    if draw(st.booleans()):
+        x["repeat_valid"] = tuple(
+            torch.ones(2, 4, dtype=torch.bool) if mask is None else mask
+            for mask in (draw(masks((2,), 4)) for _ in range(chunks))
+        )
+    return x
+
+
+def rows(x):
+    """Yield every row, its first real token, and its repeat inputs without padding."""
+    *batch, _, tokens, _ = x["keys"].shape
+    for row in product(*map(range, batch)):
+        first = 0 if x["valid"] is None else tokens - int(x["valid"][row].sum())
+        echoes = []
+        for index, (asking, echo) in enumerate(zip(x["queries"], x["repeat_keys"], strict=True)):
+            mask = None if x["repeat_valid"] is None else x["repeat_valid"][index][row]
+            blank = 0 if mask is None else int((~mask).sum())
+            extra = max(0, blank - (echo.shape[-2] - asking.shape[-2]))
+            echoes.append((asking[row][:, extra:], echo[row][:, blank:]))
+        yield row, first, echoes
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@pytest.mark.parametrize("group", [1, 4, 8])
+@given(data=st.data())
+def test_scores_agree_with_scalar_loops(impl, group, data):
+    x = data.draw(grouped(group))
+    scores = impl.kvzip(**x).scores
+    for row, first, echoes in rows(x):
+        keys = x["keys"][row][:, first:].double().tolist()
+        expected = torch.zeros(len(keys), 7 - first, dtype=torch.float64)
+        for index, pair in enumerate(echoes):
+            start = x["sinks"] + index * x["chunk"]
+            if start < 7 - first:
+                asking, echo = (part.double().tolist() for part in pair)
+                bounds = (start, start + x["chunk"], x["sinks"])
+                part = oracle.chunk_scores(asking, keys, echo, *bounds)
+                expected = torch.maximum(expected, torch.tensor(part).double())
+        assert (scores[row][:, :first] == 0).all()
+        assert_close(scores[row][:, first:], expected)
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@given(kvzip(busy=True))
+def test_a_padded_row_scores_as_it_does_alone(impl, x):
+    scored = impl.kvzip(**x)
+    for row, first, echoes in rows(x):
+        keys = x["keys"][row][:, first:]
+        own = x | dict(keys=keys, valid=None, repeat_valid=None)
+        used = echoes[: chunk_count(own)]
+        queries, repeated = tuple(q for q, _ in used), tuple(k for _, k in used)
+        expected = impl.kvzip(**own | dict(queries=queries, repeat_keys=repeated))
+        assert (scored.scores[row][:, :first] == 0).all()
+        assert not scored.protected[row][:, :first].any()
+        assert_close(scored.scores[row][:, first:], expected.scores.double())
+        assert_equal(scored.protected[row][:, first:].clone(), expected.protected)
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@given(kvzip(busy=True))
+def test_the_whole_context_is_its_chunks_one_after_the_other(impl, x):
+    scores, masks = None, x["repeat_valid"]
+    for index, (queries, repeated) in enumerate(zip(x["queries"], x["repeat_keys"], strict=True)):
+        settings = (index, x["chunk"], x["sinks"], x["valid"])
+        mask = None if masks is None else masks[index]
+        scores = impl.kvzip_chunk(queries, x["keys"], repeated, *settings, mask, scores)
+    whole = impl.kvzip(**x).scores
+    expected = torch.zeros_like(whole) if scores is None else scores
+    assert_close(whole, expected.double())
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@given(kvzip_chunk(busy=True), st.integers(0, 4))
+def test_stretches_of_queries_combine_by_the_larger_score(impl, x, cut):
+    """Each sees what it sees in the whole: the repeat input up to its own last query."""
+    count, repeat = x["queries"].shape[-2], x["repeat_keys"].shape[-2]
+    cut = min(cut, count)
+    seen = repeat - count + cut
+    mask = None if x["repeat_valid"] is None else x["repeat_valid"][..., :seen].contiguous()
+    head = dict(
+        queries=x["queries"][..., :cut, :],
+        repeat_keys=x["repeat_keys"][..., :seen, :],
+        repeat_valid=mask,
+    )
+    before = impl.kvzip_chunk(**x | head)
+    tail = dict(queries=x["queries"][..., cut:, :], past=before)
+    assert_close(impl.kvzip_chunk(**x | tail), impl.kvzip_chunk(**x).double())
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@given(kvzip_chunk(busy=True))
+def test_only_the_chunk_gets_scores_and_the_past_is_never_undone(impl, x):
+    fresh = impl.kvzip_chunk(**x | dict(past=None))
+    assert ((fresh >= 0) & (fresh <= 1)).all()
+    *batch, _, tokens, _ = x["keys"].shape
+    for row in product(*map(range, batch)):
+        first = 0 if x["valid"] is None else tokens - int(x["valid"][row].sum())
+        start = first + x["sinks"] + x["index"] * x["chunk"]
+        place = torch.arange(tokens)
+        outside = (place < start) | (place >= start + x["chunk"])
+        assert (fresh[row][:, outside] == 0).all()
+    if x["past"] is not None:
+        assert_equal(impl.kvzip_chunk(**x), torch.maximum(fresh, x["past"]))
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@given(kvzip(busy=True))
+def test_sinks_and_recent_tokens_are_protected_by_the_mask_alone(impl, x):
+    scored = impl.kvzip(**x)
+    for row, first, _ in rows(x):
+        count = scored.scores.shape[-1] - first
+        mask = impl.protected_mask(count, x["sinks"], x["recent"])
+        protected = scored.protected[row][:, first:]
+        assert_equal(protected.clone(), mask.expand_as(protected).clone())
+        assert (scored.scores[row][:, first : first + x["sinks"]] == 0).all()
+
+
+@pytest.mark.spec("HubKV-KVzip")
+def test_by_default_a_fiftieth_of_the_real_tokens_is_recent(impl):
+    valid = torch.arange(149) >= torch.tensor([[0], [50]])
+    nothing = torch.zeros(2, 1, 1, 1)
+    keys = torch.zeros(2, 1, 149, 1)
+    scored = impl.kvzip((nothing,), keys, (nothing,), valid=valid)
+    assert scored.protected.sum(-1).flatten().tolist() == [4 + 2, 4 + 1]
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@given(signed(1, 8, 2), signed(1, 8, 2), st.sampled_from([1, 2, 4]))
+def test_the_chunk_is_part_of_the_definition(impl, keys, echoes, chunk):
+    """The same queries over smaller chunks: less shares the softmax, so no score is lower."""
+
+    def scores(length):
+        count = 8 // length
+        repeated = (echoes[:, :2],) * count
+        return impl.kvzip(repeated, keys, repeated, length, sinks=0).scores
+
+    whole, parts = scores(8), scores(chunk)
+    assert (parts > whole).all()
+
+
+@pytest.mark.spec("HubKV-KVzip")
+def test_no_more_than_a_block_of_queries_meets_the_chunk_at_once(impl):
+    tokens = repeat = 640
+    keys, echoes = torch.zeros(1, tokens, 1), torch.zeros(1, repeat, 1)
+    work = dict(queries=(echoes,), keys=keys, repeat_keys=(echoes,))
+    assert largest(impl.kvzip, **work) < tokens * repeat / 2
+
+
+@pytest.mark.spec("HubKV-KVzip")
+@pytest.mark.parametrize("name", ["queries", "repeat_keys", "repeat_valid"])
+def test_a_bad_chunk_is_refused_by_name_and_number(impl, name):
+    good = torch.zeros(1, 2, 2)
+    x = dict(queries=good, repeat_keys=good, repeat_valid=torch.tensor([True, True]))
+    spoilt = dict(x, queries=good / 0, repeat_keys=good / 0, repeat_valid=torch.arange(2) < 1)
+    bad = {key: (part, spoilt[key] if key == name else part) for key, part in x.items()}
+    with pytest.raises(ValueError, match=rf"^{name}\[1\] must be"):
+        impl.kvzip(**bad, keys=torch.zeros(1, 4, 2), chunk=2, sinks=0)

@@ -1,0 +1,113 @@
+"""Mean and covariance of queries before the rotary embedding."""
+
+from itertools import pairwise, product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.draw import signed
+from spec_tests.scorers.padded import masks
+from spec_tests.scorers.query_statistics import oracle
+from spec_tests.scorers.query_statistics.draws import query_statistics
+
+
+@st.composite
+def prompt(draw):
+    """Two rows of queries, padded differently, and no past."""
+    tokens, width = draw(st.integers(0, 9)), draw(st.integers(1, 2))
+    return dict(
+        queries=draw(signed(2, draw(st.integers(1, 3)), tokens, width)),
+        sinks=draw(st.integers(0, 5)),
+        valid=draw(masks((2,), tokens)),
+    )
+
+
+def counted(x, row):
+    """Return the queries of a row that count."""
+    tokens = x["queries"].shape[-2]
+    count = tokens if x["valid"] is None else int(x["valid"][row].sum())
+    return x["queries"][row][:, tokens - count :][:, x["sinks"] :]
+
+
+def assert_moments(actual, expected):
+    """Counts are equal, and moments up to rounding in the size of the queries, at most 1."""
+    assert_equal(actual.counted, expected.counted)
+    assert_equal(actual.skipped, expected.skipped)
+    assert_close(actual.mean, expected.mean.double())
+    assert_close(actual.covariance, expected.covariance.double())
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(prompt())
+def test_moments_agree_with_scalar_loops(impl, x):
+    found = impl.query_statistics(**x)
+    for row in range(2):
+        queries = counted(x, row)
+        assert int(found.counted[row]) == queries.shape[1]
+        for h, head in enumerate(queries.double().tolist()):
+            mean, covariance = oracle.moments(head, queries.shape[-1])
+            assert_close(found.mean[row, h], torch.tensor(mean))
+            assert_close(found.covariance[row, h], torch.tensor(covariance))
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(prompt(), st.lists(st.integers(0, 9), max_size=3))
+def test_a_prompt_in_chunks_has_the_moments_of_one_piece(impl, x, cuts):
+    tokens, found = x["queries"].shape[-2], None
+    bounds = [0, *sorted(min(cut, tokens) for cut in cuts), tokens]
+    for start, stop in pairwise(bounds):
+        valid = None if x["valid"] is None else x["valid"][:, start:stop]
+        piece = x["queries"][..., start:stop, :]
+        found = impl.query_statistics(piece, x["sinks"], valid, found)
+    assert_moments(found, impl.query_statistics(**x))
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(prompt())
+def test_sinks_and_padding_do_not_count(impl, x):
+    tokens, found = x["queries"].shape[-2], impl.query_statistics(**x)
+    other = x["queries"].clone()
+    for row in range(2):
+        real = tokens if x["valid"] is None else int(x["valid"][row].sum())
+        assert int(found.skipped[row]) == min(real, x["sinks"])
+        other[row, :, : tokens - real + min(real, x["sinks"])] = 64.0
+    assert_moments(impl.query_statistics(**x | dict(queries=other)), found)
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(query_statistics(), st.sampled_from([-2.0, 0.5, 4.0]))
+def test_moments_scale_with_the_queries(impl, x, power):
+    x = x | dict(past=None)
+    plain, scaled = impl.query_statistics(**x), x | dict(queries=x["queries"] * power)
+    found = impl.query_statistics(**scaled)
+    assert_equal(found.mean, plain.mean * power)
+    assert_equal(found.covariance, plain.covariance * power**2)
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@given(prompt())
+def test_a_row_has_the_moments_it_has_alone(impl, x):
+    found = impl.query_statistics(**x)
+    for row in product(range(2)):
+        alone = impl.query_statistics(counted(x, row), sinks=0)
+        assert_close(found.mean[row], alone.mean.double())
+        assert_close(found.covariance[row], alone.covariance.double())
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+@pytest.mark.parametrize("part", ["mean", "covariance", "counted"])
+def test_a_past_of_another_shape_is_refused(impl, part):
+    past = impl.query_statistics(torch.zeros(2, 5, 3), sinks=0)
+    bad = past._replace(**{part: getattr(past, part)[..., None]})
+    with pytest.raises(ValueError, match=part):
+        impl.query_statistics(torch.zeros(2, 5, 3), past=bad)
+
+
+@pytest.mark.spec("HubKV-ExpectedAttention")
+def test_padding_after_the_first_token_is_refused(impl):
+    past = impl.query_statistics(torch.zeros(2, 5, 3))
+    with pytest.raises(ValueError, match="valid"):
+        impl.query_statistics(torch.zeros(2, 2, 3), valid=torch.tensor([False, True]), past=past)

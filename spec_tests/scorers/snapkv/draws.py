@@ -1,0 +1,35 @@
+"""Draws of windows."""
+
+from hypothesis import strategies as st
+
+from spec_tests.draw import Refusal
+from spec_tests.scorers.attended import attended, bad_attention, cache, queries, valid
+from spec_tests.scorers.padded import bad_padding
+
+
+@st.composite
+def snapkv(draw):
+    """Windows shorter and longer than rows."""
+    window = draw(st.integers(1, 5))
+    return draw(attended(least=window)) | dict(
+        window=window,
+        kernel=draw(st.sampled_from([1, 3, 5])),
+        pooling=draw(st.sampled_from(["average", "max"])),
+    )
+
+
+INPUTS = dict(snapkv=snapkv())
+
+
+REFUSALS = dict(
+    snapkv=(
+        dict(queries=queries, keys=cache, window=1, kernel=3, pooling="max", valid=valid),
+        [
+            *bad_attention,
+            Refusal("queries", lambda q: q[..., :0, :], ValueError, "at least the last 1"),
+            Refusal("window", 2, ValueError, "at least the last 2"),
+            Refusal("kernel", 4, ValueError, "odd"),
+            bad_padding,
+        ],
+    ),
+)

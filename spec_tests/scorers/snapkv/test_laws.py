@@ -1,0 +1,95 @@
+"""SnapKV: the pooled attention of the last window."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import signed
+from spec_tests.inputs import INPUTS
+from spec_tests.scorers.allocations import largest
+from spec_tests.scorers.attended import attended, crowds
+from spec_tests.scorers.rows import assert_rows
+from spec_tests.scorers.snapkv import oracle
+
+poolings = st.sampled_from(["average", "max"])
+kernels = st.sampled_from([1, 3, 5])
+sequences = attended(least=3, number=signed)
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+@given(crowds(), st.integers(1, 4), kernels, poolings)
+def test_a_score_is_the_pooled_attention_of_the_window(impl, x, window, kernel, pooling):
+    scores = impl.snapkv(**x, window=window, kernel=kernel, pooling=pooling).scores
+    choice = dict(window=window, kernel=kernel, pooling=pooling)
+    assert_rows(scores, x, partial(oracle.snapkv, **choice))
+
+
+@pytest.mark.spec("GraphKV-SnapKV", "GraphKV-H2O")
+@given(sequences, st.sampled_from([2, 3, 1]), poolings)
+def test_without_pooling_it_is_the_mean_mass_of_the_last_queries(impl, x, window, pooling):
+    queries, keys, valid = x["queries"], x["keys"], x["valid"]
+    scored = impl.snapkv(queries, keys, window, 1, pooling, valid)
+    last = queries[..., max(0, queries.shape[-2] - window) :, :]
+    group = max(1, queries.shape[-3] // max(1, keys.shape[-3]))
+    mass = impl.h2o_mass(last, keys, valid=valid).double() / group
+    assert_close(scored.scores, torch.where(scored.protected, 0, mass))
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+@given(INPUTS["snapkv"])
+def test_the_last_window_of_real_tokens_is_protected_and_scores_nothing(impl, x):
+    scores, protected = impl.snapkv(**x)
+    valid = torch.ones(scores.shape[-1]).bool() if x["valid"] is None else x["valid"]
+    last = valid & impl.recent_mask(scores.shape[-1], x["window"])
+    assert_equal(protected, last[..., None, :].expand(protected.shape).clone())
+    assert (scores[protected] == 0).all()
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+@given(INPUTS["snapkv"])
+def test_queries_before_the_window_say_nothing(impl, x):
+    queries = x["queries"]
+    last = queries[..., max(0, queries.shape[-2] - x["window"]) :, :]
+    assert_equal(impl.snapkv(**x | dict(queries=last)), impl.snapkv(**x))
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+@given(sequences, st.integers(1, 3), st.lists(st.integers(0, 8), max_size=3))
+def test_a_window_of_queries_held_from_chunk_to_chunk_is_enough(impl, x, window, cuts):
+    queries, keys, valid = x["queries"], x["keys"], x["valid"]
+    held = queries[..., :0, :]
+    bounds = sorted(min(cut, queries.shape[-2]) for cut in cuts)
+    for start, stop in zip([0, *bounds], [*bounds, queries.shape[-2]], strict=True):
+        held = torch.cat([held, queries[..., start:stop, :]], -2)
+        held = held[..., max(0, held.shape[-2] - window) :, :]
+    chunked = impl.snapkv(held, keys, window, valid=valid)
+    assert_equal(chunked, impl.snapkv(queries, keys, window, valid=valid))
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+@given(st.integers(1, 12), kernels)
+def test_the_average_counts_what_lies_outside_as_zeros(impl, content, kernel):
+    zeros = torch.zeros(1, content + 1, 1)
+    scores = impl.snapkv(zeros, zeros, 1, kernel).scores[0, :content]
+    reach = kernel // 2
+    inside = [min(content, t + reach + 1) - max(0, t - reach) for t in range(content)]
+    assert_close(scores, torch.tensor(inside).double() / kernel / (content + 1))
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+@given(INPUTS["snapkv"])
+def test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken(impl, x):
+    scores = impl.snapkv(**x | dict(pooling="average")).scores
+    assert (scores >= 0).all()
+    assert_at_most(scores.sum(-1), scores.new_full(scores.shape[:-1], x["window"]))
+    assert_at_most(scores, impl.snapkv(**x | dict(pooling="max")).scores)
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+def test_nothing_of_queries_by_tokens_is_allocated(impl):
+    x = dict(queries=torch.ones(2, 128, 1), keys=torch.ones(1, 128, 1))
+    assert largest(impl.snapkv, **x, window=8) < 128 * 128

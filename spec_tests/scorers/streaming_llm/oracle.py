@@ -1,0 +1,6 @@
+"""What StreamingLLM keeps."""
+
+
+def streaming_llm_kept(tokens: int, keep: int, sinks: int) -> set[int]:
+    """Return the first tokens and, for the rest of the budget, the last."""
+    return {t for t in range(tokens) if t < sinks or t >= tokens - (keep - sinks)}
