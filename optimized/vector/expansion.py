@@ -6,23 +6,19 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from optimized.vector.spectrum import Graph
-from reference.hex import errors as refuse
 
 
 def component_count(mask: Bool[Tensor, "tokens channels"]) -> int:
-    refuse.matrix("mask", mask)
     return Graph.of(mask).component_count()
 
 
 def is_connected(mask: Bool[Tensor, "tokens channels"]) -> bool:
-    refuse.matrix("mask", mask)
     return Graph.of(mask).component_count() == 1
 
 
 def bipartite_adjacency(
     mask: Bool[Tensor, "tokens channels"],
 ) -> Bool[Tensor, "vertices vertices"]:
-    refuse.matrix("mask", mask)
     tokens, channels = mask.shape
     above = torch.cat([mask.new_zeros(tokens, tokens), mask], 1)
     below = torch.cat([mask.T, mask.new_zeros(channels, channels)], 1)
@@ -32,7 +28,6 @@ def bipartite_adjacency(
 def spectral_gap(
     adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False, two_sided: bool = False
 ) -> float:
-    refuse.graph("adjacency", adjacency)
     values = torch.linalg.eigvalsh(adjacency.double()).numpy(force=True)
     first, last = values[-1], values[1 if bipartite else 0]
     other = abs(last) if two_sided else last
@@ -42,14 +37,11 @@ def spectral_gap(
 def vertex_expansion(
     adjacency: Bool[Tensor, "vertices vertices"], subset: Bool[Tensor, "vertices"]
 ) -> float:
-    refuse.graph("adjacency", adjacency)
-    refuse.subset("subset", subset, len(adjacency))
     boundary = adjacency[subset].any(0) & ~subset
     return int(boundary.sum()) / int(subset.sum())
 
 
 def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
-    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     neighbours = _bits(adjacency)
     sets = np.arange(1 << len(neighbours))
     reached = np.zeros(1, np.int64)
@@ -61,7 +53,6 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
 
 
 def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
-    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     neighbours = _bits(adjacency)
     degrees = np.bitwise_count(neighbours).astype(np.int64)
     volume, within = np.zeros(1, np.int64), np.zeros(1, np.int64)

@@ -6,9 +6,8 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound
-from reference import errors
-from reference.hex import errors as refuse
-from reference.hex.expander import Expander
+from reference.hex.expander import DRAWS, Expander
+from reference.hex.spectrum import ROUNDING
 from reference.hex.subtile import SubtileExpander
 
 
@@ -20,12 +19,6 @@ def subtile_codes(
     width: int = 128,
     subtile: int = 32,
 ) -> Int64[Tensor, "heads subtiles"]:
-    errors.whole("tokens", tokens)
-    errors.whole("heads", heads)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    errors.whole("draw", draw, 0, refuse.SEEDS)
-    refuse.subtiles(width, subtile)
-    refuse.multiple("tokens", tokens, "subtile", subtile)
     generator = np.random.RandomState([seed, draw, 2])
     drawn = generator.randint(0, width, (heads, tokens // subtile, 4), dtype=np.int64)
     drawn[..., ::2] |= 1
@@ -35,8 +28,6 @@ def subtile_codes(
 def subtile_permutations(
     codes: Int64[Tensor, "*heads"], width: int = 128
 ) -> Int64[Tensor, "*heads width"]:
-    refuse.codes("codes", codes)
-    refuse.subtiles(width, 1)
     multiplier, offset, second, last = (codes[..., None] >> shift & 255 for shift in (0, 8, 16, 24))
     y = (multiplier * torch.arange(width, device=codes.device) + offset) % width
     return (second * (y ^ y >> width.bit_length() // 2) + last) % width
@@ -45,10 +36,7 @@ def subtile_permutations(
 def subtile_mask(
     permutations: Int64[Tensor, "heads subtiles width"], subtile: int = 32
 ) -> Bool[Tensor, "tokens channels"]:
-    refuse.permutations("permutations", permutations, 3)
-    errors.whole("subtile", subtile, 1)
     heads, subtiles, width = permutations.shape
-    refuse.divides("subtile", subtile, "width", width)
     owned = permutations.reshape(heads, subtiles * subtile, width // subtile).transpose(0, 1)
     mask = torch.zeros(
         subtiles * subtile, heads, width, dtype=torch.bool, device=permutations.device
@@ -59,28 +47,18 @@ def subtile_mask(
 def subtile_expander(
     tokens: int, heads: int, seed: int = 0, width: int = 128, subtile: int = 32
 ) -> SubtileExpander:
-    errors.whole("tokens", tokens, 3 * subtile if isinstance(subtile, int) else 0)
-    errors.whole("heads", heads, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    refuse.subtiles(width, subtile)
-    refuse.multiple("tokens", tokens, "subtile", subtile)
-    errors.whole("heads", heads, -(-3 * subtile // width))
-    for draw in range(refuse.DRAWS):
+    for draw in range(DRAWS):
         codes = subtile_codes(tokens, heads, seed, draw, width, subtile)
         if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
             return SubtileExpander(codes, draw + 1)
-    raise RuntimeError(
-        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {heads} heads"
-    )
+    raise RuntimeError(f"no expander among {DRAWS} draws of {tokens} tokens and {heads} heads")
 
 
 def lps_mask(prime: int, modulus: int) -> Bool[Tensor, "tokens channels"]:
-    refuse.lps(prime, modulus, square=False)
     return _edges(prime, modulus, _members(modulus, True), _members(modulus, False))
 
 
 def lps_graph(prime: int, modulus: int) -> Bool[Tensor, "vertices vertices"]:
-    refuse.lps(prime, modulus, square=True)
     members = _members(modulus, True)
     return _edges(prime, modulus, members, members)
 
@@ -129,9 +107,6 @@ def _members(modulus: int, square: bool) -> np.ndarray:
 def lift(
     mask: Bool[Tensor, "tokens channels"], permutations: Int64[Tensor, "edges sheets"]
 ) -> Bool[Tensor, "lifted_tokens lifted_channels"]:
-    refuse.matrix("mask", mask)
-    refuse.permutations("permutations", permutations, 2)
-    errors.shaped("permutations", permutations, (int(mask.sum()), permutations.shape[1]))
     tokens, channels = mask.shape
     sheets = permutations.shape[1]
     lifted = mask.new_zeros(tokens, sheets, channels, sheets)
@@ -154,16 +129,13 @@ def new_singular_value(
 def ramanujan_lift(
     mask: Bool[Tensor, "tokens channels"], sheets: int = 2, seed: int = 0
 ) -> Expander:
-    refuse.matrix("mask", mask)
-    errors.whole("sheets", sheets, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
     if not is_ramanujan(mask):
         raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
     bound = ramanujan_bound(int(mask[0].sum()), int(mask[:, 0].sum()))
-    for draw in range(refuse.DRAWS):
+    for draw in range(DRAWS):
         generator = np.random.RandomState([seed, draw, 3])
         keys = generator.random_sample((int(mask.sum()), sheets))
         permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
-        if new_singular_value(mask, permutations) <= bound * refuse.ROUNDING:
+        if new_singular_value(mask, permutations) <= bound * ROUNDING:
             return Expander(lift(mask, permutations), draw + 1)
-    raise RuntimeError(f"no Ramanujan lift among {refuse.DRAWS} draws of {sheets} sheets")
+    raise RuntimeError(f"no Ramanujan lift among {DRAWS} draws of {sheets} sheets")

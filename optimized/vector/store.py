@@ -9,12 +9,10 @@ from torch import Tensor
 
 from optimized.vector.expander import expander_mask
 from reference import MaskStore as SlowMaskStore
-from reference.hex import errors as refuse
 from reference.hex.csr import CSR
 
 
 def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
-    refuse.matrix("mask", mask)
     counts = mask.sum(1).cumsum(0)
     return CSR(torch.cat([counts.new_zeros(1), counts]), mask.nonzero()[:, 1])
 
@@ -22,7 +20,6 @@ def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
 def from_csr(
     offsets: Int64[Tensor, "rows_and_one"], columns: Int64[Tensor, "entries"], channels: int
 ) -> Bool[Tensor, "tokens channels"]:
-    refuse.csr(offsets, columns, channels)
     tokens = len(offsets) - 1
     mask = torch.zeros(tokens, channels, dtype=torch.bool, device=columns.device)
     rows = torch.arange(tokens, device=columns.device).repeat_interleave(offsets.diff())

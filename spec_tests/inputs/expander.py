@@ -5,9 +5,9 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.draw import booleans
-from spec_tests.inputs.expander_refusals import REFUSALS
+from spec_tests.inputs.expander_refusals import GOOD, REFUSALS
 
-__all__ = ["INPUTS", "REFUSALS"]
+__all__ = ["GOOD", "INPUTS", "REFUSALS"]
 
 seeds = st.integers(0, 99)
 

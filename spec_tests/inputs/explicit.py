@@ -4,9 +4,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import Refusal, numbers
+from spec_tests.draw import Refusal
 from spec_tests.inputs.expander import seeds
-from spec_tests.inputs.expander_refusals import bad_draw, bad_seed
 
 widths = st.sampled_from([2, 4, 8, 16])
 
@@ -70,15 +69,10 @@ INPUTS = dict(
     lps_graph=st.just(dict(prime=17, modulus=13)),
 )
 
-bad_width = [
-    Refusal("width", 24, ValueError, "power of two"),
-    Refusal("width", 1, ValueError, "in [2, 256]"),
-    Refusal("width", 512, ValueError, "in [2, 256]"),
-]
+no_power = Refusal("width", 24, ValueError, "a power of two")
 bad_subtile = [
-    Refusal("subtile", 3, ValueError, "power of two"),
-    Refusal("subtile", 64, ValueError, "in [1, 8]"),
-    Refusal("tokens", 7, ValueError, "multiple of subtile = 4"),
+    Refusal("subtile", 3, ValueError, "a power of two"),
+    Refusal("subtile", 16, ValueError, "in [1, 8]"),
 ]
 
 
@@ -87,7 +81,6 @@ def bad_primes(square: bool) -> list[Refusal]:
     return [
         Refusal("prime", 7, ValueError, "prime of the form 4k + 1"),
         Refusal("prime", 9, ValueError, "prime of the form 4k + 1"),
-        Refusal("prime", 5.0, TypeError, "integer"),
         Refusal("prime", 5 if square else 17, ValueError, "square modulo 13"),
         Refusal("modulus", 15, ValueError, "prime of the form 4k + 1"),
         Refusal("modulus", 17 if square else 5, ValueError, "another prime"),
@@ -98,46 +91,36 @@ def bad_primes(square: bool) -> list[Refusal]:
 REFUSALS = dict(
     subtile_codes=(
         dict(tokens=8, heads=2, seed=0, draw=0, width=8, subtile=4),
-        [
-            Refusal("tokens", -4, ValueError, ">= 0"),
-            Refusal("heads", -1, ValueError, ">= 0"),
-            *bad_seed,
-            *bad_draw,
-            *bad_width,
-            *bad_subtile,
-        ],
+        [no_power, *bad_subtile, Refusal("tokens", 7, ValueError, "multiple of subtile = 4")],
     ),
     subtile_permutations=(
         dict(codes=torch.tensor([0x10001, 0x30305]), width=8),
         [
-            Refusal("codes", numbers, TypeError, "int64"),
+            no_power,
             Refusal("codes", lambda codes: codes + 1, ValueError, "odd"),
             Refusal("codes", lambda codes: codes + 0x10000, ValueError, "odd"),
             Refusal("codes", lambda codes: codes + 2**32, ValueError, "2**32"),
             Refusal("codes", lambda codes: codes - 2**32, ValueError, "2**32"),
-            *bad_width,
         ],
     ),
     subtile_mask=(
         dict(permutations=torch.arange(8).repeat(2, 3, 1), subtile=4),
         [
-            Refusal("permutations", numbers, TypeError, "int64"),
             Refusal("permutations", lambda p: p + 1, ValueError, "permutations along the last"),
-            Refusal("permutations", lambda p: p[0], ValueError, "at least 3 axes"),
+            Refusal(
+                "permutations", lambda p: p[..., :0], ValueError, "permutations along the last"
+            ),
             Refusal("subtile", 3, ValueError, "divide the width = 8"),
-            Refusal("subtile", 0, ValueError, ">= 1"),
         ],
     ),
     subtile_expander=(
         dict(tokens=12, heads=2, seed=0, width=8, subtile=4),
         [
+            no_power,
+            *bad_subtile,
             Refusal("tokens", 8, ValueError, ">= 12"),
-            Refusal("heads", 0, ValueError, ">= 1"),
-            Refusal("heads", 1, ValueError, ">= 2"),
-            *bad_seed,
-            *bad_width,
-            Refusal("subtile", 3, ValueError, "power of two"),
             Refusal("tokens", 14, ValueError, "multiple of subtile = 4"),
+            Refusal("heads", 1, ValueError, ">= 2"),
         ],
     ),
     lps_mask=(dict(prime=5, modulus=13), bad_primes(square=False)),
