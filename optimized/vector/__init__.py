@@ -31,39 +31,10 @@ from optimized.vector.coverage import (
 )
 from optimized.vector.decoding import decoding_append, decoding_read, decoding_start
 from optimized.vector.evict import DenseCache, RaggedCache, evict, stored_bytes
-from optimized.vector.expander import (
-    biadjacency,
-    biregular_degrees,
-    connecting_swaps,
-    double_edge_swaps,
-    expander_mask,
-    half_edge_pairing,
-    random_expander,
-)
-from optimized.vector.expansion import (
-    bipartite_adjacency,
-    cheeger_constant,
-    component_count,
-    conductance,
-    is_connected,
-    spectral_gap,
-    vertex_expansion,
-)
 from optimized.vector.expected_attention import (
     expected_attention,
     mean_rotation,
     query_statistics,
-)
-from optimized.vector.explicit import (
-    lift,
-    lps_graph,
-    lps_mask,
-    new_singular_value,
-    ramanujan_lift,
-    subtile_codes,
-    subtile_expander,
-    subtile_mask,
-    subtile_permutations,
 )
 from optimized.vector.fastkvzip import fastkvzip
 from optimized.vector.gear import gear_compress, gear_reconstruct, low_rank, outlier_mask
@@ -88,6 +59,31 @@ from optimized.vector.graphkv import (
     source_tokens,
 )
 from optimized.vector.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
+from optimized.vector.hex.connectivity import bipartite_adjacency, component_count, is_connected
+from optimized.vector.hex.covering import lift, new_singular_value, ramanujan_lift
+from optimized.vector.hex.csr import from_csr, to_csr
+from optimized.vector.hex.expander import biregular_degrees, expander_mask, random_expander
+from optimized.vector.hex.expansion import (
+    cheeger_constant,
+    conductance,
+    spectral_gap,
+    vertex_expansion,
+)
+from optimized.vector.hex.explicit import lps_graph, lps_mask
+from optimized.vector.hex.pairing import (
+    biadjacency,
+    connecting_swaps,
+    double_edge_swaps,
+    half_edge_pairing,
+)
+from optimized.vector.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
+from optimized.vector.hex.store import MaskStore
+from optimized.vector.hex.subtile import (
+    subtile_codes,
+    subtile_expander,
+    subtile_mask,
+    subtile_permutations,
+)
 from optimized.vector.hex_block import hex_compress, hex_mask, hex_reconstruct
 from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_recompress
 from optimized.vector.hex_study import hex_bytes, hex_preset, hex_size, paper_size, sensitivity
@@ -109,8 +105,6 @@ from optimized.vector.locality import (
 )
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, modular_utility, ranking, retain
-from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
-from optimized.vector.store import MaskStore, from_csr, to_csr
 from optimized.vector.systems import graphkv_compress, hubkv_compress
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.gate import gate

@@ -1,26 +1,21 @@
-"""Expander masks without loops over edges; the draws of the reference, so its very masks."""
-
-from typing import NamedTuple
+"""Pairings and their swaps on whole arrays; the draws of the reference, so its very graphs."""
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
-from optimized.vector.spectrum import Graph, is_within, ramanujan_bound
-from reference.hex.expander import DRAWS, Expander, biregular_degrees
 from reference.hex.pairing import ROUNDS
 
 
 def half_edge_pairing(
     tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
-) -> Int64[Tensor, "tokens degree"]:
-    return torch.from_numpy(_pairing(tokens, channels, token_degree, seed, draw))
+) -> Tensor:
+    return torch.from_numpy(pairing(tokens, channels, token_degree, seed, draw))
 
 
-def _pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> np.ndarray:
+def pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> np.ndarray:
     generator = np.random.RandomState([seed, draw, 0])
     order = generator.permutation(channels).astype(np.int64, copy=False)
     half_edges = np.resize(order, tokens * degree)
@@ -28,14 +23,12 @@ def _pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> n
     return half_edges.reshape(tokens, degree)
 
 
-def double_edge_swaps(
-    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
-) -> Int64[Tensor, "tokens degree"]:
-    repaired = _swaps(pairs.cpu().numpy(), channels, seed, draw)
+def double_edge_swaps(pairs: Tensor, channels: int, seed: int = 0, draw: int = 0) -> Tensor:
+    repaired = swaps(pairs.cpu().numpy(), channels, seed, draw)
     return torch.from_numpy(repaired).to(pairs.device)
 
 
-def _swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
+def swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
     generator = np.random.RandomState([seed, draw, 1])
     # an edge as one number: rows are sorted and follow each other, so the whole list is sorted
     edges = np.sort(pairs + channels * np.arange(len(pairs))[:, None], axis=1)
@@ -71,14 +64,12 @@ def _once(values: np.ndarray) -> np.ndarray:
     return count[which] == 1
 
 
-def connecting_swaps(
-    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
-) -> Int64[Tensor, "tokens degree"]:
-    joined = _connect(pairs.sort(1).values.numpy(force=True), channels, seed, draw)
+def connecting_swaps(pairs: Tensor, channels: int, seed: int = 0, draw: int = 0) -> Tensor:
+    joined = connect(pairs.sort(1).values.numpy(force=True), channels, seed, draw)
     return torch.from_numpy(joined).to(pairs.device)
 
 
-def _connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
+def connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
     generator = np.random.RandomState([seed, draw, 4])
     tokens = np.arange(pairs.size) // max(1, pairs.shape[1])
     while not _hangs_together(pairs, channels):
@@ -116,64 +107,6 @@ def _cycles(tokens: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.nd
     return component[tokens], np.delete(np.arange(len(tokens)), forest)
 
 
-def biadjacency(
-    pairs: Int64[Tensor, "tokens degree"], channels: int
-) -> Bool[Tensor, "tokens channels"]:
+def biadjacency(pairs: Tensor, channels: int) -> Tensor:
     mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)
     return mask.scatter_(1, pairs, True)
-
-
-class _Draw(NamedTuple):
-    """A simple graph, or the graph of the entries that a dense one leaves out."""
-
-    pairs: np.ndarray
-    dense: bool
-
-    def mask(self, channels: int) -> Tensor:
-        """Return the biadjacency matrix."""
-        mask = torch.zeros(len(self.pairs), channels, dtype=torch.bool)
-        mask.scatter_(1, torch.from_numpy(self.pairs), True)
-        return ~mask if self.dense else mask
-
-
-def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> _Draw:
-    dense = 2 * token_degree > channels
-    drawn = channels - token_degree if dense else token_degree
-    pairs = _swaps(_pairing(tokens, channels, drawn, seed, draw), channels, seed, draw)
-    return _Draw(pairs if dense else _connect(pairs, channels, seed, draw), dense)
-
-
-def random_expander(
-    tokens: int,
-    channels: int,
-    token_degree: int,
-    seed: int = 0,
-    near: bool = False,  # noqa: ARG001 the contract reads it
-) -> Expander:
-    channel_degree, uneven = divmod(tokens * token_degree, channels)
-    certified = not uneven and min(token_degree, channel_degree) >= 3
-    bound = ramanujan_bound(token_degree, channel_degree) if certified else 0.0
-    for draw in range(DRAWS):
-        graph = _simple_graph(tokens, channels, token_degree, seed, draw)
-        # a dense graph and what it leaves out differ in the first singular value alone
-        if not certified or is_within(Graph(graph.pairs, channels), bound):
-            return Expander(graph.mask(channels), draw + 1)
-    raise RuntimeError(
-        f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
-        f"at token_degree {token_degree}"
-    )
-
-
-def expander_mask(
-    tokens: int,
-    channels: int,
-    density: float,
-    seed: int = 0,
-    near: bool = False,
-    tile: bool = False,
-    block: int = 96,
-) -> Bool[Tensor, "tokens channels"]:
-    if tile:
-        return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
-    degrees = biregular_degrees(tokens, channels, density, near)
-    return random_expander(tokens, channels, degrees.token, seed, near).mask

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Bool
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse import bmat, csr_array
 from scipy.sparse.csgraph import connected_components
@@ -121,7 +120,7 @@ def _lanczos(wide: csr_array, most: int = 512, every: int = 8):
             yield k, float(top[0])
 
 
-def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
+def second_singular_value(mask: Tensor) -> float:
     if min(mask.shape) < 2:
         return 0.0
     regular = len(mask.sum(0).unique()) == len(mask.sum(1).unique()) == 1
@@ -133,7 +132,7 @@ def second_singular_value(mask: Bool[Tensor, "tokens channels"]) -> float:
     return torch.linalg.svdvals(mask.double())[1].item()
 
 
-def is_ramanujan(mask: Bool[Tensor, "tokens channels"]) -> bool:
+def is_ramanujan(mask: Tensor) -> bool:
     rows, columns = mask.sum(1).unique().tolist(), mask.sum(0).unique().tolist()
     if len(rows) != 1 or len(columns) != 1 or min(rows + columns) < 3:
         return False

@@ -1,47 +1,19 @@
-"""Components, expansion and conductance: every set of vertices is a bit pattern."""
+"""Expansion and conductance: every set of vertices is a bit pattern."""
 
 import numpy as np
-import torch
-from jaxtyping import Bool
 from torch import Tensor
 
-from optimized.vector.spectrum import Graph
+from reference.hex.expansion import spectral_gap
+
+__all__ = ["cheeger_constant", "conductance", "spectral_gap", "vertex_expansion"]
 
 
-def component_count(mask: Bool[Tensor, "tokens channels"]) -> int:
-    return Graph.of(mask).component_count()
-
-
-def is_connected(mask: Bool[Tensor, "tokens channels"]) -> bool:
-    return Graph.of(mask).component_count() == 1
-
-
-def bipartite_adjacency(
-    mask: Bool[Tensor, "tokens channels"],
-) -> Bool[Tensor, "vertices vertices"]:
-    tokens, channels = mask.shape
-    above = torch.cat([mask.new_zeros(tokens, tokens), mask], 1)
-    below = torch.cat([mask.T, mask.new_zeros(channels, channels)], 1)
-    return torch.cat([above, below])
-
-
-def spectral_gap(
-    adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False, two_sided: bool = False
-) -> float:
-    values = torch.linalg.eigvalsh(adjacency.double()).numpy(force=True)
-    first, last = values[-1], values[1 if bipartite else 0]
-    other = abs(last) if two_sided else last
-    return float(min(abs(first - values[-2]), abs(first - other)))
-
-
-def vertex_expansion(
-    adjacency: Bool[Tensor, "vertices vertices"], subset: Bool[Tensor, "vertices"]
-) -> float:
+def vertex_expansion(adjacency: Tensor, subset: Tensor) -> float:
     boundary = adjacency[subset].any(0) & ~subset
     return int(boundary.sum()) / int(subset.sum())
 
 
-def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
+def cheeger_constant(adjacency: Tensor) -> float:
     neighbours = _bits(adjacency)
     sets = np.arange(1 << len(neighbours))
     reached = np.zeros(1, np.int64)
@@ -52,7 +24,7 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
     return float((np.bitwise_count(reached & ~sets)[small] / size[small]).min())
 
 
-def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
+def conductance(adjacency: Tensor) -> float:
     neighbours = _bits(adjacency)
     degrees = np.bitwise_count(neighbours).astype(np.int64)
     volume, within = np.zeros(1, np.int64), np.zeros(1, np.int64)
