@@ -70,19 +70,26 @@ def biregular_degrees(
     parts = gcd(tokens, channels)
     step = round(share * parts)
     degrees = Degrees(step * channels // parts, step * tokens // parts)
+    feasible(tokens, channels, density, degrees)
+    return degrees
+
+
+def feasible(tokens: int, channels: int, density: float, degrees: Degrees) -> None:
+    """Refuse a density whose degrees are not whole or below 3; name the nearest to be had."""
     # as floats: two thirds are feasible though no decimal text is two thirds
-    whole = step / parts == density
+    whole = degrees.token / channels == density
     if whole and min(degrees) >= 3:
-        return degrees
+        return
     why = (
         "give degrees of at least 3, as the definition of a Ramanujan graph asks"
         if whole
         else "give whole degrees"
     )
+    parts, share = gcd(tokens, channels), Fraction(str(density))
     least = ceil(Fraction(3 * parts, min(tokens, channels)))
     steps = (floor(share * parts), ceil(share * parts))
-    feasible = sorted({min(max(step, least), parts) / parts for step in steps})
-    nearest = " and ".join(str(value) for value in feasible if least <= parts) or "none"
+    found = sorted({min(max(step, least), parts) / parts for step in steps})
+    nearest = " and ".join(str(value) for value in found if least <= parts) or "none"
     raise ValueError(
         f"density must {why} at {tokens} tokens and {channels} channels "
         f"(nearest feasible: {nearest}; near=True accepts any), got {density}"

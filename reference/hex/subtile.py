@@ -52,12 +52,13 @@ def degrees(tokens: int, heads: int, width: int, subtile: int) -> None:
 
 def four_bytes(codes: Tensor) -> None:
     """Refuse what are not four bytes, the first and the third odd."""
-    bad = (codes < 0) | (codes >= 2**32) | (codes & 0x10001 != 0x10001)
-    if scanning(codes) and bool(bad.any()):
-        raise ValueError(
-            "codes must be in [0, 2**32) with odd first and third bytes, "
-            f"got {codes[bad][0].item()}"
-        )
+    if scanning(codes):
+        bad = (codes < 0) | (codes >= 2**32) | (codes & 0x10001 != 0x10001)
+        if bool(bad.any()):
+            raise ValueError(
+                "codes must be in [0, 2**32) with odd first and third bytes, "
+                f"got {codes[bad][0].item()}"
+            )
 
 
 class SubtileExpander(NamedTuple):

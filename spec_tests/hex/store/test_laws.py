@@ -97,17 +97,22 @@ def test_a_file_weighs_four_bytes_an_entry(impl, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("density", "error", "why"),
+    ("bad", "error", "why"),
     [
-        (float("nan"), ValueError, "density must be in [0, 1], got nan"),
-        (1.5, ValueError, "density must be in [0, 1], got 1.5"),
-        ("0.25", TypeError, "density must be a number, got '0.25'"),
-        (True, TypeError, "density must be a number, got True"),
+        (dict(density=float("nan")), ValueError, "density must be in [0, 1], got nan"),
+        (dict(density=1.5), ValueError, "density must be in [0, 1], got 1.5"),
+        (dict(density="0.25"), TypeError, "density must be a number, got '0.25'"),
+        (dict(density=True), TypeError, "density must be a number, got True"),
+        (dict(density=0.3), ValueError, "nearest feasible"),
+        (dict(tokens=0), ValueError, "tokens must be >= 1, got 0"),
+        (dict(seed=-1), ValueError, "seed must be in [0, 4294967295], got -1"),
+        (dict(tile=True, block=7), ValueError, "tokens must be a multiple of block = 7, got 24"),
     ],
 )
-def test_the_store_refuses_a_density_as_the_generator_does(impl, density, error, why):
-    with pytest.raises(error, match=re.escape(why)):
-        impl.MaskStore(None).mask(8, 16, density)
+def test_the_store_refuses_what_the_generator_refuses(impl, bad, error, why):
+    for ask in (impl.expander_mask, impl.MaskStore(None).mask):
+        with pytest.raises(error, match=re.escape(why)):
+            ask(**REAL | bad)
 
 
 def test_the_store_refuses_a_capacity_that_is_no_count(impl):
