@@ -216,7 +216,8 @@ def _number(name: str, kind: type, marks: Sequence[Any]) -> Check:
             raise ValueError(f"{name} must be {bounds.said}, got {value}")
         for rule in rules:
             if not rule(value):
-                raise ValueError(f"{name} must be {rule.__name__}, got {value}")
+                said = rule.__name__.replace("_", " ")
+                raise ValueError(f"{name} must be {said}, got {value}")
 
     return check
 

@@ -2,6 +2,7 @@
 
 from math import prod
 
+import torch
 from torch import Tensor
 
 from reference.contract import ends, scanning
@@ -104,3 +105,24 @@ def affordable(keep: int, tokens: int) -> None:
     """Refuse to keep more tokens than there are."""
     if keep > tokens:
         raise ValueError(f"keep must be in [0, {tokens}], got {keep}")
+
+
+def indexing(name: str, places: Tensor, count: int) -> None:
+    """Refuse what is no place among `count` things."""
+    if scanning(places):
+        low, high = ends(places)
+        if low < 0 or high >= count:
+            raise ValueError(f"{name} must be in [0, {count - 1}], got {low if low < 0 else high}")
+
+
+def permuting(permutations: Tensor) -> None:
+    """Refuse what are not permutations along the last axis."""
+    length = permutations.shape[-1]
+    ordered = torch.arange(length, device=permutations.device)
+    if not length or (
+        scanning(permutations) and bool((permutations.sort(-1).values != ordered).any())
+    ):
+        raise ValueError(
+            "permutations must be permutations along the last axis, "
+            f"got shape {tuple(permutations.shape)}"
+        )

@@ -89,6 +89,12 @@ def assert_at_most(low: Tensor, high: Tensor) -> None:
     assert (excess <= slack).all(), f"{low} exceeds {high} by {(excess - slack).max():.3g}"
 
 
+def assert_within_five_deviations(counts: Tensor, mean: float, variance: float) -> None:
+    """Each count is within five standard deviations of its mean."""
+    far = (counts - mean).abs().max() / variance**0.5
+    assert far <= 5, f"{counts} is {far:.1f} standard deviations from {mean}"
+
+
 def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) -> None:
     """`kept` holds the best along the last axis: its worst is within 4 ulp of the best dropped.
 

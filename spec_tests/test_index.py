@@ -64,9 +64,10 @@ def name_at(place: str) -> str:
     return file if (REFERENCE / file).exists() else place.rpartition(".")[2]
 
 
-def suite_of(file: Path) -> Path:
-    """The folder with the laws of a reference file: its paper's, or the shared one."""
-    return SUITE / (file.parent if file.parent.name else "attention")
+def laws_of(file: Path) -> list[Path]:
+    """The laws of a reference file: in its own folder, its paper's, or the shared one."""
+    shared = SUITE / (file.parent if file.parent.name else "attention")
+    return [*(SUITE / file).glob("test_*.py"), *shared.glob(f"test_{file.name}*.py")]
 
 
 @pytest.mark.parametrize("spec", of_kind("code"))
@@ -129,8 +130,8 @@ def test_every_name_that_a_page_shows_is_public():
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
     assert (DOCS / file).with_suffix(".md").exists()
-    laws = [*suite_of(file).glob(f"test_{file.name}*.py"), *(SUITE / file).glob("test_laws.py")]
-    assert [spec for path in laws for spec, _ in index.marked(path)], "no law carries a `spec` mark"
+    marks = [spec for path in laws_of(file) for spec, _ in index.marked(path)]
+    assert marks, "no law carries a `spec` mark"
 
 
 @pytest.mark.parametrize("name", reference.__all__)

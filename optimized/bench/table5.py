@@ -1,7 +1,7 @@
 """Table 5 of HEX, drawn again: `python -m optimized.bench table5` writes the figures too.
 
-The printed rows are in `spec_tests/hex/table5.csv`, what was drawn goes to `table5_draws.csv`
-beside it, where the tests read it.
+The printed rows are in `spec_tests/hex/expander/table5.csv`, what was drawn goes to
+`table5_draws.csv` beside it, where the tests read it.
 """
 
 import csv
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from optimized import ramanujan_bound, random_expander, second_singular_value
 
-HERE = Path(__file__).parents[2] / "spec_tests" / "hex"
+HERE = Path(__file__).parents[2] / "spec_tests" / "hex" / "expander"
 FUNCTIONS = ("random_expander", "second_singular_value", "ramanujan_bound")
 CHANNELS, TOKEN_DEGREE, DRAWS = 1024, 32, 400
 HEADER = ["tokens", "draws", "graphs", "mean", "deviation", "least", "most"]

@@ -10,7 +10,7 @@ import reference
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
 
-ELEMENTWISE = frozenset("""""".split())
+ELEMENTWISE = frozenset([])
 """What runs the reference's own body, since that has no loop to get rid of."""
 
 

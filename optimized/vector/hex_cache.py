@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from optimized.vector.expander import expander_mask
 from optimized.vector.heavy_hitters import attention_mass, h2o_mask
+from optimized.vector.hex.expander import expander_mask
 from optimized.vector.hex_block import hex_compress, hex_reconstruct
 from reference.hex import cache_errors as refuse
 from reference.hex.cache import HexCache

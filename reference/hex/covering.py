@@ -5,12 +5,22 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.hex import errors as refuse
-from reference.hex.expander import Expander
-from reference.hex.spectrum import is_ramanujan, ramanujan_bound
+from reference.contract import requires, scanning
+from reference.hex.expander import DRAWS, Expander
+from reference.hex.spectrum import ROUNDING, is_ramanujan, ramanujan_bound
+from reference.kinds import Positive, Seed
+from reference.rules import permuting
 
 
+def one_for_each_edge(mask: Tensor, permutations: Tensor) -> None:
+    """Refuse more or fewer permutations than edges."""
+    if scanning(mask) or not mask.numel():
+        wanted, found = (int(mask.sum()), permutations.shape[1]), tuple(permutations.shape)
+        if found != wanted:
+            raise ValueError(f"permutations must have shape {wanted} to fit mask, got {found}")
+
+
+@requires(permuting, one_for_each_edge)
 def lift(
     mask: Bool[Tensor, "tokens channels"], permutations: Int64[Tensor, "edges sheets"]
 ) -> Bool[Tensor, "lifted_tokens lifted_channels"]:
@@ -27,17 +37,9 @@ def lift(
     Returns:
         The mask of the covering graph. Degrees stay, and so do all singular values of the base.
 
-    Raises:
-        TypeError: `mask` is not boolean or `permutations` not int64.
-        ValueError: `mask` has not two axes, or `permutations` has not two, not one row for each
-            edge, no column, or a row that is no permutation.
-
     Source:
         HEX-A.2c.
     """
-    refuse.matrix("mask", mask)
-    refuse.permutations("permutations", permutations, 2)
-    errors.shaped("permutations", permutations, (int(mask.sum()), permutations.shape[1]))
     tokens, channels = mask.shape
     sheets = permutations.shape[1]
     lifted = mask.new_zeros(sheets * tokens, sheets * channels)
@@ -49,6 +51,7 @@ def lift(
     return lifted
 
 
+@requires(permuting, one_for_each_edge)
 def new_singular_value(
     mask: Bool[Tensor, "tokens channels"], permutations: Int64[Tensor, "edges sheets"]
 ) -> float:
@@ -64,10 +67,6 @@ def new_singular_value(
     Returns:
         The largest new singular value, 0 for a covering with one sheet.
 
-    Raises:
-        TypeError: `mask` is not boolean or `permutations` not int64.
-        ValueError: as for `lift`.
-
     Source:
         HEX-A.2c.
     """
@@ -79,7 +78,7 @@ def new_singular_value(
 
 
 def ramanujan_lift(
-    mask: Bool[Tensor, "tokens channels"], sheets: int = 2, seed: int = 0
+    mask: Bool[Tensor, "tokens channels"], sheets: Positive = 2, seed: Seed = 0
 ) -> Expander:
     r"""Draw coverings of a Ramanujan graph until one is Ramanujan again.
 
@@ -94,9 +93,7 @@ def ramanujan_lift(
         The mask of the first covering that passes, and the number of coverings drawn.
 
     Raises:
-        TypeError: `mask` is not boolean, or another argument not an integer.
-        ValueError: `mask` has not two axes or is not Ramanujan, or another argument is outside
-            its range.
+        ValueError: `mask` is not Ramanujan.
         RuntimeError: a thousand draws did not find one.
 
     Source:
@@ -105,16 +102,13 @@ def ramanujan_lift(
     Reading:
         E-H31: the old eigenvalues of a covering are the base's, so only the new ones are tested.
     """
-    refuse.matrix("mask", mask)
-    errors.whole("sheets", sheets, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
     if not is_ramanujan(mask):
         raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
     bound = ramanujan_bound(int(mask[0].sum()), int(mask[:, 0].sum()))
-    for draw in range(refuse.DRAWS):
+    for draw in range(DRAWS):
         generator = np.random.RandomState([seed, draw, 3])
         keys = generator.random_sample((int(mask.sum()), sheets))
         permutations = torch.from_numpy(np.argsort(keys, axis=1, kind="stable")).to(mask.device)
-        if new_singular_value(mask, permutations) <= bound * refuse.ROUNDING:
+        if new_singular_value(mask, permutations) <= bound * ROUNDING:
             return Expander(lift(mask, permutations), draw + 1)
-    raise RuntimeError(f"no Ramanujan lift among {refuse.DRAWS} draws of {sheets} sheets")
+    raise RuntimeError(f"no Ramanujan lift among {DRAWS} draws of {sheets} sheets")

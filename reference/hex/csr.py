@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference.hex import errors as refuse
+from reference.contract import requires, scanning
+from reference.kinds import Whole
+from reference.rules import indexing
 
 
 class CSR(NamedTuple):
@@ -25,14 +27,9 @@ def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
     Returns:
         Offsets and columns, int64. A biregular mask has evenly spaced offsets.
 
-    Raises:
-        TypeError: `mask` is not boolean.
-        ValueError: `mask` has not two axes.
-
     Source:
         HEX-3.2c.
     """
-    refuse.matrix("mask", mask)
     offsets, columns = [0], []
     for row in mask.tolist():
         columns += [channel for channel, kept in enumerate(row) if kept]
@@ -43,8 +40,25 @@ def to_csr(mask: Bool[Tensor, "tokens channels"]) -> CSR:
     )
 
 
+def ascending(offsets: Tensor, entries: int) -> None:
+    """Refuse offsets that do not ascend from 0 to the number of columns."""
+    if scanning(offsets) or not len(offsets):
+        ends = offsets[[0, -1]].tolist() if len(offsets) else []
+        if ends != [0, entries] or bool((offsets.diff() < 0).any()):
+            raise ValueError(
+                f"offsets must ascend from 0 to the number of columns = {entries}, "
+                f"got {offsets.tolist()}"
+            )
+
+
+def of_channels(columns: Tensor, channels: int) -> None:
+    """Refuse columns of no channel."""
+    indexing("columns", columns, channels)
+
+
+@requires(ascending, of_channels)
 def from_csr(
-    offsets: Int64[Tensor, "rows_and_one"], columns: Int64[Tensor, "entries"], channels: int
+    offsets: Int64[Tensor, "rows_and_one"], columns: Int64[Tensor, "entries"], channels: Whole
 ) -> Bool[Tensor, "tokens channels"]:
     """Write compressed sparse rows as a mask again.
 
@@ -56,15 +70,9 @@ def from_csr(
     Returns:
         The mask that `to_csr` was given.
 
-    Raises:
-        TypeError: `offsets` or `columns` is not int64, or `channels` not an integer.
-        ValueError: `offsets` has not one axis or does not ascend from 0 to the number of columns;
-            `columns` has not one axis or names a channel outside [0, channels).
-
     Source:
         HEX-3.2c.
     """
-    refuse.csr(offsets, columns, channels)
     mask = torch.zeros(len(offsets) - 1, channels, dtype=torch.bool, device=columns.device)
     for row in range(len(mask)):
         mask[row, columns[offsets[row] : offsets[row + 1]]] = True

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference import errors
-from reference.hex import errors as refuse
+from reference.contract import requires
 from reference.hex.pairing import (
     biadjacency,
     connecting_swaps,
@@ -16,6 +15,9 @@ from reference.hex.pairing import (
     half_edge_pairing,
 )
 from reference.hex.spectrum import is_ramanujan
+from reference.kinds import Positive, Ratio, Seed, Whole
+
+DRAWS = 1000
 
 
 class Degrees(NamedTuple):
@@ -32,7 +34,9 @@ class Expander(NamedTuple):
     draws: int
 
 
-def biregular_degrees(tokens: int, channels: int, density: float, near: bool = False) -> Degrees:
+def biregular_degrees(
+    tokens: Positive, channels: Positive, density: Ratio, near: bool = False
+) -> Degrees:
     r"""Return the degrees of a biregular mask that keeps a given share of the entries.
 
     $$d_1 = \rho\, d, \qquad d_2 = \rho\, n, \qquad n\, d_1 = d\, d_2$$
@@ -48,9 +52,8 @@ def biregular_degrees(tokens: int, channels: int, density: float, near: bool = F
         The degrees. With `near`, `channel` is the smaller of the two channel degrees.
 
     Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size is below 1; `density` is outside [0, 1]; or, without `near`, a degree
-            is not whole or below 3. The message names the nearest feasible densities.
+        ValueError: without `near`, a degree is not whole or below 3. The message names the
+            nearest feasible densities.
 
     Source:
         HEX-3.2a, HEX-3.2d, HEX-Def2, HEX-Near.
@@ -59,9 +62,6 @@ def biregular_degrees(tokens: int, channels: int, density: float, near: bool = F
         E-H2, E-H26: 4.6875 % and 7.8125 % of 96 tokens are infeasible, though the paper uses
         them; degrees below 3 are outside its definition.
     """
-    errors.whole("tokens", tokens, 1)
-    errors.whole("channels", channels, 1)
-    errors.fraction("density", density)
     share = Fraction(str(density))
     if near:
         token_degree = round(share * channels)
@@ -70,27 +70,52 @@ def biregular_degrees(tokens: int, channels: int, density: float, near: bool = F
     parts = gcd(tokens, channels)
     step = round(share * parts)
     degrees = Degrees(step * channels // parts, step * tokens // parts)
+    feasible(tokens, channels, density, degrees)
+    return degrees
+
+
+def feasible(tokens: int, channels: int, density: float, degrees: Degrees) -> None:
+    """Refuse a density whose degrees are not whole or below 3; name the nearest to be had."""
     # as floats: two thirds are feasible though no decimal text is two thirds
-    whole = step / parts == density
+    whole = degrees.token / channels == density
     if whole and min(degrees) >= 3:
-        return degrees
+        return
     why = (
         "give degrees of at least 3, as the definition of a Ramanujan graph asks"
         if whole
         else "give whole degrees"
     )
+    parts, share = gcd(tokens, channels), Fraction(str(density))
     least = ceil(Fraction(3 * parts, min(tokens, channels)))
     steps = (floor(share * parts), ceil(share * parts))
-    feasible = sorted({min(max(step, least), parts) / parts for step in steps})
-    nearest = " and ".join(str(value) for value in feasible if least <= parts) or "none"
+    found = sorted({min(max(step, least), parts) / parts for step in steps})
+    nearest = " and ".join(str(value) for value in found if least <= parts) or "none"
     raise ValueError(
         f"density must {why} at {tokens} tokens and {channels} channels "
         f"(nearest feasible: {nearest}; near=True accepts any), got {density}"
     )
 
 
+def biregular(tokens: int, channels: int, token_degree: int, near: bool) -> None:
+    """Refuse degrees that no biregular Ramanujan graph has, or, if `near`, no graph at all."""
+    least = 0 if near else 3
+    if not least <= token_degree <= channels:
+        raise ValueError(f"token_degree must be in [{least}, {channels}], got {token_degree}")
+    channel_degree, rest = divmod(tokens * token_degree, channels)
+    if not near and (rest or channel_degree < 3):
+        raise ValueError(
+            f"token_degree must give {channels} channels one whole degree of at least 3 "
+            f"from {tokens} tokens, got {token_degree}"
+        )
+
+
+@requires(biregular)
 def random_expander(
-    tokens: int, channels: int, token_degree: int, seed: int = 0, near: bool = False
+    tokens: Positive,
+    channels: Positive,
+    token_degree: Whole,
+    seed: Seed = 0,
+    near: bool = False,  # noqa: ARG001 the contract reads it
 ) -> Expander:
     r"""Draw biregular graphs until one is Ramanujan.
 
@@ -109,9 +134,6 @@ def random_expander(
         mask on every machine and version.
 
     Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is outside its range or, without `near`, the channels cannot
-            share the edges evenly or a degree is below 3.
         RuntimeError: a thousand draws did not find one.
 
     Source:
@@ -120,16 +142,14 @@ def random_expander(
     Reading:
         E-H2, E-H3, E-H4: simple and connected after swaps, then filtered.
     """
-    refuse.biregular(tokens, channels, token_degree, near)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
     channel_degree, uneven = divmod(tokens * token_degree, channels)
     certified = not uneven and min(token_degree, channel_degree) >= 3
-    for draw in range(refuse.DRAWS):
+    for draw in range(DRAWS):
         mask = _simple_graph(tokens, channels, token_degree, seed, draw)
         if not certified or is_ramanujan(mask):
             return Expander(mask, draw + 1)
     raise RuntimeError(
-        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {channels} channels "
+        f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
         f"at token_degree {token_degree}"
     )
 
@@ -146,14 +166,21 @@ def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw
     return biadjacency(connecting_swaps(pairs, channels, seed, draw), channels)
 
 
+def tiled(tokens: int, tile: bool, block: int) -> None:
+    """Refuse tokens that are no whole number of tiles."""
+    if tile and tokens % block:
+        raise ValueError(f"tokens must be a multiple of block = {block}, got {tokens}")
+
+
+@requires(tiled)
 def expander_mask(
-    tokens: int,
-    channels: int,
-    density: float,
-    seed: int = 0,
+    tokens: Positive,
+    channels: Positive,
+    density: Ratio,
+    seed: Seed = 0,
     near: bool = False,
     tile: bool = False,
-    block: int = 96,
+    block: Positive = 96,
 ) -> Bool[Tensor, "tokens channels"]:
     r"""Return the static mask of HEX: a random biregular Ramanujan graph.
 
@@ -174,9 +201,7 @@ def expander_mask(
         The mask, the same for one seed on every machine and version.
 
     Raises:
-        TypeError: an argument is not an integer where one is asked for.
-        ValueError: a size or `seed` is outside its range; `density` is outside [0, 1] or
-            infeasible; `tokens` is not a multiple of `block` with `tile`.
+        ValueError: no biregular graph has the density, see `biregular_degrees`.
         RuntimeError: a thousand draws found no Ramanujan graph.
 
     Source:
@@ -186,11 +211,7 @@ def expander_mask(
         E-H2, E-H5, E-H6: one graph for a prompt, whatever its length; one mask for keys and
         values and all layers.
     """
-    errors.whole("tokens", tokens, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    errors.whole("block", block, 1)
     if tile:
-        refuse.multiple("tokens", tokens, "block", block)
         return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
     degrees = biregular_degrees(tokens, channels, density, near)
     return random_expander(tokens, channels, degrees.token, seed, near).mask

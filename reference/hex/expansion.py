@@ -7,9 +7,34 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference.hex import errors as refuse
+from reference.contract import requires, scanning
 
 
+def symmetric(adjacency: Tensor) -> None:
+    """Refuse an adjacency matrix that is not symmetric."""
+    if scanning(adjacency) and not bool((adjacency == adjacency.T).all()):
+        raise ValueError(f"adjacency must be symmetric, got shape {tuple(adjacency.shape)}")
+
+
+def several(vertices: int) -> None:
+    """Refuse a graph of fewer than two vertices."""
+    if vertices < 2:
+        raise ValueError(f"adjacency must have a number of vertices >= 2, got {vertices}")
+
+
+def small(vertices: int) -> None:
+    """Refuse a graph with more sets of vertices than can be tried."""
+    if not 2 <= vertices <= 20:
+        raise ValueError(f"adjacency must have a number of vertices in [2, 20], got {vertices}")
+
+
+def inhabited(subset: Tensor) -> None:
+    """Refuse a set without members."""
+    if scanning(subset) and not bool(subset.any()):
+        raise ValueError("subset must have a member, got none")
+
+
+@requires(symmetric, several)
 def spectral_gap(
     adjacency: Bool[Tensor, "vertices vertices"], bipartite: bool = False, two_sided: bool = False
 ) -> float:
@@ -27,10 +52,6 @@ def spectral_gap(
         The gap. For the bipartite graph of a biregular mask of more than one entry it is
         $\sigma_1 - \sigma_2$.
 
-    Raises:
-        TypeError: `adjacency` is not boolean.
-        ValueError: `adjacency` is not symmetric or has fewer than two vertices.
-
     Source:
         HEX-A.1a, HEX-Tab5.
 
@@ -38,12 +59,12 @@ def spectral_gap(
         E-H32: as printed, the second distance is the smaller one for two vertices alone, where
         $k = 1$; `two_sided` is what the case distinction for $k$ is for.
     """
-    refuse.graph("adjacency", adjacency)
     values = torch.linalg.eigvalsh(adjacency.double()).flip(0).tolist()
     last = values[-2] if bipartite else values[-1]
     return min(abs(values[0] - values[1]), abs(values[0] - (abs(last) if two_sided else last)))
 
 
+@requires(symmetric, several, inhabited)
 def vertex_expansion(
     adjacency: Bool[Tensor, "vertices vertices"], subset: Bool[Tensor, "vertices"]
 ) -> float:
@@ -58,21 +79,15 @@ def vertex_expansion(
     Returns:
         The number of vertices outside $X$ with a neighbour in $X$, divided by $|X|$.
 
-    Raises:
-        TypeError: an argument is not boolean.
-        ValueError: `adjacency` is not symmetric or has fewer than two vertices, or `subset` is
-            empty or has another length.
-
     Source:
         HEX-Def1.
     """
-    refuse.graph("adjacency", adjacency)
-    refuse.subset("subset", subset, len(adjacency))
     outside = [v for v in range(len(adjacency)) if not subset[v]]
     boundary = [v for v in outside if bool((adjacency[v] & subset).any())]
     return len(boundary) / int(subset.sum())
 
 
+@requires(symmetric, small)
 def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
     r"""Return the vertex Cheeger constant of a small graph, by trying every set of vertices.
 
@@ -85,14 +100,9 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
         $h_V$: the graph is an $\epsilon$-vertex expander for every $\epsilon \le h_V$. It is 0
         exactly where the graph is disconnected.
 
-    Raises:
-        TypeError: `adjacency` is not boolean.
-        ValueError: `adjacency` is not symmetric or its vertices are fewer than 2 or more than 20.
-
     Source:
         HEX-Def1.
     """
-    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     half = len(adjacency) // 2
     return min(
         vertex_expansion(adjacency, subset)
@@ -101,6 +111,7 @@ def cheeger_constant(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
     )
 
 
+@requires(symmetric, small)
 def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
     r"""Return the conductance of a small graph, by trying every set of vertices.
 
@@ -114,10 +125,6 @@ def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
     Returns:
         $\phi$, in [0, 1]. It is 0 for a graph without edges.
 
-    Raises:
-        TypeError: `adjacency` is not boolean.
-        ValueError: `adjacency` is not symmetric or its vertices are fewer than 2 or more than 20.
-
     Source:
         HEX-Def1.
 
@@ -125,7 +132,6 @@ def conductance(adjacency: Bool[Tensor, "vertices vertices"]) -> float:
         E-H30: Definition 1 counts boundary vertices; the Cheeger inequalities with the spectral
         gap are about boundary edges, so both constants are here.
     """
-    refuse.graph("adjacency", adjacency, refuse.VERTICES)
     degree = adjacency.sum(1)
     found = [
         int(adjacency[subset][:, ~subset].sum()) / int(degree[subset].sum())

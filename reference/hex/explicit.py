@@ -2,17 +2,43 @@
 
 from itertools import product
 from math import isqrt
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference.hex import errors as refuse
+from reference.contract import requires
 
 Matrix = tuple[int, int, int, int]
+FromFive = Annotated[int, Ge(5)]
 
 
-def lps_mask(prime: int, modulus: int) -> Bool[Tensor, "tokens channels"]:
+def two_primes(prime: int, modulus: int) -> None:
+    """Refuse what are not two primes of Lubotzky, Phillips and Sarnak's theorem."""
+    for name, value in (("prime", prime), ("modulus", modulus)):
+        if value % 4 != 1 or any(value % factor == 0 for factor in range(2, isqrt(value) + 1)):
+            raise ValueError(f"{name} must be a prime of the form 4k + 1, got {value}")
+    if modulus == prime or modulus**2 <= 4 * prime:
+        raise ValueError(f"modulus must be another prime, above 2 sqrt({prime}), got {modulus}")
+
+
+def square(prime: int, modulus: int) -> None:
+    """Refuse a prime that is no square modulo the other."""
+    # Euler: a square to the power (q - 1)/2 is 1, anything else -1
+    if pow(prime, modulus // 2, modulus) != 1:
+        raise ValueError(f"prime must be a square modulo {modulus}, got {prime}")
+
+
+def no_square(prime: int, modulus: int) -> None:
+    """Refuse a prime that is a square modulo the other."""
+    if pow(prime, modulus // 2, modulus) == 1:
+        raise ValueError(f"prime must be no square modulo {modulus}, got {prime}")
+
+
+@requires(two_primes, no_square)
+def lps_mask(prime: FromFive, modulus: FromFive) -> Bool[Tensor, "tokens channels"]:
     r"""Return the bipartite Lubotzky–Phillips–Sarnak graph as a balanced mask.
 
     $$\mathrm{Cay}\Bigl(\mathrm{PGL}_2(\mathbb{F}_q),\;
@@ -30,18 +56,14 @@ def lps_mask(prime: int, modulus: int) -> Bool[Tensor, "tokens channels"]:
         A mask with $q (q^2 - 1) / 2$ tokens and as many channels, $p + 1$ marks in each row and
         column: a Ramanujan graph.
 
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: a condition on the two primes does not hold.
-
     Source:
         HEX-A.2b.
     """
-    refuse.lps(prime, modulus, square=False)
     return _edges(prime, modulus, _members(modulus, True), _members(modulus, False))
 
 
-def lps_graph(prime: int, modulus: int) -> Bool[Tensor, "vertices vertices"]:
+@requires(two_primes, square)
+def lps_graph(prime: FromFive, modulus: FromFive) -> Bool[Tensor, "vertices vertices"]:
     r"""Return the Lubotzky–Phillips–Sarnak graph that is not bipartite.
 
     $$\mathrm{Cay}\Bigl(\mathrm{PSL}_2(\mathbb{F}_q),\;
@@ -56,14 +78,9 @@ def lps_graph(prime: int, modulus: int) -> Bool[Tensor, "vertices vertices"]:
         The symmetric adjacency matrix of a $(p + 1)$-regular graph on $q (q^2 - 1) / 2$ vertices.
         Read as a mask it is a Ramanujan graph too: its bipartite double cover.
 
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: a condition on the two primes does not hold.
-
     Source:
         HEX-A.2b.
     """
-    refuse.lps(prime, modulus, square=True)
     members = _members(modulus, True)
     return _edges(prime, modulus, members, members)
 

@@ -7,12 +7,27 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.hex import errors as refuse
+from reference.contract import requires
+from reference.kinds import Positive, Seed, Whole
+from reference.rules import indexing
+
+ROUNDS = 1000
 
 
+def simple(channels: int, token_degree: int) -> None:
+    """Refuse more half-edges of a token than there are channels."""
+    if token_degree > channels:
+        raise ValueError(f"token_degree must be in [0, {channels}], got {token_degree}")
+
+
+def ends_in_channels(pairs: Tensor, channels: int) -> None:
+    """Refuse half-edges that end in no channel."""
+    indexing("pairs", pairs, channels)
+
+
+@requires(simple)
 def half_edge_pairing(
-    tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
+    tokens: Whole, channels: Positive, token_degree: Whole, seed: Seed = 0, draw: Seed = 0
 ) -> Int64[Tensor, "tokens degree"]:
     r"""Pair every half-edge of a token with a half-edge of a channel, uniformly at random.
 
@@ -32,10 +47,6 @@ def half_edge_pairing(
         The channel at the other end of each half-edge of each token. Degrees are exact, but a
         channel may occur twice in a row: the pairing is a multigraph.
 
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is outside its range.
-
     Source:
         HEX-A.2a.
 
@@ -43,11 +54,6 @@ def half_edge_pairing(
         E-H3: the pairing alone is not biregular as a mask of zeros and ones;
         `double_edge_swaps` makes it so.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("channels", channels, 1)
-    errors.whole("token_degree", token_degree, 0, channels)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    errors.whole("draw", draw, 0, refuse.SEEDS)
     # numpy promises that the streams of RandomState never change; those of Generator may
     generator = np.random.RandomState([seed, draw, 0])
     order = generator.permutation(channels)
@@ -56,8 +62,12 @@ def half_edge_pairing(
     return torch.from_numpy(paired).reshape(tokens, token_degree)
 
 
+@requires(ends_in_channels)
 def double_edge_swaps(
-    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+    pairs: Int64[Tensor, "tokens degree"],
+    channels: Positive,  # noqa: ARG001 the contract reads it
+    seed: Seed = 0,
+    draw: Seed = 0,
 ) -> Int64[Tensor, "tokens degree"]:
     r"""Swap the ends of repeated edges with those of random edges until no edge repeats.
 
@@ -78,9 +88,6 @@ def double_edge_swaps(
         keeps its degree.
 
     Raises:
-        TypeError: `pairs` is not int64, or another argument not an integer.
-        ValueError: `pairs` has not two axes or names a channel outside [0, channels), or another
-            argument is outside its range.
         RuntimeError: a thousand rounds were not enough. Where no degree exceeds half the other
             side there always is a swap to find.
 
@@ -90,11 +97,10 @@ def double_edge_swaps(
     Reading:
         E-H3: swaps are needed for biregularity; the paper has them only as an optimisation.
     """
-    refuse.swaps(pairs, channels, seed, draw)
     generator = np.random.RandomState([seed, draw, 1])
     degree = pairs.shape[1]
     rows = [sorted(row) for row in pairs.tolist()]
-    for _ in range(refuse.ROUNDS):
+    for _ in range(ROUNDS):
         edges = [(t, c) for t, row in enumerate(rows) for c in row]
         repeated = [e for e in range(1, len(edges)) if edges[e] == edges[e - 1]]
         if not repeated:
@@ -111,11 +117,15 @@ def double_edge_swaps(
                 rows[e // degree][e % degree] = edges[f][1]
                 rows[f // degree][f % degree] = edges[e][1]
         rows = [sorted(row) for row in rows]
-    raise RuntimeError(f"pairs still repeat an edge after {refuse.ROUNDS} rounds of swaps")
+    raise RuntimeError(f"pairs still repeat an edge after {ROUNDS} rounds of swaps")
 
 
+@requires(ends_in_channels)
 def connecting_swaps(
-    pairs: Int64[Tensor, "tokens degree"], channels: int, seed: int = 0, draw: int = 0
+    pairs: Int64[Tensor, "tokens degree"],
+    channels: Positive,  # noqa: ARG001 the contract reads it
+    seed: Seed = 0,
+    draw: Seed = 0,
 ) -> Int64[Tensor, "tokens degree"]:
     r"""Swap the ends of edges of two components until the graph hangs together.
 
@@ -135,18 +145,12 @@ def connecting_swaps(
         ascending. Every token and every channel keeps its degree, and no edge repeats that did
         not before.
 
-    Raises:
-        TypeError: `pairs` is not int64, or another argument not an integer.
-        ValueError: `pairs` has not two axes or names a channel outside [0, channels), or another
-            argument is outside its range.
-
     Source:
         HEX-A.3a.
 
     Reading:
         E-H3: which edges swap is not said.
     """
-    refuse.swaps(pairs, channels, seed, draw)
     generator = np.random.RandomState([seed, draw, 4])
     degree = pairs.shape[1]
     rows = [sorted(row) for row in pairs.tolist()]
@@ -185,8 +189,9 @@ def cycles(
     return closing, [component["token", token] for token, _ in edges]
 
 
+@requires(ends_in_channels)
 def biadjacency(
-    pairs: Int64[Tensor, "tokens degree"], channels: int
+    pairs: Int64[Tensor, "tokens degree"], channels: Positive
 ) -> Bool[Tensor, "tokens channels"]:
     r"""Write the pairs as a mask: the biadjacency matrix of the bipartite graph.
 
@@ -199,15 +204,9 @@ def biadjacency(
     Returns:
         The mask $B$. A repeated edge leaves one mark: the row then falls short of its degree.
 
-    Raises:
-        TypeError: `pairs` is not int64, or `channels` not an integer.
-        ValueError: `pairs` has not two axes or names a channel outside [0, channels), or
-            `channels` is below 1.
-
     Source:
         HEX-3.2a.
     """
-    refuse.edges("pairs", pairs, channels)
     mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)
     for token, row in enumerate(pairs.tolist()):
         for channel in row:

@@ -19,6 +19,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
+from reference.contract import contract
 from reference.hex.expander import expander_mask
 
 VERSION = 2
@@ -26,6 +27,8 @@ VERSION = 2
 
 DIGEST = 32
 STALE = 3600
+
+hold = contract(expander_mask)
 
 
 class MaskStore:
@@ -81,7 +84,7 @@ class MaskStore:
         Raises:
             TypeError, ValueError: as for `expander_mask`.
         """
-        errors.fraction("density", density)
+        hold((tokens, channels, density, seed, near, tile, block), {})
         share = Fraction(str(density))
         kind = "".join(("-near" if near else "", f"-tile{block}" if tile else ""))
         key = f"{tokens}x{channels}-{share.numerator}in{share.denominator}-seed{seed}{kind}"

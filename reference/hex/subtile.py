@@ -1,15 +1,64 @@
 """Expander masks that a kernel computes in its registers: permutations of each head's channels."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
+from annotated_types import Ge, Interval, Predicate
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.hex import errors as refuse
+from reference.contract import requires, scanning
+from reference.hex.expander import DRAWS
 from reference.hex.spectrum import is_ramanujan
+from reference.kinds import Positive, Seed, Whole
+from reference.rules import permuting
+
+
+def a_power_of_two(value: int) -> bool:
+    """Whether a number has one binary digit that is not 0."""
+    return value & (value - 1) == 0
+
+
+Width = Annotated[int, Interval(ge=2, le=256), Predicate(a_power_of_two)]
+Subtile = Annotated[int, Ge(1), Predicate(a_power_of_two)]
+
+
+def owned(width: int, subtile: int) -> None:
+    """Refuse a sub-tile of more tokens than a head has channels."""
+    if subtile > width:
+        raise ValueError(f"subtile must be in [1, {width}], got {subtile}")
+
+
+def cut(tokens: int, subtile: int) -> None:
+    """Refuse tokens that are no whole number of sub-tiles."""
+    if tokens % subtile:
+        raise ValueError(f"tokens must be a multiple of subtile = {subtile}, got {tokens}")
+
+
+def shared(width: int, subtile: int) -> None:
+    """Refuse a sub-tile that does not share a head's channels evenly."""
+    if width % subtile:
+        raise ValueError(f"subtile must divide the width = {width}, got {subtile}")
+
+
+def degrees(tokens: int, heads: int, width: int, subtile: int) -> None:
+    """Refuse fewer than three tokens a channel, or three channels a token."""
+    if tokens < 3 * subtile:
+        raise ValueError(f"tokens must be >= {3 * subtile}, got {tokens}")
+    if heads * width < 3 * subtile:
+        raise ValueError(f"heads must be >= {-(-3 * subtile // width)}, got {heads}")
+
+
+def four_bytes(codes: Tensor) -> None:
+    """Refuse what are not four bytes, the first and the third odd."""
+    if scanning(codes):
+        bad = (codes < 0) | (codes >= 2**32) | (codes & 0x10001 != 0x10001)
+        if bool(bad.any()):
+            raise ValueError(
+                "codes must be in [0, 2**32) with odd first and third bytes, "
+                f"got {codes[bad][0].item()}"
+            )
 
 
 class SubtileExpander(NamedTuple):
@@ -19,13 +68,14 @@ class SubtileExpander(NamedTuple):
     draws: int
 
 
+@requires(owned, cut)
 def subtile_codes(
-    tokens: int,
-    heads: int,
-    seed: int = 0,
-    draw: int = 0,
-    width: int = 128,
-    subtile: int = 32,
+    tokens: Whole,
+    heads: Whole,
+    seed: Seed = 0,
+    draw: Seed = 0,
+    width: Width = 128,
+    subtile: Subtile = 32,
 ) -> Int64[Tensor, "heads subtiles"]:
     """Draw four bytes for every head of every sub-tile of tokens.
 
@@ -40,19 +90,9 @@ def subtile_codes(
     Returns:
         The codes of `subtile_permutations`, in [0, 2³²).
 
-    Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is outside its range.
-
     Source:
         HEX-Subtile.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("heads", heads)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    errors.whole("draw", draw, 0, refuse.SEEDS)
-    refuse.subtiles(width, subtile)
-    refuse.multiple("tokens", tokens, "subtile", subtile)
     generator = np.random.RandomState([seed, draw, 2])
     codes = np.zeros((heads, tokens // subtile), np.int64)
     for place in np.ndindex(codes.shape):
@@ -61,8 +101,9 @@ def subtile_codes(
     return torch.from_numpy(codes)
 
 
+@requires(four_bytes)
 def subtile_permutations(
-    codes: Int64[Tensor, "*heads"], width: int = 128
+    codes: Int64[Tensor, "*heads"], width: Width = 128
 ) -> Int64[Tensor, "*heads width"]:
     r"""Unfold each four-byte code into a permutation of a head's channels.
 
@@ -77,16 +118,9 @@ def subtile_permutations(
     Returns:
         The images of $0, \dots, w - 1$.
 
-    Raises:
-        TypeError: `codes` is not int64, or `width` not an integer.
-        ValueError: `width` is no power of two in its range, a code is outside [0, 2³²), or one
-            of its multipliers is even.
-
     Source:
         HEX-Subtile.
     """
-    refuse.codes("codes", codes)
-    refuse.subtiles(width, 1)
     shift = width.bit_length() // 2
     images = codes.new_zeros(*codes.shape, width)
     for x in range(width):
@@ -95,8 +129,9 @@ def subtile_permutations(
     return images
 
 
+@requires(permuting, shared)
 def subtile_mask(
-    permutations: Int64[Tensor, "heads subtiles width"], subtile: int = 32
+    permutations: Int64[Tensor, "heads subtiles width"], subtile: Positive = 32
 ) -> Bool[Tensor, "tokens channels"]:
     r"""Give each token of a sub-tile its share of each head's permuted channels.
 
@@ -111,18 +146,10 @@ def subtile_mask(
         The mask: a token keeps $w / \tau$ channels of every head, and every channel keeps one
         token of every sub-tile.
 
-    Raises:
-        TypeError: `permutations` is not int64, or `subtile` not an integer.
-        ValueError: `permutations` has not three axes or is no permutation along the last one, or
-            `subtile` does not divide the width.
-
     Source:
         HEX-Subtile.
     """
-    refuse.permutations("permutations", permutations, 3)
-    errors.whole("subtile", subtile, 1)
     heads, subtiles, width = permutations.shape
-    refuse.divides("subtile", subtile, "width", width)
     share = width // subtile
     mask = torch.zeros(
         subtiles * subtile, heads * width, dtype=torch.bool, device=permutations.device
@@ -135,8 +162,9 @@ def subtile_mask(
     return mask
 
 
+@requires(owned, cut, degrees)
 def subtile_expander(
-    tokens: int, heads: int, seed: int = 0, width: int = 128, subtile: int = 32
+    tokens: Positive, heads: Positive, seed: Seed = 0, width: Width = 128, subtile: Subtile = 32
 ) -> SubtileExpander:
     """Draw codes until their mask is a Ramanujan graph.
 
@@ -151,24 +179,13 @@ def subtile_expander(
         The codes, four bytes for each head and sub-tile, and the number of masks drawn.
 
     Raises:
-        TypeError: an argument is not an integer.
-        ValueError: an argument is outside its range, or a token would keep fewer than three
-            channels.
         RuntimeError: a thousand draws did not find one.
 
     Source:
         HEX-Subtile.
     """
-    errors.whole("tokens", tokens, 3 * subtile if isinstance(subtile, int) else 0)
-    errors.whole("heads", heads, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    refuse.subtiles(width, subtile)
-    refuse.multiple("tokens", tokens, "subtile", subtile)
-    errors.whole("heads", heads, -(-3 * subtile // width))
-    for draw in range(refuse.DRAWS):
+    for draw in range(DRAWS):
         codes = subtile_codes(tokens, heads, seed, draw, width, subtile)
         if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
             return SubtileExpander(codes, draw + 1)
-    raise RuntimeError(
-        f"no expander among {refuse.DRAWS} draws of {tokens} tokens and {heads} heads"
-    )
+    raise RuntimeError(f"no expander among {DRAWS} draws of {tokens} tokens and {heads} heads")

@@ -1,0 +1,21 @@
+"""Coverings by one indexed write."""
+
+import torch
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+
+
+def lift(mask: Tensor, permutations: Tensor) -> Tensor:
+    tokens, channels = mask.shape
+    sheets = permutations.shape[1]
+    lifted = mask.new_zeros(tokens, sheets, channels, sheets)
+    token, channel = mask.nonzero(as_tuple=True)
+    copies = torch.arange(sheets, device=mask.device)
+    lifted[token[:, None], copies, channel[:, None], permutations] = True
+    return lifted.reshape(sheets * tokens, sheets * channels)
+
+
+new_singular_value = composed(reference.new_singular_value)
+ramanujan_lift = composed(reference.ramanujan_lift)

@@ -1,0 +1,60 @@
+"""Expander masks without loops over edges; the draws of the reference, so its very masks."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+from optimized.vector.hex.pairing import connect, pairing, swaps
+from optimized.vector.hex.spectrum import Graph, is_within
+from reference.hex.expander import DRAWS, Expander, biregular_degrees
+from reference.hex.spectrum import ramanujan_bound
+
+__all__ = ["biregular_degrees", "expander_mask", "random_expander"]
+
+
+class _Draw(NamedTuple):
+    """A simple graph, or the graph of the entries that a dense one leaves out."""
+
+    pairs: np.ndarray
+    dense: bool
+
+    def mask(self, channels: int) -> Tensor:
+        """Return the biadjacency matrix."""
+        mask = torch.zeros(len(self.pairs), channels, dtype=torch.bool)
+        mask.scatter_(1, torch.from_numpy(self.pairs), True)
+        return ~mask if self.dense else mask
+
+
+def _drawn(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> _Draw:
+    dense = 2 * token_degree > channels
+    drawn = channels - token_degree if dense else token_degree
+    pairs = swaps(pairing(tokens, channels, drawn, seed, draw), channels, seed, draw)
+    return _Draw(pairs if dense else connect(pairs, channels, seed, draw), dense)
+
+
+def random_expander(
+    tokens: int,
+    channels: int,
+    token_degree: int,
+    seed: int = 0,
+    near: bool = False,  # noqa: ARG001 the contract reads it
+) -> Expander:
+    channel_degree, uneven = divmod(tokens * token_degree, channels)
+    certified = not uneven and min(token_degree, channel_degree) >= 3
+    bound = ramanujan_bound(token_degree, channel_degree) if certified else 0.0
+    for draw in range(DRAWS):
+        graph = _drawn(tokens, channels, token_degree, seed, draw)
+        # a dense graph and what it leaves out differ in the first singular value alone
+        if not certified or is_within(Graph(graph.pairs, channels), bound):
+            return Expander(graph.mask(channels), draw + 1)
+    raise RuntimeError(
+        f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
+        f"at token_degree {token_degree}"
+    )
+
+
+expander_mask = composed(reference.expander_mask)

@@ -1,0 +1,139 @@
+"""The spectrum of a mask through its edges: Lanczos where a dense solver would take long."""
+
+import math
+
+import numpy as np
+import torch
+from scipy.linalg import eigh_tridiagonal
+from scipy.sparse import bmat, csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor
+
+from reference.hex.spectrum import ROUNDING, ramanujan_bound
+
+DENSE = 256
+"""Up to this many vertices on the smaller side, dense eigenvalues are as fast."""
+
+DOUBT = 40 * math.log(2)
+"""A verdict may be wrong once in 2^40 starts."""
+
+
+class Graph:
+    """A biregular graph by the neighbours of its smaller side."""
+
+    def __init__(self, pairs: np.ndarray, channels: int):
+        tokens, degree = pairs.shape
+        offsets = np.arange(0, pairs.size + 1, max(degree, 1), dtype=np.int32)
+        offsets = offsets if degree else np.zeros(tokens + 1, np.int32)
+        ones = np.ones(pairs.size)
+        parts = (ones, pairs.reshape(-1).astype(np.int32), offsets)
+        self.shape = (tokens, channels)
+        self.matrix = csr_array(parts, shape=self.shape)
+
+    @classmethod
+    def of(cls, mask: Tensor) -> "Graph":
+        """Return the graph of a mask."""
+        graph = cls.__new__(cls)
+        graph.shape = (mask.shape[0], mask.shape[1])
+        graph.matrix = csr_array(mask.cpu().numpy().astype(np.float64))
+        return graph
+
+    def wide(self) -> csr_array:
+        """Return the matrix with the smaller side as rows."""
+        tokens, channels = self.shape
+        return self.matrix if tokens <= channels else self.matrix.T.tocsr()
+
+    def component_count(self) -> int:
+        """Count the connected components."""
+        if 0 in self.shape:
+            return sum(self.shape)
+        adjacency = bmat([[None, self.matrix], [self.matrix.T, None]], format="csr")
+        return int(connected_components(adjacency, directed=False, return_labels=False))
+
+    def second_eigenvalue(self) -> float:
+        """Return the second eigenvalue of the dense Gram matrix of the smaller side."""
+        wide = torch.from_numpy(self.wide().toarray())
+        return torch.linalg.eigvalsh(wide @ wide.T)[-2].item()
+
+    def deflated_singular_value(self) -> float:
+        """Return the second singular value of a biregular graph, by Lanczos to full precision."""
+        wide, tall = self.wide(), self.wide().T.tocsr()
+        size = min(self.shape)
+        # both constant vectors belong to the first singular value, so they can be projected out
+        first = self.matrix.sum() ** 2 / (self.shape[0] * self.shape[1])
+
+        def contract(x: np.ndarray) -> np.ndarray:
+            return wide @ (tall @ x) - first * x.mean()
+
+        # scipy picks a class of its own for a bare function
+        gram = LinearOperator((size, size), matvec=contract)  # pyright: ignore[reportCallIssue]
+        start = np.random.RandomState(0).standard_normal(size)
+        top = eigsh(gram, k=1, which="LA", return_eigenvectors=False, v0=start)
+        return math.sqrt(max(0.0, float(top[0])))
+
+
+def is_within(graph: Graph, bound: float) -> bool:
+    """Decide whether the second singular value of a biregular graph is at most `bound`.
+
+    Ritz values only grow, so one above the bound rejects for certain. Kuczyński and Woźniakowski
+    bound how far the largest one may lag behind after k steps from a random start: one far enough
+    below accepts. What stays open goes to the dense solver.
+    """
+    bound *= ROUNDING
+    size = min(graph.shape)
+    if size < 2:
+        return True
+    if size > DENSE:
+        steps = DOUBT + math.log(1.648 * math.sqrt(size))
+        for k, ritz in _lanczos(graph.wide()):
+            lag = (steps / (2 * k - 1)) ** 2
+            if ritz > bound**2:
+                return False
+            if lag < 1 and ritz <= (1 - lag) * bound**2:
+                return True
+    return graph.second_eigenvalue() <= bound**2
+
+
+def _lanczos(wide: csr_array, most: int = 512, every: int = 8):
+    """Yield the number of steps and the largest Ritz value orthogonal to the constant vector."""
+    tall = wide.T.tocsr()
+    size = len(wide.indptr) - 1
+    basis = np.empty((most + 2, size))
+    basis[0] = 1 / math.sqrt(size)
+    vector = np.random.RandomState(0).standard_normal(size)
+    diagonal, beside = [], []
+    for k in range(1, min(most, size - 1) + 1):
+        vector -= (basis[:k] @ vector) @ basis[:k]
+        length = np.linalg.norm(vector)
+        beside.append(length)
+        if length <= np.finfo(float).eps * size:
+            return
+        basis[k] = vector / length
+        vector = wide @ (tall @ basis[k])
+        diagonal.append(basis[k] @ vector)
+        vector -= (basis[: k + 1] @ vector) @ basis[: k + 1]
+        if k % every == 0:
+            top = eigh_tridiagonal(
+                diagonal, beside[1:], eigvals_only=True, select="i", select_range=(k - 1, k - 1)
+            )
+            yield k, float(top[0])
+
+
+def second_singular_value(mask: Tensor) -> float:
+    if min(mask.shape) < 2:
+        return 0.0
+    regular = len(mask.sum(0).unique()) == len(mask.sum(1).unique()) == 1
+    if regular and min(mask.shape) > DENSE:
+        if mask.all() or not mask.any():
+            # of a constant mask nothing is left for Lanczos to start from
+            return 0.0
+        return Graph.of(mask).deflated_singular_value()
+    return torch.linalg.svdvals(mask.double())[1].item()
+
+
+def is_ramanujan(mask: Tensor) -> bool:
+    rows, columns = mask.sum(1).unique().tolist(), mask.sum(0).unique().tolist()
+    if len(rows) != 1 or len(columns) != 1 or min(rows + columns) < 3:
+        return False
+    return is_within(Graph.of(mask), ramanujan_bound(rows[0], columns[0]))

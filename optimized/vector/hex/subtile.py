@@ -1,0 +1,40 @@
+"""Sub-tile masks by whole arrays."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+
+
+def subtile_codes(
+    tokens: int,
+    heads: int,
+    seed: int = 0,
+    draw: int = 0,
+    width: int = 128,
+    subtile: int = 32,
+) -> Tensor:
+    generator = np.random.RandomState([seed, draw, 2])
+    drawn = generator.randint(0, width, (heads, tokens // subtile, 4), dtype=np.int64)
+    drawn[..., ::2] |= 1
+    return torch.from_numpy((drawn << np.array([0, 8, 16, 24])).sum(-1))
+
+
+def subtile_permutations(codes: Tensor, width: int = 128) -> Tensor:
+    multiplier, offset, second, last = (codes[..., None] >> shift & 255 for shift in (0, 8, 16, 24))
+    y = (multiplier * torch.arange(width, device=codes.device) + offset) % width
+    return (second * (y ^ y >> width.bit_length() // 2) + last) % width
+
+
+def subtile_mask(permutations: Tensor, subtile: int = 32) -> Tensor:
+    heads, subtiles, width = permutations.shape
+    owned = permutations.reshape(heads, subtiles * subtile, width // subtile).transpose(0, 1)
+    mask = torch.zeros(
+        subtiles * subtile, heads, width, dtype=torch.bool, device=permutations.device
+    )
+    return mask.scatter_(2, owned, True).flatten(1)
+
+
+subtile_expander = composed(reference.subtile_expander)

@@ -1,0 +1,43 @@
+"""Components of a mask's bipartite graph: HEX §3.2, A.3."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.hex.spectrum.draws import any_mask
+from spec_tests.inputs import INPUTS
+
+
+@pytest.mark.spec("HEX-3.2a")
+@given(INPUTS["bipartite_adjacency"])
+def test_tokens_touch_channels_alone_and_both_ways(impl, x):
+    mask = x["mask"]
+    adjacency = impl.bipartite_adjacency(mask)
+    tokens = mask.shape[0]
+    assert_equal(adjacency[:tokens, tokens:].contiguous(), mask)
+    assert_equal(adjacency, adjacency.T)
+    assert not adjacency[:tokens, :tokens].any()
+    assert not adjacency[tokens:, tokens:].any()
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(any_mask(least=1))
+def test_a_graph_hangs_together_where_walks_reach_everything(impl, x):
+    adjacency = impl.bipartite_adjacency(x["mask"]).double()
+    vertices = len(adjacency)
+    reached = torch.matrix_power(adjacency + torch.eye(vertices, dtype=torch.float64), vertices) > 0
+    assert impl.is_connected(x["mask"]) == bool(reached.all())
+    # rows of the reachability relation are the components
+    assert impl.component_count(x["mask"]) == len(reached.unique(dim=0))
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(any_mask(), any_mask())
+def test_components_of_two_graphs_side_by_side_add_up(impl, x, y):
+    first, second = x["mask"], y["mask"]
+    both = torch.zeros(*(a + b for a, b in zip(first.shape, second.shape, strict=True))) > 0
+    both[: first.shape[0], : first.shape[1]] = first
+    both[first.shape[0] :, first.shape[1] :] = second
+    count = impl.component_count(both)
+    assert count == impl.component_count(first) + impl.component_count(second)

@@ -1,0 +1,13 @@
+"""Lies about sparse rows."""
+
+from spec_tests.mutants.make import lies
+
+lie = lies("hex/csr")
+
+lie(
+    "skip_empty_rows",
+    "rows without entries are skipped",
+    "for row in mask.tolist():",
+    "for row in filter(any, mask.tolist()):",
+    "test_rows_hold_their_columns_in_order",
+)

@@ -1,0 +1,238 @@
+"""Degrees and expander masks: HEX §3.2, A.2, Definition 2; what masking does to a matrix.
+
+The latter is beyond the paper: what its stability claim gestures at.
+"""
+
+import math
+import re
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import (
+    assert_at_most,
+    assert_close,
+    assert_equal,
+    assert_within_five_deviations,
+)
+from spec_tests.draw import grid
+from spec_tests.hex.connectivity.oracle import fewest_components
+from spec_tests.hex.expander.draws import biregular
+from spec_tests.hex.pairing.draws import any_degree, seeds
+from spec_tests.hex.spectrum.oracle import spectral_scale
+from spec_tests.inputs import INPUTS
+
+
+@st.composite
+def accepted(draw):
+    """Arguments of `random_expander` that ask for a Ramanujan graph."""
+    return dict(**draw(biregular()), seed=draw(seeds))
+
+
+@st.composite
+def nearly_feasible(draw):
+    """Sizes and any density."""
+    sizes = draw(any_degree())
+    return dict(
+        tokens=sizes["tokens"], channels=sizes["channels"], density=draw(st.integers(0, 64)) / 64
+    )
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-3.2d")
+@given(accepted())
+def test_every_token_and_every_channel_keeps_its_degree(impl, x):
+    mask = impl.random_expander(**x).mask
+    channel_degree = x["tokens"] * x["token_degree"] // x["channels"]
+    assert (mask.sum(1) == x["token_degree"]).all()
+    assert (mask.sum(0) == channel_degree).all()
+
+
+@pytest.mark.spec("HEX-Def2", "HEX-A.2a")
+@given(accepted())
+def test_an_accepted_mask_is_connected_and_under_the_bound(impl, x):
+    mask = impl.random_expander(**x).mask
+    token_degree, channel_degree = int(mask[0].sum()), int(mask[:, 0].sum())
+    assert impl.is_connected(mask)
+    bound = math.sqrt(token_degree - 1) + math.sqrt(channel_degree - 1)
+    assert impl.second_singular_value(mask) <= bound
+
+
+@pytest.mark.spec("HEX-A.2a", "HEX-A.3a")
+@given(accepted())
+def test_the_mask_is_the_first_draw_that_passes(impl, x):
+    found = impl.random_expander(**x)
+    tokens, channels, degree, seed = x.values()
+    # above half density the entries left out are drawn
+    dense = 2 * degree > channels
+    mask = None
+    for draw in range(found.draws):
+        drawn = channels - degree if dense else degree
+        pairs = impl.half_edge_pairing(tokens, channels, drawn, seed, draw)
+        pairs = impl.double_edge_swaps(pairs, channels, seed, draw)
+        pairs = pairs if dense else impl.connecting_swaps(pairs, channels, seed, draw)
+        mask = impl.biadjacency(pairs, channels) ^ dense
+        assert impl.is_ramanujan(mask) == (draw + 1 == found.draws)
+    assert_equal(found.mask, mask)
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_the_filter_needs_more_than_one_draw_now_and_then(impl):
+    draws = [impl.random_expander(24, 24, 3, seed).draws for seed in range(40)]
+    assert min(draws) == 1
+    assert max(draws) > 1
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_every_entry_is_kept_equally_often(impl):
+    masks = torch.stack([impl.random_expander(16, 12, 3, seed).mask for seed in range(500)])
+    assert_within_five_deviations(masks.sum(0), 500 / 4, 500 * 3 / 16)
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_masks_are_random_and_not_merely_regular(impl):
+    # two tokens share d1 (d2 - 1)/(n - 1) channels on average, whichever two they are
+    masks = torch.stack([impl.random_expander(16, 12, 3, seed).mask for seed in range(500)])
+    shared = (masks.double() @ masks.double().transpose(1, 2)).sum(0)
+    pairs = shared[torch.ones(16, 16).triu(1) > 0]
+    expected = 500 * 3 * 3 / 15
+    assert_within_five_deviations(pairs, expected, expected)
+
+
+@pytest.mark.spec("HEX-3.2a")
+@given(biregular())
+def test_degrees_balance_and_give_the_density(impl, x):
+    tokens, channels, degree = x.values()
+    found = impl.biregular_degrees(tokens, channels, degree / channels)
+    assert found.token == degree
+    assert tokens * found.token == channels * found.channel
+
+
+@pytest.mark.spec("HEX-Def2")
+@pytest.mark.parametrize("density", [0.0, 0.015625, 0.03125])
+def test_degrees_below_three_are_refused_and_the_definition_quoted(impl, density):
+    with pytest.raises(ValueError, match="at least 3"):
+        impl.biregular_degrees(64, 192, density)
+
+
+@pytest.mark.spec("HEX-3.2a")
+@pytest.mark.parametrize("density", [0.046875, 0.078125, 0.02, 0.33])
+def test_densities_of_the_paper_that_no_graph_has_are_refused(impl, density):
+    with pytest.raises(ValueError, match="density"):
+        impl.biregular_degrees(96, 1024, density)
+
+
+@pytest.mark.spec("HEX-3.2a")
+@pytest.mark.parametrize("tokens", [64, 192, 960])
+def test_the_same_densities_are_feasible_at_multiples_of_64_tokens(impl, tokens):
+    assert tuple(impl.biregular_degrees(tokens, 1024, 0.046875)) == (48, tokens * 3 // 64)
+
+
+@pytest.mark.spec("HEX-Near")
+@pytest.mark.parametrize(("tokens", "channels"), [(96, 1024), (24, 36), (35, 48)])
+@pytest.mark.parametrize("density", [0.0, 0.046875, 0.3, 0.97])
+def test_the_densities_named_as_nearest_are_feasible_and_nearest(impl, tokens, channels, density):
+    with pytest.raises(ValueError, match="nearest feasible") as caught:
+        impl.biregular_degrees(tokens, channels, density)
+    named = [float(value) for value in re.findall(r"0\.\d+|1\.0", str(caught.value))[:-1]]
+    best = min(named, key=lambda value: abs(value - density))
+    parts = math.gcd(tokens, channels)
+    feasible = [k / parts for k in range(1, parts + 1) if 3 * parts <= k * min(tokens, channels)]
+    assert best == min(feasible, key=lambda value: abs(value - density))
+    assert all(impl.biregular_degrees(tokens, channels, value) for value in named)
+
+
+@pytest.mark.spec("HEX-Near")
+@given(nearly_feasible(), seeds)
+def test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels(impl, x, seed):
+    mask = impl.expander_mask(**x, seed=seed, near=True)
+    degree = round(Fraction(x["density"]) * x["channels"])
+    assert (mask.sum(1) == degree).all()
+    columns, edges = mask.sum(0), x["tokens"] * degree
+    assert columns.max() - columns.min() == (edges % x["channels"] > 0)
+    assert impl.biregular_degrees(**x, near=True) == (degree, int(columns.min()))
+
+
+@pytest.mark.spec("HEX-Near", "HEX-A.3a")
+@given(nearly_feasible(), seeds)
+def test_a_near_mask_hangs_together_where_its_degrees_allow(impl, x, seed):
+    mask = impl.expander_mask(**x, seed=seed, near=True)
+    assert impl.component_count(mask) == fewest_components(mask)
+
+
+@pytest.mark.spec("HEX-Near", "HEX-A.2a")
+def test_a_feasible_density_gives_the_certified_mask_whether_near_is_allowed_or_not(impl):
+    for seed in range(40):
+        near = impl.expander_mask(24, 24, 0.125, seed, near=True)
+        assert impl.is_ramanujan(near)
+        assert_equal(near, impl.expander_mask(24, 24, 0.125, seed))
+
+
+@pytest.mark.spec("HEX-Near")
+@pytest.mark.parametrize("density", [0.046875, 0.078125])
+def test_a_near_mask_hangs_together(impl, density):
+    assert impl.is_connected(impl.expander_mask(96, 1024, density, near=True))
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-3.2d")
+@given(INPUTS["expander_mask"])
+def test_a_tiled_mask_repeats_its_block(impl, x):
+    mask = impl.expander_mask(**x)
+    tiles = len(mask) // x["block"]
+    once = impl.expander_mask(**{**x, "tile": False, "tokens": x["tokens"] // tiles})
+    assert_equal(mask, once.repeat(tiles, 1))
+
+
+@pytest.mark.spec("HEX-3.2a")
+def test_the_whole_cache_may_be_kept(impl):
+    assert impl.expander_mask(96, 64, 1.0).all()
+    assert not impl.expander_mask(96, 64, 0.0, near=True).any()
+
+
+@st.composite
+def masked_factors(draw, low, high, rank):
+    """Sizes of a mask, a seed, and two factors of a matrix of that size."""
+    x = draw(biregular())
+    left = draw(grid(x["tokens"], rank, low=low, high=high, scale=1)).double()
+    right = draw(grid(x["channels"], rank, low=low, high=high, scale=1)).double()
+    return dict(**x, seed=draw(seeds)), left, right
+
+
+def masked_error(mask, matrix):
+    """The largest singular value of what rescaled masking changes."""
+    density = mask.double().mean()
+    return torch.linalg.matrix_norm(mask.double() * matrix / density - matrix, 2)
+
+
+def ratio(impl, mask):
+    """The second singular value over the first."""
+    first = math.sqrt(int(mask[0].sum()) * int(mask[:, 0].sum()))
+    return impl.second_singular_value(mask) / first
+
+
+@pytest.mark.spec("HEX-Masking")
+@given(masked_factors(0, 1, 1))
+def test_a_matrix_of_signs_of_rank_one_changes_by_exactly_the_ratio(impl, x):
+    sizes, left, right = x
+    matrix = (2 * left - 1) @ (2 * right - 1).T
+    mask = impl.random_expander(**sizes).mask
+    expected = ratio(impl, mask) * math.sqrt(mask.numel())
+    assert_close(masked_error(mask, matrix), expected, spectral_scale(mask) ** 2)
+
+
+@pytest.mark.spec("HEX-Masking")
+@given(masked_factors(-2, 3, 3))
+def test_a_matrix_of_low_rank_changes_by_the_ratio_times_rank_and_coherence(impl, x):
+    sizes, left, right = x
+    matrix = left @ right.T
+    mask = impl.random_expander(**sizes).mask
+    u, values, v = torch.linalg.svd(matrix, full_matrices=False)
+    rank = int(torch.linalg.matrix_rank(matrix))
+    # rank times coherence is the largest squared row norm of a factor, times its rows
+    rows = mask.shape[0] * u[:, :rank].square().sum(1).max() if rank else u.new_zeros(())
+    columns = mask.shape[1] * v[:rank].square().sum(0).max() if rank else u.new_zeros(())
+    allowed = ratio(impl, mask) * (rows * columns).sqrt() * values.max()
+    slack = spectral_scale(mask) ** 2
+    assert_at_most(masked_error(mask, matrix) + slack, allowed + slack)

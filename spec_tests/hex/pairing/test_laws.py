@@ -1,0 +1,141 @@
+"""Half-edge pairing and double-edge swaps: HEX A.2, A.3."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from spec_tests.accuracy import assert_equal, assert_within_five_deviations
+from spec_tests.hex.connectivity.oracle import fewest_components
+from spec_tests.inputs import INPUTS
+
+
+def channel_degrees(pairs, channels):
+    return torch.bincount(pairs.flatten(), minlength=channels)
+
+
+def coincidences(pairs):
+    """Pairs of half-edges of one token that end in one channel."""
+    same = pairs[:, :, None] == pairs[:, None, :]
+    return int(same.sum() - pairs.numel()) // 2
+
+
+@pytest.mark.spec("HEX-A.2a")
+@given(INPUTS["half_edge_pairing"])
+def test_the_channels_share_the_half_edges_evenly(impl, x):
+    pairs = impl.half_edge_pairing(**x)
+    assert pairs.shape == (x["tokens"], x["token_degree"])
+    degrees = channel_degrees(pairs, x["channels"])
+    assert degrees.max() - degrees.min() == (pairs.numel() % x["channels"] > 0)
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_every_half_edge_of_a_token_meets_every_channel_equally_often(impl):
+    draws = torch.stack([impl.half_edge_pairing(8, 6, 3, seed) for seed in range(500)])
+    for channel in range(6):
+        met = (draws == channel).sum(0)
+        assert_within_five_deviations(met, 500 / 6, 500 / 6 * 5 / 6)
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_the_pairing_repeats_as_many_edges_as_a_uniform_one(impl):
+    # n C(d1, 2) pairs of half-edges share a token, each shares its channel in (d2 - 1)/(m - 1)
+    tokens, channels, degree = 16, 12, 3
+    half_edges = tokens * degree
+    expected = tokens * degree * (degree - 1) / 2 * (half_edges // channels - 1) / (half_edges - 1)
+    counts = [
+        coincidences(impl.half_edge_pairing(tokens, channels, degree, seed)) for seed in range(500)
+    ]
+    total = torch.tensor(sum(counts))
+    assert_within_five_deviations(total, 500 * expected, 500 * expected)
+
+
+@pytest.mark.spec("HEX-A.2a")
+@pytest.mark.parametrize(("tokens", "channels", "degree"), [(96, 1024, 32), (192, 64, 4)])
+def test_a_mask_loses_about_half_the_product_of_the_degrees_less_one(
+    impl, tokens, channels, degree
+):
+    # few enough for the losses to be as good as independent: their variance is their mean
+    drawn = [impl.half_edge_pairing(tokens, channels, degree, seed) for seed in range(50)]
+    lost = (torch.stack(drawn).sort(-1).values.diff(dim=-1) == 0).sum()
+    expected = 50 * (degree - 1) * (tokens * degree // channels - 1) / 2
+    assert_within_five_deviations(lost, expected, expected)
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_seeds_and_draws_name_different_pairings(impl):
+    first = impl.half_edge_pairing(32, 32, 4, seed=1, draw=0)
+    assert_equal(impl.half_edge_pairing(32, 32, 4, seed=1, draw=0), first)
+    for seed, draw in ((0, 0), (0, 1), (1, 1), (2, 0)):
+        assert not torch.equal(impl.half_edge_pairing(32, 32, 4, seed, draw), first)
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["double_edge_swaps"])
+def test_swaps_leave_a_simple_graph_with_the_same_degrees(impl, x):
+    pairs = impl.double_edge_swaps(**x)
+    assert_equal(channel_degrees(pairs, x["channels"]), channel_degrees(x["pairs"], x["channels"]))
+    assert pairs.shape == x["pairs"].shape
+    assert (pairs.diff(dim=1) > 0).all()
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["double_edge_swaps"])
+def test_swaps_leave_a_simple_graph_alone(impl, x):
+    simple = impl.double_edge_swaps(**x)
+    assert_equal(impl.double_edge_swaps(simple, x["channels"], x["seed"]), simple)
+
+
+@pytest.mark.spec("HEX-A.3a")
+def test_swaps_change_few_edges(impl):
+    pairs = impl.half_edge_pairing(96, 64, 8)
+    repaired = impl.double_edge_swaps(pairs, 64)
+    before = torch.stack([(pairs == c).sum(1) for c in range(64)], 1)
+    after = torch.stack([(repaired == c).sum(1) for c in range(64)], 1)
+    # a swap takes two edges away; now and then it takes a second one to undo a repetition
+    assert int((before - after).clamp(min=0).sum()) <= 4 * coincidences(pairs)
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["connecting_swaps"])
+def test_swaps_connect_a_graph_as_far_as_its_degrees_allow(impl, x):
+    mask = impl.biadjacency(impl.connecting_swaps(**x), x["channels"])
+    assert impl.component_count(mask) == fewest_components(mask)
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["connecting_swaps"])
+def test_swaps_that_connect_keep_degrees_and_simplicity(impl, x):
+    pairs = impl.connecting_swaps(**x)
+    assert_equal(channel_degrees(pairs, x["channels"]), channel_degrees(x["pairs"], x["channels"]))
+    assert pairs.shape == x["pairs"].shape
+    assert (pairs.diff(dim=1) > 0).all()
+
+
+@pytest.mark.spec("HEX-A.3a")
+@given(INPUTS["connecting_swaps"])
+def test_two_edges_change_for_each_component_that_joins_another(impl, x):
+    before = impl.biadjacency(x["pairs"], x["channels"])
+    after = impl.biadjacency(impl.connecting_swaps(**x), x["channels"])
+    joined = impl.component_count(before) - impl.component_count(after)
+    assert int((before & ~after).sum()) <= 2 * joined
+
+
+@pytest.mark.spec("HEX-A.3a")
+def test_any_edge_of_a_ring_may_be_the_one_that_swaps(impl):
+    # two rings of six, and a swap takes one edge of the six of each
+    rows = torch.tensor([[0, 1], [1, 2], [0, 2]])
+    rings = torch.cat([rows, rows + 3])
+    kept = torch.stack(
+        [impl.biadjacency(impl.connecting_swaps(rings, 6, seed), 6) for seed in range(500)]
+    ).sum(0)
+    assert_within_five_deviations(kept.gather(1, rings), 500 * 5 / 6, 500 * 5 / 36)
+
+
+@pytest.mark.spec("HEX-3.2a")
+@given(INPUTS["biadjacency"])
+def test_a_mask_marks_the_pairs_and_nothing_else(impl, x):
+    mask = impl.biadjacency(**x)
+    assert mask.gather(1, x["pairs"]).all()
+    assert [row.nonzero().flatten().tolist() for row in mask] == [
+        sorted(set(row)) for row in x["pairs"].tolist()
+    ]

@@ -1,0 +1,274 @@
+"""The spectrum of a mask: HEX §3.2, A.1, Definition 2."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import svds
+
+from spec_tests.accuracy import assert_at_most, assert_close
+from spec_tests.draw import booleans, grid
+from spec_tests.hex.expander.draws import biregular
+from spec_tests.hex.pairing.draws import seeds
+from spec_tests.hex.spectrum.draws import ramanujan
+from spec_tests.hex.spectrum.oracle import circulant_eigenvalues, eigenvalues, spectral_scale
+from spec_tests.inputs import INPUTS
+
+
+@st.composite
+def vectors_on_an_expander(draw):
+    """Sizes, a seed, a signal on the channels and a set on either side."""
+    x = draw(biregular())
+    return (
+        dict(**x, seed=draw(seeds)),
+        draw(grid(x["channels"], low=-8, high=8, dtype=torch.float64)),
+        draw(booleans(x["tokens"])),
+        draw(booleans(x["channels"])),
+    )
+
+
+def drawn(impl, sizes):
+    """Return a mask, its two degrees, and both singular values."""
+    mask = impl.random_expander(**sizes).mask
+    token_degree, channel_degree = int(mask[0].sum()), int(mask[:, 0].sum())
+    first = math.sqrt(token_degree * channel_degree)
+    return mask, token_degree, channel_degree, first, impl.second_singular_value(mask)
+
+
+def number(value):
+    return torch.tensor(value, dtype=torch.float64)
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(st.integers(3, 300))
+def test_the_balanced_bound_is_the_unbalanced_one_at_equal_degrees(impl, degree):
+    assert_close(number(impl.ramanujan_bound(degree, degree)), 2 * math.sqrt(degree - 1))
+
+
+@pytest.mark.spec("HEX-3.2b")
+@given(INPUTS["ramanujan_bound"])
+def test_the_bound_is_the_same_from_either_side(impl, x):
+    swapped = impl.ramanujan_bound(x["channel_degree"], x["token_degree"])
+    assert_close(number(impl.ramanujan_bound(**x)), swapped)
+
+
+@pytest.mark.spec("HEX-3.2b", "HEX-Tab5")
+@given(vectors_on_an_expander())
+def test_the_first_singular_value_is_the_root_of_the_degrees(impl, x):
+    mask, _, _, first, _ = drawn(impl, x[0])
+    largest = torch.linalg.matrix_norm(mask.double(), 2)
+    assert_close(largest, first, spectral_scale(mask))
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(INPUTS["second_singular_value"])
+def test_the_second_singular_value_is_the_second_of_the_mask(impl, x):
+    rows = x["mask"].int()
+    squares = eigenvalues((rows @ rows.T).tolist())[: min(rows.shape)]
+    exact = squares[1] if len(squares) > 1 else 0.0
+    second = number(impl.second_singular_value(x["mask"]))
+    assert_close(second**2, exact, spectral_scale(x["mask"]) ** 2)
+
+
+def circulant(size, steps):
+    """The mask of tokens that meet the channels so many steps on."""
+    rows = torch.arange(size)
+    ahead = (rows - rows[:, None]) % size
+    return torch.isin(ahead, torch.tensor(sorted(steps), dtype=torch.int64))
+
+
+@st.composite
+def rings(draw):
+    """Sizes, and steps to go."""
+    size = draw(st.integers(2, 12))
+    return size, draw(st.sets(st.integers(0, size - 1)))
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(rings())
+def test_circulant_masks_have_the_singular_values_of_fourier(impl, x):
+    expect_circulant(impl, *x)
+
+
+@pytest.mark.spec("HEX-Def2")
+@pytest.mark.parametrize("degree", [3, 10, 200])
+def test_large_circulant_masks_have_the_singular_values_of_fourier(impl, degree):
+    expect_circulant(
+        impl, 264, set(np.random.RandomState(degree).permutation(264)[:degree].tolist())
+    )
+
+
+def expect_circulant(impl, size, steps):
+    mask = circulant(size, steps)
+    exact = sorted(map(abs, circulant_eigenvalues(size, steps)))[-2]
+    assert_close(number(impl.second_singular_value(mask)), exact, spectral_scale(mask))
+
+
+def plane(order, projective):
+    """Points by lines of the plane over a prime field; the affine one lacks a line's points."""
+    field = range(order)
+    points = [(1, y, z) for y, z in product(field, field)]
+    ideal = [(0, 1, z) for z in field] + [(0, 0, 1)]
+    lines = torch.tensor(points + ideal)
+    # (1, 0, 0) is the line of the ideal points
+    at, on = (lines, lines) if projective else (torch.tensor(points), lines[1:])
+    return at @ on.T % order == 0
+
+
+@pytest.mark.spec("HEX-Def2", "HEX-3.2b")
+@pytest.mark.parametrize("order", [2, 3, 17])
+@pytest.mark.parametrize("projective", [True, False])
+def test_planes_have_the_root_of_their_order_and_are_ramanujan(impl, order, projective):
+    # two points are on one line: the Gram matrix of the points is order · I + J
+    mask = plane(order, projective)
+    assert_close(number(impl.second_singular_value(mask)), math.sqrt(order), spectral_scale(mask))
+    assert impl.is_ramanujan(mask) == (order > 2 or projective)
+
+
+@pytest.mark.spec("HEX-Def2", "HEX-3.2b")
+@pytest.mark.parametrize(("size", "degrees"), [(15, [3, 4]), (16, [3, 4]), (300, range(260, 275))])
+def test_bands_are_ramanujan_up_to_the_degree_that_fourier_gives(impl, size, degrees):
+    # a band of neighbours is as far from an expander as a connected circulant can be
+    verdicts = []
+    for degree in degrees:
+        second = math.sin(math.pi * degree / size) / math.sin(math.pi / size)
+        verdicts.append(impl.is_ramanujan(circulant(size, range(degree))))
+        assert verdicts[-1] == (second <= 2 * math.sqrt(degree - 1))
+    assert len(set(verdicts)) == (1 if size == 16 else 2)
+
+
+@pytest.mark.spec("HEX-Def2")
+@pytest.mark.parametrize("shape", [(257, 257), (300, 260)])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_large_mask_of_nothing_or_everything_has_no_second_singular_value(impl, shape, kept):
+    mask = torch.full(shape, kept)
+    assert_close(number(impl.second_singular_value(mask)), 0.0, spectral_scale(mask))
+
+
+@pytest.mark.spec("HEX-3.2b", "HEX-A.2a")
+def test_the_filter_decides_as_a_dense_solver_does_on_either_side_of_the_bound(impl):
+    verdicts = []
+    for seed in range(30):
+        pairs = impl.double_edge_swaps(impl.half_edge_pairing(264, 264, 3, seed), 264)
+        mask = impl.biadjacency(pairs, 264)
+        verdicts.append(impl.is_ramanujan(mask))
+        assert verdicts[-1] == bool(torch.linalg.svdvals(mask.double())[1] <= 2 * math.sqrt(2))
+    assert len(set(verdicts)) == 2
+
+
+@pytest.mark.spec("HEX-3.2e")
+@given(vectors_on_an_expander())
+def test_what_is_orthogonal_to_the_constant_vector_contracts(impl, x):
+    mask, _, _, _, second = drawn(impl, x[0])
+    signal = x[1] - x[1].mean()
+    out = mask.double() @ signal
+    slack = spectral_scale(mask) * x[1].abs().max()
+    assert_at_most(out.norm() + slack, second * signal.norm() + slack)
+
+
+@pytest.mark.spec("HEX-3.2e")
+@given(vectors_on_an_expander())
+def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
+    mask, _, _, first, second = drawn(impl, x[0])
+    deflated = mask.double() - first / math.sqrt(mask.numel())
+    # the constant part is gone, so the norm of the rest is attained off the constant vector
+    assert_close(torch.linalg.matrix_norm(deflated, 2), second, spectral_scale(mask) ** 2)
+
+
+@pytest.mark.spec("HEX-3.2f")
+@given(vectors_on_an_expander())
+def test_two_steps_of_the_walk_contract_by_the_squared_ratio(impl, x):
+    mask, token_degree, channel_degree, first, second = drawn(impl, x[0])
+    start = x[1].abs() / x[1].abs().sum().clamp(min=1 / 16)
+    on_tokens = mask.double() @ start / channel_degree
+    after = mask.double().T @ on_tokens / token_degree
+    assert_close(after.sum(), start.sum(), spectral_scale(mask))
+    before, mixed = start - start.mean(), after - after.mean()
+    slack = spectral_scale(mask)
+    assert_at_most(mixed.norm() + slack, (second / first) ** 2 * before.norm() + slack)
+
+
+@pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
+@given(vectors_on_an_expander())
+def test_any_two_sets_share_about_their_share_of_the_entries(impl, x):
+    mask, token_degree, _, _, second = drawn(impl, x[0])
+    rows, columns = x[2], x[3]
+    found = mask[rows][:, columns].sum().double()
+    expected = token_degree * rows.sum() * columns.sum() / mask.shape[1]
+    outside = (1 - rows.double().mean()) * (1 - columns.double().mean())
+    allowed = second * (rows.sum() * columns.sum() * outside).sqrt()
+    slack = spectral_scale(mask)
+    assert_at_most((found - expected).abs() + slack, allowed + slack)
+
+
+@pytest.mark.spec("HEX-A.1a")
+@given(ramanujan(), st.integers(1, 3))
+def test_the_first_singular_value_occurs_once_for_each_component(impl, block, parts):
+    mask = torch.block_diag(*[block] * parts) > 0
+    first = math.sqrt(int(block[0].sum()) * int(block[:, 0].sum()))
+    values = torch.linalg.svdvals(mask.double())
+    # whole numbers of common neighbours: another value is at least 1 away
+    assert int((values > first - 0.5).sum()) == parts == impl.component_count(mask)
+    second = impl.second_singular_value(block) if parts == 1 else first
+    assert_close(number(impl.second_singular_value(mask)), second, spectral_scale(mask))
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(ramanujan())
+def test_a_complete_graph_less_a_matching_is_ramanujan(impl, mask):
+    assert impl.is_ramanujan(mask)
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(ramanujan(), st.integers(2, 3))
+def test_a_graph_in_pieces_is_not_ramanujan(impl, block, parts):
+    assert not impl.is_ramanujan(torch.block_diag(*[block] * parts) > 0)
+
+
+@pytest.mark.spec("HEX-Def2")
+@pytest.mark.parametrize("degree", [0, 1, 2])
+def test_degrees_below_three_are_not_ramanujan(impl, degree):
+    rows = torch.arange(5)
+    assert not impl.is_ramanujan((rows[:, None] - rows) % 5 < degree)
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(ramanujan(), st.data())
+def test_an_irregular_mask_is_not_ramanujan(impl, mask, data):
+    place = data.draw(st.integers(0, mask.numel() - 1))
+    mask = mask.clone()
+    mask.view(-1)[place] ^= True
+    assert not impl.is_ramanujan(mask)
+
+
+@pytest.mark.spec("HEX-3.2b")
+@given(vectors_on_an_expander(), st.integers(2, 4))
+def test_tiling_multiplies_the_second_singular_value_by_the_root_of_the_tiles(impl, x, tiles):
+    mask, _, _, _, second = drawn(impl, x[0])
+    tiled = mask.repeat(tiles, 1)
+    found = number(impl.second_singular_value(tiled))
+    assert_close(found**2, tiles * second**2, spectral_scale(tiled) ** 2)
+
+
+@pytest.mark.spec("HEX-3.2b", "HEX-Tab5")
+def test_85_tiles_are_three_times_over_the_bound_of_the_prompt_they_make(impl):
+    mask = impl.expander_mask(8160, 1024, 0.03125, tile=True)
+    sparse = csr_array(mask.numpy(), dtype=float)
+    second, first = np.asarray(svds(sparse, 2, v0=np.eye(1024)[0], return_singular_vectors=False))
+    bound = impl.ramanujan_bound(32, 255)
+    assert_close(number(first), math.sqrt(32 * 255), first**2)
+    assert 62.9 <= second <= 64.3
+    assert 2.9 * bound < second
+    assert 21.5 <= bound <= 21.52
+
+
+@pytest.mark.spec("HEX-3.2b")
+def test_a_tiled_prompt_is_no_ramanujan_graph(impl):
+    mask = impl.expander_mask(96 * 10, 128, 0.03125, tile=True)
+    assert not impl.is_ramanujan(mask)
+    assert impl.is_ramanujan(mask[:96])
