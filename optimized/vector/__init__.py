@@ -87,15 +87,21 @@ from optimized.vector.graphkv import (
     source_count,
     source_tokens,
 )
-from optimized.vector.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
-from optimized.vector.hex_block import hex_compress, hex_mask, hex_reconstruct
-from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read, hex_recompress
-from optimized.vector.hex_study import hex_bytes, hex_preset, hex_size, paper_size, sensitivity
+from optimized.vector.hex.cache import hex_append, hex_prefill, hex_read, hex_recompress
+from optimized.vector.hex.compress import hex_compress, hex_mask, hex_reconstruct
+from optimized.vector.hex.heavy_hitters import (
+    attention_mass,
+    h2o_mask,
+    heavy_hitter_mask,
+    recent_mask,
+)
+from optimized.vector.hex.kcvt import dequantise, kcvt, quantise
+from optimized.vector.hex.packing import pack_bits, unpack_bits
+from optimized.vector.hex.sensitivity import sensitivity
 from optimized.vector.hubkv import discount, hub_mask, smd
 from optimized.vector.hubkv_budgets import head_budgets
 from optimized.vector.hubkv_calibration import head_weights, selectivity
 from optimized.vector.hubkv_refine import hubkv_refine, ungated_refine
-from optimized.vector.kcvt import dequantise, kcvt, pack_bits, quantise, unpack_bits
 from optimized.vector.kivi import kivi_append, kivi_prefill, kivi_read
 from optimized.vector.kvzip import kvzip, kvzip_chunk
 from optimized.vector.locality import (
@@ -112,6 +118,8 @@ from optimized.vector.retain import kept_count, modular_utility, ranking, retain
 from optimized.vector.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
 from optimized.vector.store import MaskStore, from_csr, to_csr
 from optimized.vector.systems import graphkv_compress, hubkv_compress
+from reference.hex.presets import hex_preset
+from reference.hex.size import hex_bytes, hex_size, paper_size
 from reference.hubkv.calibration import calibrate
 from reference.hubkv.gate import gate
 from reference.hubkv.kernels import gaussian_kernel

@@ -9,14 +9,14 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from optimized.vector.evict import evict
-from optimized.vector.hex_store import hex_store, span_of
+from optimized.vector.hex.cache import hex_store
 from optimized.vector.refinement import refine_rows
 from optimized.vector.retain import AXES, kept_count, retain
 from reference import compress_errors as refuse
 from reference import selection_errors
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.refine import GraphSettings
-from reference.hex.cache import HexCache
+from reference.hex.cache import HexCache, span_length
 from reference.hex.presets import HexConfig
 from reference.hubkv.locality import NmsSettings
 from reference.hubkv.refine import HubSettings
@@ -55,7 +55,8 @@ def compress(
     if store is not None:
         marked = _marked(rows, keep, ratio, refinement, store)
         marked = marked.movedim(-2, 0) if scope == "model" else marked
-        return hex_store(keys, values, scored.scores, marked, valid, store)
+        real = keys.new_ones(keys.shape[-2], dtype=torch.bool) if valid is None else valid
+        return hex_store(keys, values, scored.scores, marked, real, store)
     kept = _kept(rows, keep, ratio, scope, refinement)
     return evict(keys, values, kept.movedim(-3, 0) if scope == "model" else kept)
 
@@ -170,7 +171,7 @@ def _marked(
     config: HexConfig,
 ) -> Tensor:
     """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
-    length, span = rows.scores.shape[-1], span_of(config, rows.scores.shape[-1])
+    length, span = rows.scores.shape[-1], span_length(config, rows.scores.shape[-1])
     layers = prod(rows.scores.shape[rows.real.ndim : -2])
     if keep is None and ratio is None:
         heavy: Any = Fraction(str(config.heavy))

@@ -1,10 +1,8 @@
 """The settings of HEX, and those the paper's tables use."""
 
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-import torch
-
-from reference import errors
+from reference.kinds import Bits, OneOf, Positive, Ratio, Scales, Seed, ValueGroup, Whole
 
 
 class HexConfig(NamedTuple):
@@ -14,23 +12,23 @@ class HexConfig(NamedTuple):
         HEX-4.2b, HEX-A.5.
     """
 
-    bits: int = 3
-    """Code width b, in [1, 8]."""
-    density: float = 0.03125
+    bits: Bits = 3
+    """Code width b."""
+    density: Ratio = 0.03125
     """Share ρ of the entries that the expander mask keeps; 0 for no mask, 1 to keep all."""
-    heavy: float = 0.02
+    heavy: Ratio = 0.02
     """Share η of the tokens of a span that are heavy hitters."""
-    recent: int = 8
+    recent: Whole = 8
     """Length r of the recent window."""
-    block: int = 96
+    block: Positive = 96
     """Tokens n_b compressed at a time while decoding."""
-    mode: str = "append"
+    mode: Literal["append", "full", "oracle"] = "append"
     """`"append"`; `"full"` compresses again what it holds; `"oracle"`, for study, the originals."""
-    period: int = 1
+    period: Positive = 1
     """How many blocks may stand beside the whole before `full` and `oracle` recompress."""
-    value_group: str = "token"
+    value_group: ValueGroup = "token"
     """Whether a value group is a `"token"`, or a token of one `"head"`."""
-    scales: torch.dtype | None = None
+    scales: Scales = None
     """Precision of stored steps and minima, as in `quantise`."""
     normalize: bool = False
     """Divide attention mass by the number of queries that saw the token."""
@@ -44,7 +42,7 @@ class HexConfig(NamedTuple):
     """Where no biregular mask has this density, take the nearest degrees."""
     tile: bool = False
     """Repeat the mask of one block along longer spans."""
-    seed: int = 0
+    seed: Seed = 0
     """Names the expander mask."""
 
 
@@ -75,7 +73,7 @@ PRESETS = {
 }
 
 
-def hex_preset(name: str) -> HexConfig:
+def hex_preset(name: Annotated[str, OneOf(tuple(PRESETS))]) -> HexConfig:
     r"""Return the settings of one of the paper's systems.
 
     $$b \in \{3, 4\}, \quad n_b = 96, \quad \rho = 3.125\,\%, \quad \eta = 2\,\%, \quad
@@ -89,9 +87,6 @@ def hex_preset(name: str) -> HexConfig:
     Returns:
         The configuration. Rows of Table 4 are settings of one method, not methods.
 
-    Raises:
-        ValueError: no system has this name.
-
     Source:
         HEX-4.2b, HEX-Tab4.
 
@@ -100,5 +95,4 @@ def hex_preset(name: str) -> HexConfig:
         degrees there, and exact ones where a longer span has them. Of the windows of 8 and 16
         tokens that §4.2 names, all but `"Table4-4-H2O-EO"` have 8.
     """
-    errors.one_of("name", name, PRESETS)
     return PRESETS[name]

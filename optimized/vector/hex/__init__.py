@@ -1,0 +1,1 @@
+"""HEX without loops."""
