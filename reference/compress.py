@@ -13,9 +13,7 @@ from torch import Tensor
 from reference.contract import requires, scanning
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
-from reference.hex._span import carried
-from reference.hex._store import hex_store
-from reference.hex.cache import HexCache
+from reference.hex.cache import HexCache, carried, hex_store
 from reference.hex.heavy_hitters import recent_mask
 from reference.hex.presets import HexConfig
 from reference.kinds import Ratio, Scope

@@ -68,6 +68,9 @@ Scope = Literal["head", "layer", "model"]
 Scales = Annotated[torch.dtype | None, OneOf((None, torch.float16, torch.float32))]
 """Precision of minima and steps; None takes float16, or float32 where the cache is bfloat16."""
 
+ValueGroup = Literal["token", "head"]
+"""Whether a value group is a token, or a token of one head."""
+
 if TYPE_CHECKING:
     from typing import Annotated as Finite
     from typing import Annotated as Importance

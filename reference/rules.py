@@ -1,6 +1,7 @@
 """What several arguments must be to each other, by the names they have in a signature."""
 
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -125,4 +126,24 @@ def permuting(permutations: Tensor) -> None:
         raise ValueError(
             "permutations must be permutations along the last axis, "
             f"got shape {tuple(permutations.shape)}"
+        )
+
+
+def headed(keys: Tensor) -> None:
+    """Refuse a cache without a head or without a channel."""
+    if not keys.shape[-3] or not keys.shape[-1]:
+        raise ValueError(f"keys must have a head and a channel, got shape {tuple(keys.shape)}")
+
+
+def alike(keys: Tensor, values: Tensor) -> None:
+    """Refuse values of another dtype than the keys."""
+    if values.dtype != keys.dtype:
+        raise TypeError(f"values must be a {keys.dtype} tensor, got a {values.dtype} tensor")
+
+
+def continued(cache: Any, keys: Tensor) -> None:
+    """Refuse keys of another dtype than the cache's."""
+    if keys.dtype != cache.residual_keys.dtype:
+        raise TypeError(
+            f"keys must be a {cache.residual_keys.dtype} tensor, got a {keys.dtype} tensor"
         )

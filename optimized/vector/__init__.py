@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from inspect import isfunction, unwrap
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ ELEMENTWISE = frozenset([])
 def _bodies() -> dict[str, Any]:
     """Return what the modules of this package define or compose under public names."""
     found: dict[str, Any] = {}
-    for place in walk_packages(__path__, f"{__name__}."):
+    for place in walk_packages([str(Path(__file__).parent)], f"{__name__}."):
         for name, value in vars(import_module(place.name)).items():
             spec = getattr(reference, name, None) if name in reference.__all__ else None
             if spec is not None and value not in (spec, unwrap(spec)):

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from optimized.vector.evict import evict
-from optimized.vector.hex_store import hex_store, span_of
+from optimized.vector.hex.cache import hex_store
 from optimized.vector.refinement import refine_rows
 from optimized.vector.retain import kept_count, retain
 from reference.compress import compared
 from reference.evict import DenseCache, RaggedCache
-from reference.hex.cache import HexCache
+from reference.hex.cache import HexCache, span_length
 from reference.hex.presets import HexConfig
 from reference.precision import widen
 from reference.refinement import Refinement
@@ -100,7 +100,7 @@ def select_for_hex(
 ) -> Tensor:
     """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
     rows = rows_of(keys, values, scored, scope, refinement, queries, valid)
-    length, span = rows.scores.shape[-1], span_of(store, rows.scores.shape[-1])
+    length, span = rows.scores.shape[-1], span_length(store, rows.scores.shape[-1])
     layers = prod(rows.scores.shape[rows.real.ndim : -2])
     if keep is None and ratio is None:
         heavy: Any = Fraction(str(store.heavy))

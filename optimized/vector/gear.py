@@ -8,18 +8,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from optimized.vector.kcvt import (
-    code,
-    dequantise,
-    group_tokens,
-    pack_bits,
-    round_to,
-    split_heads,
-    unpack_bits,
-)
+from optimized.vector.hex.kcvt import code
+from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference import errors
 from reference.hex import cache_errors
-from reference.hex.kcvt import Quantised
+from reference.hex.kcvt import Quantised, by_row, dequantise, from_row, narrow
 from reference.precision import widen
 from reference.quantizers import errors as refuse
 from reference.quantizers.gear import GearBlock
@@ -104,7 +97,7 @@ def gear_reconstruct(
     if block.left.shape[-1]:
         rows = rows + to_rows(widen(block.left) @ widen(block.right).mT, by)
         rows = rows.scatter(-1, places, exact) if exact_outliers else rows
-    return round_to(from_rows(rows, by, kv_heads, width), block.left.dtype)
+    return narrow(from_rows(rows, by, width), block.left.dtype)
 
 
 def compress(
@@ -123,7 +116,7 @@ def compress(
     grid = filled_grid if fill and rows.shape[-1] else code
     quantised = grid(name, rows, bits, apart, scales)
     stored = torch.where(apart, widen(rows), dequantise(*quantised))
-    error = from_rows(widen(rows) - stored, by, *x.shape[-3::2])
+    error = from_rows(widen(rows) - stored, by, x.shape[-1])
     factors = low_rank(error, rank, seed=seed)
     members = rows.shape[-1]
     shape = (*rows.shape[:-1], 2 * floor(Fraction(str(outliers)) * members / 2))
@@ -135,22 +128,22 @@ def compress(
         minima=quantised.minima,
         outliers=rows[apart].reshape(shape),
         places=places.reshape(shape),
-        left=round_to(factors.left, x.dtype),
-        right=round_to(factors.right, x.dtype),
+        left=narrow(factors.left, x.dtype),
+        right=narrow(factors.right, x.dtype),
     )
 
 
 def filled_grid(
     name: str, rows: Tensor, bits: int, apart: Tensor, scales: torch.dtype | None
 ) -> Quantised:
-    mean = round_to(widen(rows).mean(-1, keepdim=True), rows.dtype)
+    mean = narrow(widen(rows).mean(-1, keepdim=True), rows.dtype)
     quantised = code(name, torch.where(apart, mean, rows), bits, torch.zeros_like(apart), scales)
     return quantised._replace(codes=quantised.codes.masked_fill(apart, 0))
 
 
 def to_rows(x: Tensor, by: str) -> Tensor:
-    return x.mT if by == "channel" else group_tokens(x, "token")
+    return x.mT if by == "channel" else by_row(x, "token")
 
 
-def from_rows(rows: Tensor, by: str, kv_heads: int, width: int) -> Tensor:
-    return rows.mT if by == "channel" else split_heads(rows, "token", kv_heads, width)
+def from_rows(rows: Tensor, by: str, width: int) -> Tensor:
+    return rows.mT if by == "channel" else from_row(rows, "token", width)

@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from optimized.vector.kcvt import code, dequantise, pack_bits, round_to, unpack_bits
+from optimized.vector.hex.kcvt import code
+from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex import cache_errors
-from reference.hex.kcvt import Quantised
+from reference.hex.kcvt import Quantised, dequantise, narrow
 from reference.quantizers import errors as refuse
 from reference.quantizers.kivi import KiviCache
 
@@ -82,11 +83,11 @@ def kivi_read(
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
     codes = unpack_bits(cache.key_words, cache.bits, cache.residual)
     codes = codes.unflatten(-1, (cache.residual // cache.group, cache.group))
-    channels = round_to(dequantise(codes, cache.key_steps, cache.key_minima), dtype)
+    channels = narrow(dequantise(codes, cache.key_steps, cache.key_minima), dtype)
     keys = channels.flatten(-2).mT.flatten(-3, -2)
     codes = unpack_bits(cache.value_words, cache.bits, width)
     codes = codes.unflatten(-1, (width // cache.group, cache.group))
-    values = round_to(dequantise(codes, cache.value_steps, cache.value_minima), dtype).flatten(-2)
+    values = narrow(dequantise(codes, cache.value_steps, cache.value_minima), dtype).flatten(-2)
     return (
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),

@@ -1,16 +1,20 @@
 """The streaming cache: blocks are compressed as they fill, what is left over stays exact."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.hex import cache_errors as refuse
-from reference.hex._span import carried, compress_span, static_mask
-from reference.hex.compress import HexBlock, hex_reconstruct
-from reference.hex.heavy_hitters import attention_mass
+from reference.contract import requires
+from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
+from reference.hex.expander import expander_mask
+from reference.hex.heavy_hitters import attention_mass, h2o_mask
 from reference.hex.presets import HexConfig
+from reference.kinds import Finite
+from reference.precision import widen
+from reference.rules import alike, continued, grouped, headed
 
 
 class HexCache(NamedTuple):
@@ -32,10 +36,11 @@ class HexCache(NamedTuple):
     original_values: Float[Tensor, "*batch kv_heads originals width"]
 
 
+@requires(headed, grouped, alike)
 def hex_prefill(
-    queries: Float[Tensor, "*batch query_heads tokens width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
+    queries: Finite[Tensor, "*batch query_heads tokens width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
     config: HexConfig,
 ) -> HexCache:
     r"""Start a cache: compress the largest multiple of a block, hold the rest of the prompt back.
@@ -53,10 +58,7 @@ def hex_prefill(
         precision.
 
     Raises:
-        TypeError: a tensor is not floating point, values are of another type than keys, or
-            `config` is no `HexConfig` or holds a number of the wrong type.
-        ValueError: a number is NaN or infinite, shapes do not fit each other, a setting is
-            outside its range, or no mask has the density asked for.
+        ValueError: no mask has the density asked for, or a step or minimum overflows.
 
     Source:
         HEX-4.1a.
@@ -65,33 +67,21 @@ def hex_prefill(
         E-H5, E-H9, E-H11: one mask for the whole span; the span's mass comes from its own
         queries over exact keys; the last $r$ tokens of every span are kept.
     """
-    refuse.arrival(queries, keys, values)
-    refuse.config("config", config, config)
-    length = keys.shape[-2]
-    tokens = max(0, length - carried(config)) // config.block * config.block
+    tokens = span_length(config, keys.shape[-2])
     mass = attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
     span = keys[..., :tokens, :], values[..., :tokens, :]
     blocks = (compress_span(config, *span, mass, tokens, True),) if tokens else ()
     later = attention_mass(queries[..., tokens:, :], keys)
-    remembered = slice(0 if config.mode == "append" else tokens)
-    originals = slice(tokens if config.mode == "oracle" else 0)
-    return HexCache(
-        config,
-        blocks,
-        keys[..., tokens:, :].clone(),
-        values[..., tokens:, :].clone(),
-        later[..., tokens:].clone(),
-        (mass + later[..., :tokens])[..., remembered].clone(),
-        keys[..., originals, :].clone(),
-        values[..., originals, :].clone(),
-    )
+    later[..., :tokens] += mass
+    return split(config, blocks, keys, values, later, tokens)
 
 
+@requires(grouped, continued, alike)
 def hex_append(
     cache: HexCache,
-    queries: Float[Tensor, "*batch query_heads tokens width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
+    queries: Finite[Tensor, "*batch query_heads tokens width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
 ) -> HexCache:
     r"""Add decoded tokens to the residual buffer, and compress it whenever it is full.
 
@@ -108,9 +98,7 @@ def hex_append(
         The next cache. Tokens may come one by one or many at a time.
 
     Raises:
-        TypeError: `cache` is no `HexCache`, or a tensor not floating point or of another type
-            than the cache.
-        ValueError: a number is NaN or infinite, or shapes do not fit each other or the cache.
+        ValueError: a step or minimum overflows.
 
     Source:
         HEX-4.1a, HEX-4.1b, HEX-4.1c.
@@ -121,9 +109,6 @@ def hex_append(
         that fills, which is exact until then. Where `period` blocks may stand side by side, those
         before it have been quantised already.
     """
-    refuse.instance("cache", cache, HexCache)
-    refuse.arrival(queries, keys, values)
-    refuse.joins(keys, cache.residual_keys)
     limit = cache.config.block + carried(cache.config)
     start, length = 0, keys.shape[-2]
     while start < length:
@@ -136,6 +121,13 @@ def hex_append(
     return cache
 
 
+def remembering(cache: HexCache) -> None:
+    """Refuse a cache in append mode, which remembers no mass."""
+    if cache.config.mode == "append":
+        raise ValueError("cache must be in mode 'full' or 'oracle', got 'append'")
+
+
+@requires(remembering)
 def hex_recompress(cache: HexCache) -> HexCache:
     r"""Compress everything but the residual buffer anew, as one span.
 
@@ -149,10 +141,6 @@ def hex_recompress(cache: HexCache) -> HexCache:
         The cache with one block. In oracle mode it is the block that compressing all tokens at
         once, with the same mass, would have made.
 
-    Raises:
-        TypeError: `cache` is no `HexCache`.
-        ValueError: `cache` is in append mode, which remembers no mass.
-
     Source:
         HEX-4.1c.
 
@@ -160,9 +148,6 @@ def hex_recompress(cache: HexCache) -> HexCache:
         E-H9, E-H17: heavy hitters by the mass since each token's arrival; the originals are gone,
         so `full` quantises what was quantised before.
     """
-    refuse.instance("cache", cache, HexCache)
-    if cache.config.mode == "append":
-        raise ValueError("cache must be in mode 'full' or 'oracle', got 'append'")
     return recompress(cache, 0) if cache.blocks else cache
 
 
@@ -182,13 +167,9 @@ def hex_read(
     Returns:
         Keys and values of all tokens so far, those of the residual buffer exact.
 
-    Raises:
-        TypeError: `cache` is no `HexCache`.
-
     Source:
         HEX-4.1a.
     """
-    refuse.instance("cache", cache, HexCache)
     keys, values = [], []
     for block in cache.blocks:
         channels = block.key_steps.shape[-2] * block.key_steps.shape[-1]
@@ -253,4 +234,99 @@ def leave(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
         torch.cat([cache.mass, mass[..., remembered]], -1),
         torch.cat([cache.original_keys, keys[..., originals, :]], -2),
         torch.cat([cache.original_values, values[..., originals, :]], -2),
+    )
+
+
+def split(
+    config: HexConfig,
+    blocks: tuple[HexBlock, ...],
+    keys: Tensor,
+    values: Tensor,
+    mass: Tensor,
+    tokens: int,
+) -> HexCache:
+    """Return the cache of a prompt whose first `tokens` tokens are in the blocks given."""
+    remembered = slice(0 if config.mode == "append" else tokens)
+    originals = slice(tokens if config.mode == "oracle" else 0)
+    return HexCache(
+        config,
+        blocks,
+        keys[..., tokens:, :].clone(),
+        values[..., tokens:, :].clone(),
+        mass[..., tokens:].clone(),
+        mass[..., remembered].clone(),
+        keys[..., originals, :].clone(),
+        values[..., originals, :].clone(),
+    )
+
+
+def hex_store(
+    keys: Tensor,
+    values: Tensor,
+    scores: Tensor,
+    marked: Tensor,
+    valid: Tensor | None,
+    config: HexConfig,
+) -> HexCache:
+    """Keep the marked tokens of the span exactly, quantise its rest, hold the others back."""
+    span, (heads, length, width) = marked.shape[-1], keys.shape[-3:]
+    valid = marked.new_ones(length) if valid is None else valid
+    real = valid[..., None, :].expand(*keys.shape[:-2], length)
+    keys, values = (x.masked_fill(~real[..., None], 0) for x in (keys, values))
+    mass = widen(scores).masked_fill(~real, 0).sum(-2)
+    blocks = ()
+    if span:
+        static = static_mask(config, span, heads * width).to(keys.device)
+        coded = real[..., :span, None] & ~hex_mask(static, marked, heads)
+        settings = config.bits, config.value_group, config.scales
+        blank = harmless(keys[..., :span, :], coded, real[..., :span, None])
+        blocks = (hex_compress(blank, values[..., :span, :], static, marked, *settings),)
+    return split(config, blocks, keys, values, mass, span)
+
+
+def harmless(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
+    """Put into the padding of each channel a number that leaves its range as it is."""
+    lowest = keys.masked_fill(~coded, torch.inf).amin(-2, keepdim=True)
+    return torch.where(real, keys, torch.where(coded.any(-2, keepdim=True), lowest, 0))
+
+
+def carried(config: HexConfig) -> int:
+    """Return how many tokens stay in the residual buffer when a block leaves it."""
+    return config.recent if config.carry_recent else 0
+
+
+def span_length(config: HexConfig, tokens: int) -> int:
+    """Return how many tokens of a prompt are compressed: whole blocks."""
+    return max(0, tokens - carried(config)) // config.block * config.block
+
+
+def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
+    """Return the expander mask of a span, or none, or all of it."""
+    if config.density in (0, 1):
+        return torch.full((tokens, channels), config.density == 1)
+    shape = (tokens, channels, config.density, config.seed)
+    try:
+        return _recent_masks(*shape, False, config.tile, config.block)
+    except ValueError:
+        if not config.near:
+            raise
+        return _recent_masks(*shape, True, config.tile, config.block)
+
+
+_recent_masks = lru_cache(maxsize=8)(expander_mask)
+
+
+def compress_span(
+    config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor, seen: int, first: bool
+) -> HexBlock:
+    """Compress a span whose first token was seen by `seen` queries, each later one by one less."""
+    kv_heads, tokens, width = keys.shape[-3:]
+    if config.normalize:
+        mass = mass / torch.arange(seen, seen - tokens, -1, dtype=mass.dtype, device=mass.device)
+    windowed = not config.carry_recent and (first or config.recent_per_block)
+    recent = config.recent if windowed else 0
+    dynamic = h2o_mask(mass, config.heavy, recent, config.outside_recent)
+    static = static_mask(config, tokens, kv_heads * width).to(keys.device)
+    return hex_compress(
+        keys, values, static, dynamic, config.bits, config.value_group, config.scales
     )

@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
-from reference import errors
-from reference.hex import cache_errors as refuse
+from reference.contract import requires, scanning
 from reference.hex.kcvt import (
     by_column,
     by_row,
@@ -17,6 +16,8 @@ from reference.hex.kcvt import (
     narrow,
 )
 from reference.hex.packing import pack_bits, unpack_bits
+from reference.kinds import Bits, Finite, Positive, Scales, ValueGroup
+from reference.rules import alike, headed
 
 
 class HexBlock(NamedTuple):
@@ -38,10 +39,34 @@ class HexBlock(NamedTuple):
     dynamic: Bool[Tensor, "*batch tokens"]
 
 
+def divided(channels: int, kv_heads: int) -> None:
+    """Refuse heads that cannot share the channels."""
+    if channels % kv_heads:
+        raise ValueError(f"kv_heads must divide {channels} channels, got {kv_heads}")
+
+
+def joined(expander: Tensor, tokens: int, kv_heads: int, width: int) -> None:
+    """Refuse a static mask of other channels than those of all heads together."""
+    shape, wanted = tuple(expander.shape), (tokens, kv_heads * width)
+    if shape != wanted:
+        raise ValueError(f"expander must have shape {wanted}, got {shape}")
+
+
+def filling(block: HexBlock, expander: Tensor) -> None:
+    """Refuse a static mask that keeps another number of entries than are stored."""
+    if not scanning(expander):
+        return
+    stored, channels = block.kept_keys.numel(), expander.shape[1]
+    count = int(torch.where(block.dynamic, channels, expander.sum(1)).sum())
+    if count != stored:
+        raise ValueError(f"expander must keep the {stored} entries stored, got {count}")
+
+
+@requires(divided)
 def hex_mask(
     expander: Bool[Tensor, "tokens channels"],
     dynamic: Bool[Tensor, "*batch tokens"],
-    kv_heads: int,
+    kv_heads: Positive,
 ) -> Bool[Tensor, "*batch kv_heads tokens width"]:
     r"""Join the static and the dynamic mask: what either marks is kept in full precision.
 
@@ -55,15 +80,9 @@ def hex_mask(
     Returns:
         The joint mask in the layout of the cache, a copy.
 
-    Raises:
-        TypeError: a mask is not boolean, or `kv_heads` not an integer.
-        ValueError: `expander` has not two axes, or not as many tokens as `dynamic`, or
-            `kv_heads` is below 1 or does not divide the channels.
-
     Source:
         HEX-3.5a.
     """
-    refuse.masks(expander, dynamic, kv_heads)
     width = expander.shape[1] // kv_heads
     kept = dynamic.new_zeros(*dynamic.shape[:-1], kv_heads, dynamic.shape[-1], width)
     for head in range(kv_heads):
@@ -72,14 +91,15 @@ def hex_mask(
     return kept
 
 
+@requires(headed, alike, joined)
 def hex_compress(
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
     expander: Bool[Tensor, "tokens channels"],
     dynamic: Bool[Tensor, "*batch tokens"],
-    bits: int = 3,
-    value_group: str = "token",
-    scales: torch.dtype | None = None,
+    bits: Bits = 3,
+    value_group: ValueGroup = "token",
+    scales: Scales = None,
 ) -> HexBlock:
     r"""Compress a span: keep what the joint mask marks, quantise the remaining entries.
 
@@ -100,11 +120,7 @@ def hex_compress(
         The stored parts. Nothing in them shares memory with the input.
 
     Raises:
-        TypeError: `keys` or `values` is not floating point, a mask not boolean, or `bits` not an
-            integer.
-        ValueError: a number is NaN or infinite, shapes do not fit each other, `bits` is outside
-            [1, 8], `value_group` or `scales` is none of the above, or a step or minimum
-            overflows.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-3.1c, HEX-3.5a.
@@ -113,8 +129,6 @@ def hex_compress(
         E-H13, E-H24, E-H25: statistics over the remaining entries; the code planes are dense, the
         codes of a channel in token order, with code 0 under kept entries.
     """
-    refuse.span(keys, values, expander, dynamic)
-    refuse.value_group("value_group", value_group)
     kept = hex_mask(expander, dynamic, keys.shape[-3])
     by_channel = code("keys", by_column(keys), bits, by_column(kept), scales)
     by_token = code("values", by_row(values, value_group), bits, by_row(kept, value_group), scales)
@@ -133,6 +147,7 @@ def hex_compress(
     )
 
 
+@requires(joined, filling)
 def hex_reconstruct(
     block: HexBlock, expander: Bool[Tensor, "tokens channels"]
 ) -> tuple[
@@ -150,20 +165,12 @@ def hex_reconstruct(
     Returns:
         The keys $\widehat K$ and values $\widehat V$, in the type of the kept entries.
 
-    Raises:
-        TypeError: `block` is no `HexBlock`, or `expander` not boolean.
-        ValueError: `expander` has another shape, or keeps another number of entries, than the
-            mask the block was made with.
-
     Source:
         HEX-3.1c, HEX-3.5a.
     """
-    refuse.instance("block", block, HexBlock)
     kv_heads, width = block.key_steps.shape[-2:]
     tokens = block.dynamic.shape[-1]
-    errors.boolean("expander", expander, (tokens, kv_heads * width))
     kept = hex_mask(expander, block.dynamic, kv_heads)
-    refuse.entries("expander", kept, block.kept_keys)
     value_group = "head" if block.value_steps.ndim == block.key_steps.ndim else "token"
     key_codes = unpack_bits(block.key_words, block.bits, tokens)
     by_channel = dequantise(key_codes, block.key_steps, block.key_minima)

@@ -7,15 +7,24 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import attention_errors, errors
 from reference.attention import attention_weights
+from reference.contract import requires
+from reference.kinds import Finite, Ratio, Whole
 from reference.precision import widen
+from reference.rules import aligned, grouped, wide
 
 
+def spanned(span: int | None, tokens: int) -> None:
+    """Refuse a span longer than the keys."""
+    if span is not None and span > tokens:
+        raise ValueError(f"span must be in [0, {tokens}], got {span}")
+
+
+@requires(wide, grouped, aligned, spanned)
 def attention_mass(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    span: int | None = None,
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    span: Whole | None = None,
     causal: bool = True,
     normalize: bool = False,
 ) -> Float[Tensor, "*batch span"]:
@@ -35,11 +44,6 @@ def attention_mass(
         The mass $s$ of each token of the span, at most heads × queries in all; float32, or
         float64 where an argument is.
 
-    Raises:
-        TypeError: `queries` or `keys` is not floating point, or `span` not an integer.
-        ValueError: shapes do not fit each other, there are more queries than tokens with
-            `causal`, or `span` is negative or above the number of tokens.
-
     Source:
         HEX-3.3a.
 
@@ -48,10 +52,7 @@ def attention_mass(
         float32 and over all query heads; uniform attention favours early tokens, which
         `normalize` undoes.
     """
-    attention_errors.attendable(queries, keys, causal)
     tokens, count = keys.shape[-2], queries.shape[-2]
-    if span is not None:
-        errors.whole("span", span, 0, tokens)
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     for q in range(count):
@@ -68,9 +69,9 @@ def attention_mass(
 
 
 def heavy_hitter_mask(
-    mass: Float[Tensor, "*batch tokens"],
-    ratio: float = 0.02,
-    recent: int = 0,
+    mass: Finite[Tensor, "*batch tokens"],
+    ratio: Ratio = 0.02,
+    recent: Whole = 0,
     outside_recent: bool = False,
 ) -> Bool[Tensor, "*batch tokens"]:
     r"""Mark the tokens with the largest attention mass, one set for all heads.
@@ -89,10 +90,6 @@ def heavy_hitter_mask(
         The mask: exactly $k$ tokens a row, or all that compete where they are fewer. On a tie
         the earlier token is the heavier.
 
-    Raises:
-        TypeError: `mass` is not floating point, or `recent` not an integer.
-        ValueError: `mass` is NaN or infinite, `ratio` is outside [0, 1], or `recent` is negative.
-
     Source:
         HEX-3.3b.
 
@@ -100,10 +97,6 @@ def heavy_hitter_mask(
         E-H7, E-H8, E-H10: $k$ is rounded down, 1 of 96 at 2 %; a heavy hitter may be a recent
         token unless `outside_recent`; one set per layer serves keys and values of all heads.
     """
-    errors.floating("mass", mass)
-    errors.finite("mass", mass)
-    errors.fraction("ratio", ratio)
-    errors.whole("recent", recent)
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     count = min(floor(Fraction(str(ratio)) * tokens), rivals)
@@ -114,7 +107,7 @@ def heavy_hitter_mask(
     return heavy
 
 
-def recent_mask(tokens: int, recent: int) -> Bool[Tensor, " tokens"]:
+def recent_mask(tokens: Whole, recent: Whole) -> Bool[Tensor, " tokens"]:
     r"""Mark the last tokens.
 
     $$\mathrm{Mask}_{\mathrm{local}}(t) = \mathbb{I}(t \ge n - r)$$
@@ -126,22 +119,16 @@ def recent_mask(tokens: int, recent: int) -> Bool[Tensor, " tokens"]:
     Returns:
         The mask, on the CPU: none of the tokens at $r = 0$.
 
-    Raises:
-        TypeError: `tokens` or `recent` is not an integer.
-        ValueError: `tokens` or `recent` is negative.
-
     Source:
         HEX-3.3c.
     """
-    errors.whole("tokens", tokens)
-    errors.whole("recent", recent)
     return torch.tensor([t >= tokens - recent for t in range(tokens)], dtype=torch.bool)
 
 
 def h2o_mask(
-    mass: Float[Tensor, "*batch tokens"],
-    ratio: float = 0.02,
-    recent: int = 8,
+    mass: Finite[Tensor, "*batch tokens"],
+    ratio: Ratio = 0.02,
+    recent: Whole = 8,
     outside_recent: bool = False,
 ) -> Bool[Tensor, "*batch tokens"]:
     r"""Join heavy hitters and recent tokens.
@@ -156,10 +143,6 @@ def h2o_mask(
 
     Returns:
         The mask. It has $\lfloor \eta n \rfloor + r$ tokens a row, less those that are both.
-
-    Raises:
-        TypeError: `mass` is not floating point, or `recent` not an integer.
-        ValueError: `mass` is NaN or infinite, `ratio` is outside [0, 1], or `recent` is negative.
 
     Source:
         HEX-3.3d.

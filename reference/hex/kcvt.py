@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from reference import errors
-from reference.hex import cache_errors as refuse
+from reference.contract import requires, scanning
+from reference.kinds import Bits, Finite, Scales, ValueGroup
 from reference.precision import widen
+from reference.rules import alike, headed
 
 
 class Quantised(NamedTuple):
@@ -25,10 +26,10 @@ class Quantised(NamedTuple):
 
 
 def quantise(
-    x: Float[Tensor, "*groups members"],
-    bits: int,
+    x: Finite[Tensor, "*groups members"],
+    bits: Bits,
     kept: Bool[Tensor, "*groups members"] | None = None,
-    scales: torch.dtype | None = None,
+    scales: Scales = None,
 ) -> Quantised:
     r"""Code the members of each group, along the last axis, on a grid from minimum to maximum.
 
@@ -48,9 +49,7 @@ def quantise(
         members, or of equal ones, has step 0 and codes 0; an empty one has minimum 0.
 
     Raises:
-        TypeError: `x` is not floating point, `bits` not an integer, or `kept` not boolean.
-        ValueError: `x` is NaN or infinite, `bits` is outside [1, 8], `kept` has another shape
-            than `x`, `scales` is another type, or a step or minimum overflows it.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-3.4a.
@@ -59,11 +58,8 @@ def quantise(
         E-H1, E-H13, E-H15: the step is the range over $2^b - 1$, since the range itself would
         leave two levels; kept entries have no part in it; rounding is half to even, then clamped.
     """
-    errors.floating("x", x)
-    errors.finite("x", x)
     if kept is None:
         kept = torch.zeros_like(x, dtype=torch.bool)
-    errors.boolean("kept", kept, x.shape)
     return code("x", x, bits, kept, scales)
 
 
@@ -85,28 +81,21 @@ def dequantise(
         The values $\tilde X$ in float32, or float64 for float64 steps. Code 0 is the minimum
         exactly.
 
-    Raises:
-        TypeError: `codes` is not uint8, or `steps` or `minima` not floating point.
-        ValueError: `steps` or `minima` has another shape than the groups of `codes`.
-
     Source:
         HEX-3.4a.
     """
-    refuse.codes("codes", codes)
-    for name, scale in (("steps", steps), ("minima", minima)):
-        errors.floating(name, scale, 0)
-        errors.shaped(name, scale, codes.shape[:-1])
     steps, minima = widen(steps), widen(minima)
     return codes.to(steps.dtype) * steps[..., None] + minima[..., None]
 
 
+@requires(headed, alike)
 def kcvt(
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    bits: int = 3,
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
+    bits: Bits = 3,
     kept: Bool[Tensor, "*batch kv_heads tokens width"] | None = None,
-    value_group: str = "token",
-    scales: torch.dtype | None = None,
+    value_group: ValueGroup = "token",
+    scales: Scales = None,
 ) -> tuple[
     Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
 ]:
@@ -130,10 +119,7 @@ def kcvt(
         token every key is its own group, and comes back exactly.
 
     Raises:
-        TypeError: `keys` or `values` is not floating point, `bits` not an integer, or `kept` not
-            boolean.
-        ValueError: a number is NaN or infinite, shapes differ, `bits` is outside [1, 8],
-            `value_group` or `scales` is none of the above, or a step or minimum overflows.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-3.4b.
@@ -143,11 +129,8 @@ def kcvt(
         token's group spans the heads is not said; what rounds past the largest finite number
         stays there.
     """
-    refuse.cache(keys, values)
-    refuse.value_group("value_group", value_group)
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
-    errors.boolean("kept", kept, keys.shape)
     by_channel = dequantise(*code("keys", by_column(keys), bits, by_column(kept), scales))
     rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
     by_token = from_row(
@@ -160,8 +143,6 @@ def kcvt(
 
 def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:
     """Quantise what the argument `name` brought."""
-    errors.whole("bits", bits, 1, 8)
-    errors.one_of("scales", scales, (None, torch.float16, torch.float32))
     wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
     codes = torch.zeros_like(x, dtype=torch.uint8)
     steps = wide.new_zeros(x.shape[:-1], dtype=stored)
@@ -171,13 +152,25 @@ def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | No
         if rest.numel() == 0:
             continue
         low, step = rest.min(), (rest.max() - rest.min()) / top
-        refuse.storable(name, torch.stack([low, step]), stored)
+        storable(name, torch.stack([low, step]), stored)
         minima[group], steps[group] = low, step
         low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
         if step > 0:
             code = ((rest - low) / step).round().clamp(0, top)
             codes[group][~kept[group]] = code.to(torch.uint8)
     return Quantised(codes, steps, minima)
+
+
+def storable(name: str, scales: Tensor, dtype: torch.dtype) -> None:
+    """Refuse minima and steps that overflow the precision they are stored in."""
+    if not scanning(scales):
+        return
+    fine = torch.isfinite(scales.to(dtype))
+    if not bool(fine.all()):
+        raise ValueError(
+            f"{name} must have minima and steps within {torch.finfo(dtype).max} to be stored as "
+            f"{dtype}, got {scales[~fine][0].item()}"
+        )
 
 
 def scale_dtype(dtype: torch.dtype, scales: torch.dtype | None) -> torch.dtype:

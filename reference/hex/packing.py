@@ -4,11 +4,26 @@ import torch
 from jaxtyping import Int32, UInt8
 from torch import Tensor
 
-from reference import errors
-from reference.hex import cache_errors as refuse
+from reference.contract import requires, scanning
+from reference.kinds import Bits, Whole
 
 
-def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, "*rows words"]:
+def narrow_enough(codes: Tensor, bits: int) -> None:
+    """Refuse codes that need more bits."""
+    high = 2**bits - 1
+    if scanning(codes) and (largest := int(codes.max())) > high:
+        raise ValueError(f"codes must be in [0, {high}], got {largest}")
+
+
+def counted(words: Tensor, bits: int, length: int) -> None:
+    """Refuse more or fewer words than the codes take."""
+    wanted = (*words.shape[:-1], word_count(length, bits))
+    if words.shape != wanted:
+        raise ValueError(f"words must have shape {wanted}, got {tuple(words.shape)}")
+
+
+@requires(narrow_enough)
+def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: Bits) -> Int32[Tensor, "*rows words"]:
     r"""Write codes as one dense stream of bits a row.
 
     $$w_k = \sum_{j=0}^{31} 2^j\, \beta_{32k + j}, \qquad
@@ -25,18 +40,12 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, 
         $\lceil b \cdot \mathrm{length} / 32 \rceil$ words a row, bit 31 being the sign: 96 codes
         of 3 bits are exactly 9 words.
 
-    Raises:
-        TypeError: `codes` is not uint8, or `bits` not an integer.
-        ValueError: `bits` is outside [1, 8], or a code needs more bits.
-
     Source:
         HEX-3.4a.
 
     Reading:
         E-H24: the paper does not say how 3-bit codes are stored.
     """
-    errors.whole("bits", bits, 1, 8)
-    refuse.codes("codes", codes, 2**bits - 1)
     length = codes.shape[-1]
     words = torch.zeros(
         *codes.shape[:-1], word_count(length, bits), dtype=torch.int64, device=codes.device
@@ -49,8 +58,9 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: int) -> Int32[Tensor, 
     return torch.where(words < 2**31, words, words - 2**32).to(torch.int32)
 
 
+@requires(counted)
 def unpack_bits(
-    words: Int32[Tensor, "*rows words"], bits: int, length: int
+    words: Int32[Tensor, "*rows words"], bits: Bits, length: Whole
 ) -> UInt8[Tensor, "*rows length"]:
     r"""Read codes back from a dense stream of bits.
 
@@ -65,20 +75,12 @@ def unpack_bits(
     Returns:
         The codes $c$.
 
-    Raises:
-        TypeError: `words` is not int32, or `bits` or `length` not an integer.
-        ValueError: `bits` is outside [1, 8], `length` is negative, or `words` has not exactly
-            $\lceil b \cdot \mathrm{length} / 32 \rceil$ words a row.
-
     Source:
         HEX-3.4a.
 
     Reading:
         E-H24.
     """
-    errors.whole("bits", bits, 1, 8)
-    errors.whole("length", length)
-    refuse.words("words", words, word_count(length, bits))
     codes = torch.zeros(*words.shape[:-1], length, dtype=torch.uint8, device=words.device)
     for i in range(length):
         for j in range(bits):

@@ -1,9 +1,8 @@
 """The settings of HEX, and those the paper's tables use."""
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from reference import errors
-from reference.kinds import Bits, Positive, Ratio, Scales, Seed, Whole
+from reference.kinds import Bits, OneOf, Positive, Ratio, Scales, Seed, ValueGroup, Whole
 
 
 class HexConfig(NamedTuple):
@@ -14,7 +13,7 @@ class HexConfig(NamedTuple):
     """
 
     bits: Bits = 3
-    """Code width b, in [1, 8]."""
+    """Code width b."""
     density: Ratio = 0.03125
     """Share ρ of the entries that the expander mask keeps; 0 for no mask, 1 to keep all."""
     heavy: Ratio = 0.02
@@ -27,7 +26,7 @@ class HexConfig(NamedTuple):
     """`"append"`; `"full"` compresses again what it holds; `"oracle"`, for study, the originals."""
     period: Positive = 1
     """How many blocks may stand beside the whole before `full` and `oracle` recompress."""
-    value_group: Literal["token", "head"] = "token"
+    value_group: ValueGroup = "token"
     """Whether a value group is a `"token"`, or a token of one `"head"`."""
     scales: Scales = None
     """Precision of stored steps and minima, as in `quantise`."""
@@ -74,7 +73,7 @@ PRESETS = {
 }
 
 
-def hex_preset(name: str) -> HexConfig:
+def hex_preset(name: Annotated[str, OneOf(tuple(PRESETS))]) -> HexConfig:
     r"""Return the settings of one of the paper's systems.
 
     $$b \in \{3, 4\}, \quad n_b = 96, \quad \rho = 3.125\,\%, \quad \eta = 2\,\%, \quad
@@ -88,9 +87,6 @@ def hex_preset(name: str) -> HexConfig:
     Returns:
         The configuration. Rows of Table 4 are settings of one method, not methods.
 
-    Raises:
-        ValueError: no system has this name.
-
     Source:
         HEX-4.2b, HEX-Tab4.
 
@@ -99,5 +95,4 @@ def hex_preset(name: str) -> HexConfig:
         degrees there, and exact ones where a longer span has them. Of the windows of 8 and 16
         tokens that §4.2 names, all but `"Table4-4-H2O-EO"` have 8.
     """
-    errors.one_of("name", name, PRESETS)
     return PRESETS[name]

@@ -7,16 +7,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
 from reference.attention import attention_error
-from reference.hex import cache_errors as refuse
+from reference.contract import requires
 from reference.hex.cache import hex_append, hex_prefill, hex_read
 from reference.hex.presets import HexConfig
 from reference.hex.size import hex_bytes
+from reference.kinds import Finite, Whole
+from reference.rules import alike, grouped, headed
 
 
 class Sensitivity(NamedTuple):
-    """One row of the study.
+    """What one setting costs and saves: a row of `sensitivity`.
 
     Source:
         HEX-A.5, HEX-Tab4.
@@ -31,11 +32,18 @@ class Sensitivity(NamedTuple):
     """The same in percent of the uncompressed cache."""
 
 
+def leaving_some(prompt: int, tokens: int) -> None:
+    """Refuse a prompt that leaves nothing to decode."""
+    if prompt >= tokens:
+        raise ValueError(f"prompt must be in [0, {tokens - 1}], got {prompt}")
+
+
+@requires(headed, grouped, alike, leaving_some)
 def sensitivity(
-    queries: Float[Tensor, "*batch query_heads tokens width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    prompt: int,
+    queries: Finite[Tensor, "*batch query_heads tokens width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
+    prompt: Whole,
     configs: Sequence[HexConfig],
 ) -> tuple[Sensitivity, ...]:
     r"""Stream one sequence through several settings and measure each.
@@ -56,20 +64,12 @@ def sensitivity(
         when the token arrives; the mean is over queries, heads and batch.
 
     Raises:
-        TypeError: a tensor is not floating point, `prompt` not an integer, or a setting no
-            `HexConfig`.
-        ValueError: a number is NaN or infinite, shapes do not fit each other, `prompt` is
-            negative or leaves nothing to decode, or a setting is outside its range.
+        ValueError: no mask has the density asked for, or a step or minimum overflows.
 
     Source:
         HEX-A.5, HEX-Tab4.
     """
-    refuse.arrival(queries, keys, values)
-    tokens = keys.shape[-2]
-    errors.whole("prompt", prompt, 0, tokens - 1)
-    for config in configs:
-        refuse.config("configs", config, configs)
-    rows = []
+    tokens, rows = keys.shape[-2], []
     for config in configs:
         first = (x[..., :prompt, :] for x in (queries, keys, values))
         cache, deviations = hex_prefill(*first, config=config), []

@@ -4,19 +4,25 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import floor
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 
-from reference import errors
-from reference.hex import cache_errors as refuse
-from reference.hex.cache import HexCache
+from reference.contract import requires
+from reference.hex.cache import HexCache, carried, span_length
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.presets import HexConfig, hex_preset
+from reference.kinds import OneOf, Positive, Whole
 
 PROMPTS = (900, 1304, 1021)
 """Lengths of the prompts behind the sizes printed for KIVI and GEAR."""
+
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+CacheDtype = Annotated[torch.dtype, OneOf(FLOATS)]
+"""Type of the numbers of a cache."""
 
 
 class HexBytes(NamedTuple):
@@ -67,9 +73,6 @@ def hex_bytes(cache: HexCache) -> HexBytes:
         kept tokens; kept tokens; the mark of each token; the residual buffer; attention mass;
         originals, in oracle mode. Their sum, `total`, is what `stored_bytes` finds.
 
-    Raises:
-        TypeError: `cache` is no `HexCache`.
-
     Source:
         HEX-4.2a.
 
@@ -77,7 +80,6 @@ def hex_bytes(cache: HexCache) -> HexBytes:
         E-H20: the paper does not say what its sizes count; this counts all that is stored. The
         static mask is not: its seed gives it back, and all layers share it.
     """
-    refuse.instance("cache", cache, HexCache)
     codes = scales = expander = tokens = marks = 0
     for block in cache.blocks:
         for words in (block.key_words, block.value_words):
@@ -104,10 +106,10 @@ def hex_bytes(cache: HexCache) -> HexBytes:
 
 def hex_size(
     config: HexConfig,
-    tokens: int,
-    kv_heads: int = 8,
-    width: int = 128,
-    dtype: torch.dtype = torch.float16,
+    tokens: Whole,
+    kv_heads: Positive = 8,
+    width: Positive = 128,
+    dtype: CacheDtype = torch.float16,
 ) -> HexBytes:
     r"""Say beforehand what a compressed prompt weighs, if no heavy hitter is a recent token.
 
@@ -131,25 +133,15 @@ def hex_size(
         Bytes by part, for one sequence and one layer: what `hex_bytes` counts, or more where a
         heavy hitter is a recent token too.
 
-    Raises:
-        TypeError: `config` is no `HexConfig`, or a size not an integer.
-        ValueError: a size or a setting is outside its range.
-
     Source:
         HEX-4.2a.
 
     Reading:
         E-H20.
     """
-    refuse.config("config", config, config)
-    errors.whole("tokens", tokens)
-    errors.whole("kv_heads", kv_heads, 1)
-    errors.whole("width", width, 1)
-    errors.one_of("dtype", dtype, FLOATS)
-    held = config.recent if config.carry_recent else 0
-    span = max(0, tokens - held) // config.block * config.block
+    span = span_length(config, tokens)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, config.scales)
-    heavy, recent = floor(Fraction(str(config.heavy)) * span), config.recent - held
+    heavy, recent = floor(Fraction(str(config.heavy)) * span), config.recent - carried(config)
     kept = min(span, heavy + min(span, recent))
     per_token = round(Fraction(str(config.density)) * channels)
     value_groups = span * (kv_heads if config.value_group == "head" else 1)
@@ -167,8 +159,15 @@ def hex_size(
     )
 
 
+def prompted(prompts: Sequence[int]) -> None:
+    """Refuse no prompts at all."""
+    if not prompts:
+        raise ValueError(f"prompts must have at least 1 length, got {prompts!r}")
+
+
+@requires(prompted)
 def paper_size(
-    prompts: Sequence[int] = PROMPTS, kv_heads: int = 8, width: int = 128
+    prompts: Sequence[Positive] = PROMPTS, kv_heads: Positive = 8, width: Positive = 128
 ) -> tuple[PaperSize, ...]:
     r"""Put the cache sizes of Tables 1 to 3 beside what our layout stores.
 
@@ -183,10 +182,6 @@ def paper_size(
     Returns:
         A row for each size the paper prints of its own method, in percent of fp16.
 
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size is below 1, or there is no prompt.
-
     Source:
         HEX-4.2a.
 
@@ -195,9 +190,6 @@ def paper_size(
         those behind the sizes of KIVI and GEAR; the sizes do not tell how values are grouped, and
         ours has one group a token.
     """
-    refuse.prompts("prompts", prompts)
-    errors.whole("kv_heads", kv_heads, 1)
-    errors.whole("width", width, 1)
     rows = []
     for table, method, paper in PRINTED:
         weigh = partial(hex_size, hex_preset(method), kv_heads=kv_heads, width=width)
@@ -211,8 +203,6 @@ def mean_percent(weigh: Callable[[int], Any], prompts: Sequence[int], channels: 
     shares = [100 * weigh(tokens).total / (2 * 2 * channels * tokens) for tokens in prompts]
     return sum(shares) / len(shares)
 
-
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 PRINTED = (
     ("Table 1", "KCVT-3", 20.75),

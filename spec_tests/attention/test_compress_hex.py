@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.draw import booleans, real
-from spec_tests.hex.streams import assert_same_cache
+from spec_tests.hex.cache.draws import BLOCK, configs, streams
+from spec_tests.hex.cache.streams import assert_same_cache
 from spec_tests.inputs.compress import compress_into_hex
 from spec_tests.inputs.compress_draw import importance, paddings
-from spec_tests.inputs.hexcache import BLOCK, configs, streams
 
 
 @pytest.mark.spec("HEX-3.5a", "HEX-4.1a")

@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.inputs.kcvt import widths
+from spec_tests.hex.kcvt.draws import widths
 from spec_tests.inputs.kivi_refusals import REFUSALS
 
 __all__ = ["INPUTS", "REFUSALS"]

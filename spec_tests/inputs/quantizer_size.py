@@ -3,8 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.hex.kcvt.draws import widths
 from spec_tests.inputs.gear import gear_caches, shares
-from spec_tests.inputs.kcvt import widths
 from spec_tests.inputs.kivi import kivi_caches, kivi_settings
 from spec_tests.inputs.quantizer_size_refusals import REFUSALS
 

@@ -3,9 +3,9 @@
 import torch
 
 from spec_tests.draw import Refusal
+from spec_tests.hex.size.draws import bad_prompts
 from spec_tests.inputs.gear_refusals import bad_outliers, bad_rank, gear_cache
-from spec_tests.inputs.hexcache_refusals import bad_prompts, size
-from spec_tests.inputs.kcvt_refusals import bad_bits
+from spec_tests.inputs.kcvt_refusals import bad_bits, size
 from spec_tests.inputs.kivi_refusals import bad_kivi, bad_whole, kivi
 
 bad_sizes = [

@@ -6,7 +6,7 @@ import torch
 import reference
 from reference.hex.presets import PRESETS
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.streams import pieces
+from spec_tests.hex.cache.streams import pieces
 
 # two kv heads of 64 channels: the smallest width at which 4.6875 % of a token is a whole number
 # of channels, 6, and 3.125 % at least 3

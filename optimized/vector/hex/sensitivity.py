@@ -1,34 +1,21 @@
-"""Sizes and sensitivity: counting has one body, streaming goes a stretch at a time."""
+"""Streams through several settings, a stretch of tokens at a time."""
 
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from optimized.vector.attention import attention_error
-from optimized.vector.hex_cache import hex_append, hex_prefill, hex_read
-from reference import errors
-from reference.hex import cache_errors as refuse
+from optimized.vector.hex.cache import hex_append, hex_prefill, hex_read
+from reference.hex.cache import carried
 from reference.hex.presets import HexConfig
-from reference.hex.presets import hex_preset as hex_preset
 from reference.hex.sensitivity import Sensitivity
-from reference.hex.size import hex_bytes as hex_bytes
-from reference.hex.size import hex_size as hex_size
-from reference.hex.size import paper_size as paper_size
+from reference.hex.size import hex_bytes
 
 
 def sensitivity(
-    queries: Float[Tensor, "*batch query_heads tokens width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    prompt: int,
-    configs: Sequence[HexConfig],
+    queries: Tensor, keys: Tensor, values: Tensor, prompt: int, configs: Sequence[HexConfig]
 ) -> tuple[Sensitivity, ...]:
-    refuse.arrival(queries, keys, values)
-    errors.whole("prompt", prompt, 0, keys.shape[-2] - 1)
-    for config in configs:
-        refuse.config("configs", config, configs)
     return tuple(stream(queries, keys, values, prompt, config) for config in configs)
 
 
@@ -36,7 +23,7 @@ def stream(
     queries: Tensor, keys: Tensor, values: Tensor, prompt: int, config: HexConfig
 ) -> Sensitivity:
     cache = hex_prefill(*(x[..., :prompt, :] for x in (queries, keys, values)), config=config)
-    limit = config.block + (config.recent if config.carry_recent else 0)
+    limit = config.block + carried(config)
     deviations, start, tokens = [], prompt, keys.shape[-2]
     while start < tokens:
         # nothing is compressed before the residual buffer is full

@@ -3,11 +3,11 @@
 from fractions import Fraction
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+import reference
+from optimized._composed import composed
 from optimized.vector.attention import attention_weights
-from reference import attention_errors, errors
 from reference.precision import widen
 
 # queries at a time: bounds the weights to this many rows a head
@@ -15,16 +15,13 @@ QUERIES = 512
 
 
 def attention_mass(
-    queries: Float[Tensor, "*batch query_heads queries width"],
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
+    queries: Tensor,
+    keys: Tensor,
     span: int | None = None,
     causal: bool = True,
     normalize: bool = False,
-) -> Float[Tensor, "*batch span"]:
-    attention_errors.attendable(queries, keys, causal)
+) -> Tensor:
     tokens, count = keys.shape[-2], queries.shape[-2]
-    if span is not None:
-        errors.whole("span", span, 0, tokens)
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     for start in range(0, count, QUERIES):
@@ -41,15 +38,8 @@ def attention_mass(
 
 
 def heavy_hitter_mask(
-    mass: Float[Tensor, "*batch tokens"],
-    ratio: float = 0.02,
-    recent: int = 0,
-    outside_recent: bool = False,
-) -> Bool[Tensor, "*batch tokens"]:
-    errors.floating("mass", mass)
-    errors.finite("mass", mass)
-    errors.fraction("ratio", ratio)
-    errors.whole("recent", recent)
+    mass: Tensor, ratio: float = 0.02, recent: int = 0, outside_recent: bool = False
+) -> Tensor:
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     count = min(int(Fraction(str(ratio)) * tokens), rivals)
@@ -57,17 +47,8 @@ def heavy_hitter_mask(
     return torch.zeros_like(mass, dtype=torch.bool).scatter(-1, order[..., :count], True)
 
 
-def recent_mask(tokens: int, recent: int) -> Bool[Tensor, " tokens"]:
-    errors.whole("tokens", tokens)
-    errors.whole("recent", recent)
+def recent_mask(tokens: int, recent: int) -> Tensor:
     return torch.arange(tokens) >= tokens - recent
 
 
-def h2o_mask(
-    mass: Float[Tensor, "*batch tokens"],
-    ratio: float = 0.02,
-    recent: int = 8,
-    outside_recent: bool = False,
-) -> Bool[Tensor, "*batch tokens"]:
-    heavy = heavy_hitter_mask(mass, ratio, recent, outside_recent)
-    return heavy | recent_mask(mass.shape[-1], recent).to(mass.device)
+h2o_mask = composed(reference.h2o_mask)

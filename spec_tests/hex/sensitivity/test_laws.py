@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.hex.streams import pieces
-from spec_tests.inputs.hexcache import BLOCK, configs, streams
+from spec_tests.hex.cache.draws import BLOCK, configs, streams
+from spec_tests.hex.cache.streams import pieces
 
 PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
 

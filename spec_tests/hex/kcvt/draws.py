@@ -1,20 +1,15 @@
-"""Inputs of HEX's heavy hitters, KCVT and bit packing."""
+"""Groups to quantise, codes to restore."""
 
 import numpy as np
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
-from spec_tests.draw import booleans, grid, heads, tokens
-from spec_tests.inputs.kcvt_refusals import REFUSALS
-
-__all__ = ["INPUTS", "REFUSALS"]
+from spec_tests.draw import Refusal, booleans, grid, heads
+from spec_tests.hex.heavy_hitters.draws import batches
 
 widths = st.integers(1, 8)
 """Bits of a code."""
-
-batches = st.sampled_from([(), (2,), (), (2,), (0,)])
-
-ratios = st.sampled_from([0.0, 0.02, 0.1, 0.25, 0.5, 1.0])
 
 value_groups = st.sampled_from(["token", "head"])
 
@@ -40,39 +35,6 @@ def on_codes(draw, kept, bits):
         low, power = draw(st.integers(-offset, offset)), draw(st.integers(-4, 2))
         row.copy_((low + codes) * 2.0**power)
     return x.float()
-
-
-@st.composite
-def attention_mass(draw):
-    """Grouped heads, queries fewer than tokens, and a span of any length."""
-    batch, width = draw(batches), draw(st.integers(1, 4))
-    kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    length = draw(st.integers(0, 8))
-    count = draw(st.integers(0, length))
-    return dict(
-        queries=draw(grid(*batch, kv_heads * group, count, width, low=-16)),
-        keys=draw(grid(*batch, kv_heads, length, width, low=-16)),
-        span=draw(st.none() | st.integers(0, length)),
-        causal=length == 0 or draw(st.booleans()),
-        normalize=draw(st.booleans()),
-    )
-
-
-@st.composite
-def masses(draw):
-    """Attention mass with many ties."""
-    return draw(grid(*draw(heads), draw(tokens), low=-2, high=6))
-
-
-@st.composite
-def heavy_hitter_mask(draw):
-    """Any ratio, and a recent window that may cover everything."""
-    return dict(
-        mass=draw(masses()),
-        ratio=draw(ratios),
-        recent=draw(st.integers(0, 30)),
-        outside_recent=draw(st.booleans()),
-    )
 
 
 @st.composite
@@ -129,32 +91,47 @@ def values_on_codes(draw, kept, bits, group):
     return rows.unflatten(-1, (kept.shape[-3], -1)).transpose(-3, -2).contiguous()
 
 
-@st.composite
-def pack_bits(draw):
-    """Rows of any length, words cut at any bit."""
-    bits = draw(widths)
-    return dict(codes=draw(codes_below(bits, *draw(heads), draw(st.integers(0, 40)))), bits=bits)
+INPUTS = dict(quantise=quantise(), dequantise=dequantise(), kcvt=kcvt())
 
 
-@st.composite
-def unpack_bits(draw):
-    """Any words, whatever lies past the end."""
-    bits, length = draw(widths), draw(st.integers(0, 40))
-    shape = (*draw(heads), -(-bits * length // 32))
-    size = torch.Size(shape).numel()
-    words = draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=size, max_size=size))
-    words = torch.tensor(words, dtype=torch.int32).reshape(shape)
-    return dict(words=words, bits=bits, length=length)
+def huge(tensor: Tensor) -> Tensor:
+    """Return numbers that float16 scales cannot hold."""
+    return tensor * 2.0**20
 
 
-INPUTS = dict(
-    attention_mass=attention_mass(),
-    heavy_hitter_mask=heavy_hitter_mask(),
-    recent_mask=st.fixed_dictionaries(dict(tokens=tokens, recent=st.integers(0, 30))),
-    h2o_mask=heavy_hitter_mask(),
-    quantise=quantise(),
-    dequantise=dequantise(),
-    kcvt=kcvt(),
-    pack_bits=pack_bits(),
-    unpack_bits=unpack_bits(),
-)
+def a_row_more(tensor: Tensor) -> Tensor:
+    """Return a tensor of one row more."""
+    return torch.cat([tensor, tensor[:1]])
+
+
+x = torch.tensor([[0.5, 0.25, 0.75, 0.0], [-1.0, 1.0, 3.0, 2.0]])
+keys = torch.stack([x, -x])
+mask = x > 0.5
+codes = torch.tensor([[0, 3, 7, 1], [2, 2, 5, 4]], dtype=torch.uint8)
+
+REFUSALS = dict(
+    quantise=(
+        dict(x=x, bits=3, kept=mask, scales=torch.float16),
+        [
+            Refusal("x", huge, ValueError, "torch.float16"),
+            Refusal("scales", torch.bfloat16, ValueError, "torch.float16"),
+        ],
+    ),
+    dequantise=(
+        dict(codes=codes, steps=x[:, 1], minima=x[:, 0]),
+        [
+            Refusal("steps", a_row_more, ValueError, "shape"),
+            Refusal("minima", a_row_more, ValueError, "shape"),
+        ],
+    ),
+    kcvt=(
+        dict(keys=keys, values=keys, bits=3, kept=mask.expand(2, 2, 4).clone(),
+             value_group="token", scales=torch.float16),
+        [
+            Refusal("keys", lambda k: k[:0], ValueError, "at least 1"),
+            Refusal("keys", huge, ValueError, "torch.float16"),
+            Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
+            Refusal("values", huge, ValueError, "torch.float16"),
+        ],
+    ),
+)  # fmt: skip

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.hex.streams import pieces
-from spec_tests.inputs.hexcache import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
+from spec_tests.hex.cache.draws import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
+from spec_tests.hex.cache.streams import pieces
 
 PROMPTS = (900, 1304, 1021)
 dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -1,0 +1,111 @@
+"""Streams of tokens, settings for small ones, and caches that have seen some."""
+
+import torch
+from hypothesis import strategies as st
+
+import reference
+from reference import HexConfig
+from spec_tests.draw import Refusal
+from spec_tests.hex.kcvt.draws import huge, value_groups, widths
+
+BLOCK, KV_HEADS, WIDTH = 8, 2, 4
+"""Small streams: a block has 8 tokens, a token 8 channels."""
+
+
+@st.composite
+def configs(draw, modes=("append", "full", "oracle"), **fixed):
+    """Settings for small streams; the expander has degree 4."""
+    drawn = HexConfig(
+        bits=draw(widths),
+        density=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        heavy=draw(st.sampled_from([0.0, 0.125])),
+        recent=draw(st.sampled_from([0, 3])),
+        block=BLOCK,
+        mode=draw(st.sampled_from(modes)),
+        period=draw(st.integers(1, 2)),
+        value_group=draw(value_groups),
+        scales=draw(st.sampled_from([None, torch.float32])),
+        normalize=draw(st.booleans()),
+        outside_recent=draw(st.booleans()),
+        recent_per_block=draw(st.booleans()),
+        carry_recent=draw(st.booleans()),
+    )
+    return drawn._replace(**fixed)
+
+
+@st.composite
+def streams(draw, tokens, batch=((), (2,), (), (2,), (0,))):
+    """Queries, keys and values with one heavy hitter a block, which nothing comes near.
+
+    It is among the first two tokens of its block, so that its mass exceeds the first token's.
+    """
+    shape = draw(st.sampled_from(batch))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    group = draw(st.integers(1, 2))
+    noise = torch.randn(*shape, KV_HEADS * (2 + group), tokens, WIDTH, generator=generator)
+    keys, values, queries = noise.split([KV_HEADS, KV_HEADS, KV_HEADS * group], -3)
+    keys, queries = keys / 4, 6 + queries / 4
+    for start in range(0, tokens, BLOCK):
+        heavy = start + draw(st.integers(0, 1))
+        keys[..., heavy : heavy + 1, :] += 2
+    return queries, keys.clone(), values.clone()
+
+
+@st.composite
+def prefill(draw):
+    """A prompt of up to three blocks and a part."""
+    queries, keys, values = draw(streams(draw(st.integers(0, 3 * BLOCK + 5))))
+    return dict(queries=queries, keys=keys, values=values, config=draw(configs()))
+
+
+@st.composite
+def caches(draw, modes=("append", "full", "oracle")):
+    """A cache that has seen a prompt and some decoding."""
+    prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, BLOCK))
+    stream = draw(streams(prompt + decoded))
+    cache = reference.hex_prefill(
+        *(x[..., :prompt, :] for x in stream), config=draw(configs(modes))
+    )
+    return reference.hex_append(cache, *(x[..., prompt:, :] for x in stream))
+
+
+@st.composite
+def append(draw):
+    """A cache and what comes next, up to two blocks at once."""
+    prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, 2 * BLOCK))
+    stream = draw(streams(prompt + decoded))
+    queries, keys, values = (x[..., prompt:, :].clone() for x in stream)
+    cache = reference.hex_prefill(*(x[..., :prompt, :] for x in stream), config=draw(configs()))
+    return dict(cache=cache, queries=queries, keys=keys, values=values)
+
+
+INPUTS = dict(
+    hex_prefill=prefill(),
+    hex_append=append(),
+    hex_recompress=st.fixed_dictionaries(dict(cache=caches(("full", "oracle")))),
+    hex_read=st.fixed_dictionaries(dict(cache=caches())),
+)
+
+generator = torch.Generator().manual_seed(7)
+keys, values = torch.randn(2, KV_HEADS, 11, WIDTH, generator=generator)
+config = HexConfig(block=BLOCK, density=0.5, recent=2, mode="full", scales=torch.float16)
+cache = reference.hex_prefill(keys, keys, values, config)
+
+bad_stream = [
+    Refusal("queries", lambda q: q[:, :-1], ValueError, "shape"),
+    Refusal("queries", lambda q: q[:1], ValueError, "multiple of the 2"),
+    Refusal("keys", huge, ValueError, "torch.float16"),
+    Refusal("values", huge, ValueError, "torch.float16"),
+    Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
+    Refusal("values", lambda v: v[:, :-1], ValueError, "shape"),
+]
+
+GOOD = dict(hex_read=dict(cache=cache), hex_recompress=dict(cache=cache))
+
+REFUSALS = dict(
+    hex_prefill=(dict(queries=keys, keys=keys, values=values, config=config), bad_stream),
+    hex_append=(
+        dict(cache=cache, queries=keys, keys=keys, values=values),
+        [*bad_stream, Refusal("keys", lambda k: k.double(), TypeError, "torch.float32")],
+    ),
+)  # fmt: skip

@@ -1,0 +1,34 @@
+"""Lies about HEX's masks and compressed blocks."""
+
+from spec_tests.mutants.make import lies
+
+lie = lies("hex/compress")
+
+lie(
+    "joined_by_and",
+    "both masks must agree",
+    "static | dynamic[..., None]",
+    "static & dynamic[..., None]",
+    "test_an_entry_is_kept_if_either_mask_says_so",
+)
+lie(
+    "static_only",
+    "the dynamic mask is forgotten",
+    "    kept = hex_mask(expander, dynamic, keys.shape[-3])\n",
+    "    dynamic = dynamic & False\n    kept = hex_mask(expander, dynamic, keys.shape[-3])\n",
+    "test_all_ones_masks_restore_everything_exactly",
+)
+lie(
+    "view_of_the_original",
+    "a block holds on to the uncompressed keys",
+    "        keys[kept],\n",
+    "        torch.cat([keys[kept], keys.flatten()])[: int(kept.sum())],\n",
+    "test_a_block_holds_no_more_than_its_parts",
+)
+lie(
+    "codes_under_kept",
+    "kept entries leave their codes behind",
+    "pack_bits(by_channel.codes, bits)",
+    "pack_bits(by_channel.codes.masked_fill(by_column(kept), 2**bits - 1), bits)",
+    "test_codes_under_kept_entries_are_zero",
+)

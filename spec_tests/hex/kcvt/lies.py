@@ -1,0 +1,96 @@
+"""Lies about KCVT."""
+
+import reference
+from spec_tests.mutants.make import lies, mutant
+
+lie = lies("hex/kcvt")
+
+lie(
+    "literal_step",
+    "the step is the whole range, as printed",
+    "(rest.max() - rest.min()) / top",
+    "rest.max() - rest.min()",
+    "test_a_step_of_the_whole_range_would_leave_two_levels",
+)
+lie(
+    "one_level_too_many",
+    "the step is the range over 2^b",
+    "(rest.max() - rest.min()) / top",
+    "(rest.max() - rest.min()) / (top + 1)",
+    "test_the_minimum_is_exact_and_the_maximum_nearly",
+)
+lie(
+    "polluted_statistics",
+    "kept entries enter minimum and maximum",
+    "low, step = rest.min(), (rest.max() - rest.min()) / top",
+    "low, step = wide[group].min(), (wide[group].max() - wide[group].min()) / top",
+    "test_kept_entries_do_not_enter_the_statistics",
+)
+lie(
+    "half_up",
+    "ties round up",
+    "((rest - low) / step).round()",
+    "((rest - low) / step + 0.5).floor()",
+    "vector:ties-round-to-even",
+)
+lie(
+    "codes_of_exact_scales",
+    "codes are of the exact scales, not of the stored ones",
+    "        low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)\n",
+    "",
+    "test_codes_are_the_nearest_to_the_stored_grid",
+)
+lie(
+    "symmetric",
+    "grids are symmetric about zero",
+    "return Quantised(codes, steps, minima)",
+    "high = torch.maximum(minima.abs(), (minima + steps * top).abs())\n"
+    "    return Quantised(codes, steps, -high)",
+    "test_the_error_is_at_most_half_a_step",
+)
+lie(
+    "kept_are_quantised",
+    "kept entries are restored from codes",
+    "torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)",
+    "restored_keys, restored_values",
+    "test_kept_entries_come_back_bit_for_bit",
+)
+lie(
+    "untouched",
+    "nothing is quantised",
+    "torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)",
+    "keys.clone(), values.clone()",
+    "test_codes_are_used_where_they_are_supposed_to_be",
+)
+lie(
+    "codes_above_the_grid",
+    "a code may be above the grid's last",
+    "round().clamp(0, top)",
+    "round().clamp(0, 255)",
+    "test_a_code_never_exceeds_the_grid",
+)
+lie(
+    "scales_of_the_input",
+    "scales are stored in the type of what they scale",
+    "(dtype if dtype in wide else torch.float32)",
+    "dtype",
+    "test_scales_are_stored_in_the_type_asked_for",
+)
+lie(
+    "infinite_ends",
+    "what rounds past the largest finite number is infinite",
+    "x.clamp(-limit, limit).to(dtype)",
+    "x.to(dtype)",
+    "test_the_largest_numbers_stay_finite",
+)
+
+
+@mutant(
+    "kcvt",
+    "keys go by token and values by channel",
+    killer="test_vectors.py::test_vector[kcvt-keys-by-channel-values-by-token]",
+)
+def exchanged_axes(keys, values, bits=3, kept=None, value_group="token", scales=None):
+    """Exchange keys and values."""
+    out = reference.kcvt(values, keys, bits, kept, value_group, scales)
+    return out[1], out[0]
