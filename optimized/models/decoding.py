@@ -14,6 +14,7 @@ from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.prefill import attentions
+from reference.contract import compiled
 from reference.precision import widen
 
 # Raw scores of the tokens of one layer: from its keys, hidden states and mask.
