@@ -23,9 +23,7 @@ NOT_AN_IDEA = (
     "errors",
     "attention_errors",
     "cache_errors",
-    "compress_errors",
     "scoring_errors",
-    "selection_errors",
     "precision",
 )
 FILES = [
