@@ -10,8 +10,6 @@ SHARED = {
     "errors",
     "attention_errors",
     "cache_errors",
-    "compress_errors",
-    "selection_errors",
 } | {n for n in reference.__all__ if isinstance(getattr(reference, n), type)}
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.

@@ -23,8 +23,6 @@ NOT_AN_IDEA = (
     "errors",
     "attention_errors",
     "cache_errors",
-    "compress_errors",
-    "selection_errors",
     "precision",
 )
 FILES = [

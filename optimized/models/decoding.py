@@ -11,6 +11,7 @@ import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
+from reference.contract import compiled
 from reference.precision import widen
 
 # Raw scores of the tokens of one layer: from their keys, hidden states and mask.

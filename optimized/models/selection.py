@@ -1,22 +1,19 @@
 """One system on one prompt: which entries stay, or what is stored in place of all of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from optimized import Scored
+from optimized import GraphSettings, Scored
 from optimized.models.clock import Clock
 from optimized.models.prefill import Prefilled
-from optimized.models.scorer import Scores, ends
+from optimized.models.scorer import Scores
 from optimized.models.systems import System, hex_settings, refinement
 
 Layers = list[tuple[Tensor, Tensor]]
-
-EDGES = 1 << 21
-"""Edges of graphs at one time: as many as a cache holds."""
 
 
 class Read(NamedTuple):
@@ -37,49 +34,25 @@ def kept_entries(
 ) -> Tensor:
     """Return which entries a system keeps, layers first, by the scores of its scorer."""
     layers = [layer.whole for layer in prompt.cache.whole_layers()]
-    keys = torch.stack([keys for keys, _ in layers])
-    values = torch.stack([values for _, values in layers])
-    raw = torch.stack([one.scores for one in scores.scored])
-    protected = torch.stack([one.protected for one in scores.scored])
-    settings = refinement(system, reading)
-    if system.refinement == "hubkv":
-        protected = protected | ends(kv, keys[0], None)
-    if system.refinement == "graphkv" and not settings.per_head:
-        protected = protected.any(-2, keepdim=True).expand(protected.shape)
-    tokens, heads = keys.shape[-2], keys.shape[-3]
-    budgets = scores.budgets
-    if budgets is None:
-        shape = (len(layers), keys.shape[1])
-        budgets = torch.full(shape, kv.kept_count(tokens, ratio), device=keys.device)
-    with clock.at("refining"):
-        refined = raw
-        if settings is not None:
-            if bool((raw < 0).any()):
-                raw = kv.shift_scores(raw)
-            vectors = {"keys": keys, "values": values} if system.refinement == "graphkv" else {}
-            refined = torch.empty_like(raw)
-            for place, keep in groups(budgets, tokens * heads):
-                some = {name: whole[place] for name, whole in vectors.items()}
-                scored = Scored(raw[place], protected[place])
-                refined[place] = kv.refine(scored, settings, keep=keep, ratio=ratio, **some)
+    keys, values = map(torch.stack, zip(*layers, strict=True))
+    raw, protected = map(torch.stack, zip(*scores.scored, strict=True))
+    settings, scope = refinement(system, reading), system.scope
+    if settings is not None and bool((raw < 0).any()):
+        raw = kv.shift_scores(raw)
+    how: dict[str, Any] = dict(ratio=ratio)
+    if scores.budgets is not None:
+        heads = keys.shape[-3]
+        each = scores.budgets[..., None].expand(*scores.budgets.shape, heads)
+        how = dict(keep=scores.budgets * heads if scope == "layer" else each)
+    chosen = keys, values, Scored(raw, protected)
     with clock.at("selecting"):
-        if scores.budgets is None:
-            return kv.retain(refined, protected, ratio=ratio, scope=system.scope)
-        if system.scope == "layer":
-            return kv.retain(refined, protected, keep=budgets * heads, scope="layer")
-        each = budgets[..., None].expand(protected.shape[:-1])
-        return kv.retain(refined, protected, keep=each, scope="head")
-
-
-def groups(budgets: Tensor, entries: int) -> Iterator[tuple[Any, int]]:
-    """Walk through the budgets: which layers and rows have each of them, some at a time.
-
-    A graph compares up to as many tokens as the budget with each entry of its layer and row.
-    """
-    room = EDGES if budgets.device.type == "cpu" else 256 * EDGES
-    for keep in budgets.unique().tolist():
-        for some in (budgets == keep).nonzero().split(max(1, room // max(1, keep * entries))):
-            yield some.unbind(-1), keep
+        if system.refinement == "hubkv":
+            return kv.hubkv_select(*chosen, refinement=settings, scope=scope, **how)
+        alike = scope == "head" and scores.budgets is None
+        if isinstance(settings, GraphSettings) and alike:
+            length = None if settings.adaptive else 1000 * settings.count
+            return kv.graphkv_select(*chosen, settings, length=length, **how)
+        return kv.select(*chosen, refinement=settings, scope=scope, **how)
 
 
 def stored(

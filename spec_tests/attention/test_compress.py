@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.attention.rows import alone, counts, entries, rows
-from spec_tests.inputs.compress import compress, pools_of
+from spec_tests.inputs.compress import compress, pools_of, without_store
 from spec_tests.inputs.compress_draw import graph_settings, scored_caches, spread
 from spec_tests.retain.draws import pooled
 
@@ -41,6 +41,13 @@ def padded(draw):
         queries=None,
         store=None,
     )
+
+
+@pytest.mark.spec("HubKV-1", "GraphKV-4.1")
+@given(padded())
+def test_what_is_left_is_what_select_marks(impl, x):
+    kept = impl.select(**without_store(x))
+    assert_equal(impl.evict(x["keys"], x["values"], kept), impl.compress(**x))
 
 
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")

@@ -138,3 +138,10 @@ def test_budgets_of_layers_need_layers(impl):
     scored = Scored(torch.ones(2, 4), torch.zeros(2, 4).bool())
     with pytest.raises(ValueError, match="at least 3 axes"):
         impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=torch.tensor([1, 2]))
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(INPUTS["graphkv_select"])
+def test_what_is_left_is_what_graphkv_select_marks(impl, x):
+    kept = impl.graphkv_select(**x)
+    assert_equal(impl.evict(x["keys"], x["values"], kept), impl.graphkv_compress(**x))

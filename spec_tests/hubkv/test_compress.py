@@ -136,3 +136,10 @@ def test_in_hex_the_ends_need_no_budget(impl, mode):
     except ValueError as refusal:
         pytest.fail(f"refused: {refusal}")
     assert cache.blocks[0].dynamic.int().tolist() == [[1, 1, 1, 0, 0, 0, 1, 1]]
+
+
+@pytest.mark.spec("HubKV-1", "HubKV-13")
+@given(INPUTS["hubkv_select"])
+def test_what_is_left_is_what_hubkv_select_marks(impl, x):
+    kept = impl.hubkv_select(**x)
+    assert_equal(impl.evict(x["keys"], x["values"], kept), impl.hubkv_compress(**x))

@@ -4,7 +4,29 @@ import torch
 
 import reference
 from reference import HexCache, Scored
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import lies, mutant
+
+lies("compress")(
+    "padding_is_walked_through",
+    "the walk through a row starts at its padding",
+    "start = 0 if valid is None else int((~valid[row]).sum())",
+    "start = 0",
+    "vector:what-is-marked-is-no-padding",
+)
+lies("hubkv/compress")(
+    "no_sinks_of_its_own",
+    "sinks are left to the scorer",
+    "(mine | (position < sinks))",
+    "mine",
+    "vector:the-first-real-token-and-the-last-are-marked",
+)
+lies("graphkv/compress")(
+    "marks_of_each_head",
+    "each head marks what it protects itself",
+    "scored.protected.any(-2, keepdim=True)",
+    "scored.protected",
+    "vector:what-one-head-protects-is-marked-in-all",
+)
 
 
 @mutant(
