@@ -46,7 +46,7 @@ class PyramidKV(SnapKV):
 class Cake(SnapKV):
     """Mean and variance of the last queries' attention, budgets by the layers' preference."""
 
-    takes = ("window", "kernel", "gamma", "tau1", "tau2")
+    takes = ("window", "kernel", "gamma", "tau1", "tau2", "exact")
 
     def scored(self, told: Told) -> Scored:
         """Score one layer."""
