@@ -14,10 +14,11 @@ from torch import Tensor
 
 from optimized import HubSettings
 from optimized.__main__ import parser
-from optimized.models import command, evaluate, selection
-from optimized.models.documents import Document
-from optimized.models.rows import ways
-from optimized.models.systems import system
+from optimized.models import selection
+from optimized.study import command, evaluate
+from optimized.study.documents import Document
+from optimized.study.rows import ways
+from optimized.study.systems import system
 
 RATIO = 0.95
 

@@ -1,0 +1,35 @@
+"""The papers' figures on the page of the report."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from optimized.study.pictures import Picture
+from optimized.study.pictures.drawing import INK
+
+# A picture in an `img` does not see the page's colours, but whether it is light or dark.
+THEMED = (
+    "<style>svg { --ink: #4b5563; } "
+    "@media (prefers-color-scheme: dark) { svg { --ink: #aeb7c4; } }</style>"
+)
+
+
+def papers(drawn: Sequence[Picture]) -> Iterator[str]:
+    """Show the papers' figures, as they are of the model."""
+    if drawn:
+        yield "<h2>The papers' figures, of this model</h2>"
+    for one in drawn:
+        yield f"<h3>{escape(one.title)}</h3>"
+        if one.svg is None:
+            yield f"<p class=soft>Not to be had here: {escape(one.refused or '')}</p>"
+            continue
+        yield (
+            f'<figure><div class=wide><img src="{embedded(one.svg)}" alt="{escape(one.title)}">'
+            f"</div><figcaption>{escape(one.caption)}</figcaption></figure>"
+        )
+
+
+def embedded(svg: str) -> str:
+    """Return an address that holds a picture, its grey fit for light and for dark pages."""
+    themed = svg.replace(">", f">{THEMED}", 1).replace(INK, "var(--ink)")
+    return f"data:image/svg+xml;base64,{b64encode(themed.encode()).decode()}"
