@@ -5,22 +5,12 @@ from html import escape
 from math import log10
 from typing import Any, NamedTuple
 
+from optimized.models.scorers import SCORERS
+
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 460, 66, 46, 14, 16
 LINE, LETTER = 13, 7
 """The room a line of text needs, and a letter in it."""
 
-COLOURS = {
-    "random": "#8c8c8c",
-    "streaming_llm": "#b07a2a",
-    "kvzip": "#2f6fd0",
-    "fastkvzip": "#12a5b5",
-    "snapkv": "#d0452f",
-    "pyramidkv": "#e08a1e",
-    "h2o": "#7a52c7",
-    "knorm": "#3c9a46",
-    "cake": "#c9459b",
-    "expected_attention": "#6b7d1c",
-}
 STORE = "#1f9d8f"
 
 
@@ -48,7 +38,7 @@ def series(rows: Sequence[dict[str, Any]], figure: str) -> list[Series]:
         if row["refused"] is not None or row["system"] == "full" or row[figure] is None:
             continue
         name = row["system"]
-        colour = STORE if row["store"] else COLOURS.get(row["scorer"], "#555555")
+        colour = STORE if row["store"] else SCORERS[row["scorer"]].colour
         line = found.setdefault(name, Series(name, colour, row["refinement"] is not None, []))
         ratio = "" if row["ratio"] is None else f" at {row['ratio']:g}"
         words = f"{name}{ratio}: {row['stored_percent']:.2f} % of the bytes, {row[figure]:.4g}"

@@ -21,12 +21,13 @@ from transformers.utils import logging
 import optimized
 import reference
 from optimized.models.attention import attach
-from optimized.models.gates import load_gates
+from optimized.models.gates import FILE, load_gates
+from optimized.models.scorers import SCORERS
 from optimized.study import documents, evaluate, report, table
 from optimized.study.pictures import TITLES, Picture, pictures
 from optimized.study.record import record
-from optimized.study.rows import Settings, ways
-from optimized.study.systems import System, systems
+from optimized.study.rows import Settings, trials
+from optimized.study.systems import System, systems_named
 from optimized.tiny import HERE
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
@@ -155,11 +156,11 @@ def prepared(
 
 def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     """Run everything that was asked for, and return the figures and the pictures."""
-    chosen = systems(given.systems)
+    chosen = systems_named(given.systems)
     model, read, settings = prepared(given)
     if settings.gates is None:
         chosen = without_gates(chosen)
-    rows = ways(chosen, given.ratios)
+    rows = trials(chosen, given.ratios)
     steps = evaluate.steps(read, rows) + (len(TITLES) if given.pictures else 0)
     with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
 
@@ -169,7 +170,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
 
         with threads(model):
             found = evaluate.evaluate(model, read, rows, settings, step)
-            drawn = list(pictures(model, read, settings, step)) if given.pictures else []
+            shown = list(pictures(model, read, settings, step)) if given.pictures else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()
@@ -182,7 +183,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
         "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
         "gate": settings.gates is not None,
     }
-    return record(found, read, command, about, [one.figures for one in drawn]), drawn
+    return record(found, read, command, about, [one.figures for one in shown]), shown
 
 
 @contextmanager
@@ -203,38 +204,38 @@ def without_gates(chosen: list[System]) -> list[System]:
     Raises:
         ValueError: nothing is left to be compared with the full cache.
     """
-    left = [system for system in chosen if system.scorer != "fastkvzip"]
+    gated = {name for name, scorer in SCORERS.items() if scorer.gated}
+    left = [system for system in chosen if system.scorer not in gated]
     if len(left) == 1 < len(chosen):
         raise ValueError(
-            "--systems must name one that can be had, got only such as need a gate.safetensors "
-            "beside the model"
+            f"--systems must name one that can be had, got only such as need a {FILE} beside the "
+            "model"
         )
     if len(left) < len(chosen):
-        print(
-            "fastkvzip is left out: there is no gate.safetensors beside the model", file=sys.stderr
-        )
+        names = ", ".join(sorted(gated))
+        print(f"{names} is left out: there is no {FILE} beside the model", file=sys.stderr)
     return left
 
 
 def write(
-    figures: dict[str, Any], drawn: Sequence[Picture], out: Path, json_file: Path | None
+    figures: dict[str, Any], shown: Sequence[Picture], out: Path, json_file: Path | None
 ) -> None:
     """Write the report and the figures, all or nothing."""
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
-    page = report.page(figures, drawn)
-    made = [beside(out)]
+    page = report.page(figures, shown)
+    folders = [beside(out)]
     try:
-        (made[0] / "report.html").write_text(page, encoding="utf-8")
-        (made[0] / "figures.json").write_text(text, encoding="utf-8")
-        made[0].chmod(0o755)
+        (folders[0] / "report.html").write_text(page, encoding="utf-8")
+        (folders[0] / "figures.json").write_text(text, encoding="utf-8")
+        folders[0].chmod(0o755)
         if json_file is not None:
-            made.append(beside(json_file))
-            (made[1] / "figures.json").write_text(text, encoding="utf-8")
-        os.rename(made[0], out)
+            folders.append(beside(json_file))
+            (folders[1] / "figures.json").write_text(text, encoding="utf-8")
+        os.rename(folders[0], out)
         if json_file is not None:
-            os.replace(made[1] / "figures.json", json_file)
+            os.replace(folders[1] / "figures.json", json_file)
     finally:
-        for folder in made:
+        for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -245,8 +246,8 @@ def run(given: argparse.Namespace) -> bool:
         ValueError: something that was asked for cannot be had.
     """
     out = free(given)
-    figures, drawn = measured(given)
-    write(figures, drawn, out, given.json)
+    figures, shown = measured(given)
+    write(figures, shown, out, given.json)
     for line in (*table.table(figures), *table.verdict_lines(figures)):
         print(line)
     print(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}.")

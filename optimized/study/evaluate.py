@@ -14,7 +14,7 @@ from optimized.study.clock import Clock
 from optimized.study.documents import Document
 from optimized.study.judge import Judge
 from optimized.study.panel import Panel
-from optimized.study.rows import Row, Settings, Way
+from optimized.study.rows import Row, Settings, Trial
 
 BATCH = 8
 """Documents read at a time."""
@@ -23,7 +23,7 @@ BATCH = 8
 def evaluate(
     model: PreTrainedModel,
     documents: Sequence[Document],
-    rows: Sequence[Way],
+    rows: Sequence[Trial],
     settings: Settings,
     step: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
@@ -39,7 +39,7 @@ def evaluate(
     Returns:
         A row for each of `rows`; one that a setting refuses on any document says why.
     """
-    found = [Row(way) for way in rows]
+    found = [Row(trial) for trial in rows]
     place = 0
     for batch in batches(documents):
         with torch.inference_mode():
@@ -48,7 +48,7 @@ def evaluate(
     return found
 
 
-def steps(documents: Sequence[Document], rows: Sequence[Way]) -> int:
+def steps(documents: Sequence[Document], rows: Sequence[Trial]) -> int:
     """Return how often `evaluate` calls `step`."""
     return len(batches(documents)) * len(rows)
 
@@ -66,7 +66,7 @@ class Batch:
         self,
         model: PreTrainedModel,
         documents: Sequence[Document],
-        rows: Sequence[Way],
+        rows: Sequence[Trial],
         settings: Settings,
         place: int = 0,
     ) -> None:
@@ -82,7 +82,7 @@ class Batch:
         self.judge = Judge(model, self.prompt, documents)
 
     def measure(self, rows: Sequence[Row], step: Callable[[str], None]) -> None:
-        """Measure every way, and add what is found to its row."""
+        """Measure every trial, and add what is found to its row."""
         for row in rows:
             if row.refused is None:
                 try:
@@ -91,24 +91,24 @@ class Batch:
                         self.ask(row)
                 except ValueError as refusal:
                     row.refused = " ".join(str(refusal).split())
-            step(row.way.system.name)
+            step(row.trial.system.name)
 
     def compress(self, row: Row) -> None:
-        """Compress the cache in one way."""
-        way, kv, clock = row.way, self.settings.kv, Clock(self.device)
+        """Compress the cache in one trial."""
+        trial, kv, clock = row.trial, self.settings.kv, Clock(self.device)
         entries = sum(layer.whole[0].shape[:-1].numel() for layer in self.cache.whole_layers())
         row.entries += entries
-        if way.system.evicts:
-            kept = self.kept(way, kv, clock)
+        if trial.system.evicts:
+            kept = self.kept(trial, kv, clock)
             if self.settings.other is not None:
-                twin = self.kept(way, self.settings.other, Clock(self.device))
+                twin = self.kept(trial, self.settings.other, Clock(self.device))
                 row.differing += int((kept & ~twin).sum())
             row.digest.update(kept.cpu().numpy().tobytes())
             row.kept += int(kept.sum())
             with clock.at("selecting"):
                 self.cache.evict(list(kept), kv=kv)
             row.nbytes += self.cache.nbytes
-        elif way.system.store is not None:
+        elif trial.system.store is not None:
             row.kept += entries
             row.nbytes += self.store(row, clock)
         else:
@@ -117,16 +117,16 @@ class Batch:
         for stage, seconds in clock.seconds.items():
             row.seconds[stage] = row.seconds.get(stage, 0.0) + seconds
 
-    def kept(self, way: Way, kv: ModuleType, clock: Clock) -> Tensor:
-        """Return which entries one way keeps."""
-        assert way.ratio is not None
-        scores, clock.seconds["scoring"] = self.panel.scores(self.prompt, way, kv)
+    def kept(self, trial: Trial, kv: ModuleType, clock: Clock) -> Tensor:
+        """Return which entries one trial keeps."""
+        assert trial.ratio is not None
+        scores, clock.seconds["scoring"] = self.panel.scores(self.prompt, trial, kv)
         reading = self.settings.reading
-        return kept_entries(way.system, self.prompt, scores, way.ratio, reading, kv, clock)
+        return kept_entries(trial.system, self.prompt, scores, trial.ratio, reading, kv, clock)
 
     def store(self, row: Row, clock: Clock) -> int:
         """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
-        system, kv, mass = row.way.system, self.settings.kv, None
+        system, kv, mass = row.trial.system, self.settings.kv, None
         if system.scorer is not None:
             mass, clock.seconds["scoring"] = self.panel.mass(kv)
         with clock.at("selecting"):

@@ -14,11 +14,11 @@ THEMED = (
 )
 
 
-def papers(drawn: Sequence[Picture]) -> Iterator[str]:
+def papers(shown: Sequence[Picture]) -> Iterator[str]:
     """Show the papers' figures, as they are of the model."""
-    if drawn:
+    if shown:
         yield "<h2>The papers' figures, of this model</h2>"
-    for one in drawn:
+    for one in shown:
         yield f"<h3>{escape(one.title)}</h3>"
         if one.svg is None:
             yield f"<p class=soft>Not to be had here: {escape(one.refused or '')}</p>"

@@ -12,14 +12,10 @@ from transformers import PreTrainedModel
 from optimized import kept_count
 from optimized.models.prefill import Prefilled, Step
 from optimized.models.scorer import Scorer, Scores
-from optimized.models.scoring import scorer
+from optimized.models.scorers import SCORERS, scorer
+from optimized.models.scorers.h2o import H2O
 from optimized.study.clock import Clock
-from optimized.study.rows import Settings, Way
-from optimized.study.systems import SHARING
-
-WINDOW = 32
-"""Queries that observe in SnapKV, PyramidKV and CAKE, or half the budget where that is less."""
-OBSERVING = ("snapkv", *SHARING)
+from optimized.study.rows import Settings, Trial
 
 
 class Panel:
@@ -37,14 +33,14 @@ class Panel:
         self,
         model: PreTrainedModel,
         tokens: int,
-        rows: Sequence[Way],
+        rows: Sequence[Trial],
         settings: Settings,
         place: int = 0,
     ) -> None:
         self.model, self.tokens, self.settings, self.place = model, tokens, settings, place
         self.clock = Clock(model.device)
         self.finished: dict[str, Scores] = {}
-        names = {way.system.scorer for way in rows} - {None}
+        names = {trial.system.scorer for trial in rows} - {None}
         both = [kv for kv in (settings.kv, settings.other) if kv is not None]
         self.scorers = {
             (kv.__name__, name): scorer(name, model, kv, **self.chosen(name))
@@ -53,14 +49,11 @@ class Panel:
         }
 
     def chosen(self, name: str) -> dict[str, Any]:
-        """Return the settings of a scorer."""
-        if name == "random":
-            return {"seed": Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)}
-        if name == "fastkvzip":
-            return {"weights": self.settings.gates}
-        if name in SHARING:
-            return {"exact": self.settings.reading == "remedied"}
-        return self.repeating() if name == "kvzip" else {}
+        """Return what this run has to say about the settings of a scorer."""
+        seed = Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)
+        exact = self.settings.reading == "remedied"
+        known = {"seed": seed, "weights": self.settings.gates, "exact": exact, **self.repeating()}
+        return {setting: known[setting] for setting in SCORERS[name].takes if setting in known}
 
     def repeating(self) -> dict[str, Any]:
         """Let KVzip repeat in as few equal chunks as the model's positions allow."""
@@ -85,15 +78,15 @@ class Panel:
 
         return watch
 
-    def scores(self, prompt: Prefilled, way: Way, kv: ModuleType) -> tuple[Scores, float]:
+    def scores(self, prompt: Prefilled, trial: Trial, kv: ModuleType) -> tuple[Scores, float]:
         """Let a scorer finish, once for every budget it asks for; say how long it took in all."""
-        name = str(way.system.scorer)
-        assert way.ratio is not None
-        keep = kept_count(self.tokens, way.ratio)
+        name = str(trial.system.scorer)
+        assert trial.ratio is not None
+        keep = kept_count(self.tokens, trial.ratio)
         one: Scorer = self.scorers[kv.__name__, name]
-        if name in OBSERVING:
-            one.settings["window"] = min(WINDOW, max(2, keep // 2))
-        asks = name == "h2o" or name in OBSERVING
+        if one.observing is not None:  # or half the budget where that is less
+            one.settings["window"] = min(one.observing, max(2, keep // 2))
+        asks = one.budgeted or one.observing is not None
         watched = f"{kv.__name__} {name}"
         finished = f"{watched} of {keep if asks else 'any'}"
         if finished not in self.finished:
@@ -104,6 +97,6 @@ class Panel:
 
     def mass(self, kv: ModuleType) -> tuple[list[Tensor], float]:
         """Return the attention mass of each layer, and how long it took."""
-        memory = self.scorers[kv.__name__, "h2o"].memory
-        seconds = self.clock.seconds.get(f"{kv.__name__} h2o", 0.0)
+        memory = self.scorers[kv.__name__, H2O.name].memory
+        seconds = self.clock.seconds.get(f"{kv.__name__} {H2O.name}", 0.0)
         return [memory[layer] for layer in sorted(memory)], seconds

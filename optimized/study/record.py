@@ -33,14 +33,14 @@ def mean(values: Sequence[float]) -> float | None:
 
 def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dict[str, Any]:
     """Return the figures of one row of the table."""
-    system = row.way.system
+    system = row.trial.system
     named: dict[str, Any] = {
         "system": system.name,
         "scorer": system.scorer,
         "refinement": system.refinement,
         "scope": system.scope if system.evicts else None,
         "store": system.store,
-        "ratio": row.way.ratio,
+        "ratio": row.trial.ratio,
         "readings": remedies(system, reading),
         "refused": row.refused,
     }

@@ -52,7 +52,7 @@ code { font-size: .9em; }
 """
 
 
-def page(figures: dict[str, Any], drawn: Sequence[Picture] = ()) -> str:
+def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
     """Return the page."""
     rows = [row for row in figures["rows"] if row["refused"] is None]
     model = figures["model"]
@@ -70,7 +70,7 @@ def page(figures: dict[str, Any], drawn: Sequence[Picture] = ()) -> str:
         *(f"<p class=soft>{escape(note)}</p>" for note in notes),
         "<h2>Where needles are found</h2>",
         *heats(rows, figures),
-        *gallery.papers(drawn),
+        *gallery.papers(shown),
         "<h2>How this was measured</h2>",
         *measured(figures),
     ]

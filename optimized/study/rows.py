@@ -11,7 +11,7 @@ from torch import Tensor
 from optimized.study.systems import System
 
 
-class Way(NamedTuple):
+class Trial(NamedTuple):
     """A system at a ratio; quantisers, and the full cache, have none."""
 
     system: System
@@ -20,9 +20,9 @@ class Way(NamedTuple):
 
 @dataclass
 class Row:
-    """What was measured of one way, a number for each document."""
+    """What was measured of one trial, a number for each document."""
 
-    way: Way
+    trial: Trial
     bits: list[float] = field(default_factory=list)
     """Of the continuation, a byte."""
     found: list[list[bool]] = field(default_factory=list)
@@ -57,9 +57,9 @@ class Settings(NamedTuple):
     """The request of KVzip for a chunk."""
 
 
-def ways(systems: Sequence[System], ratios: Sequence[float]) -> list[Way]:
+def trials(systems: Sequence[System], ratios: Sequence[float]) -> list[Trial]:
     """Return every row to be measured, once."""
     some = tuple(dict.fromkeys(ratios))
     return [
-        Way(system, ratio) for system in systems for ratio in (some if system.evicts else (None,))
+        Trial(system, ratio) for system in systems for ratio in (some if system.evicts else (None,))
     ]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import bootstrap
 
+from optimized.models.scorers.random import Random
 from optimized.study.rows import Row
 from optimized.study.systems import System
 
@@ -28,7 +29,7 @@ class Interval(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One way against another on the same documents."""
+    """One trial against another on the same documents."""
 
     claim: str
     system: str
@@ -144,9 +145,9 @@ def verdicts(rows: Sequence[Row], stored: Callable[[Row], float], seed: int) -> 
         found.append(
             Verdict(
                 claim,
-                row.way.system.name,
-                other.way.system.name,
-                row.way.ratio,
+                row.trial.system.name,
+                other.trial.system.name,
+                row.trial.ratio,
                 interval(bits, seed),
                 interval(needles, seed) if needles else None,
                 (stored(row), stored(other)),
@@ -159,12 +160,12 @@ def verdicts(rows: Sequence[Row], stored: Callable[[Row], float], seed: int) -> 
 
 def pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Row, Row]]:
     """Return each claim with a row that it is about, and the row that it is measured against."""
-    measured = {row.way: row for row in rows if row.refused is None}
-    by_name = {(way.system.name, way.ratio): row for way, row in measured.items()}
+    measured = {row.trial: row for row in rows if row.refused is None}
+    by_name = {(trial.system.name, trial.ratio): row for trial, row in measured.items()}
     for claim, base_of in CLAIMS.items():
-        for way, row in measured.items():
-            base = base_of(way.system) or ""
-            against = by_name.get((base, way.ratio)) or by_name.get((base, None))
+        for trial, row in measured.items():
+            base = base_of(trial.system) or ""
+            against = by_name.get((base, trial.ratio)) or by_name.get((base, None))
             if against is not None:
                 yield claim, row, against
 
@@ -188,8 +189,8 @@ def unrefined(system: System, refinement: str) -> str | None:
 
 def chance(system: System) -> str | None:
     """Return the random choice that a scorer by itself must beat."""
-    alone = system.evicts and system.refinement is None and system.scorer != "random"
-    return "random" if alone else None
+    alone = system.evicts and system.refinement is None and system.scorer != Random.name
+    return Random.name if alone else None
 
 
 def whole(system: System) -> str | None:

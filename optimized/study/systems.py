@@ -5,16 +5,11 @@ from typing import Any, NamedTuple
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.scoring import SCORERS
+from optimized.models.scorers import SCORERS
 
 REFINEMENTS = ("hubkv", "graphkv", "nms")
 STORES = ("hex-3", "hex-4", "kcvt-3", "kcvt-4", "kivi-2", "kivi-4", "gear")
 READINGS = ("letter", "remedied")
-
-# Those that rank all layers and heads together, as their authors do.
-GLOBAL = ("kvzip", "fastkvzip")
-# Those that share the budget among the layers themselves, and why they miss it by the letter.
-SHARING = {"pyramidkv": "E-G32", "cake": "E-G42"}
 
 NEIGHBOURS = 8
 """Neighbours of each source in GraphKV's graph, which the paper leaves to be chosen.
@@ -65,7 +60,7 @@ DEFAULT = (
 )
 
 
-def system(name: str) -> System:
+def system_named(name: str) -> System:
     """Return a system by its name.
 
     Args:
@@ -78,13 +73,12 @@ def system(name: str) -> System:
     """
     rest, at, scope = name.partition("@")
     first, plus, refinement = rest.partition("+")
-    usual = "model" if first in GLOBAL else "head"
-    scopes = ("head", "layer") if first in SHARING else ("head", "layer", "model")
-    known = (not plus or refinement in REFINEMENTS) and (not at or scope in scopes)
+    known = not plus or refinement in REFINEMENTS
     if name == "full":
         return FULL
-    if known and first in SCORERS:
-        return System(name, first, refinement or None, scope or usual)
+    scorer = SCORERS.get(first)
+    if scorer is not None and known and (not at or scope in scorer.scopes()):
+        return System(name, first, refinement or None, scope or scorer.scope)
     quantises = first in STORES and not at
     if quantises and (not plus or (first.startswith("hex") and refinement != "nms" and known)):
         scorer = "h2o" if first.startswith("hex") else None
@@ -96,21 +90,23 @@ def system(name: str) -> System:
     )
 
 
-def systems(names: list[str]) -> list[System]:
+def systems_named(names: list[str]) -> list[System]:
     """Return systems by their names, the full cache first; `default` and `all` name many."""
     groups = {"default": list(DEFAULT), "all": everything()}
-    found = {name: system(name) for one in ["full", *names] for name in groups.get(one, [one])}
+    found = {
+        name: system_named(name) for one in ["full", *names] for name in groups.get(one, [one])
+    }
     return list(found.values())
 
 
 def everything() -> list[str]:
     """Return every combination."""
     names = []
-    for scorer, refinement in product(SCORERS, ("", *(f"+{name}" for name in REFINEMENTS))):
-        scopes = ("head", "layer") if scorer in SHARING else ("head", "layer", "model")
-        usual = "model" if scorer in GLOBAL else "head"
-        others = [f"@{scope}" for scope in scopes if scope != usual]
-        names += [scorer + refinement + scope for scope in ("", *others)]
+    for scorer, refinement in product(
+        SCORERS.values(), ("", *(f"+{name}" for name in REFINEMENTS))
+    ):
+        others = [f"@{scope}" for scope in scorer.scopes() if scope != scorer.scope]
+        names += [scorer.name + refinement + scope for scope in ("", *others)]
     hexes = [f"{store}+{name}" for store in STORES[:2] for name in REFINEMENTS[:2]]
     return [*names, *STORES, *hexes]
 
@@ -147,8 +143,8 @@ def remedies(one: System, reading: str) -> list[str]:
     named["graphkv fixed count"] = "E-G8"
     if one.refinement != "graphkv":
         named = {}
-    if one.scorer in SHARING:
-        named[f"{one.scorer} exact"] = SHARING[one.scorer]
+    if one.scorer is not None and (erratum := SCORERS[one.scorer].sharing):
+        named[f"{one.scorer} exact"] = erratum
     if one.store in ("hex-3", "hex-4"):
         named |= {f"hex {name}": erratum for name, erratum in HEX.items()}
     if one.store == "gear":

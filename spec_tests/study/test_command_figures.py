@@ -14,7 +14,7 @@ from optimized.models.selection import kept_entries
 from optimized.study import evaluate
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
-from optimized.study.systems import DEFAULT, refinement, system
+from optimized.study.systems import DEFAULT, refinement, system_named
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
@@ -119,7 +119,7 @@ def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, toke
     scores, keys = torch.ones(1, tokens), torch.ones(1, tokens, 2)
     scores[0, 0] = 2.0
     scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
-    settings = refinement(system("snapkv+graphkv"), reading)
+    settings = refinement(system_named("snapkv+graphkv"), reading)
     refined = refine(scored, settings, keep=1, keys=keys)
     assert int((refined < scores).sum()) == lowered
 

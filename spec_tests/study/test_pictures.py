@@ -61,7 +61,7 @@ def test_scattered_scores_are_not():
 
 def test_density_is_the_mean_of_a_column():
     queries, keys = noise(1, 4, 10, 8), noise(1, 2, 10, 8)
-    found = captured.drawn(queries[:, :, 3:], keys)
+    found = captured.mean_attention(queries[:, :, 3:], keys)
     for head in range(2):
         column = torch.zeros(10)
         for one in (2 * head, 2 * head + 1):

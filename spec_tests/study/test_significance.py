@@ -11,20 +11,20 @@ from scipy.stats import permutation_test
 pytest.importorskip("transformers")
 
 from optimized.study import significance, table
-from optimized.study.rows import Row, Way
+from optimized.study.rows import Row, Trial
 from optimized.study.significance import chances, fewest, holm, interval, verdicts
-from optimized.study.systems import systems
+from optimized.study.systems import systems_named
 
 
 def rows_of(names: list[str], documents: int, seed: int, gain: float = 0.0) -> list[Row]:
     """Rows of random figures, where all but the first are better by `gain`."""
     draw = random.Random(seed)
     rows = []
-    for one in systems(names):
+    for one in systems_named(names):
         better = gain if rows else 0.0
         bits = [5 + draw.gauss(0, 1) - better for _ in range(documents)]
         found = [[draw.random() < 0.5 for _ in range(4)] for _ in range(documents)]
-        rows.append(Row(Way(one, 0.5 if one.evicts else None), bits, found))
+        rows.append(Row(Trial(one, 0.5 if one.evicts else None), bits, found))
     return rows
 
 

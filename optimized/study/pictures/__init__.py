@@ -41,8 +41,13 @@ class Picture(NamedTuple):
         return known
 
 
-Made = tuple[str, str, dict[str, Any]]
-"""A drawing, its caption and its numbers."""
+class Drawing(NamedTuple):
+    """What a picture shows."""
+
+    svg: str
+    caption: str
+    numbers: dict[str, Any]
+
 
 REFUSALS = (ValueError, ArithmeticError, RuntimeError)
 """What leaves one picture out, too little memory among it, and never ends a run."""
@@ -81,7 +86,7 @@ def pictures(
         yield from (refused(name, refusal) for name in TITLES)
         return
     longest = captured.longest(documents)
-    makers: dict[str, Callable[[], Made]] = {
+    makers: dict[str, Callable[[], Drawing]] = {
         "hubkv_clusters": lambda: clustered(caught, how.seed),
         "hubkv_columns": lambda: columned(caught),
         "hubkv_density": lambda: correlated(caught),
@@ -92,9 +97,9 @@ def pictures(
     }
     for name, make in makers.items():
         try:
-            svg, caption, numbers = make()
-            json.dumps(numbers, allow_nan=False)
-            yield Picture(name, TITLES[name], svg, caption, numbers)
+            drawing = make()
+            json.dumps(drawing.numbers, allow_nan=False)
+            yield Picture(name, TITLES[name], *drawing)
         except REFUSALS as refusal:
             yield refused(name, refusal)
         step(name)
@@ -105,50 +110,50 @@ def refused(name: str, refusal: Exception) -> Picture:
     return Picture(name, TITLES[name], refused=" ".join(str(refusal).split()))
 
 
-def clustered(caught: Captured, seed: int) -> Made:
+def clustered(caught: Captured, seed: int) -> Drawing:
     """Make HubKV's Fig. 1."""
     found = hubkv_clusters.clusters(caught.reconstruction, seed)
-    drawn = draw(lambda canvas: hubkv_plots.clusters(canvas, found), 3.1)
-    return drawn, hubkv_clusters.caption(found), found
+    svg = draw(lambda canvas: hubkv_plots.clusters(canvas, found), 3.1)
+    return Drawing(svg, hubkv_clusters.caption(found), found)
 
 
-def columned(caught: Captured) -> Made:
+def columned(caught: Captured) -> Drawing:
     """Make HubKV's Fig. 2."""
     found, maps = hubkv_columns.maps(caught)
-    drawn = draw(lambda canvas: hubkv_plots.columns(canvas, maps), 3.2)
-    return drawn, hubkv_columns.maps_caption(found), found
+    svg = draw(lambda canvas: hubkv_plots.columns(canvas, maps), 3.2)
+    return Drawing(svg, hubkv_columns.maps_caption(found), found)
 
 
-def correlated(caught: Captured) -> Made:
+def correlated(caught: Captured) -> Drawing:
     """Make HubKV's Fig. 9."""
     found = hubkv_columns.correlation(caught.density)
-    drawn = draw(lambda canvas: hubkv_plots.density(canvas, found), 2.8)
-    return drawn, hubkv_columns.correlation_caption(found), found
+    svg = draw(lambda canvas: hubkv_plots.density(canvas, found), 2.8)
+    return Drawing(svg, hubkv_columns.correlation_caption(found), found)
 
 
-def likened(caught: Captured, reading: str) -> Made:
+def likened(caught: Captured, reading: str) -> Drawing:
     """Make GraphKV's Fig. 2."""
     found, shown = graphkv_keys.likeness(caught, reading)
-    drawn = draw(lambda canvas: graphkv_plots.likeness(canvas, found, shown), 3.0)
-    return drawn, graphkv_keys.likeness_caption(found), found
+    svg = draw(lambda canvas: graphkv_plots.likeness(canvas, found, shown), 3.0)
+    return Drawing(svg, graphkv_keys.likeness_caption(found), found)
 
 
-def placed(caught: Captured, reading: str) -> Made:
+def placed(caught: Captured, reading: str) -> Drawing:
     """Make GraphKV's Fig. 7."""
     found, shown = graphkv_keys.planes(caught, reading)
-    drawn = draw(lambda canvas: graphkv_plots.planes(canvas, shown), 3.2)
-    return drawn, graphkv_keys.planes_caption(found), found
+    svg = draw(lambda canvas: graphkv_plots.planes(canvas, shown), 3.2)
+    return Drawing(svg, graphkv_keys.planes_caption(found), found)
 
 
-def varied(caught: Captured, reading: str) -> Made:
+def varied(caught: Captured, reading: str) -> Drawing:
     """Make HEX's Fig. 3."""
     found = hex_settings.settings(caught, reading)
-    drawn = draw(lambda canvas: hex_plots.settings(canvas, found), 4.6)
-    return drawn, hex_settings.settings_caption(found), found
+    svg = draw(lambda canvas: hex_plots.settings(canvas, found), 4.6)
+    return Drawing(svg, hex_settings.settings_caption(found), found)
 
 
-def ablated(model: PreTrainedModel, documents: Sequence[Document], how: Settings) -> Made:
+def ablated(model: PreTrainedModel, documents: Sequence[Document], how: Settings) -> Drawing:
     """Make HEX's Table 4."""
     found = hex_ablations.ablations(model, documents, how)
-    drawn = draw(lambda canvas: hex_plots.ablations(canvas, found), 3.6)
-    return drawn, hex_ablations.ablations_caption(found), found
+    svg = draw(lambda canvas: hex_plots.ablations(canvas, found), 3.6)
+    return Drawing(svg, hex_ablations.ablations_caption(found), found)

@@ -12,8 +12,8 @@ import optimized
 from optimized.models.prefill import Step, prefill
 from optimized.study.documents import Document
 from optimized.study.panel import Panel
-from optimized.study.rows import Settings, Way
-from optimized.study.systems import system
+from optimized.study.rows import Settings, Trial
+from optimized.study.systems import system_named
 
 DOCUMENTS = 8
 """Documents whose scores are looked at: the longest."""
@@ -60,7 +60,7 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
     inner, layers = content(tokens), spread(count, LAYERS)
     if inner.stop - inner.start < 16:
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")
-    rows = [Way(system(name), 0.75) for name in ("kvzip", "snapkv")]
+    rows = [Trial(system_named(name), 0.75) for name in ("kvzip", "snapkv")]
     panel = Panel(model, tokens, rows, settings._replace(kv=optimized, other=None))
     queries: list[Tensor] = []
     keys: list[Tensor] = []
@@ -68,7 +68,7 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
     density: list[Tensor] = []
 
     def watch(step: Step) -> None:
-        mass = drawn(step.queries[:, :, inner], step.keys[:, :, : inner.stop])
+        mass = mean_attention(step.queries[:, :, inner], step.keys[:, :, : inner.stop])
         density.append(mass[..., inner].cpu())
         if step.layer in layers:
             queries.append(step.queries[:HELD].float().cpu())
@@ -110,7 +110,7 @@ def spread(count: int, most: int) -> tuple[int, ...]:
     return tuple(round(place * (count - 1) / (most - 1)) for place in range(most))
 
 
-def drawn(
+def mean_attention(
     queries: Float[Tensor, "*batch query_heads queries width"],
     keys: Float[Tensor, "*batch kv_heads tokens width"],
 ) -> Float[Tensor, "*batch kv_heads tokens"]:

@@ -9,7 +9,7 @@ from torch import Tensor
 import optimized as kv
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.words import share, verdict
-from optimized.study.systems import refinement, system
+from optimized.study.systems import refinement, system_named
 
 SHOWN, BEST, BINS, KEPT, ROUNDS = 128, 10, 20, 0.05, 3
 
@@ -41,7 +41,7 @@ def decayed(
     rounds: int = 1,
 ) -> Float[Tensor, "*batch heads tokens"]:
     """Refine scores as GraphKV does in the run on a document so long, for so many rounds."""
-    settings = refinement(system("snapkv+graphkv"), reading)._replace(rounds=rounds)
+    settings = refinement(system_named("snapkv+graphkv"), reading)._replace(rounds=rounds)
     if settings.adaptive:
         count = kv.neighbour_count(settings.count, length)
         settings = settings._replace(count=count, adaptive=False)

@@ -10,7 +10,7 @@ import optimized as kv
 from optimized.study.documents import Document
 from optimized.study.evaluate import evaluate
 from optimized.study.pictures.words import verdict
-from optimized.study.rows import Settings, Way
+from optimized.study.rows import Settings, Trial
 from optimized.study.significance import interval, shares
 from optimized.study.systems import FULL, System
 
@@ -39,8 +39,8 @@ def ablations(
         change in bits per byte with its interval and the needles found, or why it is refused.
     """
     stores = [System(f"Table4-{name}", "h2o", store=f"Table4-{name}") for name in PRINTED]
-    ways = [Way(one, None) for one in (FULL, *stores)]
-    full, *rows = evaluate(model, documents, ways, settings._replace(kv=kv, other=None))
+    trials = [Trial(one, None) for one in (FULL, *stores)]
+    full, *rows = evaluate(model, documents, trials, settings._replace(kv=kv, other=None))
     measured: dict[str, Any] = {}
     for name, row in zip(PRINTED, rows, strict=True):
         if row.refused is not None:

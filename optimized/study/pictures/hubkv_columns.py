@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import max_pool2d
 
 import optimized as kv
-from optimized.study.pictures.captured import Captured, drawn
+from optimized.study.pictures.captured import Captured, mean_attention
 from optimized.study.pictures.hubkv_clusters import deviation
 from optimized.study.pictures.words import share, verdict
 
@@ -34,7 +34,7 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
     inner = caught.content
     queries, keys = caught.queries[:, 0], caught.keys[:, 0]
     each = keys.repeat_interleave(queries.shape[1] // keys.shape[1], 1)
-    density = drawn(queries[:, :, inner], each[:, :, : inner.stop])[..., inner]
+    density = mean_attention(queries[:, :, inner], each[:, :, : inner.stop])[..., inner]
     shares, strong = strongest(density)
     shown = sorted({0, len(caught.layers) // 2, len(caught.layers) - 1})
     heads = [int(shares[place].argmax()) for place in shown]
@@ -104,8 +104,8 @@ def correlation(density: Float[Tensor, "layers documents heads content"]) -> dic
 def maps_caption(found: dict[str, Any]) -> str:
     """Say what is seen in the maps."""
     named = ", ".join(
-        f"layer {layer} head {head} ({share(drawn)})"
-        for layer, head, drawn in zip(
+        f"layer {layer} head {head} ({share(strong)})"
+        for layer, head, strong in zip(
             found["layers"], found["heads"], found["share_shown"], strict=True
         )
     )

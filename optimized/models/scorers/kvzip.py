@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from optimized import Scored
 from optimized.models.prefill import Prefilled, Step, watched
-from optimized.models.scorer import Scorer, Scores, Told, ends, lengths
+from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
 
 
 class KVzip(Scorer):
@@ -19,7 +19,10 @@ class KVzip(Scorer):
     that returns them for the number of a chunk and its ids; none by default.
     """
 
+    name = "kvzip"
     takes = ("prompt", "chunk", "sinks", "recent")
+    scope = "model"
+    colour = "#2f6fd0"
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
@@ -83,11 +86,11 @@ class KVzip(Scorer):
             there[row, longest - len(repeat) :] = True
         return ids, there
 
-    def scored(self, told: Told) -> Scored:
+    def scored(self, read: ReadLayer) -> Scored:
         """Protect the ends beside the scores."""
-        scores = self.memory.get(told.layer)
+        scores = self.memory.get(read.layer)
         if scores is None:  # no chunk: all tokens are sinks
-            scores = told.keys.new_zeros(told.keys.shape[:-1], dtype=torch.float32)
+            scores = read.keys.new_zeros(read.keys.shape[:-1], dtype=torch.float32)
         return Scored(
-            scores, ends(self.kv, told.keys, told.valid, **self.chosen("sinks", "recent"))
+            scores, ends(self.kv, read.keys, read.valid, **self.chosen("sinks", "recent"))
         )

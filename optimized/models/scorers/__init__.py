@@ -1,4 +1,4 @@
-"""Base scorers by name."""
+"""Base scorers by name, each in a file of its own."""
 
 from types import ModuleType
 from typing import Any
@@ -7,30 +7,32 @@ from transformers import PreTrainedModel
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.kvzip import KVzip
-from optimized.models.observers import Cake, PyramidKV, SnapKV
 from optimized.models.scorer import Scorer
-from optimized.models.simple_scorers import (
-    H2O,
-    ExpectedAttention,
-    FastKVzip,
-    KNorm,
+from optimized.models.scorers.cake import Cake
+from optimized.models.scorers.expected_attention import ExpectedAttention
+from optimized.models.scorers.fastkvzip import FastKVzip
+from optimized.models.scorers.h2o import H2O
+from optimized.models.scorers.knorm import KNorm
+from optimized.models.scorers.kvzip import KVzip
+from optimized.models.scorers.pyramidkv import PyramidKV
+from optimized.models.scorers.random import Random
+from optimized.models.scorers.snapkv import SnapKV
+from optimized.models.scorers.streaming_llm import StreamingLLM
+
+ALL = (
     Random,
     StreamingLLM,
+    KNorm,
+    H2O,
+    SnapKV,
+    PyramidKV,
+    Cake,
+    ExpectedAttention,
+    KVzip,
+    FastKVzip,
 )
-
-SCORERS: dict[str, type[Scorer]] = {
-    "random": Random,
-    "streaming_llm": StreamingLLM,
-    "knorm": KNorm,
-    "h2o": H2O,
-    "snapkv": SnapKV,
-    "pyramidkv": PyramidKV,
-    "cake": Cake,
-    "expected_attention": ExpectedAttention,
-    "kvzip": KVzip,
-    "fastkvzip": FastKVzip,
-}
+SCORERS: dict[str, type[Scorer]] = {one.name: one for one in ALL}
+"""What is known of each scorer stands with it."""
 
 
 def scorer(
