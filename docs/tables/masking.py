@@ -1,4 +1,4 @@
-"""What masking changes in a matrix, in norms of it: `python -m optimized.bench masking`."""
+"""What masking changes in a matrix, in norms of it: `python docs/tables/masking.py`."""
 
 from collections.abc import Callable
 from math import sqrt
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from optimized import expander_mask, second_singular_value
 
-FUNCTIONS = ("expander_mask", "second_singular_value")
 CHANNELS, DENSITY = 1024, 1 / 32
 MASKS = ((96, False), (960, False), (1920, False), (1920, True))
 
@@ -64,3 +63,7 @@ def main() -> None:
     for name, make in MATRICES.items():
         found = [change(mask, make(len(mask))) for mask in masks]
         print(f"| {name} | {' | '.join(f'{value:.3f}' for value in found)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

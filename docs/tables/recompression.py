@@ -1,4 +1,4 @@
-"""Append against full mode, on three kinds of keys: `python -m optimized.bench recompression`."""
+"""Append against full mode, on three kinds of keys: `python docs/tables/recompression.py`."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,6 @@ from torch import Tensor
 from optimized import attention_error, hex_append, hex_prefill, hex_read
 from reference import HexConfig
 
-FUNCTIONS = ("hex_prefill", "hex_append", "hex_read", "attention_error")
 HEADS, TOKENS, WIDTH, PROMPT, LAST = 2, 1920, 64, 96, 32
 MODES = {"append": "append", "oracle": "full from originals", "full": "full from the lossy cache"}
 
@@ -61,3 +60,7 @@ def main() -> None:
         found = [errors(make(1), make(2), mode) for mode in MODES]
         cells = [f"{key:.3f}, {deviation:.3f}" for key, deviation in found]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""HEX-3 with one setting changed at a time, and Table 4: `python -m optimized.bench sweep`.
+"""HEX-3 with one setting changed at a time, and Table 4: `python docs/tables/sweep.py`.
 
 The stream is made up. Keys have a correlation of 0.9 from one token to the next and an offset for
 each channel; queries lean towards the mean key of their head.
@@ -10,7 +10,6 @@ from torch import Tensor
 from optimized import hex_preset, sensitivity
 from reference import HexConfig
 
-FUNCTIONS = ("hex_preset", "sensitivity")
 PROMPT, DECODED, KV_HEADS, QUERY_HEADS, WIDTH = 480, 192, 2, 4, 64
 CHANGES = {
     "block $n_b$": ("block", (32, 64, 96, 192)),
@@ -61,3 +60,7 @@ def main() -> None:
             for name, there in zip(cells, exist, strict=True)
         ]
         print(f"| {kind} | {' | '.join(found)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
