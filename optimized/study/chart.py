@@ -1,25 +1,23 @@
-"""Pictures of the report, as SVG by hand: quality against bytes, and where needles are found."""
+"""Pictures of the report: quality against bytes, and where needles are found."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from math import log10
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
 from optimized.models.scorers import SCORERS
+from optimized.study.pictures.drawing import GRID, INK, PAGE, draw
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 860, 460, 66, 46, 14, 16
+"""In pixels, a hundredth of an inch each."""
 LINE, LETTER = 13, 7
 """The room a line of text needs, and a letter in it."""
-
+NAMES, DOTS = 4, 100
+"""Names of lines side by side below the picture, and pixels of an inch."""
 STORE = "#1f9d8f"
-
-
-class Point(NamedTuple):
-    """One row of the table in the picture."""
-
-    x: float
-    y: float
-    words: str
 
 
 class Series(NamedTuple):
@@ -27,8 +25,8 @@ class Series(NamedTuple):
 
     name: str
     colour: str
-    dashed: bool
-    points: list[Point]
+    refined: bool
+    points: list[tuple[float, float]]
 
 
 def series(rows: Sequence[dict[str, Any]], figure: str) -> list[Series]:
@@ -40,126 +38,113 @@ def series(rows: Sequence[dict[str, Any]], figure: str) -> list[Series]:
         name = row["system"]
         colour = STORE if row["store"] else SCORERS[row["scorer"]].colour
         line = found.setdefault(name, Series(name, colour, row["refinement"] is not None, []))
-        ratio = "" if row["ratio"] is None else f" at {row['ratio']:g}"
-        words = f"{name}{ratio}: {row['stored_percent']:.2f} % of the bytes, {row[figure]:.4g}"
-        line.points.append(Point(row["stored_percent"], row[figure], words))
+        line.points.append((row["stored_percent"], row[figure]))
     return list(found.values())
 
 
-def ticks(low: float, high: float) -> list[float]:
-    """Return round numbers between two bounds."""
-    span = max(high - low, 1e-12)
-    step = 10.0 ** int(f"{span / 4:e}".partition("e")[2])
-    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
-    first = int(low / step) - (low < 0)
-    return [step * n for n in range(first, first + 12) if low - 1e-9 <= step * n <= high + 1e-9]
-
-
-def quality(lines: Sequence[Series], axis: str, level: float | None, percent: bool) -> str:
+def quality(lines: Sequence[Series], axis: str, level: float, percent: bool) -> str | None:
     """Draw a figure of every system against the bytes that are stored, on a logarithmic axis.
 
-    Where nothing is stored, that is its left end.
+    Where nothing is stored, that is its left end. Where nothing was measured, there is no picture.
     """
-    points = [point for line in lines for point in line.points]
-    if not points:
-        return "<p>Nothing was measured.</p>"
-    xs, ys = [point.x for point in points], [point.y for point in points]
-    least, most = min([*(x for x in xs if x > 0), 50]) / 1.15, 100 * 1.05
-    low, high = min([*ys, level or 0]), max([*ys, level or 0])
-    pad = 0.05 * (high - low or 1)
-    low, high = low - pad, high + pad
+    if not lines:
+        return None
+    joined = [line for line in lines if line.points[1:]]
     named = [line for line in lines if not line.points[1:]]
-    foot = max(HEIGHT - BOTTOM, TOP + LINE * len(named))  # a line for each name, if need be
-    height = foot + BOTTOM
+    inner = max(HEIGHT - BOTTOM - TOP, LINE * len(named))  # a line for each name, if need be
+    below = LINE * (1 + 1.6 * -(-len(joined) // NAMES))
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (log10(max(x, least)) - log10(least)) / (log10(most) - log10(least))
-        up = (y - low) / (high - low)
-        return LEFT + across * (WIDTH - LEFT - RIGHT), foot - up * (foot - TOP)
-
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(axis)} against bytes">'
-    ]
-    for y in ticks(low, high):
-        _, at = place(most, y)
-        text = f"{y:.0%}" if percent else f"{y:+g}"
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-            f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{text}</text>'
+    def paint(canvas: Figure) -> None:
+        width, height = canvas.get_size_inches() * DOTS
+        place = LEFT, below + BOTTOM, WIDTH - LEFT - RIGHT, inner
+        axes = canvas.add_axes([one / (width, height)[at % 2] for at, one in enumerate(place)])
+        bounds(axes, lines, level)
+        axes.set(xlabel="stored bytes, in percent of the full cache", ylabel=axis)
+        axes.yaxis.set_major_formatter(
+            FuncFormatter(lambda y, _: f"{y:.0%}" if percent else f"{y:+g}")
         )
-    for x in (1, 2, 5, 10, 20, 30, 50, 100):
-        if x >= least:
-            at, _ = place(x, low)
-            parts.append(
-                f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{foot}"/>'
-                f'<text x="{at:.1f}" y="{foot + 18}" text-anchor="middle">{x} %</text>'
+        axes.axhline(level, color=INK, linewidth=1.5)
+        least = axes.get_xlim()[0]
+        for line in lines:
+            xs, ys = zip(*((max(x, least), y) for x, y in line.points), strict=True)
+            style = "s" if line in named else "o--" if line.refined else "o-"
+            fill = "none" if line in joined and line.refined else line.colour
+            axes.plot(
+                xs,
+                ys,
+                style,
+                color=line.colour,
+                mfc=fill,
+                label=line.name,
+                clip_on=False,
+                zorder=6 if line in named else 2,
             )
-    if level is not None:
-        _, at = place(most, level)
-        parts.append(
-            f'<line class="full" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        )
-    middle = (foot + TOP) / 2
-    parts.append(
-        f'<text x="{(LEFT + WIDTH) / 2}" y="{height - 6}" text-anchor="middle">stored bytes, in '
-        "percent of the full cache</text>"
-        f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{axis}</text>'
-    )
-    places = {line.name: [place(point.x, point.y) for point in line.points] for line in lines}
-    parts += [drawn(line, places[line.name]) for line in lines]
-    parts += names({line.name: places[line.name][0] for line in named}, foot)
-    return "".join([*parts, "</svg>"])
+        if joined:
+            handles = [
+                one for one in axes.get_lines() if one.get_label() in {s.name for s in joined}
+            ]
+            canvas.legend(handles=handles, loc="lower left", ncols=NAMES)
+        squares = {}
+        for line in named:
+            x, y = line.points[0]
+            across, up = axes.transAxes.inverted().transform(
+                axes.transData.transform((max(x, least), y))
+            )
+            squares[line.name] = (across * (WIDTH - LEFT - RIGHT), (1 - up) * inner)
+        for name, at, text in names(squares, inner):
+            led = {"arrowstyle": "-", "color": GRID, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 0}
+            axes.annotate(
+                name,
+                (at[0] / (WIDTH - LEFT - RIGHT), 1 - at[1] / inner),
+                (text[0] / (WIDTH - LEFT - RIGHT), 1 - text[1] / inner),
+                xycoords="axes fraction",
+                va="center",
+                fontsize=8,
+                arrowprops=led if abs(at[1] - text[1]) > LINE else None,
+                bbox={"facecolor": PAGE, "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
+                zorder=5,
+            )
+
+    return draw(paint, (inner + TOP + BOTTOM + below) / DOTS, WIDTH / DOTS, layout="none")
 
 
-def names(squares: dict[str, tuple[float, float]], foot: float) -> Iterator[str]:
-    """Write the names of systems beside their squares, or as near as they cover no other name."""
-    lines = [TOP + LINE * (step + 0.5) for step in range(int((foot - TOP) / LINE))]
+def bounds(axes: Axes, lines: Sequence[Series], level: float) -> None:
+    """Set the axes so that all points and the level of the full cache are within them."""
+    xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
+    low, high = min(*ys, level), max(*ys, level)
+    pad = 0.05 * (high - low or 1)
+    least = min([*(x for x in xs if x > 0), 50]) / 1.15
+    axes.set(xscale="log", xlim=(least, 105), ylim=(low - pad, high + pad))
+    shown = [x for x in (1, 2, 5, 10, 20, 30, 50, 100) if x >= least]
+    axes.set_xticks(shown, [f"{x} %" for x in shown])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def names(
+    squares: dict[str, tuple[float, float]], height: float
+) -> Iterator[tuple[str, tuple[float, float], tuple[float, float]]]:
+    """Place the names of systems beside their squares, or as near as they cover no other name.
+
+    Args:
+        squares: where each system's square is, in pixels from the left and from the top.
+        height: of the picture.
+
+    Yields:
+        Each name with its square, and where its text starts.
+    """
+    lines = [LINE * (step + 0.5) for step in range(int(height / LINE))]
     ends = dict.fromkeys(lines, 0.0)
-    starts = {name: min(x + 8, WIDTH - LETTER * len(name)) for name, (x, _) in squares.items()}
+    most = WIDTH - LEFT
+    starts = {name: min(x + 8, most - LETTER * len(name)) for name, (x, _) in squares.items()}
     for name in sorted(squares, key=lambda name: (starts[name], squares[name][1])):
-        x, (at, y) = starts[name], squares[name]
-        line = min((line for line in lines if ends[line] <= x), key=lambda line: abs(line - y))
+        x, at = starts[name], squares[name]
+        line = min((line for line in lines if ends[line] <= x), key=lambda line: abs(line - at[1]))
         ends[line] = x + LETTER * len(name)
-        if abs(line - y) > LINE:
-            yield f'<line class="grid" x1="{at:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{line:.1f}"/>'
-        yield f'<text x="{x:.1f}" y="{line + 4:.1f}">{escape(name)}</text>'
-
-
-def drawn(line: Series, places: Sequence[tuple[float, float]]) -> str:
-    """Draw one system: a line through its ratios, or a square where it has none."""
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    parts = [f'<polyline points="{path}" {stroke(line)}/>'] if places[1:] else []
-    for (x, y), point in zip(places, line.points, strict=True):
-        title = f"<title>{escape(point.words)}</title>"
-        if places[1:]:
-            fill = "var(--page)" if line.dashed else line.colour
-            parts.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="{line.colour}">'
-                f"{title}</circle>"
-            )
-        else:
-            parts.append(
-                f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" '
-                f'fill="{line.colour}">{title}</rect>'
-            )
-    return "".join(parts)
-
-
-def stroke(line: Series) -> str:
-    """Return how a line looks."""
-    dashes = ' stroke-dasharray="6 4"' if line.dashed else ""
-    return f'stroke="{line.colour}"{dashes}'
-
-
-def legend(lines: Sequence[Series]) -> str:
-    """Name the lines."""
-    items = (
-        '<li><svg class="key" viewBox="0 0 34 12">'
-        f'<polyline points="1,6 33,6" {stroke(line)}/></svg>{escape(line.name)}</li>'
-        for line in lines
-        if line.points[1:]
-    )
-    return f'<ul class="legend">{"".join(items)}</ul>'
+        yield name, at, (x, line)
 
 
 def heat(row: dict[str, Any], lengths: Sequence[int], needles: int) -> str:

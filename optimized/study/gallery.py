@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from optimized.study.pictures import Picture
-from optimized.study.pictures.drawing import INK
+from optimized.study.pictures.drawing import INK, PAGE
 
 # A picture in an `img` does not see the page's colours, but whether it is light or dark.
 THEMED = (
-    "<style>svg { --ink: #4b5563; } "
-    "@media (prefers-color-scheme: dark) { svg { --ink: #aeb7c4; } }</style>"
+    "<style>svg { --ink: #4b5563; --page: #ffffff; } "
+    "@media (prefers-color-scheme: dark) { svg { --ink: #aeb7c4; --page: #14171d; } }</style>"
 )
 
 
@@ -23,13 +23,20 @@ def papers(shown: Sequence[Picture]) -> Iterator[str]:
         if one.svg is None:
             yield f"<p class=soft>Not to be had here: {escape(one.refused or '')}</p>"
             continue
-        yield (
-            f'<figure><div class=wide><img src="{embedded(one.svg)}" alt="{escape(one.title)}">'
-            f"</div><figcaption>{escape(one.caption)}</figcaption></figure>"
-        )
+        yield figure(one.svg, one.caption, one.title)
+
+
+def figure(svg: str, caption: str, title: str) -> str:
+    """Put a picture above its caption."""
+    return (
+        f'<figure><div class=wide><img src="{embedded(svg)}" alt="{escape(title)}"></div>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def embedded(svg: str) -> str:
-    """Return an address that holds a picture, its grey fit for light and for dark pages."""
-    themed = svg.replace(">", f">{THEMED}", 1).replace(INK, "var(--ink)")
+    """Return an address that holds a picture, its greys fit for light and for dark pages."""
+    themed = (
+        svg.replace(">", f">{THEMED}", 1).replace(INK, "var(--ink)").replace(PAGE, "var(--page)")
+    )
     return f"data:image/svg+xml;base64,{b64encode(themed.encode()).decode()}"

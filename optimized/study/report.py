@@ -34,13 +34,6 @@ figure .wide > * { display: block; min-width: 640px; width: 100%; height: auto; 
 figure .wide img { min-width: 720px; padding: .6rem; }
 h3 { font-size: 1rem; margin: 1.6rem 0 0; }
 figcaption { max-width: 46rem; margin-top: .4rem; }
-svg text { fill: currentColor; font-size: 12px; font-family: inherit; paint-order: stroke;
-  stroke: var(--page); stroke-width: 3px; }
-svg polyline { fill: none; stroke-width: 2; }
-svg .grid { stroke: var(--line); } svg .full { stroke: currentColor; stroke-width: 1.5; }
-.key { width: 34px; height: 12px; margin-right: .4rem; vertical-align: middle; }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0;
-  max-width: none; font-size: .85rem; }
 .heats { display: flex; flex-wrap: wrap; gap: 1rem 1.4rem; }
 .heat { font-size: .72rem; } .heat caption { text-align: left; font-weight: 600; }
 .heat th { font-weight: 400; color: var(--soft); padding: .1rem .4rem .1rem 0; }
@@ -142,28 +135,27 @@ def verdict_line(one: dict[str, Any], pair: str) -> str:
 def pictures(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Draw what text and needles cost."""
     full = next(row for row in rows if row["system"] == "full")
-    lines = chart.series(rows, "bits_change")
-    drawn = chart.quality(lines, "bits per byte above the full cache", 0.0, False)
     yield figure(
-        drawn,
+        chart.quality(
+            chart.series(rows, "bits_change"), "bits per byte above the full cache", 0.0, False
+        ),
         "Text after a compressed prompt: lower is better, and the line is the full "
         "cache. Dashed: refined. Squares: quantised.",
     )
-    yield chart.legend(lines)
     share = full["needle_accuracy"]
     if share is not None:
-        lines = chart.series(rows, "needle_accuracy")
-        drawn = chart.quality(lines, "needles found", share, True)
         yield figure(
-            drawn,
+            chart.quality(chart.series(rows, "needle_accuracy"), "needles found", share, True),
             "Facts asked for after the prompt was compressed, without knowing the "
             "questions: higher is better, and the line is the full cache.",
         )
 
 
-def figure(drawn: str, caption: str) -> str:
+def figure(svg: str | None, caption: str) -> str:
     """Put a picture above its caption."""
-    return f"<figure><div class=wide>{drawn}</div><figcaption>{caption}</figcaption></figure>"
+    if svg is None:
+        return "<p>Nothing was measured.</p>"
+    return gallery.figure(svg, caption, caption.partition(":")[0])
 
 
 def rows_table(rows: Sequence[dict[str, Any]]) -> str:

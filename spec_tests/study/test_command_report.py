@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from base64 import b64decode
 from errno import EXDEV
 from html.parser import HTMLParser
 from io import BytesIO, TextIOWrapper
@@ -13,9 +14,13 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from optimized.study.chart import HEIGHT, LINE, names, quality, series
+from optimized.study.chart import DOTS, HEIGHT, LINE, names, quality, series
+from optimized.study.gallery import embedded
+from optimized.study.pictures.drawing import INK, PAGE
 from optimized.study.systems import everything
 
+POINTS = 72 / DOTS
+"""Of a pixel, as SVG counts."""
 SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios", "0.5", "0.75")
 
 
@@ -57,14 +62,14 @@ def test_the_page_is_whole_and_asks_for_nothing(page):
     read = Page()
     read.feed(page)
     assert read.open == []
-    assert read.asked == ["data:,"]
+    assert all(one.startswith("data:") for one in read.asked)
     assert not re.search(r"https?://|url\(|@import|<script", page)
 
 
 def test_the_page_has_every_system_pictures_and_heat_maps(page):
     read = Page()
     read.feed(page)
-    assert read.seen["svg"] >= 2
+    assert read.seen["img"] == 2
     for name in ("full", "random", "snapkv", "snapkv+graphkv", "kivi-4"):
         assert f"<caption>{name}</caption>" in page
     assert "GraphKV against its base" in page
@@ -115,21 +120,48 @@ def test_every_name_stands_in_the_picture_and_covers_no_other():
     row = dict(store=None, scorer="h2o", refinement=None, refused=None, ratio=0.9, bits_change=0.1)
     rows = [row | dict(system=name, stored_percent=9.9) for name in everything()]
     drawn = quality(series(rows, "bits_change"), "bits", 0.0, False)
-    height = int(re.findall(r'viewBox="0 0 \d+ (\d+)"', drawn)[0])
-    places = {name: float(y) for y, name in re.findall(r'y="([\d.]+)">([^<]+)</text>', drawn)}
+    (height,) = map(float, re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', drawn))
+    found = re.findall(r'<text [^>]*\by="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
+    places = {name: float(y) for y, name in found}
     lines = sorted(places[name] for name in everything())
-    assert height > HEIGHT
+    assert height > POINTS * HEIGHT
     assert lines[0] > 0
     assert lines[-1] < height
-    assert all(low - high >= LINE for high, low in pairwise(lines))
+    assert all(low - high >= POINTS * LINE - 0.01 for high, low in pairwise(lines))
+
+
+@pytest.mark.parametrize("refinement", [None, "hubkv"])
+def test_lines_are_named_below_the_picture(refinement):
+    row = dict(store=None, scorer="h2o", refinement=refinement, refused=None, bits_change=0.1)
+    points = [row | dict(ratio=ratio, stored_percent=100 - 100 * ratio) for ratio in (0.5, 0.9)]
+    rows = [point | dict(system=name) for name in everything() for point in points]
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False)
+    for name in everything():
+        assert f">{name}</text>" in drawn
+
+
+def test_nothing_stored_stands_at_the_left_end():
+    row = dict(system="random", store=None, scorer="random", refinement=None, refused=None)
+    rows = [
+        row | dict(ratio=ratio, stored_percent=percent, bits_change=percent)
+        for ratio, percent in ((0.5, 50.0), (0.999, 0.0))
+    ]
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False)
+    assert "nan" not in drawn
+    assert quality([], "bits", 0.0, False) is None
+
+
+def test_a_picture_is_legible_on_light_and_on_dark_pages():
+    drawn = embedded(f'<svg fill="{INK}" stroke="{PAGE}"><g/></svg>')
+    themed = b64decode(drawn.partition("base64,")[2]).decode()
+    assert INK not in themed
+    assert PAGE not in themed
+    assert "prefers-color-scheme: dark" in themed
 
 
 def test_a_name_stands_by_its_square_where_there_is_room():
     squares = {"one": (100.0, 50.0), "two": (100.0, 54.0), "three": (400.0, 52.0)}
-    written = {}
-    for text in names(squares, HEIGHT):
-        (y, name), *_ = re.findall(r'y="([\d.]+)">(.*)</text>', text)
-        written[name] = float(y) - 4
-    assert abs(written["one"] - 50) <= LINE
-    assert abs(written["two"] - 54) <= LINE
-    assert abs(written["three"] - 52) <= LINE / 2
+    written = {name: text for name, _, text in names(squares, HEIGHT)}
+    assert abs(written["one"][1] - 50) <= LINE
+    assert abs(written["two"][1] - 54) <= LINE
+    assert abs(written["three"][1] - 52) <= LINE / 2

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from io import StringIO
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 INK, STRONG, WEAK, THIRD = "#7a8288", "#00897b", "#e07b39", "#5b7fd6"
+GRID, PAGE = "#8a929833", "#fefefe"
+"""Of lines behind the rest, and of what lies behind letters."""
 HEAT = "magma"
 PIXELS = 384
 ALIKE = LinearSegmentedColormap.from_list("alike", ["#2f6fd0", "#f2f2ef", "#d0452f"])
@@ -38,16 +40,22 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(paint: Callable[[Figure], None], height: float, width: float = 9.0) -> str:
+def draw(
+    paint: Callable[[Figure], None],
+    height: float,
+    width: float = 9.0,
+    layout: Literal["constrained", "none"] = "constrained",
+) -> str:
     """Return a picture as SVG, an element and nothing before it.
 
     Args:
         paint: draws on the figure.
         height: in inches.
         width: in inches.
+        layout: who places the parts, matplotlib or `paint`.
     """
     with mpl.rc_context(STYLE):
-        canvas = Figure(figsize=(width, height), layout="constrained")
+        canvas = Figure(figsize=(width, height), layout=layout)
         FigureCanvasSVG(canvas)
         paint(canvas)
         file = StringIO()
