@@ -119,7 +119,7 @@ def test_no_needles_means_no_needles(command):
 def test_every_name_stands_in_the_picture_and_covers_no_other():
     row = dict(store=None, scorer="h2o", refinement=None, refused=None, ratio=0.9, bits_change=0.1)
     rows = [row | dict(system=name, stored_percent=9.9) for name in everything()]
-    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False)
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
     (height,) = map(float, re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', drawn))
     found = re.findall(r'<text [^>]*\by="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
     places = {name: float(y) for y, name in found}
@@ -135,7 +135,7 @@ def test_lines_are_named_below_the_picture(refinement):
     row = dict(store=None, scorer="h2o", refinement=refinement, refused=None, bits_change=0.1)
     points = [row | dict(ratio=ratio, stored_percent=100 - 100 * ratio) for ratio in (0.5, 0.9)]
     rows = [point | dict(system=name) for name in everything() for point in points]
-    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False)
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
     for name in everything():
         assert f">{name}</text>" in drawn
 
@@ -146,7 +146,7 @@ def test_nothing_stored_stands_at_the_left_end():
         row | dict(ratio=ratio, stored_percent=percent, bits_change=percent)
         for ratio, percent in ((0.5, 50.0), (0.999, 0.0))
     ]
-    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False)
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
     assert "nan" not in drawn
     assert quality([], "bits", 0.0, False) is None
 
