@@ -56,8 +56,8 @@ def quality(lines: Sequence[Series], axis: str, level: float, percent: bool) -> 
 
     def paint(canvas: Figure) -> None:
         width, height = canvas.get_size_inches() * DOTS
-        place = LEFT, below + BOTTOM, WIDTH - LEFT - RIGHT, inner
-        axes = canvas.add_axes([one / (width, height)[at % 2] for at, one in enumerate(place)])
+        foot, across = (below + BOTTOM) / height, (WIDTH - LEFT - RIGHT) / width
+        axes = canvas.add_axes((LEFT / width, foot, across, inner / height))
         bounds(axes, lines, level)
         axes.set(xlabel="stored bytes, in percent of the full cache", ylabel=axis)
         axes.yaxis.set_major_formatter(
@@ -105,7 +105,7 @@ def quality(lines: Sequence[Series], axis: str, level: float, percent: bool) -> 
                 zorder=5,
             )
 
-    return draw(paint, (inner + TOP + BOTTOM + below) / DOTS, WIDTH / DOTS, layout="none")
+    return draw(paint, (inner + TOP + BOTTOM + below) / DOTS, WIDTH / DOTS, layout=None)
 
 
 def bounds(axes: Axes, lines: Sequence[Series], level: float) -> None:

@@ -44,7 +44,7 @@ def draw(
     paint: Callable[[Figure], None],
     height: float,
     width: float = 9.0,
-    layout: Literal["constrained", "none"] = "constrained",
+    layout: Literal["constrained"] | None = "constrained",
 ) -> str:
     """Return a picture as SVG, an element and nothing before it.
 
