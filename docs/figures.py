@@ -149,7 +149,7 @@ def of_the_model() -> dict[str, str]:
     names = re.findall(r"figures/(\w+)\.txt", (DOCS / "pictures.md").read_text())
     try:
         from optimized.__main__ import parser
-        from optimized.models import command, pictures
+        from optimized.study import command, pictures
 
         model, documents, settings = command.prepared(parser().parse_args([]))
     except (ImportError, ValueError) as reason:

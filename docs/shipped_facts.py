@@ -14,10 +14,11 @@ from torch import Tensor
 
 from optimized import HubSettings
 from optimized.__main__ import parser
-from optimized.models import command, evaluate, selection
-from optimized.models.documents import Document
-from optimized.models.rows import ways
-from optimized.models.systems import system
+from optimized.models import selection
+from optimized.study import command, evaluate
+from optimized.study.documents import Document
+from optimized.study.rows import trials
+from optimized.study.systems import system_named
 
 RATIO = 0.95
 
@@ -66,8 +67,8 @@ def measured(
 
     refined = patch.object(selection, "refinement", lambda *_: variant)
     with refined, patch.object(evaluate, "kept_entries", kept):
-        way = ways([system("kvzip+hubkv")], [RATIO])
-        row, *_ = evaluate.evaluate(model, documents, way, settings)
+        trial = trials([system_named("kvzip+hubkv")], [RATIO])
+        row, *_ = evaluate.evaluate(model, documents, trial, settings)
     rows = (mask[:, place] for mask in masks for place in range(mask.shape[1]))
     values = [
         mask[..., place]

@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not everything printed has a Greek letter
     try:
-        from optimized.models.command import run
+        from optimized.study.command import run
 
         measured = run(given)
         sys.stdout.flush()

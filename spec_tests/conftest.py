@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 
-from spec_tests import closing
+from spec_tests import conformance_table
 from spec_tests.implementation import OURS_ALONE, Implementation, layers_on, under_test
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--ours"):
         for item in items:
             impl = under_test(item)
-            if impl and not impl.ours and closing.is_ours_alone(item):
+            if impl and not impl.ours and conformance_table.is_ours_alone(item):
                 item.add_marker(pytest.mark.skip(reason=OURS_ALONE))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
@@ -144,7 +144,7 @@ def pytest_runtest_makereport(item):
 
 def pytest_terminal_summary(terminalreporter):
     """Print equations passed, per paper and implementation."""
-    closing.write(terminalreporter)
+    conformance_table.write(terminalreporter)
 
 
 def pytest_sessionfinish(session):

@@ -18,9 +18,6 @@ reference: a row says what it is measured against. No two rows share both name a
 made anew for each side, from a function, so that nothing large is held; seed them. A file that
 reproduces timings of a paper names their id and gives the paper's figure as `paper`.
 
-A table of figures that are no timings (`table5`, `masking`, `recompression`, `sweep`) is a file of
-its name with FUNCTIONS and a `main`.
-
 The run is always the same: agreement tests first, and no figures if one fails; then both sides of
 every row in one process, the median of several rounds after a first call that is timed apart; then
 the table, with rows that lose to the reference listed once more. No timing is ever asserted.

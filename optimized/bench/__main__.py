@@ -8,17 +8,13 @@ import tempfile
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 
 import torch
 
 from optimized.bench import report
 
 HERE = Path(__file__).parent
-TABLES = ("masking", "recompression", "sweep", "table5")
-"""Figures that are no timings: a file of that name with FUNCTIONS and a `main`."""
-
-NAMES = sorted([*(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")), *TABLES])
+NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
 
 
 def arguments() -> argparse.Namespace:
@@ -41,14 +37,9 @@ def pytest(*words: str) -> int:
     return subprocess.run([sys.executable, "-m", "pytest", *words], check=False).returncode
 
 
-def module_of(name: str) -> ModuleType:
-    """Return the module that a name stands for."""
-    return import_module(f"optimized.bench.{name if name in TABLES else f'bench_{name}'}")
-
-
 def agree(names: list[str], device: str) -> None:
     """Run the agreement tests of every function concerned; stop if one fails."""
-    modules = [module_of(name) for name in names]
+    modules = [import_module(f"optimized.bench.bench_{name}") for name in names]
     functions = sorted({function for module in modules for function in module.FUNCTIONS})
     suite = find_spec("spec_tests")
     assert suite is not None
@@ -76,13 +67,8 @@ def main() -> None:
     given = arguments()
     names = given.names or NAMES
     agree(names, given.device)
-    for name in names:
-        if name in TABLES:
-            module_of(name).main()
-    timed = [name for name in names if name not in TABLES]
-    found = [line for name in timed for line in times(name, given.device, given.threads)]
-    if found:
-        print(report.table(found))
+    found = [line for name in names for line in times(name, given.device, given.threads)]
+    print(report.table(found))
     if given.write:
         report.write(found)
 

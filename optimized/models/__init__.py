@@ -13,7 +13,7 @@ from optimized.models.eviction import EvictionCache
 from optimized.models.hex import HexTransformersCache
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
 from optimized.models.scorer import Scorer, Scores
-from optimized.models.scoring import SCORERS, scorer
+from optimized.models.scorers import SCORERS, scorer
 
 __all__ = [
     "attach",

@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 
 import optimized
 from optimized import GateWeights, train_fastkvzip
-from optimized.models.kvzip import KVzip
 from optimized.models.prefill import Step, prefill
+from optimized.models.scorers.kvzip import KVzip
 
 FILE = "gate.safetensors"
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from inspect import signature
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from weakref import ref
 
 import torch
@@ -16,6 +16,8 @@ from optimized.models import errors as refuse
 from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 
+Scope = Literal["head", "layer", "model"]
+
 
 class Scores(NamedTuple):
     """What a scorer says of a prompt."""
@@ -26,8 +28,8 @@ class Scores(NamedTuple):
     """What a head of each layer keeps, where the scorer shares the budget among layers."""
 
 
-class Told(NamedTuple):
-    """What every scorer may ask about one layer at the end of a prompt."""
+class ReadLayer(NamedTuple):
+    """What every scorer may ask about one layer when a prompt was read."""
 
     layer: int
     keys: Float[Tensor, "batch kv_heads tokens width"]
@@ -45,16 +47,34 @@ class Scorer:
         settings: what the scorer's functions take beside tensors.
     """
 
+    name: str
     takes: tuple[str, ...] = ()
     """The settings there are."""
     watching = False
     """Whether it has to watch the prompt."""
+    scope: Scope = "head"
+    """Whose entries it ranks together, as its authors do."""
+    budgeted = False
+    """Whether what it says depends on the budget."""
+    observing: int | None = None
+    """How many queries at a prompt's end observe, unless told otherwise; None where all count."""
+    sharing: str | None = None
+    """Where it shares the budget among the layers: the erratum about what the letter misses."""
+    gated = False
+    """Whether it needs gates that have learnt from the model."""
+    colour: str
+    """In pictures."""
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         refuse.settings(type(self).__name__, settings, self.takes)
         self.model, self.kv, self.settings = model, kv, settings
         self.memory: dict[int, Any] = {}
         self.watched: Callable[[], EvictionCache | None] = lambda: None
+
+    @classmethod
+    def scopes(cls) -> tuple[Scope, ...]:
+        """Return the scopes there are: who shares among layers has none over all of them."""
+        return ("head", "layer") if cls.sharing else ("head", "layer", "model")
 
     def watch(self, step: Step) -> None:
         """Remember what is needed of one layer's part of a chunk."""
@@ -77,10 +97,10 @@ class Scorer:
         """
         refuse.unwatched(not self.watching or self.watched() is prompt.cache, type(self).__name__)
         layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())
-        told = (Told(index, *held, prompt.valid, keep) for index, held in layers)
-        return Scores(tuple(map(self.scored, told)), self.budgets(prompt, keep))
+        read = (ReadLayer(index, *held, prompt.valid, keep) for index, held in layers)
+        return Scores(tuple(map(self.scored, read)), self.budgets(prompt, keep))
 
-    def scored(self, told: Told) -> Scored:
+    def scored(self, read: ReadLayer) -> Scored:
         """Score the tokens of one layer."""
         raise NotImplementedError
 

@@ -2,7 +2,7 @@
 
 Degrees, first eigenvalue and bound follow from the size. The second eigenvalue is that of one
 random mask, so the printed one can only be one of ours: it is compared with masks drawn here, by
-the deviation of 400 drawn of every size (`python -m optimized.bench table5` draws those on file).
+the deviation of 400 drawn of every size (`python docs/tables/table5.py` draws those on file).
 The reference takes more than a second for masks of 4032 tokens and more, and draws them with
 `--hypothesis-profile=thorough` alone.
 """

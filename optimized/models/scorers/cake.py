@@ -1,0 +1,37 @@
+"""CAKE on a model."""
+
+import torch
+from torch import Tensor
+
+from optimized import Scored
+from optimized.models.prefill import Prefilled
+from optimized.models.scorer import ReadLayer, lengths
+from optimized.models.scorers.snapkv import SnapKV
+
+
+class Cake(SnapKV):
+    """Mean and variance of the last queries' attention, budgets by the layers' preference."""
+
+    name = "cake"
+    takes = ("window", "kernel", "gamma", "tau1", "tau2", "exact")
+    budgeted = True
+    sharing = "E-G42"
+    colour = "#c9459b"
+
+    def scored(self, read: ReadLayer) -> Scored:
+        """Score one layer."""
+        chosen = self.chosen("window", "gamma", "kernel")
+        return self.kv.cake(self.memory[read.layer], read.keys, valid=read.valid, **chosen)
+
+    def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
+        """Share in proportion to the preferences."""
+        chosen = self.chosen("window", "tau1", "tau2")
+        layers = enumerate(prompt.cache.whole_layers())
+        wishes = [
+            self.kv.cake_preference(
+                self.memory[index], layer.whole[0], valid=prompt.valid, **chosen
+            )
+            for index, layer in layers
+        ]
+        chosen = self.chosen("window", "exact")
+        return self.kv.cake_budgets(torch.stack(wishes), keep, lengths(prompt), **chosen)

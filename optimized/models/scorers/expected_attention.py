@@ -1,0 +1,41 @@
+"""Expected attention on a model."""
+
+import optimized
+from optimized import Scored
+from optimized.models import errors as refuse
+from optimized.models.prefill import Prefilled, Step, unrotated
+from optimized.models.scorer import ReadLayer, Scorer, Scores, lengths, options
+
+
+class ExpectedAttention(Scorer):
+    """Running mean and covariance of the queries before the rotary embedding."""
+
+    name = "expected_attention"
+    takes = (*options(optimized.expected_attention), "future")
+    watching = True
+    colour = "#6b7d1c"
+
+    def watch(self, step: Step) -> None:
+        """Add the chunk's queries to the statistics."""
+        queries = unrotated(step)
+        valid = None if step.valid is None else step.valid[:, -queries.shape[2] :]
+        sinks, past = self.settings.get("sinks", 4), self.past(step)
+        self.memory[step.layer] = self.kv.query_statistics(queries, sinks, valid, past)
+
+    def finish(self, prompt: Prefilled, keep: int) -> Scores:
+        """Turn the statistics to the positions to come, then score."""
+        rotary = self.model.get_decoder().get_submodule("rotary_emb")
+        refuse.rotary(rotary)
+        future = self.settings.get("future", 512)
+        self.rotation = self.kv.mean_rotation(
+            rotary.get_buffer("inv_freq"), lengths(prompt), future
+        )
+        return super().finish(prompt, keep)
+
+    def scored(self, read: ReadLayer) -> Scored:
+        """Score one layer."""
+        chosen = {name: self.settings[name] for name in self.settings if name != "future"}
+        statistics = self.memory[read.layer]
+        return self.kv.expected_attention(
+            statistics, read.keys, read.values, self.rotation, valid=read.valid, **chosen
+        )

@@ -1,0 +1,48 @@
+"""FastKVzip on a model."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from optimized import Scored
+from optimized.models import errors as refuse
+from optimized.models.prefill import Step
+from optimized.models.scorer import ReadLayer, Scorer, ends
+
+
+class FastKVzip(Scorer):
+    """A gate for each layer, on the hidden states at its attention's input.
+
+    The setting `weights` holds a `GateWeights` for each layer.
+    """
+
+    name = "fastkvzip"
+    takes = ("weights", "sinks", "recent")
+    watching = True
+    scope = "model"
+    gated = True
+    colour = "#12a5b5"
+
+    def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
+        super().__init__(model, kv, **settings)
+        layers = model.config.num_hidden_layers
+        refuse.layers("weights", settings.get("weights") or (), layers)
+
+    def watch(self, step: Step) -> None:
+        """Score the chunk: no token's score depends on another's."""
+        weights = self.settings["weights"]
+        one = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0)
+        past = self.past(step)
+        scores = one.scores if past is None else torch.cat([past, one.scores], -1)
+        self.memory[step.layer] = scores
+
+    def scored(self, read: ReadLayer) -> Scored:
+        """Score one layer."""
+        scores = self.memory[read.layer]
+        if read.valid is not None:
+            scores = scores.masked_fill(~read.valid[:, None], 0)
+        return Scored(
+            scores, ends(self.kv, read.keys, read.valid, **self.chosen("sinks", "recent"))
+        )

@@ -1,0 +1,25 @@
+"""H2O on a model."""
+
+import optimized
+from optimized import Scored
+from optimized.models.prefill import Step
+from optimized.models.scorer import ReadLayer, Scorer, options
+
+
+class H2O(Scorer):
+    """Attention mass, added up chunk by chunk."""
+
+    name = "h2o"
+    takes = options(optimized.h2o)
+    watching = True
+    budgeted = True
+    colour = "#7a52c7"
+
+    def watch(self, step: Step) -> None:
+        """Add what the chunk's queries pay."""
+        past = self.past(step)
+        self.memory[step.layer] = self.kv.h2o_mass(step.queries, step.keys, past, step.valid)
+
+    def scored(self, read: ReadLayer) -> Scored:
+        """Score one layer."""
+        return self.kv.h2o(self.memory[read.layer], read.keep, read.valid, **self.settings)

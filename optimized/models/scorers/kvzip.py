@@ -1,0 +1,96 @@
+"""KVzip on a model: it reads the context, then is made to repeat it, chunk by chunk."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from optimized import Scored
+from optimized.models.prefill import Prefilled, Step, watched
+from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
+
+
+class KVzip(Scorer):
+    """The largest attention a token draws while the model repeats its chunk of the context.
+
+    The setting `prompt` holds the ids of the tokens that ask for the repetition, or is a function
+    that returns them for the number of a chunk and its ids; none by default.
+    """
+
+    name = "kvzip"
+    takes = ("prompt", "chunk", "sinks", "recent")
+    scope = "model"
+    colour = "#2f6fd0"
+
+    def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
+        super().__init__(model, kv, **settings)
+        self.chunk, self.sinks = settings.get("chunk", 2000), settings.get("sinks", 4)
+
+    def finish(self, prompt: Prefilled, keep: int) -> Scores:
+        """Let the model repeat the context; the cache is afterwards what it was."""
+        self.memory = {}
+        longest = int(lengths(prompt).max())
+        for index in range(-(-max(0, longest - self.sinks) // self.chunk)):
+            self.repeat(prompt, index)
+        return super().finish(prompt, keep)
+
+    def repeat(self, prompt: Prefilled, index: int) -> None:
+        """Read one chunk again, and score it by the queries that do."""
+        ids, repeated = self.asked(prompt, index)
+        tokens = prompt.input_ids.shape[1]
+        whole = torch.ones_like(prompt.input_ids, dtype=torch.bool)
+        valid = whole if prompt.valid is None else prompt.valid
+        positions = lengths(prompt)[:, None] + (repeated.long().cumsum(-1) - 1).clamp(min=0)
+
+        def watch(step: Step) -> None:
+            keys, echo = step.keys[:, :, :tokens], step.keys[:, :, tokens:]
+            self.memory[step.layer] = self.kv.kvzip_chunk(
+                step.queries,
+                keys,
+                echo,
+                index,
+                self.chunk,
+                self.sinks,
+                valid,
+                repeated,
+                self.memory.get(step.layer),
+            )
+
+        with torch.no_grad(), prompt.cache.undone(), watched(self.model, prompt.cache, [watch]):
+            self.model(
+                input_ids=ids,
+                attention_mask=torch.cat([valid, repeated], 1).long(),
+                position_ids=positions,
+                past_key_values=prompt.cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+
+    def asked(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
+        """Return the repeat input of each row, padded on the left, and which of it is there."""
+        rows = []
+        for row, count in enumerate(lengths(prompt).tolist()):
+            start = self.sinks + index * self.chunk
+            text = prompt.input_ids[row, prompt.input_ids.shape[1] - count :]
+            chunk = text[start : start + self.chunk]
+            asking = self.settings.get("prompt", ())
+            asking = asking(index, chunk) if callable(asking) else asking
+            rows.append(torch.cat([torch.as_tensor(asking).to(chunk), chunk]))
+        longest = max(len(row) for row in rows)
+        ids = prompt.input_ids.new_zeros(len(rows), longest)
+        there = torch.zeros_like(ids, dtype=torch.bool)
+        for row, repeat in enumerate(rows):
+            ids[row, longest - len(repeat) :] = repeat
+            there[row, longest - len(repeat) :] = True
+        return ids, there
+
+    def scored(self, read: ReadLayer) -> Scored:
+        """Protect the ends beside the scores."""
+        scores = self.memory.get(read.layer)
+        if scores is None:  # no chunk: all tokens are sinks
+            scores = read.keys.new_zeros(read.keys.shape[:-1], dtype=torch.float32)
+        return Scored(
+            scores, ends(self.kv, read.keys, read.valid, **self.chosen("sinks", "recent"))
+        )

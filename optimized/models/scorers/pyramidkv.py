@@ -1,0 +1,23 @@
+"""PyramidKV on a model."""
+
+from torch import Tensor
+
+from optimized.models.prefill import Prefilled
+from optimized.models.scorer import lengths
+from optimized.models.scorers.snapkv import SnapKV
+
+
+class PyramidKV(SnapKV):
+    """SnapKV's scores, budgets that shrink from layer to layer."""
+
+    name = "pyramidkv"
+    takes = (*SnapKV.takes, "beta", "exact")
+    budgeted = True
+    sharing = "E-G32"
+    colour = "#e08a1e"
+
+    def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
+        """Follow the line from the first layer to the last."""
+        chosen = self.chosen("window", "beta", "exact")
+        layers = self.model.config.num_hidden_layers
+        return self.kv.pyramidkv_budgets(keep, layers, lengths(prompt), **chosen)

@@ -1,0 +1,22 @@
+"""A random choice, which every scorer must beat."""
+
+import torch
+
+from optimized import Scored
+from optimized.models.scorer import ReadLayer, Scorer
+
+
+class Random(Scorer):
+    """Uniform noise, the same for the same seed on every device."""
+
+    name = "random"
+    takes = ("seed",)
+    colour = "#8c8c8c"
+
+    def scored(self, read: ReadLayer) -> Scored:
+        """Score one layer."""
+        draw = torch.Generator().manual_seed(self.settings.get("seed", 0) * 1_000_003 + read.layer)
+        scores = torch.rand(read.keys.shape[:-1], generator=draw).to(read.keys.device)
+        if read.valid is not None:
+            scores = scores.masked_fill(~read.valid[:, None], 0)
+        return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))

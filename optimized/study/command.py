@@ -1,0 +1,255 @@
+"""The main job: load a model, make documents, measure every system, write what was found."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.utils import logging as hub_logging
+from torch import Tensor, nn
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging
+
+import optimized
+import reference
+from optimized.models.attention import attach
+from optimized.models.gates import FILE, load_gates
+from optimized.models.scorers import SCORERS
+from optimized.study import documents, evaluate, report, table
+from optimized.study.pictures import TITLES, Picture, pictures
+from optimized.study.record import record
+from optimized.study.rows import Settings, trials
+from optimized.study.systems import System, systems_named
+from optimized.tiny import HERE
+from optimized.tiny.tasks import CONTINUE, REPEAT
+
+OUT = "kvspec-report"
+SMALL = 20_000_000
+
+
+def device(name: str) -> torch.device:
+    """Return a device that computes.
+
+    Raises:
+        ValueError: it does not.
+    """
+    try:
+        chosen = torch.device(name)
+        torch.ones(1, device=chosen).add(1).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"--device must be usable here, got {name!r}: {reason}") from error
+    return chosen
+
+
+def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
+    """Return a model, attached, and its tokenizer.
+
+    Raises:
+        ValueError: there is no such model, or one that cannot be attached.
+    """
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    hub_logging.set_verbosity_error()  # each of its retries would be a line
+    if name is None and not (HERE / "model.safetensors").exists():
+        raise ValueError(
+            f"--model must be given, since the weights of the shipped model are not in {HERE}"
+        )
+    place = str(HERE) if name is None else name
+    try:
+        model = AutoModelForCausalLM.from_pretrained(place)
+        tokenizer = AutoTokenizer.from_pretrained(place)
+    except Exception as error:  # whatever a damaged file makes of the libraries that read it
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"--model must be a folder or an id of a causal language model, got {place!r}: {reason}"
+        ) from error
+    nn.Module.to(model, on)
+    return attach(model.eval()), tokenizer
+
+
+def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
+    """Refuse a context that is longer than the model's positions."""
+    limit = getattr(model.config, "max_position_embeddings", None)
+    if limit is not None and given.context + given.continuation > limit:
+        raise ValueError(
+            f"--context must leave room for {given.continuation} tokens among the model's {limit} "
+            f"positions, got {given.context}"
+        )
+
+
+def free(given: argparse.Namespace) -> Path:
+    """Return a folder that does not exist, and can be made.
+
+    Raises:
+        ValueError: the one that was asked for does, or the JSON file does, or there is no writing.
+    """
+    names = (Path(OUT if count == 1 else f"{OUT}-{count}") for count in range(1, 10_000))
+    out = given.out or next(name for name in names if not os.path.lexists(name))
+    for name, target in (("--json", given.json), ("--out", out)):
+        if target is None:
+            continue
+        if os.path.lexists(target):
+            raise ValueError(f"{name} must not exist, got {target}")
+        if not target.absolute().parent.is_dir():
+            raise ValueError(f"{name} must be in a folder that exists, got {target}")
+        try:
+            beside(target).rmdir()
+        except OSError as error:
+            raise ValueError(
+                f"{name} must be where one can write, got {target}: {error}"
+            ) from error
+    if given.json is not None and given.json.absolute() == out.absolute():
+        raise ValueError(f"--json must not be the folder of the report, got {given.json}")
+    return out
+
+
+def beside(target: Path) -> Path:
+    """Make a hidden folder beside a file or folder to come, where it can be renamed to it."""
+    return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+
+
+def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
+    """Return what asks a model to repeat a chunk of its context."""
+    before, after = (part.decode() for part in CONTINUE)
+
+    def asking(index: int, chunk: Tensor) -> list[int]:
+        first = tokenizer.decode(chunk[:8].tolist(), skip_special_tokens=True)
+        text = before + first + after if index else REPEAT.decode()
+        return tokenizer(text, add_special_tokens=False).input_ids
+
+    return asking
+
+
+def prepared(
+    given: argparse.Namespace,
+) -> tuple[PreTrainedModel, list[documents.Document], Settings]:
+    """Load the model and make the documents.
+
+    Raises:
+        ValueError: something that was asked for cannot be had.
+    """
+    on = device(given.device)
+    torch.manual_seed(given.seed)
+    model, tokenizer = load(given.model, on)
+    fits(model, given)
+    text = documents.held_out() if given.text is None else documents.read(given.text)
+    maker = documents.Maker(text, tokenizer)
+    lengths = documents.lengths(given.context)
+    read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
+    folder = Path(given.model) if given.model is not None else HERE
+    gates = load_gates(folder, model.config.num_hidden_layers, on)
+    kv, other = {
+        "optimized": (optimized, None),
+        "reference": (reference, optimized),
+    }[given.implementation]
+    return model, read, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+
+
+def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
+    """Run everything that was asked for, and return the figures and the pictures."""
+    chosen = systems_named(given.systems)
+    model, read, settings = prepared(given)
+    if settings.gates is None:
+        chosen = without_gates(chosen)
+    rows = trials(chosen, given.ratios)
+    steps = evaluate.steps(read, rows) + (len(TITLES) if given.pictures else 0)
+    with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
+
+        def step(name: str) -> None:
+            bar.set_description(f"{name:<20}")
+            bar.update()
+
+        with threads(model):
+            found = evaluate.evaluate(model, read, rows, settings, step)
+            shown = list(pictures(model, read, settings, step)) if given.pictures else []
+    command = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(given).items()
+    }
+    about = {
+        "name": given.model or "optimized/tiny",
+        "architecture": model.config.model_type,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "dtype": str(model.dtype),
+        "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
+        "gate": settings.gates is not None,
+    }
+    return record(found, read, command, about, [one.figures for one in shown]), shown
+
+
+@contextmanager
+def threads(model: PreTrainedModel) -> Iterator[None]:
+    """Let a small model compute in one thread, where more of them mostly wait for each other."""
+    before = torch.get_num_threads()
+    if model.num_parameters() < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def without_gates(chosen: list[System]) -> list[System]:
+    """Leave out what needs a gate, where a model has none, and say so.
+
+    Raises:
+        ValueError: nothing is left to be compared with the full cache.
+    """
+    gated = {name for name, scorer in SCORERS.items() if scorer.gated}
+    left = [system for system in chosen if system.scorer not in gated]
+    if len(left) == 1 < len(chosen):
+        raise ValueError(
+            f"--systems must name one that can be had, got only such as need a {FILE} beside the "
+            "model"
+        )
+    if len(left) < len(chosen):
+        names = ", ".join(sorted(gated))
+        print(f"{names} is left out: there is no {FILE} beside the model", file=sys.stderr)
+    return left
+
+
+def write(
+    figures: dict[str, Any], shown: Sequence[Picture], out: Path, json_file: Path | None
+) -> None:
+    """Write the report and the figures, all or nothing."""
+    text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
+    page = report.page(figures, shown)
+    folders = [beside(out)]
+    try:
+        (folders[0] / "report.html").write_text(page, encoding="utf-8")
+        (folders[0] / "figures.json").write_text(text, encoding="utf-8")
+        folders[0].chmod(0o755)
+        if json_file is not None:
+            folders.append(beside(json_file))
+            (folders[1] / "figures.json").write_text(text, encoding="utf-8")
+        os.rename(folders[0], out)
+        if json_file is not None:
+            os.replace(folders[1] / "figures.json", json_file)
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(given: argparse.Namespace) -> bool:
+    """Do the whole job, and tell whether anything that was asked for could be measured.
+
+    Raises:
+        ValueError: something that was asked for cannot be had.
+    """
+    out = free(given)
+    figures, shown = measured(given)
+    write(figures, shown, out, given.json)
+    for line in (*table.table(figures), *table.verdict_lines(figures)):
+        print(line)
+    print(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}.")
+    refused = [row["refused"] is not None for row in figures["rows"][1:]]
+    return not refused or not all(refused)

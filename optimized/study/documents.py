@@ -1,0 +1,177 @@
+"""What the command lets a model read: stretches of a text with facts hidden in them."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+
+from optimized.tiny.corpus import files
+from optimized.tiny.tasks import Fact, facts
+
+PIECE = 160
+"""Longer lines are cut at spaces, so that a fact can stand anywhere."""
+
+
+class Question(NamedTuple):
+    """A fact asked for."""
+
+    asked: list[int]
+    answer: list[int]
+    depth: float
+    """Where in the context the fact stands, from 0 to 1."""
+
+
+class Document(NamedTuple):
+    """A context, what comes after it, and what is asked of it."""
+
+    context: list[int]
+    continuation: list[int]
+    size: int
+    """Bytes of the continuation after its first token."""
+    questions: tuple[Question, ...]
+    lines: tuple[int, int]
+    """First and last piece of the text."""
+
+
+def held_out() -> str:
+    """Return text the shipped model has not seen: some of Python's standard library."""
+    return "\n\n".join(files("heldout").values())
+
+
+def read(file: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ValueError: there is no such file, or it is no text.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--text must be a file of UTF-8 text, got {file}: {error}") from error
+
+
+def pieces(text: str) -> list[str]:
+    """Cut a text into its lines, and long lines at spaces."""
+    found = []
+    for line in text.splitlines(keepends=True):
+        while len(line) > PIECE:
+            cut = line.rfind(" ", 1, PIECE) + 1 or PIECE
+            found.append(line[:cut])
+            line = line[cut:]
+        found.append(line)
+    return found
+
+
+class Maker:
+    """Makes documents out of a text."""
+
+    def __init__(self, text: str, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.pieces, self.tokenizer = pieces(text), tokenizer
+        marked = tokenizer("a").input_ids[:1]
+        self.prefix: list[int] = marked if marked == [tokenizer.bos_token_id] else []
+
+    def ids(self, text: str) -> list[int]:
+        """Return the tokens of a text, without marks around it."""
+        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def size(self, tokens: list[int]) -> int:
+        """Return the bytes of a text's first tokens; in a character cut off, a token is one."""
+        whole = len(tokens)
+        while (text := str(self.tokenizer.decode(tokens[:whole]))).endswith("\ufffd"):
+            whole -= 1
+        return len(text.encode()) + len(tokens) - whole
+
+    def following(self, start: int) -> Iterator[list[int]]:
+        """Walk through the tokens of each piece, from one on."""
+        for piece in self.pieces[start:]:
+            yield self.ids(piece)
+
+    def stretch(self, start: int, length: int) -> tuple[list[list[int]], int]:
+        """Return pieces of so many tokens together, at `start` or as far before it as it takes."""
+        while True:
+            taken, count = [], 0
+            for piece in self.following(start):
+                taken.append(piece[: length - count])
+                count += len(taken[-1])
+                if count == length:
+                    return taken, start
+            if start == 0:
+                raise ValueError(
+                    f"the text must have at least {length} tokens for this context and what "
+                    f"comes after it, got {count}"
+                )
+            start //= 2
+
+    def question(self, fact: Fact, depth: float) -> Question:
+        """Ask for a fact; the answer is what its tokens add to the question's."""
+        question = "\n" + fact.question().decode()
+        both = self.ids(question + fact.answer().decode())
+        # a tokenizer may take the space between the two for the answer's beginning
+        pairs = enumerate(zip([*self.ids(question), None], both, strict=False))
+        same = next(place for place, (one, other) in pairs if one != other)
+        return Question(both[:same], both[same:], depth)
+
+    def document(
+        self, rng: Random, start: int, context: int, continuation: int, needles: int
+    ) -> Document:
+        """Hide facts at random in equal parts of a stretch of the text.
+
+        Raises:
+            ValueError: the text is too short for the context, or the context for the facts.
+        """
+        known = facts(rng, needles)
+        stated = [self.ids(fact.stated().decode()) for fact in known]
+        body = context - len(self.prefix) - sum(map(len, stated))
+        if body < 8:
+            raise ValueError(
+                f"--context must leave room for {needles} facts in its shortest documents, of "
+                f"{context} tokens: use at least {2 * (context - body + 8)}, or fewer --needles"
+            )
+        taken, start = self.stretch(start, body + continuation)
+        ends = [0]
+        for piece in taken:
+            ends.append(ends[-1] + len(piece))
+        flat = [token for piece in taken for token in piece]
+        found, questions, at = list(self.prefix), [], 0
+        for index, (fact, line) in enumerate(zip(known, stated, strict=True)):
+            wanted = (index + rng.random()) / needles * body
+            place = max(
+                at, min((end for end in ends if end <= body), key=lambda e: abs(e - wanted))
+            )
+            found += flat[at:place]
+            questions.append(self.question(fact, len(found) / context))
+            found, at = found + line, place
+        found += flat[at:body]
+        after = flat[body:]
+        size = self.size(flat) - self.size(flat[: body + 1])
+        return Document(found, after, size, tuple(questions), (start, start + len(taken)))
+
+    def documents(
+        self, seed: int, count: int, lengths: list[int], continuation: int, needles: int
+    ) -> list[Document]:
+        """Return documents from all over the text, the same for the same seed, shortest first.
+
+        Lengths take turns, so that the last of them is always among them.
+        """
+        made = []
+        for index in range(count):
+            rng = Random(f"documents {seed} {index}")
+            start = int((index + rng.random()) / count * len(self.pieces))
+            length = lengths[(index - count) % len(lengths)]
+            made.append(self.document(rng, start, length, continuation, needles))
+        return sorted(made, key=lambda document: len(document.context))
+
+
+def overlapping(documents: list[Document]) -> bool:
+    """Tell whether two documents share some text, which makes verdicts too sure."""
+    spans = sorted(document.lines for document in documents)
+    return any(second[0] < first[1] for first, second in pairwise(spans))
+
+
+def lengths(context: int) -> list[int]:
+    """Return the lengths of documents up to a context."""
+    return [ceil(context / 2), ceil(context * 3 / 4), context]

@@ -1,0 +1,146 @@
+"""What each system costs a model: documents are read once, then compressed in every way."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from types import ModuleType
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from optimized.models.prefill import prefill
+from optimized.models.selection import kept_entries, stored
+from optimized.study.clock import Clock
+from optimized.study.documents import Document
+from optimized.study.judge import Judge
+from optimized.study.panel import Panel
+from optimized.study.rows import Row, Settings, Trial
+
+BATCH = 8
+"""Documents read at a time."""
+
+
+def evaluate(
+    model: PreTrainedModel,
+    documents: Sequence[Document],
+    rows: Sequence[Trial],
+    settings: Settings,
+    step: Callable[[str], None] = lambda _: None,
+) -> list[Row]:
+    """Measure every row on every document.
+
+    Args:
+        model: an attached model.
+        documents: those of one length beside each other.
+        rows: what to measure.
+        settings: the reading, the seed, the implementation.
+        step: called with the name of a row whenever it was measured on a batch.
+
+    Returns:
+        A row for each of `rows`; one that a setting refuses on any document says why.
+    """
+    found = [Row(trial) for trial in rows]
+    place = 0
+    for batch in batches(documents):
+        with torch.inference_mode():
+            Batch(model, batch, rows, settings, place).measure(found, step)
+        place += len(batch)
+    return found
+
+
+def steps(documents: Sequence[Document], rows: Sequence[Trial]) -> int:
+    """Return how often `evaluate` calls `step`."""
+    return len(batches(documents)) * len(rows)
+
+
+def batches(documents: Sequence[Document]) -> list[list[Document]]:
+    """Put documents of one length together, a few at a time."""
+    alike = (list(some) for _, some in groupby(documents, lambda one: len(one.context)))
+    return [some[at : at + BATCH] for some in alike for at in range(0, len(some), BATCH)]
+
+
+class Batch:
+    """Some documents of one length, read once."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        documents: Sequence[Document],
+        rows: Sequence[Trial],
+        settings: Settings,
+        place: int = 0,
+    ) -> None:
+        self.device, self.settings = model.device, settings
+        ids = torch.tensor([document.context for document in documents], device=model.device)
+        self.panel = Panel(model, ids.shape[1], rows, settings, place)
+        self.prompt = prefill(model, ids, watch=self.panel.watchers())
+        self.cache = self.prompt.cache
+        for layer in self.cache.evictable():  # in 16 bits, as in the papers, whatever the model is
+            keys, values = layer.whole
+            if keys.element_size() > 2:
+                layer.keys, layer.values = keys.half(), values.half()
+        self.judge = Judge(model, self.prompt, documents)
+
+    def measure(self, rows: Sequence[Row], step: Callable[[str], None]) -> None:
+        """Measure every trial, and add what is found to its row."""
+        for row in rows:
+            if row.refused is None:
+                try:
+                    with self.cache.undone():
+                        self.compress(row)
+                        self.ask(row)
+                except ValueError as refusal:
+                    row.refused = " ".join(str(refusal).split())
+            step(row.trial.system.name)
+
+    def compress(self, row: Row) -> None:
+        """Compress the cache in one trial."""
+        trial, kv, clock = row.trial, self.settings.kv, Clock(self.device)
+        entries = sum(layer.whole[0].shape[:-1].numel() for layer in self.cache.whole_layers())
+        row.entries += entries
+        if trial.system.evicts:
+            kept = self.kept(trial, kv, clock)
+            if self.settings.other is not None:
+                twin = self.kept(trial, self.settings.other, Clock(self.device))
+                row.differing += int((kept & ~twin).sum())
+            row.digest.update(kept.cpu().numpy().tobytes())
+            row.kept += int(kept.sum())
+            with clock.at("selecting"):
+                self.cache.evict(list(kept), kv=kv)
+            row.nbytes += self.cache.nbytes
+        elif trial.system.store is not None:
+            row.kept += entries
+            row.nbytes += self.store(row, clock)
+        else:
+            row.kept += entries
+            row.nbytes += self.cache.nbytes
+        for stage, seconds in clock.seconds.items():
+            row.seconds[stage] = row.seconds.get(stage, 0.0) + seconds
+
+    def kept(self, trial: Trial, kv: ModuleType, clock: Clock) -> Tensor:
+        """Return which entries one trial keeps."""
+        assert trial.ratio is not None
+        scores, clock.seconds["scoring"] = self.panel.scores(self.prompt, trial, kv)
+        reading = self.settings.reading
+        return kept_entries(trial.system, self.prompt, scores, trial.ratio, reading, kv, clock)
+
+    def store(self, row: Row, clock: Clock) -> int:
+        """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
+        system, kv, mass = row.trial.system, self.settings.kv, None
+        if system.scorer is not None:
+            mass, clock.seconds["scoring"] = self.panel.mass(kv)
+        with clock.at("selecting"):
+            read = stored(system, self.prompt, mass, self.settings.reading, kv)
+        for layer, (keys, values) in zip(self.cache.evictable(), read.layers, strict=True):
+            row.digest.update(keys.float().cpu().numpy().tobytes())
+            layer.keys, layer.values = keys, values
+        return read.nbytes
+
+    def ask(self, row: Row) -> None:
+        """Ask the model what is left of its memory."""
+        row.bits += self.judge.bits()
+        row.found += self.judge.found()
+        moved, size = self.judge.deviations()
+        row.deviation += moved.mean(1).tolist()
+        row.relative += (moved.mean(1) / size.mean(1)).tolist()
+        row.worst += moved.amax(1).tolist()

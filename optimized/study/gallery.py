@@ -1,0 +1,42 @@
+"""The papers' figures on the page of the report."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from optimized.study.pictures import Picture
+from optimized.study.pictures.drawing import INK, PAGE
+
+# A picture in an `img` does not see the page's colours, but whether it is light or dark.
+THEMED = (
+    "<style>svg { --ink: #4b5563; --page: #ffffff; } "
+    "@media (prefers-color-scheme: dark) { svg { --ink: #aeb7c4; --page: #14171d; } }</style>"
+)
+
+
+def papers(shown: Sequence[Picture]) -> Iterator[str]:
+    """Show the papers' figures, as they are of the model."""
+    if shown:
+        yield "<h2>The papers' figures, of this model</h2>"
+    for one in shown:
+        yield f"<h3>{escape(one.title)}</h3>"
+        if one.svg is None:
+            yield f"<p class=soft>Not to be had here: {escape(one.refused or '')}</p>"
+            continue
+        yield figure(one.svg, one.caption, one.title)
+
+
+def figure(svg: str, caption: str, title: str) -> str:
+    """Put a picture above its caption."""
+    return (
+        f'<figure><div class=wide><img src="{embedded(svg)}" alt="{escape(title)}"></div>'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def embedded(svg: str) -> str:
+    """Return an address that holds a picture, its greys fit for light and for dark pages."""
+    themed = (
+        svg.replace(">", f">{THEMED}", 1).replace(INK, "var(--ink)").replace(PAGE, "var(--page)")
+    )
+    return f"data:image/svg+xml;base64,{b64encode(themed.encode()).decode()}"

@@ -1,0 +1,101 @@
+"""What a model still knows: text after a prompt, facts in it, and how far attention moved."""
+
+from collections.abc import Sequence
+from math import log
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel
+
+from optimized.models.eviction import EvictionCache
+from optimized.models.prefill import Prefilled, Step, watched
+from optimized.study.documents import Document
+
+PROBES = 32
+"""Queries after the prompt whose attention is compared."""
+
+
+class Probe(NamedTuple):
+    """The first queries after the prompt in one layer, with their keys and values."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+
+
+class Judge:
+    """Asks a model about documents that it has read, while their cache is whole or compressed."""
+
+    def __init__(
+        self, model: PreTrainedModel, prompt: Prefilled, documents: Sequence[Document]
+    ) -> None:
+        self.model, self.cache, self.documents = model, prompt.cache, documents
+        self.probes: list[Probe] = []
+        with watched(model, prompt.cache, [self.remember]):
+            self.bits()
+        self.whole = attended(self.cache, self.probes)
+
+    def remember(self, step: Step) -> None:
+        """Keep the first queries after the prompt, and what they see of each other."""
+        new = step.queries.shape[2]
+        count = min(PROBES, new)
+        keys, values = (x[:, :, -new:][:, :, :count].clone() for x in (step.keys, step.values))
+        self.probes.append(Probe(step.queries[:, :, :count].clone(), keys, values))
+
+    def tensor(self, rows: list[list[int]]) -> Tensor:
+        """Return rows of tokens, filled up on the right, where nothing looks."""
+        longest = max(map(len, rows))
+        filled = [row + row[-1:] * (longest - len(row)) for row in rows]
+        return torch.tensor(filled, device=self.model.device)
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """Read more tokens, and forget them again."""
+        start = self.cache.get_seq_length()
+        places = torch.arange(start, start + ids.shape[1], device=ids.device)
+        with self.cache.undone():
+            return self.model(
+                input_ids=ids,
+                position_ids=places.expand(ids.shape),
+                past_key_values=self.cache,
+                use_cache=True,
+            ).logits.float()
+
+    def bits(self) -> list[float]:
+        """Return the bits a byte of each continuation costs, after its first token."""
+        ids = self.tensor([document.continuation for document in self.documents])
+        logits = self.logits(ids[:, :-1])
+        nats = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none").double().sum(-1)
+        sizes = (max(1, document.size) for document in self.documents)
+        return [total / log(2) / size for total, size in zip(nats.tolist(), sizes, strict=True)]
+
+    def found(self) -> list[list[bool]]:
+        """Return which questions of each document are answered right, greedily."""
+        right: list[list[bool]] = [[] for _ in self.documents]
+        for asked in zip(*(document.questions for document in self.documents), strict=True):
+            rows = [question.asked + question.answer for question in asked]
+            ids = self.tensor(rows)
+            guesses = self.logits(ids[:, :-1]).argmax(-1)
+            for row, question in enumerate(asked):
+                place = slice(len(question.asked) - 1, len(rows[row]) - 1)
+                right[row].append(guesses[row, place].tolist() == question.answer)
+        return right
+
+    def deviations(self) -> tuple[Tensor, Tensor]:
+        """Return how far attention moves, and how long it is, by document and query."""
+        moved, sizes = [], []
+        for before, after in zip(self.whole, attended(self.cache, self.probes), strict=True):
+            moved.append((after.double() - before.double()).norm(dim=-1).flatten(1))
+            sizes.append(before.double().norm(dim=-1).flatten(1))
+        return torch.cat(moved, 1), torch.cat(sizes, 1)
+
+
+def attended(cache: EvictionCache, probes: Sequence[Probe]) -> list[Tensor]:
+    """Return the attention of some queries to what a cache holds, layer by layer."""
+    out = []
+    with cache.undone():
+        for layer, probe in zip(cache.evictable(), probes, strict=True):
+            layer.update(probe.keys, probe.values)
+            out.append(layer.attend(probe.queries, None, probe.queries.shape[-1] ** -0.5))
+    return out

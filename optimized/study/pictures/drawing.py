@@ -1,0 +1,87 @@
+"""How pictures look: the same figure is the same file, legible on white and on near-black."""
+
+from collections.abc import Callable
+from io import StringIO
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from torch import Tensor
+
+INK, STRONG, WEAK, THIRD = "#7a8288", "#00897b", "#e07b39", "#5b7fd6"
+GRID, PAGE = "#8a929833", "#fefefe"
+"""Of lines behind the rest, and of what lies behind letters."""
+HEAT = "magma"
+PIXELS = 384
+ALIKE = LinearSegmentedColormap.from_list("alike", ["#2f6fd0", "#f2f2ef", "#d0452f"])
+"""From opposite over unrelated to alike."""
+SCORE = LinearSegmentedColormap.from_list("score", ["#7ec8f0", "#d0302f"])
+"""Sky blue to red, as GraphKV's figure has it."""
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "kvspec",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "savefig.transparent": True,
+}
+
+
+def draw(
+    paint: Callable[[Figure], None],
+    height: float,
+    width: float = 9.0,
+    layout: Literal["constrained"] | None = "constrained",
+) -> str:
+    """Return a picture as SVG, an element and nothing before it.
+
+    Args:
+        paint: draws on the figure.
+        height: in inches.
+        width: in inches.
+        layout: who places the parts, matplotlib or `paint`.
+    """
+    with mpl.rc_context(STYLE):
+        canvas = Figure(figsize=(width, height), layout=layout)
+        FigureCanvasSVG(canvas)
+        paint(canvas)
+        file = StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        canvas.savefig(file, format="svg", metadata=nothing)
+    text = file.getvalue()
+    return text[text.index("<svg") :]
+
+
+def title(axes: Axes, text: str) -> None:
+    """Name a part of a figure."""
+    axes.set_title(text, loc="left")
+
+
+def image(
+    axes: Axes, values: Tensor, colours: str | LinearSegmentedColormap, low: float, high: float
+) -> None:
+    """Draw a matrix as an image of a few pixels an entry, which no viewer can blur much."""
+    axes.spines[:].set_visible(False)
+    times = max(1, round(PIXELS / len(values)))
+    array: np.ndarray = values.float().numpy().repeat(times, 0).repeat(times, 1)
+    axes.imshow(
+        array,
+        cmap=colours,
+        vmin=low,
+        vmax=high,
+        interpolation="none",
+        extent=(-0.5, values.shape[1] - 0.5, len(values) - 0.5, -0.5),
+    )

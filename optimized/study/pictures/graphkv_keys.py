@@ -1,0 +1,146 @@
+"""GraphKV, Figs. 2 and 7: how alike the best keys are, and where they lie, as scores decay."""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+import optimized as kv
+from optimized.study.pictures.captured import Captured
+from optimized.study.pictures.words import share, verdict
+from optimized.study.systems import refinement, system_named
+
+SHOWN, BEST, BINS, KEPT, ROUNDS = 128, 10, 20, 0.05, 3
+
+
+class Likeness(NamedTuple):
+    """Similarities of the keys of one head: of all of them, and of the best before and after."""
+
+    layer: int
+    every: Float[Tensor, "tokens tokens"]
+    before: Float[Tensor, "best best"]
+    after: Float[Tensor, "best best"]
+
+
+class Plane(NamedTuple):
+    """The keys of one head on two axes, their scores and the best, round after round."""
+
+    layer: int
+    places: Float[Tensor, "tokens axes"]
+    scores: Float[Tensor, "rounds tokens"]
+    best: Int[Tensor, "rounds kept"]
+
+
+def decayed(
+    scores: Float[Tensor, "*batch heads tokens"],
+    keys: Float[Tensor, "*batch heads tokens width"],
+    keep: int,
+    length: int,
+    reading: str,
+    rounds: int = 1,
+) -> Float[Tensor, "*batch heads tokens"]:
+    """Refine scores as GraphKV does in the run on a document so long, for so many rounds."""
+    settings = refinement(system_named("snapkv+graphkv"), reading)._replace(rounds=rounds)
+    if settings.adaptive:
+        count = kv.neighbour_count(settings.count, length)
+        settings = settings._replace(count=count, adaptive=False)
+    return kv.graphkv_refine(scores, keys, keep, **settings._asdict())
+
+
+def best(
+    scores: Float[Tensor, "*batch tokens"], keys: Float[Tensor, "*batch tokens width"], count: int
+) -> Float[Tensor, "*batch best width"]:
+    """Return the keys with the highest scores, the best first."""
+    order = kv.ranking(scores)[..., :count]
+    return keys.gather(-2, order[..., None].expand(*order.shape, keys.shape[-1]))
+
+
+def likeness(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
+    """Compare the best tokens of a stretch before and after one round."""
+    place = slice(caught.content.start, min(caught.content.start + SHOWN, caught.content.stop))
+    keys, scores = caught.keys[..., place, :], caught.observed[..., place]
+    count, length = min(BEST, keys.shape[-2] // 2), caught.keys.shape[-2]
+    sets = {
+        "every": keys,
+        "before": best(decayed(scores, keys, count, length, reading, 0), keys, count),
+        "after": best(decayed(scores, keys, count, length, reading, 1), keys, count),
+    }
+    middle = len(caught.layers) // 2
+    found: dict[str, Any] = {
+        "tokens": keys.shape[-2],
+        "best": count,
+        "graphs": keys.shape[:-2].numel(),
+    }
+    for name, some in sets.items():
+        spread = kv.cosine_distribution(some, BINS)
+        counts = spread.histogram.flatten(0, -2).sum(0)
+        found[name] = {
+            "mean": float(spread.mean.mean()),
+            "variance": float(spread.variance.mean()),
+            "shown": float(spread.mean[middle, 0, 0]),
+            "histogram": (counts / counts.sum()).tolist(),
+        }
+    matrices = (kv.cosine_matrix(some[middle, 0, 0]) for some in sets.values())
+    return found, Likeness(caught.layers[middle], *matrices)
+
+
+def planes(caught: Captured, reading: str) -> tuple[dict[str, Any], Plane]:
+    """Measure how far the best tokens lie apart after 0, 1, 2 and 3 rounds."""
+    keys, scores = caught.keys[..., caught.content, :], caught.observed[..., caught.content]
+    kept, length = max(2, round(KEPT * keys.shape[-2])), caught.keys.shape[-2]
+    refined = [decayed(scores, keys, kept, length, reading, each) for each in range(ROUNDS + 1)]
+    places = kv.principal_components(keys)
+    order = torch.stack([kv.ranking(one)[..., :kept] for one in refined])
+    wide, first = extent(places), order[0]
+    apart = [extent(best(one, places, kept)) / wide.clamp(min=1e-12) for one in refined]
+    same = [(one[..., :, None] == first[..., None, :]).any(-1).float().mean() for one in order]
+    middle = len(caught.layers) // 2
+    found = {
+        "kept": kept,
+        "tokens": keys.shape[-2],
+        "spread": [float(one.mean()) for one in apart],
+        "spread_shown": [float(one[middle, 0, 0]) for one in apart],
+        "replaced": [1 - float(one) for one in same],
+    }
+    shown = torch.stack(refined)[:, middle, 0, 0]
+    plane = Plane(caught.layers[middle], places[middle, 0, 0], shown, order[:, middle, 0, 0])
+    return found, plane
+
+
+def extent(places: Float[Tensor, "*heads tokens axes"]) -> Float[Tensor, "*heads"]:
+    """Return the root mean square distance of some places from their middle."""
+    return (places - places.mean(-2, keepdim=True)).square().sum(-1).mean(-1).sqrt()
+
+
+def likeness_caption(found: dict[str, Any]) -> str:
+    """Say what is seen in the similarities."""
+    every, before, after = (found[name] for name in ("every", "before", "after"))
+    nearer = before["mean"] - every["mean"]
+    less = after["mean"] < before["mean"]
+    far = after["mean"] < 0.9 * before["mean"]
+    narrower = after["variance"] < before["variance"]
+    return (
+        f"Cosine similarity of keys in one head: {found['tokens']} tokens, the {found['best']} "
+        f"best by SnapKV's scores, and the {found['best']} best after one round of decay. Over "
+        f"{found['graphs']} heads, the best have a mean similarity of {before['mean']:.2f} "
+        f"(variance {before['variance']:.3f}) where all have {every['mean']:.2f}; after the decay "
+        f"{after['mean']:.2f} ({after['variance']:.3f}). The paper sees important tokens more "
+        f"alike than others: {verdict(nearer > 0.1, nearer > 0)}. It sees a lower mean and "
+        f"a lower variance after the decay: {verdict(far and narrower, less)}."
+    )
+
+
+def planes_caption(found: dict[str, Any]) -> str:
+    """Say what is seen in the planes."""
+    spread, replaced = found["spread"], found["replaced"]
+    rounds = ", ".join(f"{one:.2f}" for one in spread[1:])
+    return (
+        f"Keys of one head on their two main axes; large dots are the {found['kept']} best of "
+        f"{found['tokens']} tokens. Their distance from their middle, in units of that of all "
+        f"keys and as a mean over heads, is {spread[0]:.2f} before and {rounds} after 1, 2 and 3 "
+        f"rounds, which replace {share(replaced[1])}, {share(replaced[2])} and "
+        f"{share(replaced[3])} of them. The paper sees the best in one region: "
+        f"{verdict(spread[0] < 0.8, spread[0] < 1)}. It sees them sparser after the first round: "
+        f"{verdict(spread[1] > 1.05 * spread[0], spread[1] > spread[0])}."
+    )

@@ -1,0 +1,87 @@
+"""HEX, Table 4: what is lost without the expander, without heavy hitters, and without both."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+from transformers import PreTrainedModel
+
+import optimized as kv
+from optimized.study.documents import Document
+from optimized.study.evaluate import evaluate
+from optimized.study.pictures.words import verdict
+from optimized.study.rows import Settings, Trial
+from optimized.study.significance import interval, shares
+from optimized.study.systems import FULL, System
+
+PRINTED = {
+    "3-full": 55.42,
+    "3-H2O": 53.82,
+    "3-expander": 34.95,
+    "3-quant": 32.60,
+    "4-full": 54.66,
+    "4-H2O": 53.98,
+    "4-H2O-EO": 53.53,
+    "4-quant": 51.78,
+    "4-expander": 50.76,
+    "4-expander-EO": 50.64,
+}
+"""Accuracy on GSM8k that the table prints, best first."""
+
+
+def ablations(
+    model: PreTrainedModel, documents: Sequence[Document], settings: Settings
+) -> dict[str, Any]:
+    """Measure the rows of the table as the systems of a run are measured.
+
+    Returns:
+        For each row the bytes in percent, the deviation of attention in units of attention, the
+        change in bits per byte with its interval and the needles found, or why it is refused.
+    """
+    stores = [System(f"Table4-{name}", "h2o", store=f"Table4-{name}") for name in PRINTED]
+    trials = [Trial(one, None) for one in (FULL, *stores)]
+    full, *rows = evaluate(model, documents, trials, settings._replace(kv=kv, other=None))
+    measured: dict[str, Any] = {}
+    for name, row in zip(PRINTED, rows, strict=True):
+        if row.refused is not None:
+            measured[name] = row.refused
+            continue
+        change = [one - other for one, other in zip(row.bits, full.bits, strict=True)]
+        found = shares(row)
+        measured[name] = {
+            "percent": 100 * row.nbytes / full.nbytes,
+            "deviation": sum(row.relative) / len(row.relative),
+            "bits": list(interval(change, settings.seed)),
+            "needles": sum(found) / len(found) if found else None,
+        }
+    return {"documents": len(documents), "rows": measured}
+
+
+def ablations_caption(found: dict[str, Any]) -> str:
+    """Say what is seen."""
+    rows = {name: row for name, row in found["rows"].items() if not isinstance(row, str)}
+    words = [
+        f"Rows of Table 4 on {found['documents']} documents: how far attention moves, in percent "
+        "of its length; behind the bars the bytes, the change in bits per byte with its 95 % "
+        "interval, and the accuracy that the paper prints."
+    ]
+    for bits in ("3", "4"):
+        some = {name: row["deviation"] for name, row in rows.items() if name.startswith(bits)}
+        if len(some) > 2:
+            words.append(ranked(bits, some))
+    refused = len(found["rows"]) - len(rows)
+    if refused:
+        words.append(f"{refused} rows cannot be had with this cache.")
+    return " ".join(words)
+
+
+def ranked(bits: str, some: dict[str, float]) -> str:
+    """Say in which order the rows of one width come, and whether the paper has it so."""
+    order = sorted(some, key=lambda name: some[name])
+    listed = ", ".join(f"{name.partition('-')[2]} {some[name]:.1%}" for name in order)
+    pairs = [(PRINTED[one] > PRINTED[other]) for one, other in combinations(order, 2)]
+    alike = sum(pairs) / len(pairs)
+    return (
+        f"With {bits} bits, closest first: {listed}. Of {len(pairs)} pairs of rows {sum(pairs)} "
+        f"are in the order of the printed accuracies: {verdict(alike == 1, alike >= 2 / 3)}."
+    )

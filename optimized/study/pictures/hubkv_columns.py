@@ -1,0 +1,137 @@
+"""HubKV, Figs. 2 and 9: a few keys draw most attention, and neighbours draw alike."""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import max_pool2d
+
+import optimized as kv
+from optimized.study.pictures.captured import Captured, mean_attention
+from optimized.study.pictures.hubkv_clusters import deviation
+from optimized.study.pictures.words import share, verdict
+
+PIXELS, STRONG, TRIMMED, DISTANCES = 256, 0.05, 100, 150
+
+
+class Map(NamedTuple):
+    """The attention of one head within the content, in pixels of some tokens each."""
+
+    layer: int
+    head: int
+    first: int
+    last: int
+    weights: Float[Tensor, "queries keys"]
+
+
+def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
+    """Measure columns in one document, and look at the head of a layer that has the strongest.
+
+    Returns:
+        The shares, and a map for the first, the middle and the last layer that is held.
+    """
+    inner = caught.content
+    queries, keys = caught.queries[:, 0], caught.keys[:, 0]
+    each = keys.repeat_interleave(queries.shape[1] // keys.shape[1], 1)
+    density = mean_attention(queries[:, :, inner], each[:, :, : inner.stop])[..., inner]
+    shares, strong = strongest(density)
+    shown = sorted({0, len(caught.layers) // 2, len(caught.layers) - 1})
+    heads = [int(shares[place].argmax()) for place in shown]
+    pixel = -(-density.shape[-1] // PIXELS)
+    found = []
+    for place, head in zip(shown, heads, strict=True):
+        one = slice(head, head + 1)
+        weights = kv.attention_weights(queries[place, one, inner], each[place, one, : inner.stop])
+        pooled = max_pool2d(weights[..., inner.start :], pixel, ceil_mode=True)[0]
+        found.append(Map(caught.layers[place], head, inner.start, inner.stop - 1, pooled))
+    return {
+        "pixel": pixel,
+        "strong": STRONG,
+        "share_mean": float(shares.mean()),
+        "share_even": float(strongest(even(inner.stop)[inner])[0]),
+        "share_shown": [float(shares[place].max()) for place in shown],
+        "shared": agreement(strong),
+        "layers": [caught.layers[place] for place in shown],
+        "heads": heads,
+    }, found
+
+
+def strongest(density: Float[Tensor, "*heads tokens"]) -> tuple[Tensor, Tensor]:
+    """Return which share of attention the strongest columns draw, and which columns they are."""
+    count = max(1, round(STRONG * density.shape[-1]))
+    top = kv.ranking(density)[..., :count]
+    return density.gather(-1, top).sum(-1) / density.sum(-1), top
+
+
+def agreement(strong: Tensor) -> float:
+    """Return the share of its strongest columns that a head has in common with another one."""
+    both = (strong[:, :, None, :, None] == strong[:, None, :, None, :]).any(-1).float().mean(-1)
+    heads = both.shape[1]
+    return float((both.sum((1, 2)) - heads).mean() / max(1, heads * (heads - 1)))
+
+
+def even(tokens: int) -> Float[Tensor, " tokens"]:
+    """Return the mean attention that each key draws if queries attend to all alike."""
+    return (1 / torch.arange(1, tokens + 1)).flip(0).cumsum(0).flip(0) / tokens
+
+
+def correlation(density: Float[Tensor, "layers documents heads content"]) -> dict[str, Any]:
+    """Correlate the density of each head with itself, without its first tokens.
+
+    Returns:
+        The autocorrelation, mean and deviation over heads, that of the mean density, and that of
+        attention to all keys alike.
+    """
+    content = density.shape[-1]
+    trimmed = min(TRIMMED, content // 4)
+    flat, left = (
+        kv.content_series(series, trimmed, sinks=0, recent=0) for series in (even(content), density)
+    )
+    each = left.flatten(0, 2)
+    distances = min(DISTANCES, each.shape[-1] // 2)
+    whole = left.mean((0, 2))  # a sequence for each document
+    heads = kv.autocorrelation(each, distances)
+    return {
+        "trimmed": trimmed,
+        "heads": heads.mean(0).tolist(),
+        "heads_deviation": deviation(heads).tolist(),
+        "mean": kv.autocorrelation(whole, distances).mean(0).tolist(),
+        "even": kv.autocorrelation(flat, distances).tolist(),
+    }
+
+
+def maps_caption(found: dict[str, Any]) -> str:
+    """Say what is seen in the maps."""
+    named = ", ".join(
+        f"layer {layer} head {head} ({share(strong)})"
+        for layer, head, strong in zip(
+            found["layers"], found["heads"], found["share_shown"], strict=True
+        )
+    )
+    mean, flat = found["share_mean"], found["share_even"]
+    return (
+        f"Queries downwards, keys to the right, brighter where more attention goes; a pixel is the "
+        f"largest of {found['pixel']} × {found['pixel']} weights. Vertical stripes are keys that "
+        f"many queries attend to. The strongest {STRONG:.0%} of the keys "
+        f"draw {share(mean)} of the attention within the content, mean over heads; if all keys "
+        f"were attended to alike, {share(flat)}. Shown are the heads with the strongest columns: "
+        f"{named}. Two heads of a layer have {share(found['shared'])} of their strongest keys in "
+        f"common, where chance gives {STRONG:.0%}. The paper sees columns that heads share: "
+        f"{verdict(mean > 2 * flat and found['shared'] > 2 * STRONG, mean > flat)}."
+    )
+
+
+def correlation_caption(found: dict[str, Any]) -> str:
+    """Say what is seen in the correlation."""
+    heads, mean, flat = (found[name][1] for name in ("heads", "mean", "even"))
+    far = min(32, len(found["heads"]) - 1)
+    return (
+        f"Attention that each key draws, correlated with itself, without the first "
+        f"{found['trimmed']} tokens. At distance 1 a head has {heads:.2f} on average, at "
+        f"{far} {found['heads'][far]:.2f}; the mean of all heads {mean:.2f} and "
+        f"{found['mean'][far]:.2f}. The paper sees a high correlation at short distances that "
+        f"decays exponentially: {verdict(mean >= 0.5, mean > 0.2)}. Such a correlation need not be "
+        f"locality: earlier keys are seen by more queries, so that attention to all keys alike "
+        f"would have {flat:.2f} at distance 1."
+    )

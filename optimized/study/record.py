@@ -1,0 +1,100 @@
+"""The figures of a run, as the JSON file holds them."""
+
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from optimized.study.documents import Document, overlapping
+from optimized.study.rows import Row
+from optimized.study.significance import fewest, interval, shares, verdicts
+from optimized.study.systems import remedies
+
+SCHEMA = 3
+STAGES = ("scoring", "refining", "selecting")
+PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
+
+
+def versions() -> dict[str, str]:
+    """Return the version of everything a figure depends on."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Return the mean, if there is one."""
+    return sum(values) / len(values) if values else None
+
+
+def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dict[str, Any]:
+    """Return the figures of one row of the table."""
+    system = row.trial.system
+    named: dict[str, Any] = {
+        "system": system.name,
+        "scorer": system.scorer,
+        "refinement": system.refinement,
+        "scope": system.scope if system.evicts else None,
+        "store": system.store,
+        "ratio": row.trial.ratio,
+        "readings": remedies(system, reading),
+        "refused": row.refused,
+    }
+    if row.refused is not None:
+        return named
+    change = [a - b for a, b in zip(row.bits, full.bits, strict=True)]
+    lost = [a - b for a, b in zip(shares(row), shares(full), strict=True)]
+    return named | {
+        "kept_percent": 100 * row.kept / row.entries,
+        "stored_percent": 100 * row.nbytes / full.nbytes,
+        "stored_bytes": row.nbytes,
+        "bits_per_byte": mean(row.bits),
+        "bits_change": mean(change),
+        "bits_change_interval": interval(change, seed)[1:],
+        "needle_accuracy": mean(shares(row)),
+        "needle_change": mean(lost),
+        "needle_change_interval": interval(lost, seed)[1:] if lost else None,
+        "deviation_mean": mean(row.deviation),
+        "deviation_relative": mean(row.relative),
+        "deviation_worst": max(row.worst),
+        "seconds": {stage: row.seconds.get(stage, 0.0) for stage in STAGES},
+        "entries_differing": row.differing if compared and system.evicts else None,
+        "digest": row.digest.hexdigest(),
+        "bits_by_document": row.bits,
+        "found_by_document": row.found,
+    }
+
+
+def record(
+    rows: Sequence[Row],
+    documents: Sequence[Document],
+    command: dict[str, Any],
+    model: dict[str, Any],
+    pictures: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return everything that is known of a run."""
+    full = rows[0]
+    reading, seed = command["readings"], command["seed"]
+    compared = command["implementation"] == "reference"
+    judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed)
+    tests = sum(len(one.p) for one in judged)
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "versions": versions(),
+        "model": model,
+        "documents": {
+            "lengths": [len(document.context) for document in documents],
+            "continuation": len(documents[0].continuation),
+            "depths": [[one.depth for one in document.questions] for document in documents],
+            "overlapping": overlapping(list(documents)),
+        },
+        "rows": [figures(row, full, reading, compared, seed) for row in rows],
+        "tests": {"count": tests, "documents": fewest(tests)} if tests else None,
+        "verdicts": [{**one._asdict(), "words": one.words} for one in judged],
+        "pictures": list(pictures),
+    }

@@ -1,0 +1,221 @@
+"""The report: one page that needs nothing but itself."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from optimized.study import chart, gallery, table
+from optimized.study.pictures import Picture
+
+STYLE = """
+:root { --page: #ffffff; --ink: #1d2330; --soft: #667085; --line: #dfe3ea; --good: #1a7f45;
+  --bad: #b3342a; --hit: 31, 119, 180; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --page: #14171d; --ink: #e6e9ef; --soft: #98a2b3;
+  --line: #303744; --good: #55c48a; --bad: #f0857b; --hit: 88, 166, 230; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem clamp(.8rem, 3vw, 2rem) 4rem; max-width: 1120px;
+  background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 1rem 0 .5rem; }
+h2 { font-size: 1.15rem; margin: 2.4rem 0 .4rem; }
+p, li { max-width: 46rem; }
+.soft, figcaption { color: var(--soft); font-size: .9rem; }
+.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: 6px; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
+.wide table { width: 100%; }
+th, td { padding: .28rem .6rem; text-align: right; white-space: nowrap; }
+.wide thead th { border-bottom: 1px solid var(--line); background: var(--page); }
+.wide th:first-child, .wide td:first-child { text-align: left; position: sticky; left: 0;
+  background: var(--page); font-weight: 600; }
+.wide tr.first td, .wide tr.first th { border-top: 1px solid var(--line); }
+td.words { text-align: left; white-space: normal; min-width: 10rem; }
+.better { color: var(--good); font-weight: 600; } .worse { color: var(--bad); font-weight: 600; }
+figure { margin: 1rem 0; }
+figure .wide > * { display: block; min-width: 640px; width: 100%; height: auto; }
+figure .wide img { min-width: 720px; padding: .6rem; }
+h3 { font-size: 1rem; margin: 1.6rem 0 0; }
+figcaption { max-width: 46rem; margin-top: .4rem; }
+.heats { display: flex; flex-wrap: wrap; gap: 1rem 1.4rem; }
+.heat { font-size: .72rem; } .heat caption { text-align: left; font-weight: 600; }
+.heat th { font-weight: 400; color: var(--soft); padding: .1rem .4rem .1rem 0; }
+.heat .hit { min-width: 2.7rem; text-align: center;
+  background: rgba(var(--hit), calc(.06 + .94 * var(--share))); }
+.heat .dark { color: var(--page); }
+summary { cursor: pointer; font-weight: 600; margin: .8rem 0 .5rem; }
+code { font-size: .9em; }
+"""
+
+
+def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
+    """Return the page."""
+    rows = [row for row in figures["rows"] if row["refused"] is None]
+    model = figures["model"]
+    about, *notes = table.notes(figures)
+    title = f"What compressing the cache of {model['name']} costs"
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p class=soft>{model['architecture']}, {model['parameters']:,} parameters, computed in "
+        f"{model['dtype']}, cache held in {model['cache']}. {escape(about)}</p>",
+        *summary(figures),
+        "<h2>Quality against bytes</h2>",
+        *pictures(rows),
+        "<h2>Every row</h2>",
+        rows_table(figures["rows"]),
+        *(f"<p class=soft>{escape(note)}</p>" for note in notes),
+        "<h2>Where needles are found</h2>",
+        *heats(rows, figures),
+        *gallery.papers(shown),
+        "<h2>How this was measured</h2>",
+        *measured(figures),
+    ]
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><title>{escape(title)}</title><link rel="icon" href="data:,">'
+        f"<style>{STYLE}</style>"
+    )
+    return (
+        f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(body)}</body></html>\n'
+    )
+
+
+def summary(figures: dict[str, Any]) -> Iterator[str]:
+    """Say what the comparisons show."""
+    yield "<h2>Verdicts</h2>"
+    if not figures["verdicts"]:
+        yield "<p>Nothing that was measured can be compared.</p>"
+        return
+    yield (
+        "<p>Differences on the same documents: fewer bits and more needles are better. "
+        f"{escape(table.method(figures))} The 95 % intervals are bootstrapped over documents, each "
+        "for one comparison by itself, and left out where documents are too few for any.</p>"
+    )
+    head = "".join(
+        f"<th>{name}</th>"
+        for name in ("", "ratio", "bits per byte", "95 %", "needles", "95 %", "bytes %", "")
+    )
+    claims = list(dict.fromkeys(one["claim"] for one in figures["verdicts"]))
+    for claim in claims:
+        some = [one for one in figures["verdicts"] if one["claim"] == claim]
+        counts = ", ".join(
+            f"{what} in {sum(word in one['words'] for one in some)}"
+            for what, word in (
+                ("text better", "text better"),
+                ("worse", "text worse"),
+                ("needles better", "needles better"),
+                ("worse", "needles worse"),
+            )
+        )
+        lines, before = [], None
+        for one in some:
+            pair = f"{one['system']} − {one['against']}"
+            lines.append(verdict_line(one, pair if pair != before else ""))
+            before = pair
+        yield (
+            f"<details{' open' if claim == claims[0] else ''}><summary>{claim}: of {len(some)} "
+            f"comparisons {counts}</summary><div class=wide><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{''.join(lines)}</tbody></table></div></details>"
+        )
+
+
+def verdict_line(one: dict[str, Any], pair: str) -> str:
+    """Return one comparison as a line of a table."""
+    ratio = "" if one["ratio"] is None else f"{one['ratio']:g}"
+    bits = one["bits"]
+    cells = [ratio, f"{bits[0]:+.4f}", table.between(bits, "+.4f")]
+    needles = one["needles"]
+    cells += ["", ""] if needles is None else [f"{needles[0]:+.1%}", table.between(needles, "+.1%")]
+    cells.append("{:.1f} / {:.1f}".format(*one["stored"]))
+    words = escape(one["words"])
+    for word in ("better", "worse"):
+        words = words.replace(word, f"<span class={word}>{word}</span>")
+    first = " class=first" if pair else ""
+    inner = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f"<tr{first}><td>{escape(pair)}</td>{inner}<td class=words>{words}</td></tr>"
+
+
+def pictures(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Draw what text and needles cost."""
+    full = next(row for row in rows if row["system"] == "full")
+    yield figure(
+        chart.quality(
+            chart.series(rows, "bits_change"), "bits per byte above the full cache", 0.0, False
+        ),
+        "Text after a compressed prompt: lower is better, and the line is the full "
+        "cache. Dashed: refined. Squares: quantised.",
+    )
+    share = full["needle_accuracy"]
+    if share is not None:
+        yield figure(
+            chart.quality(chart.series(rows, "needle_accuracy"), "needles found", share, True),
+            "Facts asked for after the prompt was compressed, without knowing the "
+            "questions: higher is better, and the line is the full cache.",
+        )
+
+
+def figure(svg: str | None, caption: str) -> str:
+    """Put a picture above its caption."""
+    if svg is None:
+        return "<p>Nothing was measured.</p>"
+    return gallery.figure(svg, caption, caption.partition(":")[0])
+
+
+def rows_table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the table."""
+    head = "".join(f"<th>{name}</th>" for name in ("system", *(name for name, _ in table.HEADS)))
+    lines, before = [], None
+    for row in rows:
+        name = escape(row["system"])
+        first = " class=first" if name != before else ""
+        if row["refused"] is not None:
+            ratio = "" if row["ratio"] is None else f"{row['ratio']:g}"
+            reason = f"refused: {escape(row['refused'])}"
+            rest = f"<td>{ratio}</td><td class=words colspan={len(table.HEADS) - 1}>{reason}</td>"
+        else:
+            rest = "".join(f"<td>{cell}</td>" for cell in table.cells(row))
+        lines.append(f"<tr{first}><td>{name}</td>{rest}</tr>")
+        before = name
+    body = "".join(lines)
+    return (
+        f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
+    """Draw where each system finds needles, ratio by ratio."""
+    lengths, needles = figures["documents"]["lengths"], figures["command"]["needles"]
+    if not needles:
+        yield "<p>No needles were hidden.</p>"
+        return
+    yield (
+        "<p class=soft>A line for each length of documents in tokens, a column for each part of "
+        "them, first to last.</p>"
+    )
+    ratios = sorted({row["ratio"] for row in rows if row["ratio"] is not None})
+    shown = min(ratios, key=lambda ratio: abs(ratio - 0.9), default=None)
+    for ratio in (None, *ratios):
+        some = [row for row in rows if row["ratio"] == ratio]
+        name = "Full cache and quantisers" if ratio is None else f"Ratio {ratio:g}"
+        opened = " open" if ratio in (None, shown) else ""
+        maps = "".join(chart.heat(row, lengths, needles) for row in some)
+        yield (f"<details{opened}><summary>{name}</summary><div class=heats>{maps}</div></details>")
+
+
+def measured(figures: dict[str, Any]) -> Iterator[str]:
+    """Say what was done, and with what."""
+    yield (
+        "<p>Each document is read once, and nobody knows yet what will be asked. Then its cache is "
+        "compressed in one way after the other: text that follows gives the bits per byte, facts "
+        "hidden in the document are asked for and answered greedily, and the first queries after "
+        "the prompt show how far attention moves from the full cache's, head by head. New tokens "
+        "stay exact in every system. Bytes are counted from the tensors that are stored; the "
+        "expander mask of HEX follows from a seed and is not among them. The observation window of "
+        "SnapKV, PyramidKV and CAKE has 32 tokens, or half the budget where that is less.</p>"
+    )
+    command = {name: value for name, value in figures["command"].items() if value is not None}
+    items = "".join(
+        f"<tr><td>{escape(name)}</td><td class=words>{escape(str(value))}</td></tr>"
+        for name, value in {**figures["versions"], **command}.items()
+    )
+    yield (
+        "<details><summary>Settings and versions</summary><div class=wide><table>"
+        f"{items}</table></div></details>"
+    )

@@ -1,0 +1,42 @@
+"""`python -m optimized.tiny.gate`: let FastKVzip's gates learn from the shipped model."""
+
+import argparse
+from pathlib import Path
+from random import Random
+
+import torch
+
+from optimized.models.attention import attach
+from optimized.models.gates import learn_gates, save_gates
+from optimized.tiny import HERE
+from optimized.tiny.evaluate import tokens
+from optimized.tiny.tasks import REPEAT, facts, hidden
+
+
+def main() -> None:
+    """Read text of the training split, ask KVzip about it, and write the gates."""
+    from transformers import LlamaForCausalLM
+
+    parser = argparse.ArgumentParser(prog="python -m optimized.tiny.gate")
+    parser.add_argument("--model", type=Path, default=HERE, help="where the gates go, too")
+    parser.add_argument("--rows", type=int, default=30)
+    parser.add_argument("--length", type=int, default=960)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--sample", type=int, default=2048, help="tokens a step sees")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    model = attach(LlamaForCausalLM.from_pretrained(given.model).eval())
+    prompts = []
+    for index in range(given.rows):
+        rng = Random(f"gate {given.seed} {index}")
+        pieces = hidden(rng, facts(rng, rng.randint(0, 6)), given.length)
+        prompts.append(tokens(b"".join(text for text, _ in pieces)))
+    asking = torch.tensor(list(REPEAT))
+    # a quarter of the recipe's rate: its loss is a sum, here over four heads
+    how = dict(steps=given.steps, sample=given.sample, rate=0.05, spread=1.0)
+    gates = learn_gates(model, prompts, given.seed, prompt=asking, **how)
+    save_gates(gates, given.model)
+
+
+if __name__ == "__main__":
+    main()

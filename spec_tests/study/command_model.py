@@ -1,0 +1,75 @@
+"""A byte-level model of random weights in a folder, and the command run on it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+main = pytest.importorskip("optimized.__main__").main
+tokenizer = pytest.importorskip("optimized.tiny.tokenizer")
+
+
+TEXT = "".join(
+    f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
+)
+SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuation", "16")
+FEW = (*SMALL, "--no-pictures")
+
+
+def saved(folder: Path) -> Path:
+    """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for."""
+    config = transformers.LlamaConfig(
+        vocab_size=tokenizer.SIZE,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=512,
+        bos_token_id=tokenizer.BEGIN,
+        eos_token_id=tokenizer.END,
+        pad_token_id=tokenizer.END,
+    )
+    draw = torch.Generator().manual_seed(0)
+    model = transformers.LlamaForCausalLM(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            noise = torch.randn(weight.shape, generator=draw)
+            weight.copy_(0.3 * noise if weight.ndim > 1 else 1 + 0.2 * noise)
+    model.save_pretrained(folder)
+    tokenizer.save(folder)
+    (folder / "text.txt").write_text(TEXT)
+    return folder
+
+
+class Command:
+    """The command in a folder of its own."""
+
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.model, self.folder, self.count = model, folder, 0
+
+    def arguments(self, *more: str) -> list[str]:
+        """Say what is run, small unless told otherwise; later options win."""
+        text = str(self.model / "text.txt")
+        return ["--model", str(self.model), "--text", text, *FEW, "--quiet", *more]
+
+    def figures(self, *more: str) -> dict:
+        """Run it into a new folder, and return the figures."""
+        self.count += 1
+        self.out = self.folder / f"report {self.count}"
+        main(self.arguments("--out", str(self.out), *more))
+        return json.loads((self.out / "figures.json").read_text())
+
+    def refused(self, capsys: pytest.CaptureFixture, *more: str) -> str:
+        """Run what is refused, and return the line that says so."""
+        before = sorted(self.folder.iterdir())
+        with pytest.raises(SystemExit) as ended:
+            main(self.arguments("--out", str(self.folder / "refused"), *more))
+        assert ended.value.code == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert sorted(self.folder.iterdir()) == before
+        return said.err

@@ -1,0 +1,198 @@
+"""What the command measures."""
+
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+from transformers import AutoTokenizer
+
+from optimized import Scored, refine
+from optimized.models.selection import kept_entries
+from optimized.study import evaluate
+from optimized.study.documents import Maker
+from optimized.study.record import SCHEMA
+from optimized.study.systems import DEFAULT, refinement, system_named
+
+TIMES = "seconds"
+PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
+
+
+def timeless(figures: dict) -> dict:
+    """Drop what two runs may differ in."""
+    figures["command"].pop("out")
+    for row in figures["rows"]:
+        row.pop(TIMES)
+    return figures
+
+
+def test_the_same_seed_gives_the_same_numbers(command):
+    runs = [timeless(command.figures(*PAIR, "--seed", "3")) for _ in range(2)]
+    assert runs[0] == runs[1]
+    other = timeless(command.figures(*PAIR, "--seed", "4"))
+    assert other["rows"] != runs[0]["rows"]
+
+
+def test_both_implementations_keep_the_same_entries(command):
+    scorers = ("snapkv+graphkv", "pyramidkv", "h2o", "knorm", "kvzip+hubkv", "cake@layer")
+    how = ("--systems", *scorers, "hex-3", "kivi-4", "gear", "--ratios", "0.75")
+    short = ("--context", "80", "--documents", "2")
+    literal = command.figures(*how, *short, "--implementation", "reference")
+    fast = command.figures(*how, *short)
+    for one, other in zip(literal["rows"], fast["rows"], strict=True):
+        assert one["refused"] is other["refused"] is None
+        assert one["stored_bytes"] == other["stored_bytes"]
+        assert one["bits_per_byte"] == pytest.approx(other["bits_per_byte"], rel=1e-3)
+        if one["store"] is None and one["system"] != "full":
+            assert one["entries_differing"] == 0
+            assert one["digest"] == other["digest"]
+            assert other["entries_differing"] is None
+
+
+def test_a_ratio_of_zero_is_the_full_cache(command):
+    every = ("random", "streaming_llm", "kvzip+hubkv", "snapkv+graphkv", "pyramidkv", "h2o", "cake")
+    full, *rows = command.figures("--systems", *every, "--ratios", "0")["rows"]
+    same = ("stored_percent", "stored_bytes", "bits_by_document", "found_by_document")
+    assert len(rows) == len(every)
+    for row in rows:
+        assert {name: row[name] for name in same} == {name: full[name] for name in same}
+        assert row["deviation_worst"] == 0
+        assert row["bits_change"] == row["needle_change"] == 0
+
+
+def test_nothing_may_be_left_of_a_short_document(command):
+    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.999")["rows"]
+    assert [row["kept_percent"] for row in rows] == [100, 50, 0]
+    assert rows[2]["stored_bytes"] == 0
+
+
+def test_bytes_are_counted_where_a_character_is_cut(command_model):
+    tokenizer = AutoTokenizer.from_pretrained(command_model)
+    maker = Maker("Ωμέγα 漢字 🙂\ufffd and more.\n" * 50, tokenizer)
+    for made in maker.documents(0, 12, [96, 97, 98], 32, 1):
+        assert made.size == len(made.continuation) - 1  # a token is a byte
+
+
+def test_a_ratio_is_measured_once(command):
+    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.25", "0.50")["rows"]
+    assert [row["ratio"] for row in rows] == [None, 0.5, 0.25]
+
+
+def test_bytes_follow_the_ratio(command):
+    rows = command.figures("--systems", "snapkv", "kvzip", "--ratios", "0.25", "0.75")["rows"]
+    for row in rows[1:]:
+        assert row["kept_percent"] <= 100 * (1 - row["ratio"])
+        assert row["stored_percent"] == pytest.approx(100 * (1 - row["ratio"]), abs=2)
+    assert rows[1]["bits_by_document"] != rows[2]["bits_by_document"]
+
+
+def test_quantised_caches_are_smaller_and_close(command):
+    systems = ("hex-4", "hex-3", "kcvt-3", "kivi-4", "gear")
+    full, *rows = command.figures("--systems", *systems)["rows"]
+    for row in rows:
+        assert row["stored_percent"] < 100
+        assert 0 < row["deviation_relative"] < 0.5
+        assert row["bits_per_byte"] != full["bits_per_byte"]
+    hex4, hex3 = rows[:2]
+    assert hex3["stored_bytes"] < hex4["stored_bytes"]
+    assert hex3["deviation_mean"] > hex4["deviation_mean"]
+
+
+def test_the_letter_and_the_remedies_differ_and_are_named(command):
+    systems = ("--systems", "snapkv", "snapkv+graphkv", "--ratios", "0.5")
+    letter = command.figures(*systems, "--readings", "letter")["rows"]
+    remedied = command.figures(*systems)["rows"]
+    assert letter[1]["digest"] == remedied[1]["digest"]
+    assert letter[2]["digest"] != remedied[2]["digest"]
+    assert letter[2]["readings"] == []
+    assert "graphkv per_head (E-G11)" in remedied[2]["readings"]
+    assert "graphkv fixed count (E-G8)" in remedied[2]["readings"]
+
+
+@pytest.mark.parametrize(
+    ("reading", "tokens", "lowered"),
+    [("letter", 999, 0), ("letter", 2000, 2), ("letter", 20_000, 8), ("remedied", 999, 8)],
+)
+def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, tokens, lowered):
+    scores, keys = torch.ones(1, tokens), torch.ones(1, tokens, 2)
+    scores[0, 0] = 2.0
+    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    settings = refinement(system_named("snapkv+graphkv"), reading)
+    refined = refine(scored, settings, keep=1, keys=keys)
+    assert int((refined < scores).sum()) == lowered
+
+
+def test_a_system_that_cannot_be_had_is_one_refused_row(command):
+    full, row, chance = command.figures("--systems", "kvzip", "random", "--ratios", "0.99")["rows"]
+    assert full["refused"] is chance["refused"] is None
+    assert "protected" in row["refused"]
+    assert "bits_per_byte" not in row
+
+
+def test_where_every_system_is_refused_the_exit_status_says_so(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.figures("--systems", "kvzip", "--ratios", "0.99")
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert "kvzip refused at 0.99" in " ".join(said.out.split())
+    assert said.err == "python -m optimized: every system was refused\n"
+    assert (command.out / "figures.json").exists()
+
+
+@pytest.mark.parametrize("count", [2, 4, 7])
+def test_the_longest_documents_have_the_length_that_was_asked_for(command, count):
+    figures = command.figures("--systems", "full", "--documents", str(count))
+    read = figures["documents"]["lengths"]
+    assert read[-1] == figures["command"]["context"] == 128
+    assert read == sorted(read)
+    assert len(read) == count
+    assert set(read) <= {64, 96, 128}
+
+
+def test_figures_have_their_schema(command):
+    figures = command.figures(*PAIR)
+    assert figures["schema"] == SCHEMA
+    assert set(figures) == {
+        "schema",
+        "command",
+        "versions",
+        "model",
+        "documents",
+        "rows",
+        "tests",
+        "verdicts",
+        "pictures",
+    }
+    assert {"python", "torch", "transformers"} <= set(figures["versions"])
+    names = {frozenset(row) for row in figures["rows"]}
+    assert len(names) == 1
+    assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
+    assert figures["documents"]["lengths"] == [64, 96, 128]
+    (verdict,) = [one for one in figures["verdicts"] if one["system"] == "snapkv+graphkv"]
+    assert figures["tests"] == {"count": 2, "documents": 7}
+    assert verdict["bits"][1:] == verdict["needles"][1:] == [None, None]  # of three documents
+    assert verdict["signs"] == "??"
+    assert "no verdict, too few documents" in verdict["words"]
+
+
+def test_the_default_compares_what_the_papers_do(command):
+    rows = command.figures("--ratios", "0.5")["rows"]
+    found = [row["system"] for row in rows]
+    assert found == [name for name in DEFAULT if not name.startswith("fastkvzip")]
+    assert not any(row["refused"] for row in rows)
+
+
+def test_chance_differs_between_batches_of_one_length(command, monkeypatch):
+    seen = []
+
+    def kept(*given):
+        seen.append(kept_entries(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(evaluate, "kept_entries", kept)
+    command.figures("--systems", "random", "--ratios", "0.5", "--documents", "48")
+    alike = [(one, other) for one, other in pairwise(seen) if one.shape == other.shape]
+    assert alike
+    assert not any(one.equal(other) for one, other in alike)

@@ -1,0 +1,164 @@
+"""What the command refuses: one line, exit status 2, and nothing left behind."""
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from spec_tests.study.command_model import main
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        (("--model", "no/such/model"), "--model must be a folder or an id"),
+        (("--systems", "snapkv", "zip"), "unknown system 'zip'"),
+        (("--systems", "kvzip+zip"), "unknown system 'kvzip+zip'"),
+        (("--systems", "cake@model"), "unknown system 'cake@model'"),
+        (("--systems", "kivi-4+hubkv"), "unknown system 'kivi-4+hubkv'"),
+        (("--device", "nowhere"), "--device must be usable here, got 'nowhere'"),
+        (("--device", "cuda:99"), "--device must be usable here, got 'cuda:99'"),
+        (("--text", "nowhere.txt"), "--text must be a file of UTF-8 text, got nowhere.txt"),
+        (("--context", "600"), "--context must leave room for 16 tokens among the model's 512"),
+        (("--context", "40"), "--context must leave room for 1 facts"),
+        (("--json", "no/folder/x.json"), "--json must be in a folder that exists"),
+        (("--systems", "fastkvzip"), "--systems must name one that can be had"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_one_line(command, capsys, option, named):
+    said = command.refused(capsys, *option)
+    assert named in said
+    assert said.startswith("python -m optimized: error: ")
+    assert len(said.splitlines()) == 1
+
+
+def test_a_text_shorter_than_the_context_is_refused(command, capsys, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("One line.\n" * 3)
+    said = command.refused(capsys, "--text", str(short))
+    assert "the text must have at least" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_text_of_other_bytes_is_refused(command, capsys, tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    said = command.refused(capsys, "--text", str(tmp_path / "bytes"))
+    assert "--text must be a file of UTF-8 text" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--ratios", "1"), ("--ratios", "x"), ("--needles", "-1"), ("--seed", "4294967296")],
+)
+def test_a_number_out_of_range_is_refused(command, capsys, option, value):
+    assert f"argument {option}" in command.refused(capsys, option, value).splitlines()[-1]
+
+
+def damaged(model: Path, folder: Path) -> Path:
+    """Copy a model whose file of weights ends too soon."""
+    copied = shutil.copytree(model, folder)
+    whole = (copied / "model.safetensors").read_bytes()
+    (copied / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    return copied
+
+
+def misconfigured(model: Path, folder: Path) -> Path:
+    """Copy a model whose width is a word."""
+    copied = shutil.copytree(model, folder)
+    settings = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(settings | {"hidden_size": "wide"}))
+    return copied
+
+
+def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
+    from optimized.study import command as job
+
+    hub = logging.getLogger("huggingface_hub")
+    hub.setLevel(logging.WARNING)
+
+    def unreached(name):
+        assert not hub.isEnabledFor(logging.WARNING)  # each retry warns
+        raise OSError(f"no connection for {name}")
+
+    monkeypatch.setattr(job.AutoModelForCausalLM, "from_pretrained", unreached)
+    said = command.refused(capsys, "--model", "some/model")
+    assert "no connection for some/model" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("spoiled", [damaged, misconfigured])
+def test_a_spoiled_model_is_refused(command, capsys, tmp_path, spoiled):
+    said = command.refused(capsys, "--model", str(spoiled(command.model, tmp_path / "spoiled")))
+    assert "--model must be a folder or an id" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+@pytest.mark.parametrize("length", [300, 250])
+def test_a_name_too_long_is_refused_before_anything_is_measured(
+    command, capsys, monkeypatch, tmp_path, option, length
+):
+    from optimized.study import command as job
+
+    monkeypatch.setattr(job, "measured", None)
+    said = command.refused(capsys, option, str(tmp_path / ("x" * length)))
+    assert f"{option} must be where one can write" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_one_name_for_the_report_and_the_figures_is_refused(command, capsys, tmp_path):
+    said = command.refused(capsys, "--out", str(tmp_path / "x"), "--json", str(tmp_path / "x"))
+    assert "--json must not be the folder of the report" in said
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+def test_what_exists_is_not_overwritten(command, capsys, tmp_path, option):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine").write_text("mine")
+    said = command.refused(capsys, option, str(taken))
+    assert f"{option} must not exist, got {taken}" in said
+    assert (taken / "mine").read_text() == "mine"
+
+
+def test_an_interrupted_run_leaves_nothing(command, capsys, monkeypatch, tmp_path):
+    from optimized.study import evaluate
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate.Batch, "ask", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(command.arguments("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json")))
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted: nothing was written"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_fails_leaves_nothing(command, monkeypatch, tmp_path):
+    from optimized.study import command as job
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(job.os, "rename", full)
+    with pytest.raises(OSError, match="no space"):
+        main(command.arguments("--systems", "full", "--out", str(tmp_path / "out")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_module_runs_as_a_command():
+    command = [sys.executable, "-m", "optimized", "--ratios", "2"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "must be in [0, 1), got 2" in ended.stderr.splitlines()[-1]

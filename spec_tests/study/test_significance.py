@@ -1,0 +1,119 @@
+"""When the command calls two systems different."""
+
+import random
+import re
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.stats import permutation_test
+
+pytest.importorskip("transformers")
+
+from optimized.study import significance, table
+from optimized.study.rows import Row, Trial
+from optimized.study.significance import chances, fewest, holm, interval, verdicts
+from optimized.study.systems import systems_named
+
+
+def rows_of(names: list[str], documents: int, seed: int, gain: float = 0.0) -> list[Row]:
+    """Rows of random figures, where all but the first are better by `gain`."""
+    draw = random.Random(seed)
+    rows = []
+    for one in systems_named(names):
+        better = gain if rows else 0.0
+        bits = [5 + draw.gauss(0, 1) - better for _ in range(documents)]
+        found = [[draw.random() < 0.5 for _ in range(4)] for _ in range(documents)]
+        rows.append(Row(Trial(one, 0.5 if one.evicts else None), bits, found))
+    return rows
+
+
+def judged(*given, **more):
+    """The comparisons of random rows."""
+    return verdicts(rows_of(*given, **more), lambda _: 100.0, 0)
+
+
+def beyond(bounds):
+    """Whether an interval excludes 0."""
+    return bounds.low > 0 or bounds.high < 0
+
+
+@pytest.mark.parametrize("documents", [2, 3, 5, 8])
+def test_a_chance_is_that_of_all_sign_patterns(documents):
+    draw = np.random.default_rng(documents)
+    samples = draw.standard_normal((4, documents)).round(1)
+    expected = permutation_test(
+        (samples,),
+        lambda x, axis: abs(x.mean(axis)),
+        permutation_type="samples",
+        vectorized=True,
+        alternative="greater",
+        n_resamples=1 << documents,
+        axis=-1,
+    )
+    np.testing.assert_allclose(chances(samples.tolist(), 0), expected.pvalue)
+
+
+def test_many_documents_are_tried_with_signs_at_random():
+    (found,) = chances([[1.0] * 27 + [-1.0] * 13], 0)
+    tail = sum(comb(40, heads) for heads in range(27, 41)) / 2**40
+    assert found == pytest.approx(2 * tail, rel=0.05)
+    assert chances([[1.0] * 40], 0) == [1 / significance.FLIPS]
+
+
+def test_holm_is_as_holm_wrote_it():
+    # 0.01 x 4, 0.02 x 3, 0.03 x 2 (not below the one before), 0.9
+    assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
+    assert holm([0.5, 0.6]) == [1, 1]
+
+
+@pytest.mark.parametrize(("tests", "documents"), [(1, 6), (2, 7), (134, 13)])
+def test_no_verdict_below_the_documents_it_needs(tests, documents):
+    assert fewest(tests) == documents
+    least = 2.0 ** (1 - documents)
+    assert tests * least <= 0.05 < tests * 2 * least
+
+
+def test_two_documents_say_nothing():
+    names = ["random", "snapkv", "snapkv+graphkv", "kivi-4", "knorm", "h2o"]
+    found = judged(names, 2, 0, gain=50.0)
+    assert len(found) == 5
+    assert {one.signs for one in found} == {"??"}
+    assert {one.bits[1:] for one in found} == {(None, None)}
+
+
+def test_a_difference_is_seen_by_as_many_documents_as_it_needs():
+    assert judged(["kivi-4"], 7, 0, gain=50.0)[0].signs == "+="
+    assert judged(["kivi-4"], 7, 0, gain=-50.0)[0].signs == "-="
+    assert judged(["kivi-4"], 6, 0, gain=50.0)[0].signs == "??"
+
+
+def test_systems_that_differ_by_chance_are_seldom_called_different():
+    """All of a run together in at most one run of twenty; each by itself would be in most."""
+    names = ["random", "snapkv", "h2o", "knorm", "cake", "pyramidkv", "kivi-2", "kivi-4", "gear"]
+    runs = [judged(names, 12, seed) for seed in range(40)]
+    called = sum(any(set(one.signs) & {"+", "-"} for one in run) for run in runs)
+    alone = sum(any(beyond(one.bits) for one in run) for run in runs)
+    assert called <= 4
+    assert alone >= 10
+
+
+def test_an_interval_needs_six_documents():
+    assert interval([0.25] * 5, 0) == (0.25, None, None)
+    assert interval([0.25] * 6, 0) == (0.25, 0.25, 0.25)
+    assert not beyond(interval([-1.0, 2.0, -3.0, 4.0, -5.0, 6.0], 0))
+    assert beyond(interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 0))
+
+
+@pytest.mark.parametrize("count", [3, 20])
+def test_the_table_says_what_was_tested_and_what_it_needs(count):
+    found = judged(["random", "snapkv", "kivi-4"], count, 0)
+    figures = {
+        "tests": {"count": 4, "documents": fewest(4)},
+        "documents": {"lengths": [9] * count},
+        "verdicts": [one._asdict() for one in found],
+    }
+    said = "\n".join(table.verdict_lines(figures))
+    assert f"sign-flip tests over {count} documents, by Holm's method for all 4" in said
+    assert ("there is no verdict" in said) == (count == 3)
+    assert bool(re.search(r" \?( |$)", said, re.MULTILINE)) == (count == 3)
