@@ -87,6 +87,12 @@ REFUSALS = dict(
             *bad_positive("tau2"),
         ],
     ),
-    cake_budgets=(dict(preferences=preferences, keep=5, tokens=lengths, window=3), bad_budgets),
-    cake_cascade=(dict(preferences=preferences, keep=5, tokens=lengths, window=3), bad_budgets),
+    cake_budgets=(
+        dict(preferences=preferences, keep=5, tokens=lengths, window=3, exact=False),
+        bad_budgets,
+    ),
+    cake_cascade=(
+        dict(preferences=preferences, keep=5, tokens=lengths, window=3, exact=False),
+        bad_budgets,
+    ),
 )
