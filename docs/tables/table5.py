@@ -1,12 +1,7 @@
 """Table 5 of HEX, drawn again: `python docs/tables/table5.py` writes the figures too.
 
-<<<<<<< HEAD:optimized/bench/table5.py
-The printed rows are in `spec_tests/hex/expander/table5.csv`, what was drawn goes to
-`table5_draws.csv` beside it, where the tests read it.
-=======
 The printed rows are in `table5.csv` of the tests, what was drawn goes to `table5_draws.csv` beside
 it, where they read it.
->>>>>>> c_study:docs/tables/table5.py
 """
 
 import csv
@@ -16,12 +11,7 @@ from pathlib import Path
 
 from optimized import ramanujan_bound, random_expander, second_singular_value
 
-<<<<<<< HEAD:optimized/bench/table5.py
-HERE = Path(__file__).parents[2] / "spec_tests" / "hex" / "expander"
-FUNCTIONS = ("random_expander", "second_singular_value", "ramanujan_bound")
-=======
 HERE = next((Path(__file__).parents[2] / "spec_tests").rglob("table5.csv")).parent
->>>>>>> c_study:docs/tables/table5.py
 CHANNELS, TOKEN_DEGREE, DRAWS = 1024, 32, 400
 HEADER = ["tokens", "draws", "graphs", "mean", "deviation", "least", "most"]
 

@@ -80,7 +80,7 @@ def gear_compress(
     refuse.span("x", x)
     errors.one_of("by", by, refuse.SIDES)
     refuse.gear(bits, outliers, rank, seed, scales)
-    return compress("x", x, by, bits, outliers, rank, fill, seed, scales)
+    return compressed("x", x, by, bits, outliers, rank, fill, seed, scales)
 
 
 def gear_reconstruct(
@@ -100,7 +100,7 @@ def gear_reconstruct(
     return narrow(from_rows(rows, by, width), block.left.dtype)
 
 
-def compress(
+def compressed(
     name: str,
     x: Tensor,
     by: str,

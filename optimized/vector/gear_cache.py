@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from optimized.vector.gear import compress, gear_reconstruct
+from optimized.vector.gear import compressed, gear_reconstruct
 from reference.hex import cache_errors
 from reference.quantizers import errors as refuse
 from reference.quantizers.gear_cache import GearCache
@@ -83,8 +83,8 @@ def gear_read(
 
 def with_block(cache: GearCache, keys: Tensor, values: Tensor, rank: int) -> GearCache:
     settings = cache.bits, cache.outliers, rank, cache.fill, cache.seed, cache.scales
-    by_channel = compress("keys", keys, "channel", *settings)
-    by_token = compress("values", values, "token", *settings)
+    by_channel = compressed("keys", keys, "channel", *settings)
+    by_token = compressed("values", values, "token", *settings)
     return cache._replace(
         key_blocks=(*cache.key_blocks, by_channel), value_blocks=(*cache.value_blocks, by_token)
     )
