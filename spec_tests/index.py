@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from functools import cache
-from inspect import getdoc
+from inspect import getdoc, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def page() -> str:
 
 def path_of(name: str) -> str:
     """Return where a public name is defined, as the docs link to it."""
-    return f"{getattr(reference, name).__module__}.{name}"
+    return f"{unwrap(getattr(reference, name)).__module__}.{name}"
 
 
 def nowhere(entry: dict[str, Any]) -> str:

@@ -1,19 +1,36 @@
 """Read the source of the fast layers: what they import from the reference, where they loop."""
 
 import ast
+from collections.abc import Iterator
+from inspect import getsource, isfunction, unwrap
+from textwrap import dedent
+from types import CodeType, FunctionType
+from typing import Any
 
 import reference
+from optimized import vector
 
-# What any body may take from the reference: argument checks, the precision rule, result types.
-CHECKS = ("reference.errors", "reference.precision")
-SHARED = {
-    "errors",
-    "attention_errors",
-    "cache_errors",
-} | {n for n in reference.__all__ if isinstance(getattr(reference, n), type)}
+CHECKS = ("contract", "errors", "cache_errors", "rules")
+"""Modules of the reference that refuse: what they do is no part of a body."""
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
+    "reference/evict.py::stored_bytes": "tensors that an object holds",
+    "reference/evict.py::_tensors": "parts of an object",
+    "reference/evict.py::_parts": "classes of an object",
+    "reference/scorers/kvzip.py::kvzip": "chunks of the context, each with a repeat input",
+    "reference/scorers/fastkvzip_trainer.py::train_fastkvzip": "steps of training",
+    "reference/hex/expander.py::feasible": "multiples of a degree, to name the nearest densities",
+    "reference/hex/subtile.py::subtile_expander": "draws, until one is accepted",
+    "reference/hex/covering.py::ramanujan_lift": "draws, until one is accepted",
+    "reference/hex/cache.py::hex_append": "compressed spans, each over what the ones before left",
+    "reference/hex/cache.py::hex_read": "compressed spans, each of a size of its own",
+    "reference/hex/size.py::hex_bytes": "compressed spans, and their tensors",
+    "reference/hex/size.py::paper_size": "tables of the paper",
+    "reference/hex/size.py::mean_percent": "three prompts",
+    "reference/quantizers/size.py::quantizer_bytes": "compressed spans, and their tensors",
+    "reference/quantizers/size.py::gear_size": "compressed spans",
+    "reference/quantizers/published.py::quantizer_sizes": "rows of a table",
     "vector/scorers/_window.py::drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/hex/pairing.py::swaps": "rounds of swaps, each over all repeated edges",
@@ -47,33 +64,51 @@ ALLOWED_LOOPS: dict[str, str] = {
 }
 
 
-def declared_elementwise(table: ast.Module) -> set[str]:
-    """Return the names that the table binds with `elementwise(reference.name)`."""
-    return {
-        target.id
-        for node in table.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
-        if ast.unparse(node.value.func) == "elementwise"
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+def reached(function: FunctionType) -> Iterator[FunctionType]:
+    """Yield a function of this project and all of its that it calls, checks left out."""
+    seen: set[int] = set()
+    waiting: list[Any] = [function]
+    while waiting:
+        found = waiting.pop()
+        found = found.__wrapped__ if hasattr(found, "cache_parameters") else found
+        if not isfunction(found) or id(found) in seen or not of_a_body(found.__module__):
+            continue
+        seen.add(id(found))
+        yield found
+        called = names(found.__code__)
+        here = {name: found.__globals__.get(name) for name in called}
+        if reference in here.values():
+            public = called & set(reference.__all__)
+            here |= {name: unwrap(getattr(reference, name)) for name in public}
+        waiting += here.values()
 
 
-def foreign_imports(source: ast.Module, elementwise: set[str]) -> list[str]:
-    """Return what `source` imports from the reference and must not."""
+def names(code: CodeType) -> set[str]:
+    """Return the names that code looks up, in the functions inside it too."""
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    return set(code.co_names).union(*map(names, inner))
+
+
+def of_a_body(module: str) -> bool:
+    """Whether a module is the reference's, or of the fast layers, and no mere check."""
+    head, _, tail = module.rpartition(".")
+    return head.partition(".")[0] in ("reference", "optimized") and tail not in CHECKS
+
+
+def slow(body: FunctionType) -> list[str]:
+    """Return what a vectorised body reaches and must not: the specification, or a loop of it."""
     found = []
-    for node in ast.walk(source):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if within_reference(alias.name)]
-        elif isinstance(node, ast.ImportFrom) and node.module not in CHECKS:
-            taken = [alias.name for alias in node.names if within_reference(node.module or "")]
-            found += [name for name in taken if name not in SHARED | elementwise]
+    for function in reached(body):
+        name, home = function.__name__, function.__module__
+        if home.startswith("optimized.vector"):
+            continue
+        spec = unwrap(getattr(reference, name, None)) if name in reference.__all__ else None
+        if function is spec and getattr(vector, name, spec) is not spec:
+            found.append(f"{home}.{name}")
+        place = f"{home.replace('optimized.composed', 'reference').replace('.', '/')}.py::{name}"
+        if place not in ALLOWED_LOOPS and loops(ast.parse(dedent(getsource(function)))):
+            found.append(place)
     return found
-
-
-def within_reference(module: str) -> bool:
-    """Whether a dotted name is the reference or part of it."""
-    return module.partition(".")[0] == "reference"
 
 
 def loops(source: ast.Module) -> list[str]:

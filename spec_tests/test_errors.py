@@ -39,10 +39,11 @@ def test_refuses(impl, name, good, refusal):
         assert refusal.argument in message
         assert refusal.says in message
         assert "got" in message
-        if isinstance(bad, tuple | list) and bad and not hasattr(bad, "_fields"):
-            tensors = any(isinstance(part, Tensor) for part in bad)
-            assert tensors or any(str(part) in message for part in bad), "the part that is wrong"
-        elif not isinstance(bad, Tensor):
+        several = bad if isinstance(bad, tuple | list) else ()
+        if several and not hasattr(bad, "_fields"):
+            tensors = any(isinstance(part, Tensor) for part in several)
+            assert tensors or any(str(part) in message for part in several), "the part at fault"
+        elif not any(isinstance(part, Tensor) for part in (bad, *several)):
             assert str(bad) in message
 
 

@@ -87,7 +87,7 @@ def test_a_partial_module_passes_and_what_it_lacks_is_listed(report):
 
 def test_a_wrong_module_fails_a_law_and_a_vector(report):
     assert f"{LAW}[theirs:wrong] FAILED" in report
-    assert f"[theirs:wrong-hubkv-{VECTOR}] FAILED" in report
+    assert f"[theirs:wrong-discount-{VECTOR}] FAILED" in report
     assert "theirs:wrong fails: HubKV-6" in report
 
 

@@ -5,13 +5,14 @@ from torch import Tensor
 
 from reference import errors
 from reference.hex import cache_errors
+from reference.kinds import Scales
 
 SEEDS = 2**32 - 1
 SCALES = (None, torch.float16, torch.float32)
 SIDES = ("channel", "token")
 
 
-def kivi(width: int, bits: int, group: int, residual: int, scales: torch.dtype | None) -> None:
+def kivi(width: int, bits: int, group: int, residual: int, scales: Scales) -> None:
     """Refuse settings of KIVI outside their ranges, or that do not divide each other."""
     errors.whole("bits", bits, 1, 8)
     errors.whole("group", group, 1)
@@ -38,7 +39,7 @@ def span(name: str, x: Tensor) -> None:
         raise ValueError(f"{name} must have a head and a channel, got shape {tuple(x.shape)}")
 
 
-def gear(bits: int, outliers: float, rank: int, seed: int, scales: torch.dtype | None) -> None:
+def gear(bits: int, outliers: float, rank: int, seed: int, scales: Scales) -> None:
     """Refuse settings of GEAR outside their ranges."""
     errors.whole("bits", bits, 1, 8)
     errors.fraction("outliers", outliers)

@@ -10,6 +10,7 @@ from reference import errors
 from reference.hex import cache_errors
 from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row, narrow
 from reference.hex.packing import pack_bits, unpack_bits
+from reference.kinds import Scales
 from reference.precision import widen
 from reference.quantizers import errors as refuse
 from reference.quantizers.low_rank import low_rank
@@ -41,7 +42,7 @@ def gear_compress(
     rank: int = 4,
     fill: bool = True,
     seed: int = 0,
-    scales: torch.dtype | None = None,
+    scales: Scales = None,
 ) -> GearBlock:
     r"""Compress a span: codes, the outliers as they are, and the rest of the error at low rank.
 
@@ -132,7 +133,7 @@ def compress(
     rank: int,
     fill: bool,
     seed: int,
-    scales: torch.dtype | None,
+    scales: Scales,
 ) -> GearBlock:
     """Compress what the argument `name` brought."""
     rows = to_rows(x, by)
@@ -155,9 +156,7 @@ def compress(
     )
 
 
-def filled_grid(
-    name: str, rows: Tensor, bits: int, apart: Tensor, scales: torch.dtype | None
-) -> Quantised:
+def filled_grid(name: str, rows: Tensor, bits: int, apart: Tensor, scales: Scales) -> Quantised:
     """Quantise rows whose outliers have given way to the mean of all members."""
     if rows.shape[-1] == 0:
         return code(name, rows, bits, apart, scales)

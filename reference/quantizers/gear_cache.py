@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference.hex import cache_errors
+from reference.kinds import Scales
 from reference.quantizers import errors as refuse
 from reference.quantizers.gear import GearBlock, compress, gear_reconstruct
 
@@ -24,7 +25,7 @@ class GearCache(NamedTuple):
     block: int
     fill: bool
     seed: int
-    scales: torch.dtype | None
+    scales: Scales
     key_blocks: tuple[GearBlock, ...]
     value_blocks: tuple[GearBlock, ...]
     residual_keys: Float[Tensor, "*batch kv_heads residual width"]
@@ -41,7 +42,7 @@ def gear_prefill(
     block: int = 20,
     fill: bool = True,
     seed: int = 0,
-    scales: torch.dtype | None = None,
+    scales: Scales = None,
 ) -> GearCache:
     r"""Start a cache: compress the whole prompt.
 

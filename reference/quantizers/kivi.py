@@ -9,6 +9,7 @@ from torch import Tensor
 from reference.hex import cache_errors
 from reference.hex.kcvt import by_column, code, dequantise, narrow, scale_dtype
 from reference.hex.packing import pack_bits, unpack_bits, word_count
+from reference.kinds import Scales
 from reference.quantizers import errors as refuse
 
 
@@ -24,7 +25,7 @@ class KiviCache(NamedTuple):
     bits: int
     group: int
     residual: int
-    scales: torch.dtype | None
+    scales: Scales
     key_words: Int32[Tensor, "*batch kv_heads blocks width key_words"]
     key_steps: Float[Tensor, "*batch kv_heads blocks width key_groups"]
     key_minima: Float[Tensor, "*batch kv_heads blocks width key_groups"]
@@ -41,7 +42,7 @@ def kivi_prefill(
     bits: int = 2,
     group: int = 32,
     residual: int = 32,
-    scales: torch.dtype | None = None,
+    scales: Scales = None,
 ) -> KiviCache:
     r"""Start a cache: a prompt is so many tokens appended to nothing.
 

@@ -7,7 +7,7 @@ import torch
 from reference import errors
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
-from reference.hex.size import FLOATS
+from reference.hex.size import FLOATS, CacheDtype
 from reference.quantizers import errors as refuse
 from reference.quantizers.gear import place_dtype
 from reference.quantizers.gear_cache import GearCache
@@ -77,7 +77,7 @@ def kivi_size(
     residual: int = 32,
     kv_heads: int = 8,
     width: int = 128,
-    dtype: torch.dtype = torch.float16,
+    dtype: CacheDtype = torch.float16,
 ) -> QuantizerBytes:
     r"""Say beforehand what a prompt weighs in KIVI's cache.
 
@@ -128,7 +128,7 @@ def gear_size(
     rank: int = 4,
     kv_heads: int = 8,
     width: int = 128,
-    dtype: torch.dtype = torch.float16,
+    dtype: CacheDtype = torch.float16,
 ) -> QuantizerBytes:
     r"""Say beforehand what a prompt weighs in GEAR's cache.
 

@@ -27,7 +27,7 @@ bad_stream = [
 ]
 bad_prompt = [
     *bad_stream,
-    Refusal("keys", lambda k: k[:0], ValueError, "a head and a channel"),
+    Refusal("keys", lambda k: k[:0], ValueError, "of at least 1"),
 ]
 bad_arrival = [
     *bad_stream,

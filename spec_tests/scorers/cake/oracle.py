@@ -2,7 +2,7 @@
 
 import math
 
-from spec_tests.oracles.attention import weights
+from spec_tests.attention.oracle import weights
 
 Head = list[list[float]]
 

@@ -5,7 +5,7 @@ A row is a list of heads, a head a list of vectors; the result is a list of scor
 
 import math
 
-from spec_tests.oracles.attention import weights
+from spec_tests.attention.oracle import weights
 
 Head = list[list[float]]
 
