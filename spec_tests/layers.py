@@ -102,7 +102,7 @@ def slow(body: FunctionType) -> list[str]:
         name, home = function.__name__, function.__module__
         if home.startswith("optimized.vector"):
             continue
-        spec = unwrap(getattr(reference, name, None)) if name in reference.__all__ else None
+        spec = unwrap(getattr(reference, name)) if name in reference.__all__ else None
         if function is spec and getattr(vector, name, spec) is not spec:
             found.append(f"{home}.{name}")
         place = f"{home.replace('optimized.composed', 'reference').replace('.', '/')}.py::{name}"

@@ -44,7 +44,7 @@ KEYS = {
 def errors(keys: Tensor, values: Tensor, mode: str) -> tuple[float, float]:
     """Return the relative error of the keys, and the mean deviation of the last queries."""
     queries = normal(3, HEADS, TOKENS, WIDTH)
-    config = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, mode=mode)
+    config = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)._replace(mode=mode)
     cache = hex_prefill(queries[:, :PROMPT], keys[:, :PROMPT], values[:, :PROMPT], config)
     cache = hex_append(cache, queries[:, PROMPT:], keys[:, PROMPT:], values[:, PROMPT:])
     held = hex_read(cache)

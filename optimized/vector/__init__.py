@@ -67,5 +67,5 @@ def _bodies() -> dict[str, Any]:
 
 
 _found = {name: unwrap(getattr(reference, name)) for name in ELEMENTWISE} | _bodies()
-__all__ = [name for name in reference.__all__ if name in _found]
+__all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(_found)

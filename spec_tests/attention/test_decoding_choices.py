@@ -86,7 +86,7 @@ def test_after_the_prompt_and_update_of_the_paper_330_tokens_are_recent(impl):
     keys, scores = torch.zeros(1, 1, 16512, 1), -torch.arange(16512.0).view(1, 1, -1)
     old, new = slice(16384), slice(16384, None)
     for length, recent in (("seen", 330), ("held", 23)):
-        config = DecodingConfig(1024, length=length)
+        config = DecodingConfig(1024)._replace(length=length)
         cache = impl.decoding_start(keys[:, :, old], keys[:, :, old], scores[..., old], config)
         cache = impl.decoding_append(cache, keys[:, :, new], keys[:, :, new], scores[..., new])
         places = cache.stored.positions.flatten()

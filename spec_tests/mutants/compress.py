@@ -4,6 +4,7 @@ import torch
 
 import reference
 from reference import HexCache, Scored
+from reference.kinds import Scope
 from spec_tests.mutants.make import lies, mutant
 
 lies("compress")(
@@ -63,7 +64,7 @@ def kept_for_removed(
     "the ratio is taken of the padded length",
     killer="attention/test_compress.py::test_every_pool_keeps_its_budget_of_real_entries",
 )
-def padded_length(keys, values, scored, *, keep=None, ratio=None, scope="head", **rest):
+def padded_length(keys, values, scored, *, keep=None, ratio=None, scope: Scope = "head", **rest):
     """Count padding among the entries."""
     if ratio is not None and rest.get("store") is None:
         sizes = dict(head=1, layer=2, model=3)[scope]

@@ -4,6 +4,7 @@ import torch
 
 import reference
 from reference import GraphSettings, HubSettings, Scored
+from reference.kinds import Scope
 from spec_tests.mutants.make import mutant
 
 
@@ -30,7 +31,9 @@ def padded_sinks(keys, values, scored, *, sinks=4, recent=None, valid=None, **re
     "the budget grows where the window does not fit",
     killer="hubkv/test_compress.py::test_the_window_gives_way_and_says_so",
 )
-def budget_gives_way(keys, values, scored, *, keep=None, scope="model", recent=None, **rest):
+def budget_gives_way(
+    keys, values, scored, *, keep=None, scope: Scope = "model", recent=None, **rest
+):
     """Make room for the window."""
     if isinstance(keep, int) and recent is not None:
         heads = dict(head=1, layer=scored.scores.shape[-2])
@@ -47,7 +50,7 @@ def budget_gives_way(keys, values, scored, *, keep=None, scope="model", recent=N
     "every head is a pool of its own unless told otherwise",
     killer="hubkv/test_compress.py::test_layers_compete_with_each_other_by_default",
 )
-def head_by_head(keys, values, scored, *, scope="head", refinement=None, **rest):
+def head_by_head(keys, values, scored, *, scope: Scope = "head", refinement=None, **rest):
     """Default to the wrong scope."""
     refinement = refinement or HubSettings()
     return reference.hubkv_compress(
@@ -60,7 +63,9 @@ def head_by_head(keys, values, scored, *, scope="head", refinement=None, **rest)
     "without padding it says that all tokens are real, which only append mode takes",
     killer="hubkv/test_compress.py::test_in_hex_the_ends_need_no_budget",
 )
-def always_padded(keys, values, scored, *, scope="model", refinement=None, valid=None, **rest):
+def always_padded(
+    keys, values, scored, *, scope: Scope = "model", refinement=None, valid=None, **rest
+):
     """Hand on a mask that nobody gave."""
     if valid is None and rest.get("store") is not None:
         rows = scored.scores.shape[1 if scope == "model" else 0 : -2]

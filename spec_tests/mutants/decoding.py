@@ -3,6 +3,7 @@
 import torch
 
 import reference
+from reference.kinds import Scope
 from spec_tests.mutants.make import mutant
 
 STREAM = (
@@ -162,7 +163,7 @@ def window_of_the_cache(cache, keys, values, scores, mass=None):
     killer="attention/test_decoding_choices.py"
     "::test_head_weights_decide_what_decoding_keeps_by_default",
 )
-def decoding_head_by_head(*args, scope="head", **settings):
+def decoding_head_by_head(*args, scope: Scope = "head", **settings):
     """Change the default."""
     return reference.DecodingConfig(*args, scope=scope, **settings)
 
@@ -172,7 +173,7 @@ def decoding_head_by_head(*args, scope="head", **settings):
     "each layer has a budget of its own",
     killer="attention/test_decoding_choices.py::test_entries_of_all_layers_compete_by_default",
 )
-def decoding_layer_by_layer(*args, scope="layer", **settings):
+def decoding_layer_by_layer(*args, scope: Scope = "layer", **settings):
     """Change the default."""
     return reference.DecodingConfig(*args, scope=scope, **settings)
 

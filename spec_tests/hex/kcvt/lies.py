@@ -1,6 +1,7 @@
 """Lies about KCVT."""
 
 import reference
+from reference.kinds import ValueGroup
 from spec_tests.mutants.make import lies, mutant
 
 lie = lies("hex/kcvt")
@@ -90,7 +91,7 @@ lie(
     "keys go by token and values by channel",
     killer="test_vectors.py::test_vector[kcvt-keys-by-channel-values-by-token]",
 )
-def exchanged_axes(keys, values, bits=3, kept=None, value_group="token", scales=None):
+def exchanged_axes(keys, values, bits=3, kept=None, value_group: ValueGroup = "token", scales=None):
     """Exchange keys and values."""
     out = reference.kcvt(values, keys, bits, kept, value_group, scales)
     return out[1], out[0]
