@@ -67,7 +67,7 @@ def measured(
 
     refined = patch.object(selection, "refinement", lambda *_: variant)
     with refined, patch.object(evaluate, "kept_entries", kept):
-        trial = trials([system_named("kvzip+hubkv")], [RATIO])
+        trial = trials([system_named("kvzip+hubkv" if variant else "kvzip")], [RATIO])
         row, *_ = evaluate.evaluate(model, documents, trial, settings)
     rows = (mask[:, place] for mask in masks for place in range(mask.shape[1]))
     values = [
