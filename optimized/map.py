@@ -1,0 +1,23 @@
+"""`python -m optimized.map`: the whole optimisation map, for each function its body and its kernel."""
+
+from inspect import isfunction, unwrap
+
+import reference
+from optimized import kernels, vector
+
+
+def lines() -> list[tuple[str, str, str]]:
+    """Return each function of the specification, where its body stands, and its kernel."""
+    found = []
+    for name in reference.__all__:
+        if isfunction(getattr(reference, name)):
+            body, spec = getattr(vector, name), unwrap(getattr(reference, name))
+            kernel = getattr(kernels, name, None)
+            place = body.__module__ + (" (no loop)" if body is spec else "")
+            found.append((name, place, kernel.__module__ if kernel else "-"))
+    return found
+
+
+if __name__ == "__main__":
+    for name, body, kernel in lines():
+        print(f"{name:<24}{body:<48}{kernel}")
