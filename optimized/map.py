@@ -1,4 +1,4 @@
-"""`python -m optimized.map`: the whole optimisation map, for each function its body and its kernel."""
+"""The whole optimisation map: `python -m optimized.map` prints each body and each kernel."""
 
 from inspect import isfunction, unwrap
 
