@@ -10,7 +10,7 @@ from typing import Any
 import reference
 from optimized import vector
 
-CHECKS = ("contract", "errors", "cache_errors", "rules")
+CHECKS = ("contract", "errors", "rules")
 """Modules of the reference that refuse: what they do is no part of a body."""
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from optimized import Scored
 from reference import errors
+from reference.kinds import Positive
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
@@ -279,7 +280,7 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
 def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
-        errors.whole("chunk", size, 1)
+        errors.held("chunk", size, Positive)
 
 
 def layers(name: str, values: Sequence[object] | Tensor, count: int) -> None:

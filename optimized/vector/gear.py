@@ -10,11 +10,8 @@ from torch import Tensor
 
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import pack_bits, unpack_bits
-from reference import errors
-from reference.hex import cache_errors
 from reference.hex.kcvt import Quantised, by_row, dequantise, from_row, narrow
 from reference.precision import widen
-from reference.quantizers import errors as refuse
 from reference.quantizers.gear import GearBlock
 from reference.quantizers.low_rank import LowRank
 
@@ -22,9 +19,6 @@ from reference.quantizers.low_rank import LowRank
 def outlier_mask(
     x: Float[Tensor, "*rows members"], ratio: float = 0.02
 ) -> Bool[Tensor, "*rows members"]:
-    errors.floating("x", x)
-    errors.finite("x", x)
-    errors.fraction("ratio", ratio)
     members = x.shape[-1]
     count = floor(Fraction(str(ratio)) * members / 2)
     mask = torch.zeros_like(x, dtype=torch.bool)
@@ -38,11 +32,6 @@ def outlier_mask(
 def low_rank(
     x: Float[Tensor, "*batch rows columns"], rank: int, rounds: int = 3, seed: int = 0
 ) -> LowRank:
-    errors.floating("x", x, 2)
-    errors.finite("x", x)
-    errors.whole("rank", rank)
-    errors.whole("rounds", rounds, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
     wide, (rows, columns) = widen(x), x.shape[-2:]
     rank = min(rank, rows, columns)
     if rank == 0 or not x.numel():
@@ -77,16 +66,12 @@ def gear_compress(
     seed: int = 0,
     scales: torch.dtype | None = None,
 ) -> GearBlock:
-    refuse.span("x", x)
-    errors.one_of("by", by, refuse.SIDES)
-    refuse.gear(bits, outliers, rank, seed, scales)
     return compressed("x", x, by, bits, outliers, rank, fill, seed, scales)
 
 
 def gear_reconstruct(
     block: GearBlock, exact_outliers: bool = False
 ) -> Float[Tensor, "*batch kv_heads tokens width"]:
-    cache_errors.instance("block", block, GearBlock)
     by = "channel" if block.words.ndim == block.left.ndim else "token"
     (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]
     members = tokens if by == "channel" else kv_heads * width

@@ -5,8 +5,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from optimized.vector.gear import compressed, gear_reconstruct
-from reference.hex import cache_errors
-from reference.quantizers import errors as refuse
 from reference.quantizers.gear_cache import GearCache
 from reference.quantizers.published import kivi_share as kivi_share
 from reference.quantizers.published import quantizer_sizes as quantizer_sizes
@@ -27,9 +25,6 @@ def gear_prefill(
     seed: int = 0,
     scales: torch.dtype | None = None,
 ) -> GearCache:
-    cache_errors.cache(keys, values)
-    refuse.gear(bits, outliers, rank, seed, scales)
-    refuse.streaming(decoded_rank, block)
     cache = GearCache(
         bits=bits,
         outliers=outliers,
@@ -51,7 +46,6 @@ def gear_append(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
 ) -> GearCache:
-    refuse.arrival(cache, GearCache, keys, values)
     held_keys = torch.cat([cache.residual_keys, keys], -2)
     held_values = torch.cat([cache.residual_values, values], -2)
     full = held_keys.shape[-2] // cache.block * cache.block
@@ -72,7 +66,6 @@ def gear_read(
 ) -> tuple[
     Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
 ]:
-    cache_errors.instance("cache", cache, GearCache)
     keys = [gear_reconstruct(block, exact_outliers) for block in cache.key_blocks]
     values = [gear_reconstruct(block, exact_outliers) for block in cache.value_blocks]
     return (

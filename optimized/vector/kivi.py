@@ -6,9 +6,7 @@ from torch import Tensor
 
 from optimized.vector.hex.kcvt import code
 from optimized.vector.hex.packing import pack_bits, unpack_bits
-from reference.hex import cache_errors
 from reference.hex.kcvt import Quantised, dequantise, narrow
-from reference.quantizers import errors as refuse
 from reference.quantizers.kivi import KiviCache
 
 
@@ -20,8 +18,6 @@ def kivi_prefill(
     residual: int = 32,
     scales: torch.dtype | None = None,
 ) -> KiviCache:
-    cache_errors.cache(keys, values)
-    refuse.kivi(keys.shape[-1], bits, group, residual, scales)
     exact = keys.shape[-2] % residual, min(keys.shape[-2], residual)
     coded_keys, held_keys = keys.split([keys.shape[-2] - exact[0], exact[0]], -2)
     coded_values, held_values = values.split([values.shape[-2] - exact[1], exact[1]], -2)
@@ -48,7 +44,6 @@ def kivi_append(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
 ) -> KiviCache:
-    refuse.arrival(cache, KiviCache, keys, values)
     held_keys = torch.cat([cache.residual_keys, keys], -2)
     held_values = torch.cat([cache.residual_values, values], -2)
     settings = cache.bits, cache.group
@@ -79,7 +74,6 @@ def kivi_read(
 ) -> tuple[
     Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
 ]:
-    cache_errors.instance("cache", cache, KiviCache)
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
     codes = unpack_bits(cache.key_words, cache.bits, cache.residual)
     codes = codes.unflatten(-1, (cache.residual // cache.group, cache.group))

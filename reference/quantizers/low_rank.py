@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
+from reference.kinds import Finite, Positive, Seed, Whole
 from reference.precision import widen
-from reference.quantizers import errors as refuse
 
 
 class LowRank(NamedTuple):
@@ -24,7 +23,7 @@ class LowRank(NamedTuple):
 
 
 def low_rank(
-    x: Float[Tensor, "*batch rows columns"], rank: int, rounds: int = 3, seed: int = 0
+    x: Finite[Tensor, "*batch rows columns"], rank: Whole, rounds: Positive = 3, seed: Seed = 0
 ) -> LowRank:
     r"""Project a matrix onto the space that a block of columns tends to under its powers.
 
@@ -32,21 +31,16 @@ def low_rank(
       A_m = \mathrm{orth}(R\, \mathrm{orth}(B_{m-1})), \qquad L = A_m B_m^\top$$
 
     Args:
-        x: matrices $R$, finite.
-        rank: columns $r$ of the block $B_0$, at least 0.
-        rounds: how often $m$ the block passes through the matrix and back, at least 1.
-        seed: names the block, in [0, 2³² − 1].
+        x: matrices $R$.
+        rank: columns $r$ of the block $B_0$.
+        rounds: how often $m$ the block passes through the matrix and back.
+        seed: names the block.
 
     Returns:
         The factors $A_m$, of orthonormal columns, and $B_m = R^\top A_m$, in float32 or float64.
         They have $\min(r, \text{rows}, \text{columns})$ columns, and are zero for a zero matrix.
         A block of higher rank begins with the same columns, so that $\|R - L\|$ does not grow
         with the rank.
-
-    Raises:
-        TypeError: `x` is not floating point, or `rank`, `rounds` or `seed` not an integer.
-        ValueError: `x` is NaN or infinite or has fewer than 2 axes, or a number is outside its
-            range.
 
     Source:
         HEX-GEAR.
@@ -55,11 +49,6 @@ def low_rank(
         E-H43: the block is drawn evenly from [−1, 1), the same for every matrix; `orth` keeps the
         first column's direction; the powers are of $R$ over its largest entry.
     """
-    errors.floating("x", x, 2)
-    errors.finite("x", x)
-    errors.whole("rank", rank)
-    errors.whole("rounds", rounds, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
     wide = widen(x)
     rows, columns = x.shape[-2:]
     rank = min(rank, rows, columns)
