@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
+from reference.careful import mean
 from reference.contract import requires
 from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row, narrow
 from reference.hex.packing import pack_bits, unpack_bits
@@ -25,7 +26,7 @@ class GearBlock(NamedTuple):
         HEX-GEAR.
     """
 
-    bits: int
+    bits: Bits
     words: Int32[Tensor, "*rows words"]
     steps: Float[Tensor, "*rows"]
     minima: Float[Tensor, "*rows"]
@@ -113,11 +114,7 @@ def gear_reconstruct(
     rows = dequantise(codes, block.steps, block.minima).to(widen(block.left).dtype)
     places, exact = block.places.long(), widen(block.outliers)
     rows = rows.scatter(-1, places, exact)
-    low = torch.zeros_like(from_rows(rows, by, width))
-    for i in range(block.left.shape[-1]):
-        column, row = block.left[..., :, None, i], block.right[..., None, :, i]
-        low += widen(column) * widen(row)
-    rows = rows + to_rows(low, by)
+    rows = rows + to_rows(widen(block.left) @ widen(block.right).mT, by)
     if exact_outliers:
         rows = rows.scatter(-1, places, exact)
     return narrow(from_rows(rows, by, width), block.left.dtype)
@@ -157,11 +154,8 @@ def compress(
 
 def filled_grid(name: str, rows: Tensor, bits: int, apart: Tensor, scales: Scales) -> Quantised:
     """Quantise rows whose outliers have given way to the mean of all members."""
-    if rows.shape[-1] == 0:
-        return code(name, rows, bits, apart, scales)
-    mean = narrow(widen(rows).mean(-1, keepdim=True), rows.dtype)
-    none = torch.zeros_like(apart)
-    quantised = code(name, torch.where(apart, mean, rows), bits, none, scales)
+    filled = torch.where(apart, narrow(mean(widen(rows)), rows.dtype), rows)
+    quantised = code(name, filled, bits, torch.zeros_like(apart), scales)
     return quantised._replace(codes=quantised.codes.masked_fill(apart, 0))
 
 

@@ -19,12 +19,12 @@ class GearCache(NamedTuple):
         HEX-GEAR.
     """
 
-    bits: int
-    outliers: float
-    decoded_rank: int
-    block: int
+    bits: Bits
+    outliers: Ratio
+    decoded_rank: Whole
+    block: Positive
     fill: bool
-    seed: int
+    seed: Seed
     scales: Scales
     key_blocks: tuple[GearBlock, ...]
     value_blocks: tuple[GearBlock, ...]
@@ -118,15 +118,17 @@ def gear_append(
     Reading:
         E-H40: at 2 % a block of 20 tokens has no outlier among the keys of a channel.
     """
-    for token in range(keys.shape[-2]):
-        new = slice(token, token + 1)
-        held_keys = torch.cat([cache.residual_keys, keys[..., new, :]], -2)
-        held_values = torch.cat([cache.residual_values, values[..., new, :]], -2)
-        if held_keys.shape[-2] == cache.block:
-            cache = with_block(cache, held_keys, held_values, cache.decoded_rank)
-            held_keys, held_values = held_keys[..., :0, :].clone(), held_values[..., :0, :].clone()
-        cache = cache._replace(residual_keys=held_keys, residual_values=held_values)
-    return cache
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.block * cache.block
+    for start in range(0, full, cache.block):
+        span = slice(start, start + cache.block)
+        new = held_keys[..., span, :], held_values[..., span, :]
+        cache = with_block(cache, *new, cache.decoded_rank)
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., full:, :].clone(),
+    )
 
 
 def gear_read(

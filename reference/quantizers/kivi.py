@@ -22,9 +22,9 @@ class KiviCache(NamedTuple):
         HEX-KIVI.
     """
 
-    bits: int
-    group: int
-    residual: int
+    bits: Bits
+    group: Positive
+    residual: Positive
     scales: Scales
     key_words: Int32[Tensor, "*batch kv_heads blocks width key_words"]
     key_steps: Float[Tensor, "*batch kv_heads blocks width key_groups"]
@@ -130,10 +130,18 @@ def kivi_append(
     Reading:
         E-H38.
     """
-    for token in range(keys.shape[-2]):
-        cache = hold_key(cache, keys[..., token : token + 1, :])
-        cache = hold_value(cache, values[..., token : token + 1, :])
-    return cache
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.residual * cache.residual
+    old = max(0, held_values.shape[-2] - cache.residual)
+    if full:
+        cache = with_keys(cache, held_keys[..., :full, :])
+    if old:
+        cache = with_values(cache, held_values[..., :old, :])
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., old:, :].clone(),
+    )
 
 
 def kivi_read(
@@ -166,31 +174,24 @@ def kivi_read(
     )
 
 
-def hold_key(cache: KiviCache, key: Tensor) -> KiviCache:
-    """Add one key to the buffer, and quantise the buffer by channel if that fills it."""
-    buffer = torch.cat([cache.residual_keys, key], -2)
-    if buffer.shape[-2] < cache.residual:
-        return cache._replace(residual_keys=buffer)
-    words, steps, minima = in_groups("keys", by_column(buffer)[..., None, :, :], cache)
+def with_keys(cache: KiviCache, keys: Tensor) -> KiviCache:
+    """Quantise whole buffers of keys by channel, and put them after the others."""
+    buffers = keys.unflatten(-2, (keys.shape[-2] // cache.residual, cache.residual))
+    words, steps, minima = in_groups("keys", by_column(buffers), cache)
     return cache._replace(
         key_words=torch.cat([cache.key_words, words], -3),
         key_steps=torch.cat([cache.key_steps, steps], -3),
         key_minima=torch.cat([cache.key_minima, minima], -3),
-        residual_keys=buffer[..., :0, :].clone(),
     )
 
 
-def hold_value(cache: KiviCache, value: Tensor) -> KiviCache:
-    """Add one value to the buffer, and quantise the oldest if there is one too many."""
-    buffer = torch.cat([cache.residual_values, value], -2)
-    if buffer.shape[-2] <= cache.residual:
-        return cache._replace(residual_values=buffer)
-    words, steps, minima = in_groups("values", buffer[..., :1, :], cache)
+def with_values(cache: KiviCache, values: Tensor) -> KiviCache:
+    """Quantise values by token, and put them after the others."""
+    words, steps, minima = in_groups("values", values, cache)
     return cache._replace(
         value_words=torch.cat([cache.value_words, words], -2),
         value_steps=torch.cat([cache.value_steps, steps], -2),
         value_minima=torch.cat([cache.value_minima, minima], -2),
-        residual_values=buffer[..., 1:, :].clone(),
     )
 
 

@@ -49,26 +49,24 @@ def low_rank(
         E-H43: the block is drawn evenly from [−1, 1), the same for every matrix; `orth` keeps the
         first column's direction; the powers are of $R$ over its largest entry.
     """
-    wide = widen(x)
-    rows, columns = x.shape[-2:]
-    rank = min(rank, rows, columns)
-    factors = LowRank(
-        wide.new_zeros(*x.shape[:-2], rows, rank), wide.new_zeros(*x.shape[:-2], columns, rank)
-    )
-    if rank == 0:
-        return factors
-    block = start_block(columns, rank, seed).to(wide)
+    wide, (rows, columns) = widen(x), x.shape[-2:]
+    block = start_block(columns, min(rank, rows, columns), seed).to(wide)
+    left = wide.new_zeros(*x.shape[:-2], rows, block.shape[-1])
+    right = wide.new_zeros(*x.shape[:-2], columns, block.shape[-1])
     for place in np.ndindex(*x.shape[:-2]):
-        largest = wide[place].abs().max()
-        if largest == 0:
-            continue
-        matrix, right = wide[place] / largest, block
-        for _ in range(rounds - 1):
-            right = matrix.T @ (matrix @ right)
-        left = orthonormal(matrix @ orthonormal(right))
-        factors.left[place] = left
-        factors.right[place] = matrix.T @ left * largest
-    return factors
+        if block.numel() and wide[place].any():
+            left[place], right[place] = iterated(wide[place], block, rounds)
+    return LowRank(left, right)
+
+
+def iterated(matrix: Tensor, block: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    """Return the last basis, and the matrix's shadow on it."""
+    largest = matrix.abs().max()
+    matrix = matrix / largest
+    for _ in range(rounds - 1):
+        block = matrix.T @ (matrix @ block)
+    left = orthonormal(matrix @ orthonormal(block))
+    return left, matrix.T @ left * largest
 
 
 def start_block(columns: int, rank: int, seed: int) -> Tensor:
@@ -81,4 +79,5 @@ def start_block(columns: int, rank: int, seed: int) -> Tensor:
 def orthonormal(x: Tensor) -> Tensor:
     """Return an orthonormal basis of the columns, each on the side of its column."""
     basis, triangle = torch.linalg.qr(x)
-    return torch.where(triangle.diagonal(dim1=-2, dim2=-1) < 0, -basis, basis)
+    turned = triangle.diagonal(dim1=-2, dim2=-1)[..., None, :] < 0
+    return torch.where(turned, -basis, basis)
