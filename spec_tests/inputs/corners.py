@@ -10,7 +10,6 @@ ONES, NONE = torch.ones(1, 2, 3, 2), torch.zeros(1, 2, 3, dtype=torch.bool)
 COUNTED = QueryStatistics(torch.tensor([2]), torch.tensor([1]), ONES[:, :, 0], ONES[:, :, :2])
 SCORED = Scored(torch.arange(6.0).view(1, 2, 3) / 8, NONE)
 SPAN = dict(keys=ONES, values=ONES, scored=SCORED, scope="head")
-FRESH: dict[str, Any] = dict(bits=2, outliers=0.5, seed=0, scales=None)
 
 
 class Slotted:
@@ -32,9 +31,6 @@ CORNERS: dict[str, list[dict[str, Any]]] = dict(
         SPAN | dict(store=HexConfig(block=1, recent=0, density=0.4, near=True), refinement=one)
         for one in (HubSettings(), HubSettings(radius=1))
     ],
-    # no member to take a mean of; nothing to decompose
-    gear_compress=[dict(x=ONES[..., :0, :], by="channel", rank=0, fill=True, **FRESH)],
-    low_rank=[dict(x=torch.zeros(2, 3, 4), rank=2, rounds=2, seed=0)],
     # a line that rounding leaves short of its sum; layers that share evenly; one layer
     pyramidkv_budgets=[
         dict(keep=40, layers=layers, tokens=tokens, window=8, beta=20, exact=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
-from spec_tests.oracles import quantizers as oracle
+from spec_tests.quantizers.low_rank import oracle
 
 MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(lambda s: real(2, *s))
 SEEDS = st.integers(0, 100)
@@ -22,10 +22,10 @@ def left_over(impl, x, rank, seed=0, rounds=3):
 
 
 @pytest.mark.spec("HEX-GEAR")
-@given(MATRICES | real(2, 9, 5), SEEDS)
-def test_a_higher_rank_never_leaves_more(impl, x, seed):
+@given(MATRICES | real(2, 9, 5), SEEDS, st.integers(1, 3))
+def test_a_higher_rank_never_leaves_more(impl, x, seed, rounds):
     x = x.double()
-    norms = [left_over(impl, x, rank, seed) for rank in range(min(x.shape[-2:]) + 1)]
+    norms = [left_over(impl, x, rank, seed, rounds) for rank in range(min(x.shape[-2:]) + 1)]
     scale = norms[0].max()
     assert_close(norms[0], torch.linalg.matrix_norm(x))
     for more, fewer in zip(norms[1:], norms, strict=False):

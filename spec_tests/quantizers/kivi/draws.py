@@ -1,14 +1,12 @@
-"""Inputs of KIVI: streams on exact codes, group by group."""
+"""Streams on exact codes, group by group."""
 
 import numpy as np
 import torch
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.hex.kcvt.draws import widths
-from spec_tests.inputs.kivi_refusals import REFUSALS
-
-__all__ = ["INPUTS", "REFUSALS"]
+from spec_tests.draw import Refusal
+from spec_tests.hex.kcvt.draws import huge, widths
 
 seeds = st.integers(0, 2**16)
 scales = st.sampled_from([None, torch.float32])
@@ -84,4 +82,37 @@ INPUTS = dict(
     kivi_prefill=kivi_prefill(),
     kivi_append=kivi_append(),
     kivi_read=st.fixed_dictionaries(dict(cache=kivi_caches())),
+)
+
+generator = torch.Generator().manual_seed(7)
+keys, values = torch.randn(2, 2, 9, 6, generator=generator)
+layout = dict(bits=2, group=2, residual=4)
+cache = reference.kivi_prefill(keys, values, **layout, scales=torch.float16)
+
+bad_prompt = [
+    Refusal("keys", huge, ValueError, "torch.float16"),
+    Refusal("keys", lambda k: k[:0], ValueError, "of at least 1"),
+    Refusal("values", huge, ValueError, "torch.float16"),
+    Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
+    Refusal("values", lambda v: v[:, :-1], ValueError, "shape"),
+]
+bad_arrival = [
+    Refusal("keys", huge, ValueError, "torch.float16"),
+    Refusal("keys", lambda k: k.double(), TypeError, "torch.float32"),
+    *bad_prompt[2:],
+]
+bad_layout = [
+    Refusal("group", 8, ValueError, "a multiple of group = 8"),
+    Refusal("group", 4, ValueError, "divide the 6 channels"),
+    Refusal("residual", 5, ValueError, "multiple of group = 2"),
+]
+
+GOOD = dict(kivi_read=dict(cache=cache))
+
+REFUSALS = dict(
+    kivi_prefill=(
+        dict(keys=keys, values=values, **layout, scales=torch.float16),
+        [*bad_prompt, *bad_layout],
+    ),
+    kivi_append=(dict(cache=cache, keys=keys, values=values), bad_arrival),
 )

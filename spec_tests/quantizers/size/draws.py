@@ -1,14 +1,12 @@
-"""Inputs of what the quantised caches weigh."""
+"""Caches to weigh, and prompts to weigh beforehand."""
 
 import torch
 from hypothesis import strategies as st
 
 from spec_tests.hex.kcvt.draws import widths
-from spec_tests.inputs.gear import gear_caches, shares
-from spec_tests.inputs.kivi import kivi_caches, kivi_settings
-from spec_tests.inputs.quantizer_size_refusals import REFUSALS
-
-__all__ = ["INPUTS", "REFUSALS"]
+from spec_tests.quantizers.gear_cache.draws import cache, gear_caches
+from spec_tests.quantizers.kivi.draws import bad_layout, kivi_caches, kivi_settings, layout
+from spec_tests.quantizers.outliers.draws import shares
 
 dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 
@@ -27,14 +25,6 @@ def kivi_size(draw):
 INPUTS = dict(
     quantizer_bytes=st.fixed_dictionaries(dict(cache=kivi_caches() | gear_caches())),
     kivi_size=kivi_size(),
-    kivi_share=st.fixed_dictionaries(
-        dict(
-            bits=widths,
-            group=st.integers(1, 128),
-            residual=st.integers(0, 128),
-            tokens=st.integers(1, 6000),
-        )
-    ),
     gear_size=st.fixed_dictionaries(
         dict(
             tokens=st.integers(0, 40),
@@ -46,11 +36,15 @@ INPUTS = dict(
             dtype=dtypes,
         )
     ),
-    quantizer_sizes=st.fixed_dictionaries(
-        dict(
-            prompts=st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple),
-            kv_heads=st.integers(1, 40),
-            width=st.sampled_from([64, 128]),
-        )
+)
+
+GOOD = dict(
+    quantizer_bytes=dict(cache=cache),
+    gear_size=dict(
+        tokens=16, bits=4, outliers=0.3, rank=2, kv_heads=2, width=4, dtype=torch.float16
     ),
+)
+
+REFUSALS = dict(
+    kivi_size=(dict(tokens=16, **layout, kv_heads=2, width=6, dtype=torch.float16), bad_layout)
 )

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.draw import real
-from spec_tests.inputs.gear import gear_compress
-from spec_tests.oracles import quantizers as oracle
+from spec_tests.quantizers.gear import oracle
+from spec_tests.quantizers.gear.draws import gear_compress
 
 SIDES = st.sampled_from(["channel", "token"])
 SPANS = st.tuples(st.sampled_from([(1,), (2,), (2, 1)]), st.integers(1, 9), st.integers(1, 4))

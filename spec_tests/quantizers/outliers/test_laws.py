@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.gear import shares
-from spec_tests.oracles import quantizers as oracle
+from spec_tests.quantizers.outliers import oracle
+from spec_tests.quantizers.outliers.draws import shares
 
 
 @pytest.mark.spec("HEX-GEAR")
