@@ -120,6 +120,15 @@ def test_the_mean_of_a_row_may_stretch_the_grid_of_the_rest(impl):
 
 
 @pytest.mark.spec("HEX-GEAR")
+@given(st.sampled_from([3e38, -3e38, 0.1]), SPANS, SIDES, st.sampled_from([0.5, 1.0, 0.0]))
+def test_equal_numbers_have_a_grid_of_one_point_however_large(impl, number, shape, by, share):
+    x = torch.full((*shape[0], *shape[1:]), number)
+    block = impl.gear_compress(x, by=by, outliers=share)
+    assert not block.steps.any()
+    assert_equal(impl.gear_reconstruct(block), x)
+
+
+@pytest.mark.spec("HEX-GEAR")
 @given(DENSE, SIDES, st.sampled_from([0.0, 0.4]), st.integers(0, 20))
 def test_the_error_of_a_head_never_grows_with_the_rank(impl, x, by, share, seed):
     x = x.double()
