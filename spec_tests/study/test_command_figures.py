@@ -10,10 +10,10 @@ import torch
 from transformers import AutoTokenizer
 
 from optimized import Scored, refine
-from optimized.models.selection import kept_entries
 from optimized.study import evaluate
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
+from optimized.study.selection import kept_entries
 from optimized.study.systems import DEFAULT, refinement, system_named
 
 TIMES = "seconds"
