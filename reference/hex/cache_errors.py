@@ -2,39 +2,15 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from reference import errors
-from reference.hex.presets import HexConfig
-
-MODES = ("append", "full", "oracle")
-VALUE_GROUPS = ("token", "head")
 
 
 def instance(name: str, value: object, kind: type) -> None:
     """Refuse what is not a `kind`."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
-
-
-def config(name: str, value: object, given: object) -> None:
-    """Refuse what is no configuration, or one outside its range, in the argument `given`."""
-    if not isinstance(value, HexConfig):
-        raise TypeError(f"{name} must be a HexConfig, got {given!r}")
-    try:
-        errors.whole("bits", value.bits, 1, 8)
-        errors.fraction("density", value.density)
-        errors.fraction("heavy", value.heavy)
-        errors.whole("recent", value.recent)
-        errors.whole("block", value.block, 1)
-        errors.one_of("mode", value.mode, MODES)
-        errors.whole("period", value.period, 1)
-        errors.one_of("value_group", value.value_group, VALUE_GROUPS)
-        errors.one_of("scales", value.scales, (None, torch.float16, torch.float32))
-        errors.whole("seed", value.seed, 0, 2**32 - 1)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}.{error} in {given!r}") from error
 
 
 def prompts(name: str, lengths: Sequence[int]) -> None:

@@ -30,8 +30,8 @@ lie(
 lie(
     "seedless_prompt",
     "one mask for every seed",
-    "config.density, config.seed)",
-    "config.density, 0)",
+    "how = config.seed, config.near",
+    "how = 0, config.near",
     "test_each_span_has_the_mask_of_its_length_and_of_the_seed",
 )
 lie(
