@@ -13,11 +13,11 @@ __all__ = ["kept_count", "modular_utility", "ranking", "retain"]
 
 def retain(
     scores: Tensor,
-    protected: Tensor | None = None,
+    protected: Tensor | None,
     *,
-    keep: int | Tensor | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
 ) -> Tensor:
     pools = _pooled(sortable(scores), scope)
     *rows, pool = pools.shape
