@@ -10,7 +10,7 @@ from spec_tests.mutants.make import lies, mutant
 lies("compress")(
     "padding_is_walked_through",
     "the walk through a row starts at its padding",
-    "start = 0 if valid is None else int((~valid[row]).sum())",
+    "start = 0 if valid is None else int((~valid[number]).sum())",
     "start = 0",
     "vector:what-is-marked-is-no-padding",
 )
