@@ -10,6 +10,7 @@ from torch import Tensor
 from optimized import DecodingConfig, HexConfig, Scored
 from reference import errors
 from reference.contract import compiled
+from reference.kinds import Positive
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
@@ -290,7 +291,7 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
 def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
-        errors.whole("chunk", size, 1)
+        errors.held("chunk", size, Positive)
 
 
 def layers(name: str, values: Sequence[object] | Tensor, count: int) -> None:
