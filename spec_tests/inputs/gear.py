@@ -185,3 +185,10 @@ INPUTS = dict(
     gear_append=gear_append(),
     gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans())),
 )
+
+FRESH = dict(bits=2, outliers=0.5, seed=0, scales=None)
+# no member to take a mean of; nothing to decompose
+CORNERS = dict(
+    gear_compress=[dict(x=torch.ones(1, 2, 0, 2), by="channel", rank=0, fill=True, **FRESH)],
+    low_rank=[dict(x=torch.zeros(2, 3, 4), rank=2, rounds=2, seed=0)],
+)

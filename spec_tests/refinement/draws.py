@@ -1,11 +1,11 @@
-"""Parts of the inputs of whole compressors: settings, rows, scores, padding."""
+"""Draws of scores to refine, for whole compressors too: settings, rows, vectors, padding."""
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
-from spec_tests.draw import maybe, real
+from spec_tests.draw import NAN, NEGATIVE, Refusal, longer, maybe, real
 from spec_tests.graphkv.graph.draws import lattice
 
 WIDTH = 4
@@ -107,3 +107,65 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
         scored=Scored(scores, protected),
         valid=valid,
     )
+
+
+@st.composite
+def refined_by(draw, settings):
+    """Scores and vectors of a batch of layers, to be refined in one way."""
+    x = draw(scored_caches("head", None))
+    vectors_of_queries = draw(vectors(*x["keys"].shape))
+    keep = draw(st.integers(0, x["keys"].shape[-2]))
+    del x["valid"]
+    return x | dict(refinement=draw(settings), keep=keep, queries=vectors_of_queries)
+
+
+def refine():
+    """Any refinement, at any ratio of the gate."""
+    settings = st.none() | hub_settings | nms_settings | graph_settings(kinds=KINDS)
+    ratios = st.none() | st.sampled_from([0.0, 0.25, 0.9, 1.0])
+    return st.builds(lambda x, ratio: x | dict(ratio=ratio), refined_by(settings), ratios)
+
+
+INPUTS = dict(refine=refine())
+
+generator = torch.Generator().manual_seed(11)
+keys, values = torch.randn(2, 2, 3, 2, 8, 4, generator=generator)
+scores = torch.rand(2, 3, 2, 8, generator=generator)
+scored = Scored(scores, torch.arange(8).expand(scores.shape) < 1)
+graph = GraphSettings(count=2, kind="qk")
+
+bad_scores = [
+    Refusal("scored", lambda s: s._replace(scores=NEGATIVE(s.scores)), ValueError, ">= 0"),
+    Refusal("scored", lambda s: s._replace(scores=NAN(s.scores)), ValueError, "finite"),
+    Refusal("scored", lambda s: s._replace(scores=longer(s.scores)), ValueError, "shape"),
+    Refusal("scored", lambda s: s._replace(protected=longer(s.protected)), ValueError, "shape"),
+]
+bad_others = [
+    Refusal("refinement", HubSettings(gamma=1.0), ValueError, "gamma must be in (0, 1)"),
+    Refusal("refinement", HubSettings(maximum=0.5), ValueError, "maximum must be >= minimum"),
+    Refusal("refinement", NmsSettings(factor=2.0), ValueError, "factor must be in [0, 1]"),
+]
+bad_graph = [
+    Refusal("keys", NAN, ValueError, "keys must be finite"),
+    Refusal("queries", NAN, ValueError, "queries must be finite"),
+    Refusal("queries", None, ValueError, "must be given where refinement.kind is 'qk'"),
+    Refusal("queries", lambda q: q[..., :1, :, :], ValueError, "multiple of the 2 heads"),
+    Refusal("queries", longer, ValueError, "shape"),
+]
+
+REFUSALS = dict(
+    refine=(
+        dict(
+            scored=scored, refinement=graph, keep=3, ratio=None, keys=keys, values=values,
+            queries=keys,
+        ),
+        [
+            *bad_scores,
+            *bad_others,
+            *bad_graph,
+            Refusal("values", longer, ValueError, "shape"),
+            Refusal("keys", None, ValueError, "must be given"),
+            Refusal("keys", lambda k: k[..., 1:, :], ValueError, "shape"),
+        ],
+    )
+)  # fmt: skip

@@ -9,21 +9,13 @@ from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.compress_draw import (
+from spec_tests.refinement.draws import (
+    KINDS,
     graph_settings,
     hub_settings,
     nms_settings,
-    scored_caches,
+    refined_by,
 )
-
-
-@st.composite
-def refined_by(draw, settings):
-    """Scores, keys and values, to be refined in one way."""
-    x = draw(scored_caches("head", None))
-    keep = draw(st.integers(0, x["keys"].shape[-2]))
-    vectors = dict(keys=x["keys"], values=x["values"], queries=x["keys"])
-    return dict(scored=x["scored"], refinement=draw(settings), keep=keep, **vectors)
 
 
 @pytest.mark.spec("HubKV-13")
@@ -43,7 +35,7 @@ def test_hub_settings_are_hubkvs_own_arguments(impl, x, ratio):
 
 
 @pytest.mark.spec("GraphKV-4.1")
-@given(refined_by(graph_settings(kinds=("kk", "qk", "qq", "kv", "vv"))))
+@given(refined_by(graph_settings(kinds=KINDS)))
 def test_graph_settings_are_graphkvs_own_arguments(impl, x):
     scores, protected = x["scored"]
     expected = impl.graphkv_refine(

@@ -1,4 +1,4 @@
-"""Inputs of compression while decoding: settings, streams, caches on the way."""
+"""Draws of compression while decoding: settings, streams, caches on the way."""
 
 from typing import Any
 
@@ -7,22 +7,24 @@ from hypothesis import strategies as st
 
 import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
-from spec_tests.inputs.compress_draw import (
+from spec_tests.compress.draws import gap, valid
+from spec_tests.draw import INFINITE, NAN, NEGATIVE, Refusal, longer
+from spec_tests.refinement.draws import (
     WIDTH,
     either,
     few,
     graph_settings,
     hub_settings,
     importance,
+    keys,
     leads,
     never,
     nms_settings,
     paddings,
+    scores,
+    values,
     vectors,
 )
-from spec_tests.inputs.decoding_refusals import REFUSALS
-
-__all__ = ["INPUTS", "REFUSALS"]
 
 INTERVAL = 3
 """The longest interval: streams are short, and some cross it twice."""
@@ -110,3 +112,55 @@ INPUTS = dict(
     decoding_append=append(),
     decoding_read=st.fixed_dictionaries(dict(cache=caches())),
 )
+
+config = DecodingConfig(target=4, interval=3, scope="model", refinement=HubSettings(), sinks=1)
+cache = reference.decoding_start(keys, values, scores, config, valid)
+held = torch.ones_like(reference.decoding_read(cache).scores)
+graph = GraphSettings(count=2)
+
+
+def other(says: str, **settings: Any) -> Refusal:
+    """Return a refusal of settings that do not fit each other."""
+    return Refusal("config", config._replace(**settings), ValueError, says)
+
+
+bad_config = [
+    other("sinks must be in [0, 4]", sinks=5),
+    other("kind must be one of 'kk', 'kv', 'vv'", refinement=graph._replace(kind="qk")),
+    other("adaptive must be one of False", refinement=graph._replace(adaptive=True)),
+    other("per_head must be one of True", refinement=graph),
+    other(
+        "exclude_window must be one of False",
+        refinement=graph._replace(per_head=True, exclude_window=True),
+    ),
+]
+bad_tokens = [
+    Refusal("values", longer, ValueError, "shape"),
+    Refusal("scores", NEGATIVE, ValueError, "finite and >= 0"),
+    Refusal("scores", NAN, ValueError, "finite and >= 0"),
+    Refusal("scores", INFINITE, ValueError, "finite and >= 0"),
+]
+
+REFUSALS = dict(
+    decoding_start=(
+        dict(keys=keys, values=values, scores=scores, config=config, valid=valid),
+        [
+            *bad_tokens,
+            *bad_config,
+            Refusal("valid", gap, ValueError, "false on the left of a row only"),
+        ],
+    ),
+    decoding_append=(
+        dict(cache=cache, keys=keys, values=values, scores=scores, mass=held),
+        [
+            *bad_tokens,
+            Refusal("keys", torch.Tensor.double, TypeError, "torch.float32"),
+            Refusal("values", torch.Tensor.double, TypeError, "torch.float32"),
+            Refusal("mass", longer, ValueError, "shape"),
+            Refusal("mass", NEGATIVE, ValueError, "finite and >= 0"),
+            Refusal("mass", INFINITE, ValueError, "finite and >= 0"),
+        ],
+    ),
+)
+
+GOOD = dict(decoding_read=dict(cache=cache))

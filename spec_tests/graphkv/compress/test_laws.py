@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.attention.rows import counts, entries
+from spec_tests.compress.rows import counts, entries
 from spec_tests.draw import booleans
 from spec_tests.inputs import INPUTS
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.attention.rows import alone, counts, entries, rows
+from spec_tests.compress.rows import alone, counts, entries, rows
 from spec_tests.draw import real
+from spec_tests.hubkv.compress.draws import hubkv_compress
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.compress import hubkv_compress
-from spec_tests.inputs.compress_draw import spread
+from spec_tests.refinement.draws import spread
 
 WINDOW = "recent window clipped"
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.inputs.decoding import start, streams
+from spec_tests.decoding.draws import start, streams
 
 
 def machine(impl) -> type[RuleBasedStateMachine]:
