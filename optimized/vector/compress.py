@@ -39,12 +39,12 @@ def select(
     values: Tensor,
     scored: Scored,
     *,
-    keep: int | Tensor | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
-    refinement: Refinement | None = None,
-    queries: Tensor | None = None,
-    valid: Tensor | None = None,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: Refinement | None,
+    queries: Tensor | None,
+    valid: Tensor | None,
 ) -> Tensor:
     rows = rows_of(scored, scope, valid, compared(refinement, keys, values, queries))
     scores, protected = rows.scored
@@ -86,7 +86,7 @@ def select_for_hex(
         apart = apart | recent
     pools, aside = (x.flatten(rows.real.ndim) for x in (ranked(mass, ~inside), apart))
     taken = torch.minimum(aside.sum(-1) + budgets, tokens * layers)
-    chosen = retain(pools[..., None, :], aside[..., None, :], keep=taken, scope="layer")
+    chosen = retain(pools[..., None, :], aside[..., None, :], keep=taken, ratio=None, scope="layer")
     exact = chosen.view(apart.shape) | recent
     return exact.movedim(-2, 0) if scope == "model" else exact
 
@@ -191,6 +191,7 @@ def ranked(refined: Tensor, padding: Tensor | None) -> Tensor:
 def best(scores: Tensor, protected: Tensor, budgets: Tensor, scope: str) -> Tensor:
     """Keep each pool's budget; rows come first in every scope."""
     if scope == "head":
-        return retain(scores, protected, keep=budgets)
+        return retain(scores, protected, keep=budgets, ratio=None, scope="head")
     pools, shields = (x.flatten(-AXES[scope]).unsqueeze(-2) for x in (scores, protected))
-    return retain(pools, shields, keep=budgets, scope="layer").view(scores.shape)
+    kept = retain(pools, shields, keep=budgets, ratio=None, scope="layer")
+    return kept.view(scores.shape)

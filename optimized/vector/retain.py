@@ -17,11 +17,11 @@ LARGE = 1 << 14
 
 def retain(
     scores: Tensor,
-    protected: Tensor | None = None,
+    protected: Tensor | None,
     *,
-    keep: int | Tensor | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
 ) -> Tensor:
     pools = _pooled(sortable(scores), scope)
     *rows, pool = pools.shape

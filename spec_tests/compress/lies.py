@@ -84,3 +84,11 @@ lie(
     return hex_store(blank, values, scored.scores, kept, None, store)""",
     "test_padding_of_whole_blocks_changes_nothing_that_is_stored",
 )
+lie(
+    "one_gate_for_all_layers",
+    "the gate sees what is removed of the cache, though a layer has a budget of its own",
+    "int(budgets.sum()), ratio, protected",
+    "int(budgets.sum()), 1 - float(torch.as_tensor(keep).double().mean())"
+    " / max(1, protected.shape[-1]) if ratio is None else ratio, protected",
+    "hubkv/compress/test_laws.py::test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own",
+)
