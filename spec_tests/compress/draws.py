@@ -12,10 +12,12 @@ from spec_tests.refinement.draws import (
     bad_graph,
     bad_others,
     bad_scores,
+    bare,
     graph,
     graph_settings,
     keys,
     refinements,
+    rows_of,
     scored,
     scored_caches,
     scores,
@@ -90,11 +92,11 @@ def compress_into_hex(draw, scopes=scopes, refinements=refinements):
     scope, refinement = draw(scopes), draw(refinements)
     x = draw(scored_caches(scope, refinement, smooth=isinstance(refinement, HubSettings)))
     config = draw(hex_configs(padded=x["valid"] is not None))
-    rows, tokens = x["scored"].scores.shape[:-2], x["keys"].shape[-2]
-    layers = rows[0] if scope == "model" else 1
+    tokens = x["keys"].shape[-2]
+    layers = len(x["keys"]) if scope == "model" else 1
     held = config.recent if config.carry_recent else 0
     pool = layers * (max(0, tokens - held) // config.block * config.block)
-    none = torch.zeros(rows[1:] if scope == "model" else rows, dtype=torch.int64)
+    none = torch.zeros(rows_of(x["scored"].scores, scope), dtype=torch.int64)
     budget = draw(st.just(dict(keep=None, ratio=None)) | budgets(none, none, pool))
     return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=config)
 
@@ -110,7 +112,7 @@ ONES = torch.ones(1, 2, 3, 2)
 SPAN = dict(
     keys=ONES,
     values=ONES,
-    scored=Scored(torch.arange(6.0).view(1, 2, 3) / 8, torch.zeros(1, 2, 3, dtype=torch.bool)),
+    scored=bare(torch.arange(6.0).view(1, 2, 3) / 8),
     scope="head",
 )
 # a span that is shorter than a block; a graph of queries

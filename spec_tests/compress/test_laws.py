@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from itertools import product
 
 import pytest
 import torch
@@ -12,14 +11,16 @@ from hypothesis import strategies as st
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.compress.draws import compress, compress_into_hex, pools_of, without_store
-from spec_tests.compress.rows import alone, counts, entries, rows
+from spec_tests.compress.rows import alone, counts, entries, marked, of_row, rows
 from spec_tests.draw import booleans, real
 from spec_tests.hex.cache.draws import BLOCK, configs, streams
 from spec_tests.hex.cache.streams import assert_same_cache
 from spec_tests.refinement.draws import (
+    bare,
     graph_settings,
     importance,
     paddings,
+    rows_of,
     scored_caches,
     spread,
 )
@@ -64,17 +65,13 @@ def test_what_is_left_is_what_select_marks(impl, x):
 def test_a_padded_row_is_compressed_as_it_is_alone(impl, x):
     shape = x["scored"].scores.shape
     whole = entries(impl.compress(**x), shape[:-1])
-    heads = {head: whole[i] for i, head in enumerate(product(*map(range, shape[:-1])))}
-    places = torch.arange(shape[:-1].numel()).view(shape[:-1])
+    assert len(whole) == shape[:-1].numel()
     for at, start in rows(x):
         one = alone(x, at, start)
         by_itself = entries(impl.compress(**one), one["scored"].scores.shape[:-1])
-        assert places[at].numel() == len(by_itself)
-        for place, (keys, values, positions) in zip(
-            places[at].flatten().tolist(), by_itself, strict=True
-        ):
-            assert_equal(whole[place], (keys, values, positions + start))
-    assert len(heads) == len(whole)
+        together = of_row(whole, shape[:-1], at)
+        for found, (keys, values, positions) in zip(together, by_itself, strict=True):
+            assert_equal(found, (keys, values, positions + start))
 
 
 @pytest.mark.spec("HubKV-1")
@@ -97,10 +94,7 @@ def test_every_pool_keeps_its_budget_of_real_entries(impl, x):
 @given(compress())
 def test_protected_tokens_stay_and_padding_never_does(impl, x):
     scores, protected = x["scored"]
-    kept = torch.zeros_like(protected)
-    found = entries(impl.compress(**x), scores.shape[:-1])
-    for head, entry in zip(product(*map(range, scores.shape[:-1])), found, strict=True):
-        kept[head][entry[2]] = True
+    kept = marked(impl.compress(**x), scores.shape)
     assert (kept | ~protected).all()
     if x["valid"] is not None:
         assert not (kept & ~spread(x["valid"], scores.shape, x["scope"])).any()
@@ -109,9 +103,10 @@ def test_protected_tokens_stay_and_padding_never_does(impl, x):
 @pytest.mark.spec("HubKV-1")
 @given(compress())
 def test_padding_may_hold_anything(impl, x):
-    if x["valid"] is None:
-        x |= dict(valid=torch.ones_like(spread_shape(x)))
     scores, protected = x["scored"]
+    if x["valid"] is None:
+        rows = rows_of(scores, x["scope"])
+        x |= dict(valid=torch.ones(*rows, scores.shape[-1], dtype=torch.bool))
     there = spread(x["valid"], scores.shape, x["scope"])
     spoilt = x | dict(
         keys=x["keys"].where(there[..., None], torch.nan),
@@ -119,13 +114,6 @@ def test_padding_may_hold_anything(impl, x):
         scored=Scored(scores.where(there, -torch.inf), protected | ~there),
     )
     assert_equal(impl.compress(**spoilt), impl.compress(**x))
-
-
-def spread_shape(x):
-    """Return a mask of the rows and tokens."""
-    shape = x["scored"].scores.shape
-    rows_shape = shape[1:-2] if x["scope"] == "model" else shape[:-2]
-    return torch.zeros(*rows_shape, shape[-1], dtype=torch.bool)
 
 
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
@@ -153,7 +141,7 @@ def test_a_graph_compares_the_vectors_of_its_kind(impl, kind, kept):
     """The first token's key is the third's, and its query the second's key."""
     across, along = [1.0, 0.0], [0.0, 1.0]
     keys, queries = torch.tensor([[across, along, across]]), torch.tensor([[along, across, along]])
-    scored = Scored(torch.tensor([[1.0, 0.75, 0.5]]), torch.zeros(1, 3).bool())
+    scored = bare(torch.tensor([[1.0, 0.75, 0.5]]))
     graph = GraphSettings(count=1, kind=kind)
     cache = impl.compress(keys, keys, scored, keep=2, refinement=graph, queries=queries)
     assert cache.positions.tolist() == [kept]
@@ -173,7 +161,7 @@ def test_nothing_of_the_cache_stays_alive(impl, x):
 @pytest.mark.spec("GraphKV-7.2")
 def test_a_banished_token_still_goes_before_padding(impl):
     keys = torch.ones(1, 1, 6, 2)
-    scored = Scored(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]), torch.zeros(1, 1, 6).bool())
+    scored = bare(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
     valid = torch.tensor([[False, False, True, True, True, True]])
     banished = GraphSettings(count=3, signal="evict")
     cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=banished)
@@ -193,16 +181,15 @@ def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
         refined = impl.hubkv_refine(scores, ratio)
         kept = impl.retain(refined, keep=min(keep, tokens))
         shape = x["scored"].scores.shape[:-1]
-        places = torch.arange(shape.numel()).view(shape)[at].flatten().tolist()
-        found = entries(cache, shape)
-        for place, mask in zip(places, kept.flatten(0, -2), strict=True):
-            assert (found[place][2] - start).tolist() == mask.nonzero()[:, 0].tolist()
+        found = of_row(entries(cache, shape), shape, at)
+        for entry, mask in zip(found, kept.flatten(0, -2), strict=True):
+            assert (entry[2] - start).tolist() == mask.nonzero()[:, 0].tolist()
 
 
 @pytest.mark.spec("HubKV-Obs3")
 def test_a_row_above_its_length_keeps_all_of_it(impl):
     keys = torch.arange(8.0).view(2, 1, 4, 1)
-    scored = Scored(torch.ones(2, 1, 4), torch.zeros(2, 1, 4).bool())
+    scored = bare(torch.ones(2, 1, 4))
     valid = torch.arange(4) >= torch.tensor([[0], [2]])
     cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=NmsSettings())
     assert cache.offsets.tolist() == [0, 3, 5]
@@ -212,7 +199,7 @@ def test_a_row_above_its_length_keeps_all_of_it(impl):
 @pytest.mark.spec("HubKV-1")
 @pytest.mark.parametrize("tokens", [3, 5])
 def test_scores_of_other_tokens_than_the_keys_are_refused(impl, tokens):
-    scored = Scored(torch.ones(1, tokens), torch.zeros(1, tokens).bool())
+    scored = bare(torch.ones(1, tokens))
     with pytest.raises(ValueError, match=r"scored\.scores must have shape \(1, 4\)"):
         impl.compress(torch.ones(1, 4, 2), torch.ones(1, 4, 2), scored, keep=2)
 
@@ -224,7 +211,7 @@ def test_with_attention_mass_it_is_a_hex_prefill(impl, stream, config):
     config = config._replace(carry_recent=False)
     mass = impl.attention_mass(queries, keys)
     scores = torch.stack([mass, torch.zeros_like(mass)], -2)
-    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    scored = bare(scores)
     cache = impl.compress(keys, values, scored, store=config)
     assert_same_cache(cache, impl.hex_prefill(queries, keys, values, config))
 
@@ -285,7 +272,7 @@ def test_another_refinement_makes_other_heavy_hitters(impl, refinement, expected
     scores = torch.tensor([[0.0, 1.0, 0.9, 0.0, 0.0, 0.0, 0.7, 0.0]])
     keys = torch.eye(8)[None].clone()
     keys[0, 2] = keys[0, 1]
-    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    scored = bare(scores)
     config = HexConfig(block=8, density=0.0, recent=0)
     cache = impl.compress(keys, keys, scored, keep=2, refinement=refinement, store=config)
     assert cache.blocks[0].dynamic.nonzero()[:, 0].tolist() == expected
@@ -346,7 +333,7 @@ def test_padding_of_whole_blocks_changes_nothing_that_is_stored(impl, x, refinem
 @given(compress_into_hex(), st.data())
 def test_padding_is_never_kept(impl, x, data):
     if x["valid"] is None:
-        rows = x["scored"].scores.shape[1 if x["scope"] == "model" else 0 : -2]
+        rows = rows_of(x["scored"].scores, x["scope"])
         x |= dict(valid=data.draw(paddings(*rows, tokens=x["keys"].shape[-2])))
         x |= dict(store=x["store"]._replace(mode="append"))
     for block in impl.compress(**x).blocks:
@@ -358,7 +345,7 @@ def test_padding_is_never_kept(impl, x, data):
 def test_normalized_scores_are_divided_by_the_queries_that_saw_the_token(impl):
     """Of four tokens the last was seen once: its 1 weighs more than the first one's 3 of 4."""
     scores = torch.tensor([[3.0, 0.0, 0.0, 1.0]])
-    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    scored = bare(scores)
     config = HexConfig(block=4, density=0.0, recent=0, heavy=0.25)
     keys = torch.ones(1, 4, 2)
     plain = impl.compress(keys, keys, scored, store=config)

@@ -1,9 +1,11 @@
 """Draws of compression while decoding: settings, streams, caches on the way."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
@@ -21,6 +23,7 @@ from spec_tests.refinement.draws import (
     never,
     nms_settings,
     paddings,
+    rows_of,
     scores,
     values,
     vectors,
@@ -68,9 +71,9 @@ def streams(draw, config, tokens, lead=None, heads=None):
     return keys, -1 - keys, scores
 
 
-def rows_of(stream: tuple, config: DecodingConfig) -> torch.Size:
-    """Return the axes before the heads, without layers that share a budget."""
-    return stream[2].shape[1 if config.scope == "model" else 0 : -2]
+def part(stream: Sequence[Tensor], start: int, stop: int | None = None) -> list[Tensor]:
+    """Return keys, values and scores of the tokens from one to another."""
+    return [x[..., start:stop, :] for x in stream[:2]] + [stream[2][..., start:stop]]
 
 
 @st.composite
@@ -78,9 +81,8 @@ def start(draw, **fixed):
     """A prompt, perhaps padded on the left."""
     config = draw(configs(**fixed))
     tokens = draw(few)
-    stream = draw(streams(config, tokens))
-    valid = draw(st.none() | paddings(*rows_of(stream, config), tokens=tokens))
-    keys, values, scores = stream
+    keys, values, scores = draw(streams(config, tokens))
+    valid = draw(st.none() | paddings(*rows_of(scores, config.scope), tokens=tokens))
     return dict(keys=keys, values=values, scores=scores, config=config, valid=valid)
 
 

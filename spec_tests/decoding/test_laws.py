@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from reference import DecodingConfig, GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.compress.rows import rows
 from spec_tests.decoding import oracle
-from spec_tests.decoding.draws import append, caches, configs, start, streams
+from spec_tests.decoding.draws import append, caches, configs, part, start, streams
 from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.draws import hub_settings, nms_settings, spread
+from spec_tests.refinement.draws import bare, hub_settings, nms_settings, spread
 
 plain = st.none() | hub_settings | nms_settings
 
@@ -27,16 +28,14 @@ def held(impl, cache):
 @given(st.data(), configs(refinements=plain), st.integers(0, 8), st.integers(0, 8))
 def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decoded):
     layers, heads = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
-    keys, values, scores = data.draw(streams(config, prompt + decoded, (layers, 2), heads))
+    stream = data.draw(streams(config, prompt + decoded, (layers, 2), heads))
 
     def refine(layer, ratio, outside):
         return impl.refine(Scored(layer, outside), config.refinement, keep=0, ratio=ratio)
 
-    part = slice(prompt)
-    cache = impl.decoding_start(keys[..., part, :], values[..., part, :], scores[..., part], config)
-    part = slice(prompt, None)
-    cache = impl.decoding_append(cache, keys[..., part, :], values[..., part, :], scores[..., part])
-    found = iter(held(impl, cache))
+    cache = impl.decoding_start(*part(stream, 0, prompt), config)
+    cache = impl.decoding_append(cache, *part(stream, prompt))
+    found, scores = iter(held(impl, cache)), stream[2]
     expected = [
         oracle.simulate(scores[:, row, :, :prompt], scores[:, row, :, prompt:], config, refine)
         for row in range(2)
@@ -51,12 +50,10 @@ def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decod
 @given(append(), st.sampled_from([1, 2, 3]))
 def test_tokens_may_come_in_any_chunks(impl, x, size):
     x["mass"] = None
-    once, cache, tokens = impl.decoding_append(**x), x["cache"], x["scores"].shape[-1]
-    for low in range(0, tokens, size):
-        part = slice(low, low + size)
-        new = (x[name][..., part, :] for name in ("keys", "values"))
-        cache = impl.decoding_append(cache, *new, x["scores"][..., part])
-    assert_equal(cache, once)
+    stream, cache = (x["keys"], x["values"], x["scores"]), x["cache"]
+    for low in range(0, x["scores"].shape[-1], size):
+        cache = impl.decoding_append(cache, *part(stream, low, low + size))
+    assert_equal(cache, impl.decoding_append(**x))
 
 
 @pytest.mark.spec("HubKV-4.3")
@@ -65,15 +62,9 @@ def test_a_padded_row_goes_on_as_it_does_alone(impl, x, decoded, data):
     config, shape = x["config"], x["scores"].shape
     new = data.draw(streams(config, decoded, shape[:-2], shape[-2]))
     view = impl.decoding_read(impl.decoding_append(impl.decoding_start(**x), *new))
-    model = config.scope == "model"
-    rows = shape[1:-2] if model else shape[:-2]
-    for index in range(rows.numel()):
-        row = tuple(int(i) for i in torch.unravel_index(torch.tensor(index), rows)) if rows else ()
-        at = (slice(None), *row) if model else row
-        begin = 0 if x["valid"] is None else int((~x["valid"][row]).sum())
-        one = {name: x[name][at][..., begin:, :] for name in ("keys", "values")}
-        one |= dict(scores=x["scores"][at][..., begin:], config=config, valid=None)
-        alone = impl.decoding_append(impl.decoding_start(**one), *(part[at] for part in new))
+    for at, begin in rows(x | dict(scored=bare(x["scores"]), scope=config.scope)):
+        prompt = part([x[name][at] for name in ("keys", "values", "scores")], begin)
+        alone = impl.decoding_append(impl.decoding_start(*prompt, config), *(y[at] for y in new))
         apart = impl.decoding_read(alone)
         width = apart.present.shape[-1]
         here = slice(view.present.shape[-1] - width, None)
@@ -129,8 +120,7 @@ def test_mass_is_added_to_the_scores_of_what_is_held(impl, x):
     view = impl.decoding_read(cache)
     if mass is None:
         mass = torch.ones_like(view.scores)
-    none = slice(0, 0)
-    nothing = x["keys"][..., none, :], x["values"][..., none, :], x["scores"][..., none]
+    nothing = part([x["keys"], x["values"], x["scores"]], 0, 0)
     after = impl.decoding_read(impl.decoding_append(cache, *nothing, mass=mass))
     expected = torch.where(view.present, view.scores + mass, 0)
     assert_equal(after, view._replace(scores=expected))
@@ -195,13 +185,13 @@ def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
     The last update alone removed 5 of 7: (5/7)² would leave 0.59 of it, more than the 0.55 of the
     token that stands apart.
     """
-    keys, low = torch.zeros(1, 17, 1), torch.full((1, 12), 0.001)
-    new = torch.tensor([[0.8, 0.79, 0.002, 0.002, 0.55]])
+    scores = torch.tensor([[0.001] * 12 + [0.8, 0.79, 0.002, 0.002, 0.55]])
+    stream = scores[..., None], scores[..., None], scores
     config = DecodingConfig(2, 5, "head", sinks=0, recent=0, refinement=HubSettings(tau=0.0))
     for ratio, expected in ((None, [12, 16]), (5 / 7, [12, 13])):
         config = config._replace(ratio=ratio)
-        cache = impl.decoding_start(keys[:, :12], keys[:, :12], low, config)
-        cache = impl.decoding_append(cache, keys[:, 12:], keys[:, 12:], new)
+        cache = impl.decoding_start(*part(stream, 0, 12), config)
+        cache = impl.decoding_append(cache, *part(stream, 12))
         assert cache.stored.positions.tolist() == [expected]
 
 
@@ -243,12 +233,9 @@ def test_the_window_is_a_fiftieth_of_all_tokens_seen(impl, scope, tokens, paddin
         valid = torch.arange(tokens + padding) >= torch.tensor([[0], [padding]])
         valid = valid if scope == "model" else valid[None]
         scores = -torch.arange(tokens + padding + 10.0 * updates).expand(1, 2, 1, -1)
-        keys, old = torch.zeros(*scores.shape, 1), slice(tokens + padding)
-        new = slice(tokens + padding, None)
-        cache = impl.decoding_start(
-            keys[..., old, :], keys[..., old, :], scores[..., old], config, valid
-        )
-        cache = impl.decoding_append(cache, keys[..., new, :], keys[..., new, :], scores[..., new])
+        stream = scores[..., None], scores[..., None], scores
+        cache = impl.decoding_start(*part(stream, 0, tokens + padding), config, valid)
+        cache = impl.decoding_append(cache, *part(stream, tokens + padding))
         for row, seen in enumerate((tokens + padding, tokens)):
             left = list(range(seen))
             for update in range(updates + 1):
@@ -263,12 +250,12 @@ def test_the_window_is_a_fiftieth_of_all_tokens_seen(impl, scope, tokens, paddin
 @pytest.mark.spec("HubKV-4.3", "HubKV-11")
 def test_after_the_prompt_and_update_of_the_paper_330_tokens_are_recent(impl):
     """Of 16384 + 128 tokens, at a target of 1024; of the 1152 held, 2 % are 23."""
-    keys, scores = torch.zeros(1, 1, 16512, 1), -torch.arange(16512.0).view(1, 1, -1)
-    old, new = slice(16384), slice(16384, None)
+    scores = -torch.arange(16512.0).view(1, 1, -1)
+    stream = scores[..., None], scores[..., None], scores
     for length, recent in (("seen", 330), ("held", 23)):
         config = DecodingConfig(1024)._replace(length=length)
-        cache = impl.decoding_start(keys[:, :, old], keys[:, :, old], scores[..., old], config)
-        cache = impl.decoding_append(cache, keys[:, :, new], keys[:, :, new], scores[..., new])
+        cache = impl.decoding_start(*part(stream, 0, 16384), config)
+        cache = impl.decoding_append(cache, *part(stream, 16384))
         places = cache.stored.positions.flatten()
         assert places[-recent:].tolist() == [*range(16512 - recent, 16512)]
         assert places[-recent - 1] < 16512 - recent - 1
@@ -301,9 +288,9 @@ def test_the_graph_compares_what_the_cache_still_holds(impl):
     """Token 0 is gone when its copy 8 comes: what is like nothing that is left stays as it is."""
     keys = torch.eye(9)[None].clone()
     keys[0, 8] = keys[0, 1]
-    scores = torch.tensor([[0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1, 0.1]])
+    stream = keys, keys, torch.tensor([[0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1, 0.1, 0.85]])
     config = DecodingConfig(2, 1, "head", sinks=0, recent=0, refinement=GraphSettings(1))
-    cache = impl.decoding_start(keys[:, :8], keys[:, :8], scores, config)
+    cache = impl.decoding_start(*part(stream, 0, 8), config)
     assert cache.stored.positions.tolist() == [[1, 2]]
-    cache = impl.decoding_append(cache, keys[:, 8:], keys[:, 8:], torch.tensor([[0.85]]))
+    cache = impl.decoding_append(cache, *part(stream, 8))
     assert cache.stored.positions.tolist() == [[1, 2]]

@@ -80,6 +80,16 @@ def paddings(draw, *rows, tokens):
     return torch.arange(tokens) >= starts
 
 
+def bare(scores: Tensor) -> Scored:
+    """Return scores of which nothing is protected."""
+    return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+
+
+def rows_of(scores: Tensor, scope: str) -> torch.Size:
+    """Return the axes before the heads, without layers that share a budget."""
+    return scores.shape[1 if scope == "model" else 0 : -2]
+
+
 def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
     """Return the mask of real tokens over all that is scored."""
     valid = valid[..., None, :]
@@ -96,8 +106,7 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
     protected = torch.zeros(shape, dtype=torch.bool)
     if marked and draw(st.booleans()):
         protected = draw(marks(*shape))
-    rows = lead[1:] if scope == "model" else lead
-    valid = draw(maybe(paddings(*rows, tokens=tokens), unpadded))
+    valid = draw(maybe(paddings(*rows_of(scores, scope), tokens=tokens), unpadded))
     if valid is not None:
         there = spread(valid, scores.shape, scope)
         scores, protected = scores.where(there, 0), protected & there

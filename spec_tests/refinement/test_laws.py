@@ -11,6 +11,7 @@ from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.draws import (
     KINDS,
+    bare,
     graph_settings,
     hub_settings,
     nms_settings,
@@ -89,7 +90,7 @@ def test_the_gate_takes_the_share_removed_unless_told_otherwise(impl, x):
 @pytest.mark.parametrize("settings", [HubSettings(), GraphSettings(1), NmsSettings()], ids=str)
 @pytest.mark.parametrize("score", [-0.25, float("nan"), float("inf")])
 def test_every_refinement_refuses_scores_it_cannot_discount(impl, settings, score):
-    scored = Scored(torch.tensor([[0.5, score]]), torch.zeros(1, 2, dtype=torch.bool))
+    scored = bare(torch.tensor([[0.5, score]]))
     with pytest.raises(ValueError, match="finite and >= 0"):
         impl.refine(scored, settings, keep=1, keys=torch.ones(1, 2, 2))
 
