@@ -1,5 +1,7 @@
 """HubKV as a whole: one ranking of the model, ends that stay, a window that gives way: A.1."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -14,6 +16,7 @@ from spec_tests.inputs import INPUTS
 from spec_tests.refinement.draws import bare, spread
 
 WINDOW = "recent window clipped"
+SUITE = Path(__file__).parents[2]
 
 
 def ends(x):
@@ -77,8 +80,10 @@ def crowded(draw):
 def test_the_window_gives_way_and_says_so(impl, x):
     x, room = x
     shape = x["scored"].scores.shape
-    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens"):
+    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens") as told:
         cache = impl.hubkv_compress(**x)
+    if impl.ours and impl.has_door:  # and so to whoever called
+        assert Path(told[0].filename).is_relative_to(SUITE)
     kept = marked(cache, shape)
     for at, start in rows(x):
         assert kept[at][..., start : start + x["sinks"]].all()
