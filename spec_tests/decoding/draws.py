@@ -1,28 +1,33 @@
-"""Inputs of compression while decoding: settings, streams, caches on the way."""
+"""Draws of compression while decoding: settings, streams, caches on the way."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
-from spec_tests.inputs.compress_draw import (
+from spec_tests.compress.draws import gap, valid
+from spec_tests.draw import INFINITE, NAN, NEGATIVE, Refusal, longer
+from spec_tests.refinement.draws import (
     WIDTH,
     either,
     few,
     graph_settings,
     hub_settings,
     importance,
+    keys,
     leads,
     never,
     nms_settings,
     paddings,
+    rows_of,
+    scores,
+    values,
     vectors,
 )
-from spec_tests.inputs.decoding_refusals import REFUSALS
-
-__all__ = ["INPUTS", "REFUSALS"]
 
 INTERVAL = 3
 """The longest interval: streams are short, and some cross it twice."""
@@ -66,9 +71,9 @@ def streams(draw, config, tokens, lead=None, heads=None):
     return keys, -1 - keys, scores
 
 
-def rows_of(stream: tuple, config: DecodingConfig) -> torch.Size:
-    """Return the axes before the heads, without layers that share a budget."""
-    return stream[2].shape[1 if config.scope == "model" else 0 : -2]
+def part(stream: Sequence[Tensor], start: int, stop: int | None = None) -> list[Tensor]:
+    """Return keys, values and scores of the tokens from one to another."""
+    return [x[..., start:stop, :] for x in stream[:2]] + [stream[2][..., start:stop]]
 
 
 @st.composite
@@ -76,9 +81,8 @@ def start(draw, **fixed):
     """A prompt, perhaps padded on the left."""
     config = draw(configs(**fixed))
     tokens = draw(few)
-    stream = draw(streams(config, tokens))
-    valid = draw(st.none() | paddings(*rows_of(stream, config), tokens=tokens))
-    keys, values, scores = stream
+    keys, values, scores = draw(streams(config, tokens))
+    valid = draw(st.none() | paddings(*rows_of(scores, config.scope), tokens=tokens))
     return dict(keys=keys, values=values, scores=scores, config=config, valid=valid)
 
 
@@ -110,3 +114,55 @@ INPUTS = dict(
     decoding_append=append(),
     decoding_read=st.fixed_dictionaries(dict(cache=caches())),
 )
+
+config = DecodingConfig(target=4, interval=3, scope="model", refinement=HubSettings(), sinks=1)
+cache = reference.decoding_start(keys, values, scores, config, valid)
+held = torch.ones_like(reference.decoding_read(cache).scores)
+graph = GraphSettings(count=2)
+
+
+def other(says: str, **settings: Any) -> Refusal:
+    """Return a refusal of settings that do not fit each other."""
+    return Refusal("config", config._replace(**settings), ValueError, says)
+
+
+bad_config = [
+    other("sinks must be in [0, 4]", sinks=5),
+    other("kind must be one of 'kk', 'kv', 'vv'", refinement=graph._replace(kind="qk")),
+    other("adaptive must be one of False", refinement=graph._replace(adaptive=True)),
+    other("per_head must be one of True", refinement=graph),
+    other(
+        "exclude_window must be one of False",
+        refinement=graph._replace(per_head=True, exclude_window=True),
+    ),
+]
+bad_tokens = [
+    Refusal("values", longer, ValueError, "shape"),
+    Refusal("scores", NEGATIVE, ValueError, "finite and >= 0"),
+    Refusal("scores", NAN, ValueError, "finite and >= 0"),
+    Refusal("scores", INFINITE, ValueError, "finite and >= 0"),
+]
+
+REFUSALS = dict(
+    decoding_start=(
+        dict(keys=keys, values=values, scores=scores, config=config, valid=valid),
+        [
+            *bad_tokens,
+            *bad_config,
+            Refusal("valid", gap, ValueError, "false on the left of a row only"),
+        ],
+    ),
+    decoding_append=(
+        dict(cache=cache, keys=keys, values=values, scores=scores, mass=held),
+        [
+            *bad_tokens,
+            Refusal("keys", torch.Tensor.double, TypeError, "torch.float32"),
+            Refusal("values", torch.Tensor.double, TypeError, "torch.float32"),
+            Refusal("mass", longer, ValueError, "shape"),
+            Refusal("mass", NEGATIVE, ValueError, "finite and >= 0"),
+            Refusal("mass", INFINITE, ValueError, "finite and >= 0"),
+        ],
+    ),
+)
+
+GOOD = dict(decoding_read=dict(cache=cache))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from reference import Scored
+from spec_tests.refinement.draws import rows_of
 from spec_tests.retain.draws import AXES
 
 
@@ -18,11 +19,25 @@ def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:
     return [tuple(part[head] for part in cache[:3]) for head in product(*map(range, heads))]
 
 
+def of_row(found: list[Any], heads: torch.Size, at: tuple[Any, ...]) -> list[Any]:
+    """Return what belongs to the heads of one row, of something for each head."""
+    places = torch.arange(heads.numel()).view(heads)
+    return [found[place] for place in places[at].flatten().tolist()]
+
+
+def marked(cache: Any, shape: torch.Size) -> Tensor:
+    """Mark the entries that a cache holds."""
+    kept = torch.zeros(shape, dtype=torch.bool)
+    found = entries(cache, shape[:-1])
+    for head, entry in zip(product(*map(range, shape[:-1])), found, strict=True):
+        kept[head][entry[2]] = True
+    return kept
+
+
 def rows(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int]]:
     """Return how to index each row, and where it begins behind its padding."""
-    shape, model = x["scored"].scores.shape, x["scope"] == "model"
-    found = []
-    for row in product(*map(range, shape[1:-2] if model else shape[:-2])):
+    model, found = x["scope"] == "model", []
+    for row in product(*map(range, rows_of(x["scored"].scores, x["scope"]))):
         start = 0 if x["valid"] is None else int((~x["valid"][row]).sum())
         found.append(((slice(None), *row) if model else row, start))
     return found

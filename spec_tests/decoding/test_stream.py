@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.inputs.decoding import start, streams
+from spec_tests.decoding.draws import part, start, streams
 
 
 def machine(impl) -> type[RuleBasedStateMachine]:
@@ -41,28 +41,21 @@ def machine(impl) -> type[RuleBasedStateMachine]:
             before = impl.decoding_read(self.cache)
             self.cache = impl.decoding_append(self.cache, *new)
             for t in range(tokens):
-                keys, values = (x[..., t : t + 1, :] for x in new[:2])
-                self.single = impl.decoding_append(
-                    self.single, keys, values, new[2][..., t : t + 1]
-                )
+                self.single = impl.decoding_append(self.single, *part(new, t, t + 1))
             parts = (*new[:2], new[2][..., None])
             self.given = [torch.cat(pair, -2) for pair in zip(self.given, parts, strict=True)]
             self.since += tokens
             if self.since < self.cache.config.interval:
-                positions, older = (
-                    impl.decoding_read(self.cache).positions,
-                    before.present.shape[-1],
-                )
-                assert_equal(positions[..., :older].clone(), before.positions)
+                positions = impl.decoding_read(self.cache).positions
+                older = positions[..., : before.present.shape[-1]]
+                assert_equal(older.clone(), before.positions)
             self.since %= self.cache.config.interval
 
         @rule(amount=st.sampled_from([0.25, 1.0]))
         def attend(self, amount):
             """Add to the scores of all that is held, as the attention of a query would."""
             mass = torch.full(impl.decoding_read(self.cache).scores.shape, amount)
-            none = slice(0, 0)
-            nothing = [x[..., none, :] for x in self.given[:2]]
-            nothing.append(self.given[2][..., none, 0])
+            nothing = part([*self.given[:2], self.given[2][..., 0]], 0, 0)
             self.cache = impl.decoding_append(self.cache, *nothing, mass=mass)
             self.single = impl.decoding_append(self.single, *nothing, mass=mass)
             kept = impl.decoding_read(self.cache)

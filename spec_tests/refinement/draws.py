@@ -1,11 +1,11 @@
-"""Parts of the inputs of whole compressors: settings, rows, scores, padding."""
+"""Draws of scores to refine, for whole compressors too: settings, rows, vectors, padding."""
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
-from spec_tests.draw import maybe, real
+from spec_tests.draw import NAN, NEGATIVE, Refusal, longer, maybe, real
 from spec_tests.graphkv.graph.draws import lattice
 
 WIDTH = 4
@@ -80,6 +80,16 @@ def paddings(draw, *rows, tokens):
     return torch.arange(tokens) >= starts
 
 
+def bare(scores: Tensor) -> Scored:
+    """Return scores of which nothing is protected."""
+    return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+
+
+def rows_of(scores: Tensor, scope: str) -> torch.Size:
+    """Return the axes before the heads, without layers that share a budget."""
+    return scores.shape[1 if scope == "model" else 0 : -2]
+
+
 def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
     """Return the mask of real tokens over all that is scored."""
     valid = valid[..., None, :]
@@ -96,8 +106,7 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
     protected = torch.zeros(shape, dtype=torch.bool)
     if marked and draw(st.booleans()):
         protected = draw(marks(*shape))
-    rows = lead[1:] if scope == "model" else lead
-    valid = draw(maybe(paddings(*rows, tokens=tokens), unpadded))
+    valid = draw(maybe(paddings(*rows_of(scores, scope), tokens=tokens), unpadded))
     if valid is not None:
         there = spread(valid, scores.shape, scope)
         scores, protected = scores.where(there, 0), protected & there
@@ -107,3 +116,65 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
         scored=Scored(scores, protected),
         valid=valid,
     )
+
+
+@st.composite
+def refined_by(draw, settings):
+    """Scores and vectors of a batch of layers, to be refined in one way."""
+    x = draw(scored_caches("head", None))
+    vectors_of_queries = draw(vectors(*x["keys"].shape))
+    keep = draw(st.integers(0, x["keys"].shape[-2]))
+    del x["valid"]
+    return x | dict(refinement=draw(settings), keep=keep, queries=vectors_of_queries)
+
+
+def refine():
+    """Any refinement, at any ratio of the gate."""
+    settings = st.none() | hub_settings | nms_settings | graph_settings(kinds=KINDS)
+    ratios = st.none() | st.sampled_from([0.0, 0.25, 0.9, 1.0])
+    return st.builds(lambda x, ratio: x | dict(ratio=ratio), refined_by(settings), ratios)
+
+
+INPUTS = dict(refine=refine())
+
+generator = torch.Generator().manual_seed(11)
+keys, values = torch.randn(2, 2, 3, 2, 8, 4, generator=generator)
+scores = torch.rand(2, 3, 2, 8, generator=generator)
+scored = Scored(scores, torch.arange(8).expand(scores.shape) < 1)
+graph = GraphSettings(count=2, kind="qk")
+
+bad_scores = [
+    Refusal("scored", lambda s: s._replace(scores=NEGATIVE(s.scores)), ValueError, ">= 0"),
+    Refusal("scored", lambda s: s._replace(scores=NAN(s.scores)), ValueError, "finite"),
+    Refusal("scored", lambda s: s._replace(scores=longer(s.scores)), ValueError, "shape"),
+    Refusal("scored", lambda s: s._replace(protected=longer(s.protected)), ValueError, "shape"),
+]
+bad_others = [
+    Refusal("refinement", HubSettings(gamma=1.0), ValueError, "gamma must be in (0, 1)"),
+    Refusal("refinement", HubSettings(maximum=0.5), ValueError, "maximum must be >= minimum"),
+    Refusal("refinement", NmsSettings(factor=2.0), ValueError, "factor must be in [0, 1]"),
+]
+bad_graph = [
+    Refusal("keys", NAN, ValueError, "keys must be finite"),
+    Refusal("queries", NAN, ValueError, "queries must be finite"),
+    Refusal("queries", None, ValueError, "must be given where refinement.kind is 'qk'"),
+    Refusal("queries", lambda q: q[..., :1, :, :], ValueError, "multiple of the 2 heads"),
+    Refusal("queries", longer, ValueError, "shape"),
+]
+
+REFUSALS = dict(
+    refine=(
+        dict(
+            scored=scored, refinement=graph, keep=3, ratio=None, keys=keys, values=values,
+            queries=keys,
+        ),
+        [
+            *bad_scores,
+            *bad_others,
+            *bad_graph,
+            Refusal("values", longer, ValueError, "shape"),
+            Refusal("keys", None, ValueError, "must be given"),
+            Refusal("keys", lambda k: k[..., 1:, :], ValueError, "shape"),
+        ],
+    )
+)  # fmt: skip

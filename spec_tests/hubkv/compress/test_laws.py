@@ -1,6 +1,6 @@
 """HubKV as a whole: one ranking of the model, ends that stay, a window that gives way: A.1."""
 
-from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.attention.rows import alone, counts, entries, rows
+from spec_tests.compress.rows import alone, counts, entries, marked, of_row, rows
 from spec_tests.draw import real
+from spec_tests.hubkv.compress.draws import hubkv_compress
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.compress import hubkv_compress
-from spec_tests.inputs.compress_draw import spread
+from spec_tests.refinement.draws import bare, spread
 
 WINDOW = "recent window clipped"
+SUITE = Path(__file__).parents[2]
 
 
 def ends(x):
@@ -42,13 +43,13 @@ def test_it_is_the_four_calls_around_both_ends(impl, x):
 @given(hubkv_compress())
 def test_padding_is_no_sink(impl, x):
     shape = x["scored"].scores.shape
-    together = entries(impl.hubkv_compress(**x), shape[:-1])
-    places = torch.arange(shape[:-1].numel()).view(shape[:-1])
+    whole = entries(impl.hubkv_compress(**x), shape[:-1])
     for at, start in rows(x):
         one = alone(x, at, start)
         found = entries(impl.hubkv_compress(**one), one["scored"].scores.shape[:-1])
-        for place, (_, _, positions) in zip(places[at].flatten().tolist(), found, strict=True):
-            assert_equal(together[place][2], positions + start)
+        together = of_row(whole, shape[:-1], at)
+        for entry, (_, _, positions) in zip(together, found, strict=True):
+            assert_equal(entry[2], positions + start)
 
 
 @st.composite
@@ -67,7 +68,7 @@ def crowded(draw):
     there = spread(valid, scores.shape, scope)
     x = dict(
         keys=scores[..., None], values=scores[..., None],
-        scored=Scored(scores.where(there, 0), torch.zeros_like(scores, dtype=torch.bool)),
+        scored=bare(scores.where(there, 0)),
         keep=pool * (sinks + room) + extra, ratio=None, scope=scope, sinks=sinks,
         recent=room + 2, valid=valid,
     )  # fmt: skip
@@ -79,13 +80,11 @@ def crowded(draw):
 def test_the_window_gives_way_and_says_so(impl, x):
     x, room = x
     shape = x["scored"].scores.shape
-    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens"):
+    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens") as told:
         cache = impl.hubkv_compress(**x)
-    kept = torch.zeros(shape, dtype=torch.bool)
-    for head, entry in zip(
-        product(*map(range, shape[:-1])), entries(cache, shape[:-1]), strict=True
-    ):
-        kept[head][entry[2]] = True
+    if impl.ours and impl.has_door:  # and so to whoever called
+        assert Path(told[0].filename).is_relative_to(SUITE)
+    kept = marked(cache, shape)
     for at, start in rows(x):
         assert kept[at][..., start : start + x["sinks"]].all()
         assert kept[at][..., shape[-1] - room :].all()
@@ -99,7 +98,7 @@ def test_the_window_gives_way_and_says_so(impl, x):
 @pytest.mark.spec("HubKV-11")
 def test_sinks_never_give_way(impl):
     keys = torch.ones(1, 1, 1, 8, 2)
-    scored = Scored(torch.ones(1, 1, 1, 8), torch.zeros(1, 1, 1, 8).bool())
+    scored = bare(torch.ones(1, 1, 1, 8))
     with pytest.raises(ValueError, match="keep must be >= the 4 protected"):
         impl.hubkv_compress(keys, keys, scored, keep=3, recent=0)
 
@@ -117,7 +116,7 @@ def test_what_the_scorer_protects_stays_and_counts(impl):
 def test_layers_compete_with_each_other_by_default(impl):
     keys = torch.ones(2, 1, 1, 8, 2)
     scores = torch.stack([torch.full((1, 1, 8), 0.25), torch.full((1, 1, 8), 0.75)])
-    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    scored = bare(scores)
     cache = impl.hubkv_compress(keys, keys, scored, ratio=0.5, sinks=0)
     assert counts(cache, scores.shape[:-1]).flatten().tolist() == [0, 8]
 
@@ -126,7 +125,7 @@ def test_layers_compete_with_each_other_by_default(impl):
 @pytest.mark.parametrize("mode", ["append", "full", "oracle"])
 def test_in_hex_the_ends_need_no_budget(impl, mode):
     keys = torch.ones(1, 1, 8, 2)
-    scored = Scored(torch.ones(1, 1, 8), torch.zeros(1, 1, 8).bool())
+    scored = bare(torch.ones(1, 1, 8))
     config = HexConfig(block=8, density=0.0, recent=0, mode=mode)
     try:
         cache = impl.hubkv_compress(
@@ -160,10 +159,10 @@ def sharing(draw):
 def test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own(impl, x):
     scores, keep, scope = x
     heads, tokens = scores.shape[1:]
-    keys, none = scores[..., None], torch.zeros_like(scores, dtype=torch.bool)
+    keys = scores[..., None]
     how = dict(scope=scope, sinks=0, recent=0)
     pools = keep[:, None].expand(-1, heads) if scope == "head" else keep * heads
-    kept = impl.hubkv_select(keys, keys, Scored(scores, none), keep=pools, **how)
+    kept = impl.hubkv_select(keys, keys, bare(scores), keep=pools, **how)
     for layer, count in enumerate(keep.tolist()):
         refined = impl.hubkv_refine(scores[layer], 1 - count / tokens)
         pool = count if scope == "head" else count * heads

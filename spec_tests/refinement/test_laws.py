@@ -9,21 +9,14 @@ from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.inputs.compress_draw import (
+from spec_tests.refinement.draws import (
+    KINDS,
+    bare,
     graph_settings,
     hub_settings,
     nms_settings,
-    scored_caches,
+    refined_by,
 )
-
-
-@st.composite
-def refined_by(draw, settings):
-    """Scores, keys and values, to be refined in one way."""
-    x = draw(scored_caches("head", None))
-    keep = draw(st.integers(0, x["keys"].shape[-2]))
-    vectors = dict(keys=x["keys"], values=x["values"], queries=x["keys"])
-    return dict(scored=x["scored"], refinement=draw(settings), keep=keep, **vectors)
 
 
 @pytest.mark.spec("HubKV-13")
@@ -43,7 +36,7 @@ def test_hub_settings_are_hubkvs_own_arguments(impl, x, ratio):
 
 
 @pytest.mark.spec("GraphKV-4.1")
-@given(refined_by(graph_settings(kinds=("kk", "qk", "qq", "kv", "vv"))))
+@given(refined_by(graph_settings(kinds=KINDS)))
 def test_graph_settings_are_graphkvs_own_arguments(impl, x):
     scores, protected = x["scored"]
     expected = impl.graphkv_refine(
@@ -97,7 +90,7 @@ def test_the_gate_takes_the_share_removed_unless_told_otherwise(impl, x):
 @pytest.mark.parametrize("settings", [HubSettings(), GraphSettings(1), NmsSettings()], ids=str)
 @pytest.mark.parametrize("score", [-0.25, float("nan"), float("inf")])
 def test_every_refinement_refuses_scores_it_cannot_discount(impl, settings, score):
-    scored = Scored(torch.tensor([[0.5, score]]), torch.zeros(1, 2, dtype=torch.bool))
+    scored = bare(torch.tensor([[0.5, score]]))
     with pytest.raises(ValueError, match="finite and >= 0"):
         impl.refine(scored, settings, keep=1, keys=torch.ones(1, 2, 2))
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.attention.rows import counts, entries
+from spec_tests.compress.rows import counts, entries
 from spec_tests.draw import booleans
 from spec_tests.inputs import INPUTS
+from spec_tests.refinement.draws import bare
 
 
 @pytest.mark.spec("GraphKV-4.1")
@@ -69,7 +70,7 @@ def test_each_layer_has_a_budget_of_its_own(impl, x, data):
 def test_an_input_below_a_thousand_tokens_has_no_neighbours(impl, length, expected):
     """Token 1 has the key of the best one, and falls behind unless the graph has no edge."""
     keys = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
-    scored = Scored(torch.tensor([[3.0, 2.0, 1.0]]), torch.zeros(1, 3).bool())
+    scored = bare(torch.tensor([[3.0, 2.0, 1.0]]))
     cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
     assert cache.positions.tolist() == [expected]
 
@@ -88,7 +89,7 @@ def crowds(*order):
         keys[row, 0, first : first + 4, 0] = 1.0
         scores[row, 0, first:] = 1.0
         scores[row, 0, first : first + 4] = torch.tensor([9.0, 8.0, 7.0, 6.0])
-    return keys, Scored(scores, torch.zeros_like(scores, dtype=torch.bool)), valid
+    return keys, bare(scores), valid
 
 
 @pytest.mark.spec("GraphKV-6.2")
@@ -125,7 +126,7 @@ def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
     keys = torch.eye(8)[None].clone()
     keys[0, 1] = keys[0, 2] = keys[0, 0]
     scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
-    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    scored = bare(scores)
     settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
     cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
     assert cache.positions[0].tolist() == expected
@@ -135,7 +136,7 @@ def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
 @pytest.mark.spec("GraphKV-4.1")
 def test_budgets_of_layers_need_layers(impl):
     keys = torch.ones(2, 4, 2)
-    scored = Scored(torch.ones(2, 4), torch.zeros(2, 4).bool())
+    scored = bare(torch.ones(2, 4))
     with pytest.raises(ValueError, match="at least 3 axes"):
         impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=torch.tensor([1, 2]))
 

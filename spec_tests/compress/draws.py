@@ -1,4 +1,4 @@
-"""Inputs of whole compressors: caches, scores, budgets, settings."""
+"""Draws of whole compressors: caches, scores, budgets, stores."""
 
 from typing import Any
 
@@ -6,23 +6,27 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference import GraphSettings, HexConfig, HubSettings
-from spec_tests.inputs.compress_draw import (
-    KINDS,
-    WIDTH,
+from reference import GraphSettings, HexConfig, HubSettings, Scored
+from spec_tests.draw import Refusal, longer
+from spec_tests.refinement.draws import (
+    bad_graph,
+    bad_others,
+    bad_scores,
+    bare,
+    graph,
     graph_settings,
-    hub_settings,
-    nms_settings,
+    keys,
     refinements,
+    rows_of,
+    scored,
     scored_caches,
+    scores,
     seeds,
     spread,
+    values,
     vectors,
 )
-from spec_tests.inputs.compress_refusals import REFUSALS
 from spec_tests.retain.draws import AXES, pooled
-
-__all__ = ["INPUTS", "REFUSALS"]
 
 FORMS = ("number", "tensor", "ratio")
 
@@ -88,68 +92,13 @@ def compress_into_hex(draw, scopes=scopes, refinements=refinements):
     scope, refinement = draw(scopes), draw(refinements)
     x = draw(scored_caches(scope, refinement, smooth=isinstance(refinement, HubSettings)))
     config = draw(hex_configs(padded=x["valid"] is not None))
-    rows, tokens = x["scored"].scores.shape[:-2], x["keys"].shape[-2]
-    layers = rows[0] if scope == "model" else 1
+    tokens = x["keys"].shape[-2]
+    layers = len(x["keys"]) if scope == "model" else 1
     held = config.recent if config.carry_recent else 0
     pool = layers * (max(0, tokens - held) // config.block * config.block)
-    none = torch.zeros(rows[1:] if scope == "model" else rows, dtype=torch.int64)
+    none = torch.zeros(rows_of(x["scored"].scores, scope), dtype=torch.int64)
     budget = draw(st.just(dict(keep=None, ratio=None)) | budgets(none, none, pool))
     return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=config)
-
-
-@st.composite
-def hubkv_compress(draw):
-    """A budget that holds both ends, so that nothing is clipped."""
-    scope, refinement = draw(scopes), draw(hub_settings)
-    x = draw(scored_caches(scope, refinement))
-    sinks, recent = draw(st.integers(0, 2)), draw(st.none() | st.integers(0, 2))
-    needed, sizes, pool = pools_of(x, scope)
-    heads = pool // max(1, x["keys"].shape[-2])
-    needed = torch.minimum(needed + heads * (sinks + (recent or 0)), sizes)
-    budget = draw(budgets(needed, sizes, pool))
-    ends = dict(sinks=sinks, recent=recent)
-    return x | budget | ends | dict(scope=scope, refinement=refinement, store=None)
-
-
-@st.composite
-def hubkv_compress_into_hex(draw):
-    """Both ends beside the budget, as HEX keeps them."""
-    x = draw(compress_into_hex(refinements=hub_settings))
-    del x["queries"]
-    return x | dict(sinks=draw(st.integers(0, 2)), recent=draw(st.none() | st.integers(0, 2)))
-
-
-@st.composite
-def graphkv_compress(draw):
-    """One budget, or one a layer."""
-    refinement = draw(graph_settings())
-    x = draw(scored_caches("head", refinement, marked=False))
-    tokens, lead = x["keys"].shape[-2], x["keys"].shape[:-3]
-    layers = lead[0] if lead else 0
-    each = st.lists(st.integers(0, tokens), min_size=layers, max_size=layers)
-    forms = [st.fixed_dictionaries(dict(keep=st.integers(0, tokens), ratio=st.none()))]
-    forms += [st.fixed_dictionaries(dict(keep=st.none(), ratio=st.sampled_from([0.0, 0.5, 0.9])))]
-    if lead:
-        forms += [each.map(lambda keep: dict(keep=torch.tensor(keep, dtype=torch.int64)))]
-    length = draw(st.sampled_from([1000, 2000, 3500, 2999, 999, 0, None]))
-    return x | draw(st.one_of(forms)) | dict(refinement=refinement, length=length)
-
-
-@st.composite
-def refine(draw):
-    """Any refinement of a batch of layers."""
-    refinement = draw(st.none() | hub_settings | nms_settings | graph_settings(kinds=KINDS))
-    x = draw(scored_caches("head", None))
-    lead, (heads, tokens) = x["keys"].shape[:-3], x["keys"].shape[-3:-1]
-    return dict(
-        scored=x["scored"],
-        refinement=refinement,
-        keep=draw(st.integers(0, tokens)),
-        ratio=draw(st.none() | st.sampled_from([0.0, 0.25, 0.9, 1.0])),
-        keys=x["keys"],
-        values=x["values"],
-        queries=draw(vectors(*lead, heads, tokens, WIDTH)),
-    )
 
 
 def without_store(x: dict[str, Any]) -> dict[str, Any]:
@@ -157,12 +106,59 @@ def without_store(x: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in x.items() if name != "store"}
 
 
-INPUTS = dict(
-    refine=refine(),
-    select=compress().map(without_store),
-    compress=compress() | compress_into_hex(),
-    hubkv_select=hubkv_compress().map(without_store),
-    hubkv_compress=hubkv_compress() | hubkv_compress_into_hex(),
-    graphkv_select=graphkv_compress(),
-    graphkv_compress=graphkv_compress(),
+INPUTS = dict(select=compress().map(without_store), compress=compress() | compress_into_hex())
+
+ONES = torch.ones(1, 2, 3, 2)
+SPAN = dict(
+    keys=ONES,
+    values=ONES,
+    scored=bare(torch.arange(6.0).view(1, 2, 3) / 8),
+    scope="head",
+)
+# a span that is shorter than a block; a graph of queries
+CORNERS = dict(
+    compress=[
+        SPAN | dict(store=HexConfig(block=4, recent=0)),
+        SPAN | dict(keep=2, refinement=GraphSettings(1, "qk"), queries=ONES),
+    ]
+)
+
+
+def gap(mask: Tensor) -> Tensor:
+    """Return the mask with a hole behind the first real token."""
+    return mask.clone().index_fill_(-1, torch.tensor([6]), False)
+
+
+valid = torch.arange(8) >= torch.tensor([0, 2, 4])[:, None]
+padded = Scored(scores, scored.protected & valid[:, None])
+whole = dict(
+    keys=keys, values=values, scored=padded, keep=6, ratio=None, scope="model", valid=valid
+)
+chosen = whole | dict(refinement=graph, queries=keys)
+
+bad_rows = [
+    *bad_scores,
+    Refusal("values", longer, ValueError, "shape"),
+    Refusal("valid", gap, ValueError, "false on the left of a row only"),
+    Refusal("keep", None, ValueError, "exactly one"),
+    Refusal("keep", -1, ValueError, "in [0, "),
+    Refusal("keep", 2.0, TypeError, "integer"),
+    Refusal("keep", 33, ValueError, "in [0, "),
+    Refusal("ratio", 0.5, ValueError, "exactly one"),
+]
+bad_choice = [
+    *bad_rows,
+    *bad_others,
+    *bad_graph,
+    Refusal("keep", torch.tensor([3, 4, 4]), ValueError, "the 4 protected"),
+]
+config = HexConfig(block=4, density=0.0)
+bad_store = [
+    Refusal("store", config._replace(bits=9), ValueError, "bits must be in [1, 8]"),
+    Refusal("store", config._replace(mode="full"), ValueError, "mode 'append'"),
+]
+
+REFUSALS = dict(
+    select=(chosen, bad_choice),
+    compress=(chosen | dict(store=None), [*bad_choice, *bad_store]),
 )
