@@ -15,6 +15,7 @@ from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step
+from optimized.vector.scorers._rows import protected_ends
 
 Scope = Literal["head", "layer", "model"]
 
@@ -128,17 +129,10 @@ def lengths(prompt: Prefilled) -> Int[Tensor, " batch"]:
     return torch.full((batch,), tokens, device=prompt.input_ids.device)
 
 
-def ends(
-    kv: ModuleType,
-    keys: Tensor,
-    valid: Tensor | None,
-    sinks: int = 4,
-    recent: int | None = None,
-) -> Tensor:
+def ends(read: ReadLayer, sinks: int = 4, recent: int | None = None) -> Tensor:
     """Protect the first and the last real tokens of each row."""
-    tokens = keys.shape[2]
-    protected = torch.zeros(keys.shape[:-1], dtype=torch.bool, device=keys.device)
-    for row in range(keys.shape[0]):
-        count = tokens if valid is None else int(valid[row].sum())
-        protected[row, :, tokens - count :] = kv.protected_mask(count, sinks, recent)
-    return protected
+    batch, heads, tokens, _ = read.keys.shape
+    valid = read.valid
+    if valid is None:
+        valid = torch.ones(batch, tokens, dtype=torch.bool, device=read.keys.device)
+    return protected_ends(valid, heads, sinks, recent)

@@ -43,6 +43,4 @@ class FastKVzip(Scorer):
         scores = self.memory[read.layer]
         if read.valid is not None:
             scores = scores.masked_fill(~read.valid[:, None], 0)
-        return Scored(
-            scores, ends(self.kv, read.keys, read.valid, **self.chosen("sinks", "recent"))
-        )
+        return Scored(scores, ends(read, **self.chosen("sinks", "recent")))
