@@ -39,6 +39,18 @@ class ReadLayer(NamedTuple):
     keep: int
 
 
+class Arriving(NamedTuple):
+    """New tokens of one layer, as a cache that decodes hears of them."""
+
+    keys: Float[Tensor, "batch kv_heads tokens width"]
+    hidden: Float[Tensor, "batch tokens channels"] | None
+    valid: Bool[Tensor, "batch tokens"] | None
+    before: int
+    """How many tokens were seen before them."""
+    gate: Any
+    """The layer's, where the scorer needs one."""
+
+
 class Scorer:
     """A scorer before and while a prompt is read; the next prompt starts afresh.
 
@@ -63,6 +75,10 @@ class Scorer:
     """Where it shares the budget among the layers: the erratum about what the letter misses."""
     gated = False
     """Whether it needs gates that have learnt from the model."""
+    negative = False
+    """Whether its scores are below 0, where nothing shifts them."""
+    decodes = False
+    """Whether what it says of a token can be told when the token arrives, or adds up afterwards."""
     colour: str
     """In pictures."""
 
@@ -104,6 +120,11 @@ class Scorer:
     def scored(self, read: ReadLayer) -> Scored:
         """Score the tokens of one layer."""
         raise NotImplementedError
+
+    @staticmethod
+    def arriving(kv: ModuleType, new: Arriving) -> Tensor | None:
+        """Score tokens when they arrive, or leave it to the attention that adds up."""
+        del kv, new
 
     def chosen(self, *names: str) -> dict[str, Any]:
         """Return those of the settings that a function takes."""

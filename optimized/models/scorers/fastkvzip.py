@@ -4,12 +4,13 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.prefill import Step
-from optimized.models.scorer import ReadLayer, Scorer, ends
+from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends
 
 
 class FastKVzip(Scorer):
@@ -23,6 +24,7 @@ class FastKVzip(Scorer):
     watching = True
     scope = "model"
     gated = True
+    decodes = True
     colour = "#12a5b5"
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
@@ -44,3 +46,8 @@ class FastKVzip(Scorer):
         if read.valid is not None:
             scores = scores.masked_fill(~read.valid[:, None], 0)
         return Scored(scores, ends(read, **self.chosen("sinks", "recent")))
+
+    @staticmethod
+    def arriving(kv: ModuleType, new: Arriving) -> Tensor:
+        """Score by the gate."""
+        return kv.fastkvzip(new.hidden, new.gate, valid=new.valid).scores
