@@ -10,6 +10,7 @@ from torch import Tensor
 from optimized import DecodingConfig, HexConfig, Scored
 from reference import errors
 from reference.contract import compiled
+from reference.rules import false_on_the_left
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
@@ -202,12 +203,6 @@ def unread(read: bool) -> None:
         )
 
 
-def left_padded(valid: Tensor) -> None:
-    """Refuse padding that is not on the left."""
-    if bool((valid[:, :-1] & ~valid[:, 1:]).any()):
-        raise ValueError("attention_mask must be 0 on the left only, got a 0 after a 1")
-
-
 def no_padding(valid: Tensor | None) -> None:
     """Refuse padding."""
     if valid is not None and not bool(valid.all()):
@@ -258,7 +253,7 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
         )
     if valid is not None:
         errors.shaped("attention_mask", valid, ids.shape)
-        left_padded(valid.to(torch.bool))
+        false_on_the_left("attention_mask", valid.to(torch.bool))
 
 
 def listed(names: Any) -> str:
