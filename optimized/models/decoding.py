@@ -73,8 +73,8 @@ class DecodingLayer(AttendingLayer):
         out = (weights @ widen(every_value)[:, :, None]).flatten(1, 2).to(query.dtype)
         mass = None
         if scores is None:
-            drawn = weights.sum((2, 3))
-            mass, scores = drawn[..., :held], drawn[..., held:]
+            received = weights.sum((2, 3))
+            mass, scores = received[..., :held], received[..., held:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
         return out
 
@@ -118,7 +118,7 @@ class DecodingTransformersCache(AttendingCache):
             refuse.unrefined("settings.refinement", settings.refinement, score)
         count = config.num_hidden_layers
         if scorer.gated:
-            refuse.layers("weights", weights or (), count)
+            refuse.one_a_layer("weights", weights or (), count)
         gates = weights if weights is not None else [None] * count
         super().__init__([DecodingLayer(settings, scorer, gate, kv) for gate in gates])
 

@@ -78,7 +78,7 @@ def scaling(scale: float | None, width: int) -> None:
         raise ValueError(f"scaling must be 1/sqrt({width}) = {width**-0.5:.6g}, got {scale:.6g}")
 
 
-def plain(dropout: float, variants: dict[str, Any]) -> None:
+def unvaried(dropout: float, variants: dict[str, Any]) -> None:
     """Refuse what changes attention beyond softmax over the prefix."""
     if dropout:
         raise ValueError(f"dropout must be 0, got {dropout}: call `model.eval()`")
@@ -127,7 +127,7 @@ def static(tokens: int, seen: int) -> None:
         )
 
 
-def no_news(seen: int) -> NoReturn:
+def nothing_new(seen: int) -> NoReturn:
     """Refuse tokens that a cache has seen, all of them."""
     raise ValueError(
         f"input_ids must hold a new token behind the {seen} that the cache has seen, got those "
@@ -135,7 +135,7 @@ def no_news(seen: int) -> NoReturn:
     )
 
 
-def some(new: Tensor, seen: int) -> None:
+def some_new(new: Tensor, seen: int) -> None:
     """Refuse a call without tokens."""
     if not new.shape[1]:
         raise ValueError(
@@ -212,7 +212,7 @@ def no_padding(valid: Tensor | None) -> None:
         )
 
 
-def joins(new: Tensor, batch: int) -> None:
+def same_batch(new: Tensor, batch: int) -> None:
     """Refuse tokens of another batch than the cache's."""
     if new.shape[0] != batch:
         raise ValueError(
@@ -229,7 +229,7 @@ def padding(valid: Tensor, known: Tensor | None) -> None:
 
 def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor | None) -> None:
     """Refuse kept masks that do not fit the cache, or keep padding."""
-    layers("kept", kept, len(shapes))
+    one_a_layer("kept", kept, len(shapes))
     for index, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
         errors.boolean(f"kept[{index}]", one, shape)
         if valid is not None and bool((one & ~valid[:, None]).any()):
@@ -288,7 +288,7 @@ def chunk(size: int | None) -> None:
         errors.whole("chunk", size, 1)
 
 
-def layers(name: str, values: Sequence[object] | Tensor, count: int) -> None:
+def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
     """Refuse what is not one thing for each layer."""
     if len(values) != count:
         raise ValueError(
@@ -343,7 +343,7 @@ def unrefined(name: str, refinement: Any, score: str) -> None:
         )
 
 
-def alike(name: str, budgets: Tensor) -> None:
+def alike_rows(name: str, budgets: Tensor) -> None:
     """Refuse batch rows of different budgets."""
     if bool((budgets != budgets[:1]).any()):
         raise ValueError(f"{name} must be the same in every batch row, got {budgets.tolist()}")

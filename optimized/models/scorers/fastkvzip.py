@@ -30,7 +30,7 @@ class FastKVzip(Scorer):
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
         layers = model.config.num_hidden_layers
-        refuse.layers("weights", settings.get("weights") or (), layers)
+        refuse.one_a_layer("weights", settings.get("weights") or (), layers)
 
     def watch(self, step: Step) -> None:
         """Score the chunk: no token's score depends on another's."""
