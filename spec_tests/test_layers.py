@@ -52,6 +52,26 @@ def test_every_allowed_loop_exists():
     assert {where for where in ALLOWED_LOOPS if not where.startswith("reference/")} <= found
 
 
+@pytest.mark.parametrize("package", ["models", "vector", "kernels"])
+def test_what_is_shipped_for_others_imports_nothing_of_the_command(package):
+    found = {
+        name
+        for path in TABLE.parent.glob(f"{package}/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in imported(node)
+        if name.split(".")[:1] in (["spec_tests"], ["docs"])
+        or name.split(".")[:2] in (["optimized", own] for own in ("study", "tiny", "bench"))
+    }
+    assert found == set()
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Return the full names that a statement imports."""
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
 def place(path: Path) -> str:
     """`vector/hubkv/discount.py::`, the head of an allowed loop's name."""
     return f"{path.relative_to(TABLE.parent)}::"

@@ -17,7 +17,7 @@ from reference.rules import alike, grouped, headed
 
 
 class Sensitivity(NamedTuple):
-    """What one setting costs and saves: a row of `sensitivity`.
+    """How sensitive attention is to one choice of settings, and what it saves: a point of Fig. 3.
 
     Source:
         HEX-A.5, HEX-Tab4.
