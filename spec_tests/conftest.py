@@ -64,6 +64,9 @@ def pytest_configure(config):
     sys.path.insert(0, str(config.invocation_params.dir))
     if config.getoption("--killers"):
         settings.load_profile("killers")
+    if config.getoption("--hypothesis-seed") is not None:  # a fixed choice of examples would win
+        settings.register_profile("seeded", settings.default, derandomize=False)
+        settings.load_profile("seeded")
     device = config.getoption("--device")
     try:
         torch.zeros(1, device=device).cpu()
