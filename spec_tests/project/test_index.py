@@ -1,6 +1,6 @@
 """Paper, code, tests and docs name the same things, checked both ways.
 
-`python -m spec_tests.test_index` writes docs/equations.md anew.
+`python -m spec_tests.project.test_index` writes docs/equations.md anew.
 """
 
 import re
@@ -11,11 +11,12 @@ import pytest
 
 import reference
 from spec_tests import index
+from spec_tests.index import HERE as SUITE
 from spec_tests.index import ROOT
 
 EQUATIONS = index.equations()
 CODE, TESTS = index.cited_by_code(), index.cited_by_tests()
-PAGE, DOCS, SUITE = ROOT / "docs/equations.md", ROOT / "docs", ROOT / "spec_tests"
+PAGE, DOCS = ROOT / "docs/equations.md", ROOT / "docs"
 REFERENCE = ROOT / "reference"
 # argument checks and the precision rule: docs/conventions.md is about them
 NOT_AN_IDEA = (
@@ -71,19 +72,18 @@ def laws_of(file: Path) -> list[Path]:
     return [*(SUITE / file).glob("test_*.py"), *shared.glob(f"test_{file.name}*.py")]
 
 
-@pytest.mark.parametrize("spec", of_kind("code"))
-def test_a_function_states_the_equation(spec):
-    assert spec in CODE, f"no public docstring cites {spec} under `Source:`"
+def test_a_function_states_each_equation():
+    silent = set(of_kind("code")) - CODE.keys()
+    assert not silent, "no public docstring cites them under `Source:`"
 
 
-@pytest.mark.parametrize("spec", of_kind("code", "law", "table"))
-def test_a_law_or_a_vector_checks_the_equation(spec):
-    assert spec in TESTS, f"no `spec` mark and no vector names {spec}"
+def test_a_law_or_a_vector_checks_each_equation():
+    unchecked = set(of_kind("code", "law", "table")) - TESTS.keys()
+    assert not unchecked, "no `spec` mark and no vector names them"
 
 
-@pytest.mark.parametrize("spec", of_kind("bench"))
-def test_a_benchmark_measures_the_timing(spec):
-    assert spec in index.cited_by_benches()
+def test_a_benchmark_measures_each_timing():
+    assert set(of_kind("bench")) <= index.cited_by_benches()
 
 
 def test_a_timing_is_never_a_test():
@@ -112,20 +112,13 @@ def test_only_a_test_that_takes_an_implementation_counts(tmp_path):
     assert index.marked(file, idle=True) == [("HubKV-7", "test_a_theorem")]
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in reference.__all__ if isfunction(getattr(reference, n))]
-)
-def test_a_function_states_its_source(name):
-    assert index.source(name), "no id under `Source:`"
+def test_every_function_states_its_source():
+    functions = [n for n in reference.__all__ if isfunction(getattr(reference, n))]
+    assert not [name for name in functions if not index.source(name)], "no id under `Source:`"
 
 
-@pytest.mark.parametrize("name", reference.__all__)
-def test_a_public_name_is_shown_once_on_its_files_page(name):
-    assert shown().get(name) == [page_of(name)]
-
-
-def test_every_name_that_a_page_shows_is_public():
-    assert not shown().keys() - set(reference.__all__)
+def test_a_public_name_is_shown_once_on_its_files_page():
+    assert shown() == {name: [page_of(name)] for name in reference.__all__}
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)
@@ -135,10 +128,9 @@ def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
     assert marks, "no law carries a `spec` mark"
 
 
-@pytest.mark.parametrize("name", reference.__all__)
-def test_every_reading_is_explained_in_the_errata(name):
-    cited = set(ERRATUM.findall((getdoc(getattr(reference, name)) or "").partition("Reading:")[2]))
-    assert not cited - set(errata())
+def test_every_reading_is_explained_in_the_errata():
+    docs = [getdoc(getattr(reference, name)) or "" for name in reference.__all__]
+    assert set(ERRATUM.findall(" ".join(d.partition("Reading:")[2] for d in docs))) <= set(errata())
 
 
 def test_every_erratum_is_told_once_and_can_be_linked_to():
@@ -158,7 +150,7 @@ def errata() -> list[str]:
 
 
 def test_the_page_of_equations_is_current():
-    assert PAGE.read_text() == index.page(), "run `python -m spec_tests.test_index`"
+    assert PAGE.read_text() == index.page(), "run `python -m spec_tests.project.test_index`"
 
 
 if __name__ == "__main__":
