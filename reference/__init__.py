@@ -93,6 +93,7 @@ from reference.quantizers.published import kivi_share, quantizer_sizes
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
+from reference.said import documented as _documented
 from reference.scorers.cake import cake, cake_preference
 from reference.scorers.cake_budgets import cake_budgets, cake_cascade
 from reference.scorers.expected_attention import expected_attention
@@ -353,5 +354,9 @@ __all__ = [
 
 # the door: modules behind it call each other freely, so a call is checked once
 globals().update(
-    {name: _guarded(__name__, spec) for name in __all__ if _isfunction(spec := globals()[name])}
+    {
+        name: _guarded(__name__, spec) if _isfunction(spec) else spec
+        for name in __all__
+        if (spec := _documented(globals()[name]))
+    }
 )

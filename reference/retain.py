@@ -1,6 +1,5 @@
 """Which cache entries survive a budget: exactly as many as it says, protected ones first."""
 
-import math
 from fractions import Fraction
 from itertools import product
 
@@ -32,7 +31,7 @@ def kept_count(pool: Whole, ratio: Ratio) -> int:
     Reading:
         C2: the removed share is at least $r$, the arithmetic exact.
     """
-    return math.floor((1 - Fraction(str(ratio))) * pool)
+    return (1 - Fraction(str(ratio))) * pool // 1  # traced by torch.compile, as floor is not
 
 
 def ranking(scores: Orderable[Tensor, "*heads tokens"]) -> Int64[Tensor, "*heads tokens"]:

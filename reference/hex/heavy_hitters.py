@@ -1,7 +1,6 @@
 """Heavy hitters: the tokens that draw the most attention, and the most recent ones."""
 
 from fractions import Fraction
-from math import floor
 
 import torch
 from jaxtyping import Bool, Float
@@ -99,7 +98,7 @@ def heavy_hitter_mask(
     """
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
-    count = min(floor(Fraction(str(ratio)) * tokens), rivals)
+    count = min(Fraction(str(ratio)) * tokens // 1, rivals)
     order = mass[..., :rivals].sort(dim=-1, descending=True, stable=True).indices
     heavy = torch.zeros_like(mass, dtype=torch.bool)
     for rank in range(count):

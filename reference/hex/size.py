@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from math import floor
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -141,7 +140,7 @@ def hex_size(
     """
     span = span_length(config, tokens)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, config.scales)
-    heavy, recent = floor(Fraction(str(config.heavy)) * span), config.recent - carried(config)
+    heavy, recent = Fraction(str(config.heavy)) * span // 1, config.recent - carried(config)
     kept = min(span, heavy + min(span, recent))
     per_token = round(Fraction(str(config.density)) * channels)
     value_groups = span * (kv_heads if config.value_group == "head" else 1)
