@@ -21,8 +21,7 @@ def documented(public: Public) -> Public:
     """Write what is admitted and what is refused into the docstring of a function or settings."""
     if isinstance(public, type) and not hasattr(public, "_fields"):
         return public
-    hints = get_type_hints(public, include_extras=True)
-    said = {name: f"{name} ({admits(hint)}):" for name, hint in hints.items() if name != "return"}
+    said = {name: f"{name} ({words}):" for name, words in admitted(public).items()}
     prose, source, cites = (getdoc(public) or "").partition("\n\nSource:")
     if not isinstance(public, type):
         head, args, rest = prose.partition("\nArgs:\n")
@@ -30,10 +29,16 @@ def documented(public: Public) -> Public:
         results, _, by_body = rest.partition("\n\nRaises:")
         meanings = re.sub(r"(?m)^    (\w+): (.*)", lambda e: _entry(said[e[1]], e[2]), meanings)
         prose = f"{head}{args}{meanings}{returns}{results}\n\nRaises:{_refused(public)}{by_body}"
-    elif not any(hasattr(hint, "dim_str") for hint in hints.values()):
+    elif not any("tensor" in words for words in said.values()):  # settings, no result
         prose += "\n    ".join(["\n\nAttributes:", *said.values()])
     public.__doc__ = prose + source + cites
     return public
+
+
+def admitted(public: Callable[..., Any]) -> dict[str, str]:
+    """Say what each argument or setting may be."""
+    hints = get_type_hints(public, include_extras=True)
+    return {name: admits(hint) for name, hint in hints.items() if name != "return"}
 
 
 def _entry(said: str, meaning: str) -> str:

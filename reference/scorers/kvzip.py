@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference.attention import attention_weights
-from reference.contract import requires
+from reference.contract import requires, scanning
 from reference.kinds import Finite, Importance, Positive, Whole
 from reference.precision import widen
 from reference.rules import false_on_the_left, grouped, left_padded, wide
@@ -97,8 +97,8 @@ def kvzip_chunk(
 
 def chunk_count(keys: Tensor, chunk: int, sinks: int, valid: Tensor | None) -> int:
     """Return how many chunks the longest row has."""
-    lengths = real_tokens(valid, keys).sum(-1)
-    longest = int(lengths.amax()) if lengths.numel() else 0
+    lengths = [keys.shape[-2]] if valid is None else valid.sum(-1).flatten().tolist()
+    longest = max([0, *lengths]) if keys.shape[:-3].numel() else 0
     return -(-max(0, longest - sinks) // chunk)
 
 
@@ -112,6 +112,8 @@ def a_repetition_each(
     repeat_valid: tuple[Tensor, ...] | None,
 ) -> None:
     """Refuse what is not one repeat input for each chunk, its parts fitting each other."""
+    if valid is not None and not scanning(valid):
+        return  # how many chunks there are is not to be seen
     chunks = chunk_count(keys, chunk, sinks, valid)
     masks = (None,) * chunks if repeat_valid is None else repeat_valid
     given = dict(queries=queries, repeat_keys=repeat_keys, repeat_valid=masks)
