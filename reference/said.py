@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from inspect import getdoc
 from textwrap import fill, indent
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from annotated_types import Predicate
@@ -13,11 +13,10 @@ from annotated_types import Predicate
 from reference.contract import FLAG, NUMBERS, SEVERAL, kind_of
 from reference.kinds import OneOf, Range
 
-Public = TypeVar("Public", bound=Callable[..., Any])
 WIDTH = 92
 
 
-def documented(public: Public) -> Public:
+def documented(public: Any) -> Any:
     """Write what is admitted and what is refused into the docstring of a function or settings."""
     if isinstance(public, type) and not hasattr(public, "_fields"):
         return public
