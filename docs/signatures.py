@@ -31,7 +31,7 @@ class Contracts(Extension):
 
 def as_printed(shown: Function | Class) -> None:
     """Give a public name the docstring that it has when it runs."""
-    public: Any = unwrap(getattr(reference, shown.name, shown))
+    public = unwrap(vars(reference).get(shown.name, as_printed))
     if shown.docstring and shown.path == f"{getattr(public, '__module__', '')}.{shown.name}":
         shown.docstring.value = getdoc(public) or ""
         if not isinstance(public, type) or hasattr(public, "_fields"):
