@@ -123,9 +123,9 @@ def hex_size(
 
     Args:
         config: settings, see `HexConfig`.
-        tokens: length $L = n + R$ of the prompt, at least 0.
-        kv_heads: number of kv heads, at least 1.
-        width: channels of a head, at least 1.
+        tokens: length $L = n + R$ of the prompt.
+        kv_heads: number of kv heads.
+        width: channels of a head.
         dtype: type of the cache.
 
     Returns:
@@ -175,8 +175,8 @@ def paper_size(
     Args:
         prompts: lengths $L_i$ of the prompts, at least 1; at least one of them. By default 900,
             1304 and 1021.
-        kv_heads: number of kv heads, at least 1.
-        width: channels of a head, at least 1.
+        kv_heads: number of kv heads.
+        width: channels of a head.
 
     Returns:
         A row for each size the paper prints of its own method, in percent of fp16.

@@ -48,12 +48,11 @@ def kvzip_chunk(
     Args:
         queries: queries of the repeat input, which asks for the chunk and then repeats it: all of
             them, or a stretch; the last one sits at the last of `repeat_keys`.
-        keys: keys of the whole context, finite.
-        repeat_keys: keys of the repeat input up to the last query, finite.
+        keys: keys of the whole context.
+        repeat_keys: keys of the repeat input up to the last query.
         index: which chunk, from 0.
-        chunk: length of a chunk, at least 1; the first begins after the sinks, the last may be
-            shorter.
-        sinks: how many tokens at the start of a row every query sees, at least 0.
+        chunk: length of a chunk; the first begins after the sinks, the last may be shorter.
+        sinks: how many tokens at the start of a row every query sees.
         valid: false at padding, on the left of a row.
         repeat_valid: the same for the repeat input.
         past: scores so far, at least 0: the result is the larger of the two everywhere.
@@ -149,12 +148,12 @@ def kvzip(
 
     Args:
         queries: for each chunk, the queries of its repeat input.
-        keys: keys of the whole context, finite.
-        repeat_keys: for each chunk, the keys of its repeat input, finite.
-        chunk: length of a chunk, at least 1; the first begins after the sinks.
+        keys: keys of the whole context.
+        repeat_keys: for each chunk, the keys of its repeat input.
+        chunk: length of a chunk; the first begins after the sinks.
         sinks: how many tokens at the start of a row every query sees, and are protected.
-        recent: how many at the end are protected as well, at least 0; by default
-            $\lfloor 0.02\,N \rfloor$ of the row's real tokens.
+        recent: how many at the end are protected as well; by default $\lfloor 0.02\,N \rfloor$ of
+            the row's real tokens.
         valid: false at padding, on the left of a row. Chunks are counted from a row's first real
             token.
         repeat_valid: for each chunk, the same for its repeat input.
