@@ -31,6 +31,8 @@ settings.register_profile(
 settings.load_profile("conformance")
 
 NESTED = "_hypothesis_internal_use_settings"
+FEW = 5
+"""Examples of a law in Triton's interpreter, unless `--impl optimized.kernels` asks for all."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -120,15 +122,18 @@ def expect_failures(file: str, items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item):
-    """Hand a law its first settings again.
+    """Hand a law its first settings again, for fewer examples where each takes its time.
 
     Hypothesis nests them once more for every parametrised run of a function, until, after a
     thousand runs, Python's stack overflows.
     """
-    law = getattr(item, "obj", None)
+    law, impl = getattr(item, "obj", None), under_test(item)
     if hasattr(law, NESTED):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
-        setattr(law, NESTED, first.setdefault(law, getattr(law, NESTED)))
+        chosen = first.setdefault(law, getattr(law, NESTED))
+        if impl and impl.is_interpreted and not item.config.getoption("--impl"):
+            chosen = settings(chosen, max_examples=min(FEW, chosen.max_examples))
+        setattr(law, NESTED, chosen)
 
 
 @pytest.hookimpl(wrapper=True)

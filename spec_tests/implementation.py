@@ -50,6 +50,11 @@ class Implementation:
         """Whether calls are held to the contract: the bodies behind `optimized` check nothing."""
         return not self.name.startswith("optimized.")
 
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether kernels run in Triton's interpreter, which takes half a millisecond a program."""
+        return self.name == "optimized.kernels" and self.device.type == "cpu"
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return a public function, its inputs and results carried to and from the device."""
         if name not in reference.__all__:

@@ -10,7 +10,7 @@ from typing import Any
 import reference
 from optimized import vector
 
-CHECKS = ("contract", "errors", "cache_errors", "rules")
+CHECKS = ("contract", "errors", "rules")
 """Modules of the reference that refuse: what they do is no part of a body."""
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
@@ -28,10 +28,13 @@ ALLOWED_LOOPS: dict[str, str] = {
     "reference/hex/size.py::hex_bytes": "compressed spans, and their tensors",
     "reference/hex/size.py::paper_size": "tables of the paper",
     "reference/hex/size.py::mean_percent": "three prompts",
+    "reference/decoding.py::decoding_append": "compressions, each over what the one before left",
+    "reference/quantizers/gear_cache.py::gear_append": "compressed blocks, each corrected alone",
+    "reference/quantizers/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
     "reference/quantizers/size.py::quantizer_bytes": "compressed spans, and their tensors",
     "reference/quantizers/size.py::gear_size": "compressed spans",
     "reference/quantizers/published.py::quantizer_sizes": "rows of a table",
-    "vector/scorers/_window.py::drawn": "heads, as many at a time as a cache holds",
+    "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/hex/pairing.py::swaps": "rounds of swaps, each over all repeated edges",
     "vector/hex/pairing.py::connect": "swaps, one for each component but the last",
@@ -40,9 +43,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/expansion.py::cheeger_constant": "doublings of the sets, one a vertex of 20",
     "vector/hex/expansion.py::conductance": "doublings of the sets, one a vertex of 20",
     "vector/hex/explicit.py::_projective": "inverses in a field of a few dozen numbers",
-    "vector/gear.py::low_rank": "rounds of power iteration",
-    "vector/gear_cache.py::gear_append": "compressed blocks, each with a correction of its own",
-    "vector/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
+    "vector/quantizers/low_rank.py::low_rank": "rounds of power iteration",
     "vector/scorers/cake_budgets.py::cake_cascade": "layers, each after what others gave up",
     "vector/scorers/expected_attention.py::_logits": "blocks of tokens, as a cache holds",
     "vector/scorers/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
@@ -51,15 +52,14 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/sensitivity.py::stream": "compressed spans, each over what the ones before left",
     "vector/hex/spectrum.py::is_within": "steps of Lanczos, until the verdict is certain",
     "vector/hex/spectrum.py::_lanczos": "steps of Lanczos",
-    "vector/_select.py::_by_counting": "over layers or batch rows, each a long pool",
-    "vector/hubkv/_windows.py::strongest_neighbours": "log2(radius) doublings of a window",
+    "vector/retain.py::_by_counting": "over layers or batch rows, each a long pool",
+    "vector/hubkv/discount.py::strongest_neighbours": "log2(radius) doublings of a window",
     "vector/hubkv/refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
     "vector/graphkv/refine.py::_acting": "over the different sizes of a protected window",
     "vector/compress.py::pool_budgets": "over the different sizes of a pool",
     "vector/compress.py::rows_of": "over the kinds of vectors an edge compares",
-    "vector/refinement.py::refine_rows": "over the different budgets of a row",
-    "vector/decoding.py::decoding_append": "compressions, each over what the one before left",
-    "vector/decoding.py::_survivors": "over the kinds of vectors an edge compares",
+    "vector/compress.py::refine_rows": "over the different budgets of a row",
+    "vector/decoding.py::survivors": "over the kinds of vectors an edge compares",
     "vector/hubkv/greedy.py::greedy": "a pick depends on the picks before it",
 }
 

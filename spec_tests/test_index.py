@@ -23,7 +23,6 @@ NOT_AN_IDEA = (
     "careful",
     "contract",
     "errors",
-    "cache_errors",
     "kinds",
     "precision",
     "rules",

@@ -7,7 +7,7 @@ import sys
 from inspect import getclosurevars, getdoc, isclass, isfunction, signature, unwrap
 from pathlib import Path
 from types import ModuleType
-from typing import assert_type
+from typing import Any, assert_type
 
 import pytest
 import torch
@@ -149,6 +149,16 @@ def test_a_row_with_another_default_is_refused_at_import():
     other.__signature__ = spec.replace(parameters=list(parameters))
     with pytest.raises(TypeError, match="'radius', 3"):
         dispatch(reference.smd, other)
+
+
+def test_a_body_that_names_no_default_has_the_specifications():
+    def retain(scores, protected, *, keep, ratio, scope):
+        return scores, protected, keep, ratio, scope
+
+    row: Any = dispatch(reference.retain, retain)
+    scores = torch.ones(3)
+    assert row(scores, keep=1) == (scores, None, 1, None, "head")
+    assert signature(retain).parameters["scope"].default == "head"
 
 
 def test_a_kernel_serves_only_calls_whose_tensors_are_all_on_a_gpu():

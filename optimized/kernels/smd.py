@@ -5,6 +5,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from optimized.kernels._device import rounded, widened
+
+BLOCK = 256
+
 
 @triton.jit
 def smd_kernel(
@@ -20,7 +24,7 @@ def smd_kernel(
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = i < tokens
     raw = tl.load(scores + head + i, mask=inside, other=0.0)
-    mine = raw.to(tl.float32) if raw.dtype != tl.float64 else raw
+    mine = widened(raw)
     kept = inside
     aside = i < 0
     if HAS_PROTECTED:
@@ -31,18 +35,12 @@ def smd_kernel(
         if HAS_PROTECTED:
             at_left &= tl.load(protected + head + left, mask=at_left, other=1) == 0
             at_right &= tl.load(protected + head + right, mask=at_right, other=1) == 0
-        before = tl.load(scores + head + left, mask=at_left, other=0.0).to(mine.dtype)
-        after = tl.load(scores + head + right, mask=at_right, other=0.0).to(mine.dtype)
+        before = widened(tl.load(scores + head + left, mask=at_left, other=0.0))
+        after = widened(tl.load(scores + head + right, mask=at_right, other=0.0))
         # the lowest index wins a tie: strict on the left, not on the right
         kept = kept & ((mine > before) | ~at_left) & ((mine >= after) | ~at_right)
     out = tl.where(kept | aside, mine, mine * GAMMA)
-    if raw.dtype == tl.bfloat16:
-        # half to even by hand: the interpreter's own conversion cuts the low bits off
-        bits = out.to(tl.uint32, bitcast=True)
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        tl.store(discounted + head + i, bits.to(tl.uint16).to(raw.dtype, bitcast=True), mask=inside)
-    else:
-        tl.store(discounted + head + i, out.to(raw.dtype), mask=inside)
+    tl.store(discounted + head + i, rounded(out, raw.dtype), mask=inside)
 
 
 def smd(
@@ -51,12 +49,12 @@ def smd(
     scores = scores.contiguous()
     protected = None if protected is None else protected.contiguous()
     discounted = torch.empty_like(scores)
-    tokens, block = scores.shape[-1], 256
+    tokens = scores.shape[-1]
     if scores.numel():
-        grid = (scores.numel() // tokens, triton.cdiv(tokens, block))
+        grid = (scores.numel() // tokens, triton.cdiv(tokens, BLOCK))
         smd_kernel[grid](
             scores, scores if protected is None else protected, discounted,
             tokens, min(radius, tokens),
-            GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=block,  # pyright: ignore[reportArgumentType]
+            GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
     return discounted

@@ -11,7 +11,6 @@ import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
-from reference.contract import compiled
 from reference.precision import widen
 
 # Raw scores of the tokens of one layer: from their keys, hidden states and mask.
@@ -141,8 +140,7 @@ class DecodingTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
     ) -> None:
         refuse.one_of("score", score, SCORES)
-        if hold := compiled("settings", optimized.DecodingConfig):
-            hold(settings, {})
+        refuse.decoding_settings(settings)
         refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
         if score == "knorm":
             refuse.unrefined("settings.refinement", settings.refinement, score)

@@ -7,11 +7,23 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from optimized import Scored
+from optimized import DecodingConfig, HexConfig, Scored
 from reference import errors
+from reference.contract import compiled
+from reference.kinds import Positive
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+def held_to(kind: type) -> Callable[[Any], None]:
+    """Return what refuses settings that are no `kind`, or outside the ranges of its fields."""
+    check = compiled("settings", kind)
+    assert check is not None
+    return lambda given: check(given, {})
+
+
+hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
 
 
 def architecture(config: Any) -> None:
@@ -279,7 +291,7 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
 def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
-        errors.whole("chunk", size, 1)
+        errors.held("chunk", size, Positive)
 
 
 def layers(name: str, values: Sequence[object] | Tensor, count: int) -> None:

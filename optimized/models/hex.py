@@ -13,7 +13,6 @@ from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.prefill import Prefilled
-from reference.hex import cache_errors
 
 
 class HexLayer(AttendingLayer):
@@ -78,7 +77,7 @@ class HexTransformersCache(AttendingCache):
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
     ) -> None:
-        cache_errors.config("settings", settings, settings)
+        refuse.hex_settings(settings)
         if isinstance(config, AttendingCache):
             held = config.layers[0].keys
             assert held is not None

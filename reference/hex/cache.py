@@ -304,13 +304,8 @@ def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
     """Return the expander mask of a span, or none, or all of it."""
     if config.density in (0, 1):
         return torch.full((tokens, channels), config.density == 1)
-    shape = (tokens, channels, config.density, config.seed)
-    try:
-        return _recent_masks(*shape, False, config.tile, config.block)
-    except ValueError:
-        if not config.near:
-            raise
-        return _recent_masks(*shape, True, config.tile, config.block)
+    how = config.seed, config.near, config.tile, config.block
+    return _recent_masks(tokens, channels, config.density, *how)
 
 
 _recent_masks = lru_cache(maxsize=8)(expander_mask)

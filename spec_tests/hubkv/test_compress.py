@@ -143,3 +143,28 @@ def test_in_hex_the_ends_need_no_budget(impl, mode):
 def test_what_is_left_is_what_hubkv_select_marks(impl, x):
     kept = impl.hubkv_select(**x)
     assert_equal(impl.evict(x["keys"], x["values"], kept), impl.hubkv_compress(**x))
+
+
+@st.composite
+def sharing(draw):
+    """Layers that share a budget unevenly, each with a head or two, and what each may keep."""
+    scope = draw(st.sampled_from(["head", "layer"]))
+    layers, heads, tokens = draw(st.integers(2, 3)), draw(st.integers(1, 2)), 12
+    scores = draw(real(layers, heads, tokens)).abs()
+    keep = draw(st.lists(st.integers(0, tokens), min_size=layers, max_size=layers))
+    return scores, torch.tensor(keep), scope
+
+
+@pytest.mark.spec("HubKV-10", "HubKV-13")
+@given(sharing())
+def test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own(impl, x):
+    scores, keep, scope = x
+    heads, tokens = scores.shape[1:]
+    keys, none = scores[..., None], torch.zeros_like(scores, dtype=torch.bool)
+    how = dict(scope=scope, sinks=0, recent=0)
+    pools = keep[:, None].expand(-1, heads) if scope == "head" else keep * heads
+    kept = impl.hubkv_select(keys, keys, Scored(scores, none), keep=pools, **how)
+    for layer, count in enumerate(keep.tolist()):
+        refined = impl.hubkv_refine(scores[layer], 1 - count / tokens)
+        pool = count if scope == "head" else count * heads
+        assert_equal(kept[layer], impl.retain(refined, keep=pool, scope=scope))

@@ -10,9 +10,17 @@ from spec_tests.mutants.make import lies, mutant
 lies("compress")(
     "padding_is_walked_through",
     "the walk through a row starts at its padding",
-    "start = 0 if valid is None else int((~valid[row]).sum())",
+    "start = 0 if valid is None else int((~valid[number]).sum())",
     "start = 0",
     "vector:what-is-marked-is-no-padding",
+)
+lies("compress")(
+    "one_gate_for_all_layers",
+    "the gate sees what is removed of the cache, though a layer has a budget of its own",
+    "ratio=1 - total / max(1, one.scores.numel()) if ratio is None else ratio",
+    "ratio=1 - float(torch.as_tensor(keep).double().mean()) / max(1, shields.shape[-1]) "
+    "if ratio is None else ratio",
+    "hubkv/test_compress.py::test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own",
 )
 lies("hubkv/compress")(
     "no_sinks_of_its_own",

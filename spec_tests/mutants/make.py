@@ -6,9 +6,6 @@ from inspect import isfunction
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 import reference
 from reference.contract import guarded
 from spec_tests.mutants.patch import changed, patched
@@ -84,20 +81,6 @@ class Changed:
         made = self.names[name]
         setattr(self, name, guarded("reference", made) if isfunction(made) else made)
         return vars(self)[name]
-
-
-def in_turn(queries: Tensor, kv_heads: int) -> Tensor:
-    """Order query heads so that each key head gets every so many of them, not neighbours."""
-    order = torch.arange(queries.shape[-3]).view(-1, max(1, kv_heads)).T.flatten()
-    return queries[..., order, :, :]
-
-
-def weighed(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return the weights of every query head, `[*batch, kv_heads, group, queries, tokens]`."""
-    weights = reference.attention_weights(queries, keys)
-    kv_heads = keys.shape[-3]
-    group = weights.shape[-3] // max(1, kv_heads)
-    return weights.reshape(*weights.shape[:-3], kv_heads, group, *weights.shape[-2:])
 
 
 def ends(place: str, nodeid: str) -> bool:

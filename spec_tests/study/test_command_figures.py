@@ -10,10 +10,10 @@ import torch
 from transformers import AutoTokenizer
 
 from optimized import Scored, refine
-from optimized.models.selection import kept_entries
 from optimized.study import evaluate
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
+from optimized.study.selection import kept_entries
 from optimized.study.systems import DEFAULT, refinement, system_named
 
 TIMES = "seconds"
@@ -36,7 +36,7 @@ def test_the_same_seed_gives_the_same_numbers(command):
 
 
 def test_both_implementations_keep_the_same_entries(command):
-    scorers = ("snapkv+graphkv", "pyramidkv", "h2o", "knorm", "kvzip+hubkv", "cake@layer")
+    scorers = ("snapkv+graphkv", "pyramidkv@layer", "h2o", "knorm", "kvzip+hubkv", "cake+hubkv")
     how = ("--systems", *scorers, "hex-3", "kivi-4", "gear", "--ratios", "0.75")
     short = ("--context", "80", "--documents", "2")
     literal = command.figures(*how, *short, "--implementation", "reference")
