@@ -53,7 +53,7 @@ def selectivity(
 
 
 def bounded(name: str | None, minimum: float, maximum: float) -> None:
-    """Refuse an upper bound below the lower one, of a function or of its settings `name`."""
+    """Refuse an upper bound below the lower one."""
     if not maximum >= minimum:
         which = f"{name}.maximum" if name else "maximum"
         raise ValueError(f"{which} must be >= minimum, which is {minimum}, got {maximum}")

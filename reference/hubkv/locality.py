@@ -180,7 +180,7 @@ def attention_density(
 
 
 def trimmable(trimmed: int, tokens: int, sinks: int, recent: int | None) -> None:
-    """Refuse to trim more tokens than the content region has."""
+    """Refuse more tokens trimmed than the content region has."""
     content = max(0, tokens - sinks - (tokens // 50 if recent is None else recent))
     if trimmed > content:
         raise ValueError(f"trimmed must be in [0, {content}], got {trimmed}")
