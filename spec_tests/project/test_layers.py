@@ -172,12 +172,6 @@ def test_a_kernel_serves_only_calls_whose_tensors_are_all_on_a_gpu():
     assert not on_gpu((100, 0.5)), "no tensor, no GPU"
 
 
-def test_a_call_compiles_into_one_graph():
-    compiled = torch.compile(optimized.smd, fullgraph=True, backend="eager")
-    scores = torch.tensor([0.5, 0.25, 0.75, 0.0])
-    assert torch.equal(compiled(scores, radius=1), optimized.smd(scores, radius=1))
-
-
 def test_a_type_checker_sees_through_the_table():
     """`assert_type` does nothing here: pyright holds it, and the refused call, in CI."""
     assert_type(optimized.smd(torch.ones(3)), Tensor)
