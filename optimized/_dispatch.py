@@ -19,8 +19,8 @@ def dispatch(
     """Return `spec`'s signature and docstring over the fastest body that fits the call.
 
     A call is held to the contract of `spec`; bodies check nothing. The kernel runs where there is
-    one and every tensor of the call is on a GPU; otherwise the vectorised body does. Neither falls
-    back on the other: what a body cannot do, it raises.
+    one and every tensor of the call is on a GPU; otherwise the vectorised body does. Nothing is
+    tried twice: what a kernel is not made for, its launcher hands on by a rule in its own file.
 
     Raises:
         TypeError: a body's parameters differ from `spec`'s.
