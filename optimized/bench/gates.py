@@ -50,6 +50,49 @@ def of_scores(name: str, *shape: int, dtype: torch.dtype = torch.bfloat16, **res
     )
 
 
+WHOLE = (36, 1, 8, 32768)
+
+
+def of_selection(
+    *shape: int, dtype: torch.dtype = torch.bfloat16, shielded: bool = True, **rest: Any
+) -> Gate:
+    """Return a row of selection over a model, among one mask that all rows share."""
+    protected = empty(shape[-1], dtype=torch.bool).expand(shape) if shielded else None
+    kind = str(dtype).removeprefix("torch.")
+    return Gate(
+        "retain",
+        f"{list(shape)} {kind}{', protected' * shielded}",
+        lambda: kernels.retain(empty(*shape, dtype=dtype), protected, ratio=0.95, scope="model"),
+        torch.Size(shape).numel(),
+        **rest,
+    )
+
+
+def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) -> Gate:
+    """Return a row of HubKV's correction, among one mask that all rows share."""
+    protected = empty(shape[-1], dtype=torch.bool).expand(shape) if shielded else None
+    ratio = dict(ratio=0.95) if name == "hubkv_refine" else {}
+    return Gate(
+        name,
+        f"{list(shape)} bfloat16{', protected' * shielded}",
+        lambda: getattr(kernels, name)(empty(*shape), protected=protected, **ratio),
+        torch.Size(shape).numel(),
+        **rest,
+    )
+
+
 GATES = [
-    of_scores("smd", 36, 1, 8, 32768, budgets={80: 37.1, 90: 37.4}),
+    of_scores("smd", *WHOLE, budgets={80: 37.1, 90: 37.4}),
+    of_refinement("hubkv_refine", *WHOLE, budgets={80: 99, 90: 99}),
+    of_refinement("hubkv_refine", *WHOLE, shielded=False, budgets={80: 99, 90: 99}),
+    of_refinement("ungated_refine", *WHOLE, budgets={80: 99, 90: 99}),
+    of_selection(*WHOLE, budgets={80: 99, 90: 99}, trips=dict(cut_kernel=(3,))),
+    of_selection(*WHOLE, shielded=False, budgets={80: 99, 90: 99}, trips=dict(cut_kernel=(3,))),
+    of_selection(
+        *WHOLE,
+        dtype=torch.float32,
+        shielded=False,
+        budgets={80: 99, 90: 99},
+        trips=dict(cut_kernel=(3,)),
+    ),
 ]

@@ -14,23 +14,21 @@ RADII = 8
 
 
 @triton.jit
-def rival(scores, protected, head, j, there, HAS_PROTECTED: tl.constexpr):
+def rival(scores, protected, j, there, HAS_PROTECTED: tl.constexpr):
     """Return the scores at some positions of a row; minus infinity where none competes."""
-    score = widened(tl.load(scores + head + j, mask=there, other=0.0))
+    score = widened(tl.load(scores + j, mask=there, other=0.0))
     if HAS_PROTECTED:
-        there &= tl.load(protected + head + j, mask=there, other=1) == 0
+        there &= tl.load(protected + j, mask=there, other=1) == 0
     return tl.where(there, score, -float("inf"))
 
 
 @triton.jit
-def is_hub(
-    mine, scores, protected, head, i, tokens, RADIUS: tl.constexpr, HAS_PROTECTED: tl.constexpr
-):
-    """Whether positions of a row hold the maximum of their window, all of which may compete."""
+def is_hub(mine, scores, protected, i, tokens, RADIUS: tl.constexpr, HAS_PROTECTED: tl.constexpr):
+    """Whether positions `i` of a row hold the maximum of their window, given their scores."""
     hub = i < tokens
     for offset in tl.static_range(1, RADIUS + 1):  # pyright: ignore[reportGeneralTypeIssues]
-        before = rival(scores, protected, head, i - offset, (i >= offset) & hub, HAS_PROTECTED)
-        after = rival(scores, protected, head, i + offset, i + offset < tokens, HAS_PROTECTED)
+        before = rival(scores, protected, i - offset, (i >= offset) & hub, HAS_PROTECTED)
+        after = rival(scores, protected, i + offset, i + offset < tokens, HAS_PROTECTED)
         # the lowest index wins a tie: strict on the left, not on the right
         hub = hub & (mine > before) & (mine >= after)
     return hub
@@ -52,7 +50,7 @@ def smd_kernel(
     inside = i < tokens
     raw = tl.load(scores + head + i, mask=inside, other=0.0)
     mine = widened(raw)
-    kept = is_hub(mine, scores, protected, head, i, tokens, RADIUS, HAS_PROTECTED)
+    kept = is_hub(mine, scores + head, protected + head, i, tokens, RADIUS, HAS_PROTECTED)
     if HAS_PROTECTED:
         kept |= tl.load(protected + head + i, mask=inside, other=0) != 0
     out = tl.where(kept, mine, mine * GAMMA)
