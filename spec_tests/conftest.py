@@ -61,6 +61,7 @@ def pytest_configure(config):
     """Import the implementations and poison uninitialised memory."""
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
     config.addinivalue_line("markers", "door: not of bodies behind a contract")
+    config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
     if config.getoption("--killers"):
         settings.load_profile("killers")
@@ -91,6 +92,10 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.module.is_killed_by(test)]
         if metafunc.definition.get_closest_marker("door"):
             impls = [impl for impl in impls if impl.has_door]
+        if metafunc.definition.get_closest_marker("long") and not metafunc.config.getoption(
+            "--impl"
+        ):
+            impls = [impl for impl in impls if not impl.is_interpreted]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
 
