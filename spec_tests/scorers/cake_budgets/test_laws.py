@@ -57,8 +57,9 @@ def test_exact_budgets_add_up_to_all_there_is(impl, x):
 
 
 @pytest.mark.spec("GraphKV-CAKE")
-@given(budgeted)
-def test_a_prompt_of_a_window_more_than_the_budget_is_kept_whole(impl, x):
+@given(budgeted, st.booleans())
+def test_a_prompt_of_a_window_more_than_the_budget_is_kept_whole(impl, x, just):
+    x = x | dict(tokens=x["keep"] + x["window"]) if just else x
     budgets = impl.cake_budgets(**x | dict(exact=False))
     layers, every = len(x["preferences"]), lengths(x)
     kept = every <= x["keep"] + x["window"]
