@@ -19,9 +19,9 @@ from spec_tests.inputs import GOOD
 
 NO_GRAPH = {
     "draws from a generator": (
-        "connecting_swaps double_edge_swaps expander_mask half_edge_pairing hex_append hex_prefill "
-        "hex_read hex_recompress low_rank random_expander random_order sensitivity subtile_codes "
-        "subtile_expander train_fastkvzip"
+        "connecting_swaps double_edge_swaps expander_mask gear_append gear_compress gear_prefill "
+        "half_edge_pairing hex_append hex_prefill hex_read hex_recompress low_rank random_expander "
+        "random_order sensitivity subtile_codes subtile_expander train_fastkvzip"
     ),
     "is as long, or takes as many steps, as the data say": (
         "compress decoding_append decoding_start evict graphkv_compress graphkv_refine "
@@ -30,9 +30,6 @@ NO_GRAPH = {
     ),
     "computes with NumPy or SciPy": (
         "cheeger_constant component_count conductance is_connected lps_graph lps_mask"
-    ),
-    "rounds an exact fraction": (
-        "gear_append gear_compress gear_prefill gear_size outlier_mask quantizer_sizes"
     ),
     "asks for storages": "stored_bytes",
 }
