@@ -19,7 +19,7 @@ from spec_tests.models.random_model import (
 KEEP = 14
 
 
-SETTINGS = dict[str, dict](dict.fromkeys(models.SCORERS, {})) | {
+SETTINGS: dict[str, dict] = {name: {} for name in models.SCORERS} | {
     "streaming_llm": {"sinks": 2},
     "knorm": {"shift": True},
     "snapkv": {"window": 6, "kernel": 3},
