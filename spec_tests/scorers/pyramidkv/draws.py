@@ -27,6 +27,7 @@ def pyramidkv_budgets(draw):
 
 INPUTS = dict(pyramidkv_budgets=pyramidkv_budgets())
 
+
 REFUSALS = dict(
     pyramidkv_budgets=(
         dict(keep=64, layers=4, tokens=torch.tensor([100, 50]), window=32, beta=20, exact=False),

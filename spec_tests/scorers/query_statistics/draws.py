@@ -46,11 +46,13 @@ def query_statistics(draw):
 
 INPUTS = dict(query_statistics=query_statistics())
 
+
 generator = torch.Generator().manual_seed(5)
 queries, keys, values = (torch.randn(2, 6, 2, generator=generator) for _ in range(3))
 valid = torch.arange(6) > 0
 nothing = torch.tensor(0)
 moments = QueryStatistics(nothing, nothing, queries[:, 0], torch.eye(2).repeat(2, 1, 1))
+
 
 REFUSALS = dict(
     query_statistics=(dict(queries=queries, sinks=4, valid=valid, past=moments), [bad_padding]),
