@@ -39,12 +39,12 @@ def select(
     values: Tensor,
     scored: Scored,
     *,
-    keep: int | Tensor | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
-    refinement: Refinement | None = None,
-    queries: Tensor | None = None,
-    valid: Tensor | None = None,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: Refinement | None,
+    queries: Tensor | None,
+    valid: Tensor | None,
 ) -> Tensor:
     rows = rows_of(scored, scope, valid, compared(refinement, keys, values, queries))
     scores, protected = rows.scored
