@@ -72,7 +72,7 @@ def affordable(
 
 
 def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
-    """Refuse to quantise padding again, or what is not finite or without a head and a channel."""
+    """Refuse a store of padding, or of what is not finite or has no head or no channel."""
     if store is None:
         return
     if valid is not None and store.mode != "append":

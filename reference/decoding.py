@@ -123,6 +123,17 @@ def joining(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) 
     finite("scores", scores, None, cache.config.refinement is not None)
 
 
+def addable(cache: DecodingCache, mass: Tensor | None) -> None:
+    """Refuse mass of another shape than what is held, or that makes no score."""
+    if mass is None:
+        return
+    held = present(cache)
+    if mass.shape != held.shape:
+        shape = tuple(held.shape)
+        raise ValueError(f"mass must have shape {shape}, got {tuple(mass.shape)}")
+    finite("mass", mass, held, cache.config.refinement is not None)
+
+
 @requires(prompt, left_padded)
 def decoding_start(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
@@ -164,7 +175,7 @@ def decoding_start(
     return shrunk(view, seen, config)
 
 
-@requires(joining)
+@requires(joining, addable)
 def decoding_append(
     cache: DecodingCache,
     keys: Float[Tensor, "*batch kv_heads tokens width"],
@@ -188,9 +199,6 @@ def decoding_append(
 
     Returns:
         The next cache. Tokens may come one by one or many at a time.
-
-    Raises:
-        ValueError: `mass` has not the shape of what is held, or a number of it is none of a score.
 
     Source:
         HubKV-4.3.
@@ -235,8 +243,14 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
         torch.cat(
             [laid_out(stored.positions, cache, here, -1), come[..., None, :].expand(pending)], -1
         ),
-        torch.cat([here, here.new_ones(pending)], -1),
+        present(cache),
     )
+
+
+def present(cache: DecodingCache) -> Tensor:
+    """Mark what is held: the stored entries of each head, then all that are pending."""
+    here = stayed(cache)
+    return torch.cat([here, here.new_ones(cache.pending_scores.shape)], -1)
 
 
 def stayed(cache: DecodingCache) -> Tensor:
@@ -256,21 +270,10 @@ def laid_out(part: Tensor, cache: DecodingCache, here: Tensor, blank: int = 0) -
     return laid
 
 
-def addable(mass: Tensor, present: Tensor, config: DecodingConfig) -> None:
-    """Refuse what cannot be added to the scores of the entries present."""
-    if mass.shape != present.shape:
-        shape = tuple(present.shape)
-        raise ValueError(f"mass must have shape {shape}, got {tuple(mass.shape)}")
-    finite("mass", mass, present, config.refinement is not None)
-
-
 def accumulated(cache: DecodingCache, mass: Tensor) -> DecodingCache:
     """Add to the raw scores of what is held."""
-    here = stayed(cache)
+    here, mass = stayed(cache), widen(mass)
     older = here.shape[-1]
-    present = torch.cat([here, here.new_ones(cache.pending_scores.shape)], -1)
-    addable(mass, present, cache.config)
-    mass = widen(mass)
     return cache._replace(
         scores=widen(cache.scores) + mass[..., :older][here].view(cache.scores.shape),
         pending_scores=cache.pending_scores + mass[..., older:],

@@ -123,7 +123,7 @@ class HexTransformersCache(AttendingCache):
         """
         refuse.no_padding(prompt.valid)
         whole = prompt.cache.whole_layers()
-        refuse.layers("scored", scored, len(whole))
+        refuse.one_a_layer("scored", scored, len(whole))
         refuse.refined(compressor, how.get("refinement"), scored)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")

@@ -14,7 +14,7 @@ from optimized.study.documents import Document
 from optimized.study.judge import Judge
 from optimized.study.panel import Panel
 from optimized.study.rows import Row, Settings, Trial
-from optimized.study.selection import kept_entries, stored
+from optimized.study.selection import kept_entries, quantised
 
 BATCH = 8
 """Documents read at a time."""
@@ -110,7 +110,7 @@ class Batch:
             row.nbytes += self.cache.nbytes
         elif trial.system.store is not None:
             row.kept += entries
-            row.nbytes += self.store(row, clock)
+            row.nbytes += self.quantise(row, clock)
         else:
             row.kept += entries
             row.nbytes += self.cache.nbytes
@@ -125,7 +125,7 @@ class Batch:
             how = trial.ratio, self.settings.reading, kv
             return kept_entries(trial.system, self.prompt, scores, *how)
 
-    def store(self, row: Row, clock: Clock) -> int:
+    def quantise(self, row: Row, clock: Clock) -> int:
         """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
         system, kv, nbytes = row.trial.system, self.settings.kv, 0
         mass: list[Tensor | None] = [None] * len(self.cache)
@@ -133,7 +133,7 @@ class Batch:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)
         for layer, paid in zip(self.cache.evictable(), mass, strict=True):
             with clock.at("selecting"):
-                held, read = stored(system, *layer.whole, paid, self.settings.reading, kv)
+                held, read = quantised(system, *layer.whole, paid, self.settings.reading, kv)
             nbytes += kv.stored_bytes(held)
             layer.keys, layer.values = read
             row.digest.update(read[0].float().cpu().numpy().tobytes())

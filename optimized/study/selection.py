@@ -36,7 +36,7 @@ def kept_entries(
     return kv.select(*chosen, refinement=settings, scope=scope, **how)
 
 
-def stored(
+def quantised(
     system: System, keys: Tensor, values: Tensor, mass: Tensor | None, reading: str, kv: ModuleType
 ) -> tuple[Any, tuple[Tensor, Tensor]]:
     """Store a layer as a quantiser does; return what it holds, and what is read of that."""

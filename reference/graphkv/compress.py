@@ -58,9 +58,9 @@ def graphkv_select(
             neighbours $m_0$ has no default.
         keep: tokens $k_l$ that every head of layer $l$ keeps, or one number for each layer, the
             first axis: what PyramidKV and CAKE give. At most all tokens, padding included.
-        ratio: removed share of a head's tokens, in [0, 1], instead of `keep`.
-        length: tokens $n$ of the input, at least 0, whose thousands cap the neighbours; by
-            default the real tokens of each row. From $1000\,m_0$ on, $m = m_0$.
+        ratio: removed share of a head's tokens, instead of `keep`.
+        length: tokens $n$ of the input, whose thousands cap the neighbours; by default the real
+            tokens of each row. From $1000\,m_0$ on, $m = m_0$.
         queries: queries, where edges compare them.
         valid: true at real tokens, false at left padding, as in `select`.
 
@@ -110,8 +110,8 @@ def graphkv_compress(
         scored: what a scorer returned; scores at least 0, as in `graphkv_select`.
         refinement: settings of `graphkv_refine`, as in `graphkv_select`.
         keep: tokens $k_l$ that every head of layer $l$ keeps, as in `graphkv_select`.
-        ratio: removed share of a head's tokens, in [0, 1], instead of `keep`.
-        length: tokens $n$ of the input, at least 0, as in `graphkv_select`.
+        ratio: removed share of a head's tokens, instead of `keep`.
+        length: tokens $n$ of the input, as in `graphkv_select`.
         queries: queries, where edges compare them.
         valid: true at real tokens, false at left padding, as in `select`.
         store: settings of HEX, as in `compress`; by default the rest is evicted.

@@ -49,8 +49,8 @@ def hex_prefill(
 
     Args:
         queries: queries of the prompt, of all query heads.
-        keys: keys of the prompt, finite.
-        values: values of the prompt, finite, of the shape of the keys.
+        keys: keys of the prompt.
+        values: values of the prompt, of the shape of the keys.
         config: settings, see `HexConfig`.
 
     Returns:
@@ -91,8 +91,8 @@ def hex_append(
     Args:
         cache: the cache so far.
         queries: queries of the new tokens, of all query heads.
-        keys: keys of the new tokens, finite.
-        values: values of the new tokens, finite, of the shape of the keys.
+        keys: keys of the new tokens.
+        values: values of the new tokens, of the shape of the keys.
 
     Returns:
         The next cache. Tokens may come one by one or many at a time.

@@ -51,12 +51,11 @@ def hubkv_select(
         values: values $V$, of the shape of the keys.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `select`.
-        ratio: removed share $r$, in [0, 1], instead of `keep`; the gate's ratio too.
+        ratio: removed share $r$, instead of `keep`; the gate's ratio too.
         scope: `"model"` as the paper's base systems rank, or `"layer"`, or `"head"`.
         refinement: settings of `hubkv_refine`.
-        sinks: how many tokens at the start of a row are protected, at least 0.
-        recent: how many at its end, at least 0; by default $\lfloor 0.02\,T \rfloor$ of its $T$
-            real tokens.
+        sinks: how many tokens at the start of a row are protected.
+        recent: how many at its end; by default $\lfloor 0.02\,T \rfloor$ of its $T$ real tokens.
         valid: true at real tokens, false at left padding, as in `select`.
 
     Returns:
@@ -105,7 +104,7 @@ def hubkv_compress(
         values: values $V$, of the shape of the keys.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `hubkv_select`.
-        ratio: removed share $r$, in [0, 1], instead of `keep`; the gate's ratio too.
+        ratio: removed share $r$, instead of `keep`; the gate's ratio too.
         scope: `"model"` as the paper's base systems rank, or `"layer"`, or `"head"`.
         refinement: settings of `hubkv_refine`.
         sinks: how many tokens at the start of a row are protected, as in `hubkv_select`.

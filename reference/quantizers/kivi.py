@@ -37,7 +37,7 @@ class KiviCache(NamedTuple):
 
 
 def dividing(group: int, residual: int, width: int) -> None:
-    """Refuse a group that divides the buffer or the width of a head not evenly."""
+    """Refuse a group that does not divide the buffer and the width of a head."""
     if residual % group:
         raise ValueError(f"residual must be a multiple of group = {group}, got {residual}")
     if width % group:

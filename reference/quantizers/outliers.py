@@ -1,7 +1,6 @@
 """Outliers: the largest and the smallest members of each row."""
 
 from fractions import Fraction
-from math import floor
 
 import torch
 from jaxtyping import Bool
@@ -42,4 +41,4 @@ def outlier_mask(
 
 def outlier_count(members: int, ratio: float) -> int:
     """Return how many members are set apart at each end of a row."""
-    return floor(Fraction(str(ratio)) * members / 2)
+    return Fraction(str(ratio)) * members // 2

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import reference
 from reference.contract import guarded
-from spec_tests.mutants.patch import changed, patched
+from spec_tests.mutants.patch import patched, text
 
 
 class Mutant(NamedTuple):
@@ -32,7 +32,8 @@ def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
     file = f"{idea}.py"
 
     def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
-        changed(file, old, new)
+        count = text(file).count(old)
+        assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
         module = Changed(partial(patched, file, old, new))
         add(name, Mutant(file, says, place(idea, killer), module))
 

@@ -7,14 +7,14 @@ lie = lies("retain")
 lie(
     "binary_count",
     "the count is computed in binary",
-    "return math.floor((1 - Fraction(str(ratio))) * pool)",
+    "return (1 - Fraction(str(ratio))) * pool // 1",
     "return int(pool * (1 - ratio))",
     "vector:nine-tenths-of-a-hundred-leaves-ten",
 )
 lie(
     "rounded_count",
     "the count is rounded to the nearest",
-    "return math.floor((1 - Fraction(str(ratio))) * pool)",
+    "return (1 - Fraction(str(ratio))) * pool // 1",
     "return round(pool * (1 - ratio))",
     "test_the_budget_is_the_exact_floor_of_what_is_not_removed",
 )
