@@ -20,8 +20,8 @@ def dispatch(
 
     A call is held to the contract of `spec`; bodies check nothing, and where they name no default
     they have those of `spec`. The kernel runs where there is one and every tensor of the call is on
-    a GPU; otherwise the vectorised body does. Neither falls back on the other: what a body cannot
-    do, it raises.
+    a GPU; otherwise the vectorised body does. Nothing is tried twice: what a kernel is not made
+    for, its launcher hands on by a rule in its own file.
 
     Raises:
         TypeError: a body's parameters differ from `spec`'s.

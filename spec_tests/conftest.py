@@ -13,6 +13,7 @@ if not torch.cuda.is_available():
 
 from spec_tests import conformance_table
 from spec_tests.implementation import LACKS, Implementation, layers_on, under_test
+from spec_tests.kernels.interpreter import patch_once
 from spec_tests.needs import asked, needs
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -63,6 +64,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
     config.addinivalue_line("markers", "door: not of bodies behind a contract")
     config.addinivalue_line("markers", "compared: not of a body that is the reference's own")
+    config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
     if config.getoption("--killers"):
         settings.load_profile("killers")
@@ -70,6 +72,8 @@ def pytest_configure(config):
         settings.register_profile("seeded", settings.default, derandomize=False)
         settings.load_profile("seeded")
     device = config.getoption("--device")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        patch_once()
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -101,6 +105,10 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("door"):
             impls = [impl for impl in impls if impl.has_door]
+        if metafunc.definition.get_closest_marker("long") and not metafunc.config.getoption(
+            "--impl"
+        ):
+            impls = [impl for impl in impls if not impl.is_interpreted]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
 

@@ -1,14 +1,17 @@
 """What a launcher would launch, recorded instead of run: on `meta` tensors it costs nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
+from math import prod
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
+
+from reference.contract import trusted
 
 
 class Launch(NamedTuple):
@@ -22,10 +25,16 @@ class Launch(NamedTuple):
     @property
     def programs(self) -> int:
         """How many programs run."""
-        count = 1
-        for length in self.grid:
-            count *= length
-        return count
+        return prod(self.grid)
+
+    @property
+    def warps(self) -> int:
+        """How many warps a program has."""
+        return self.options.get("num_warps", 4)
+
+    def lanes(self, instructions: float) -> float:
+        """Return how often all lanes together run so many instructions a warp."""
+        return instructions * 32 * self.warps * self.programs
 
     @property
     def moved(self) -> int:
@@ -48,3 +57,10 @@ def recorded() -> Iterator[list[Launch]]:
 
     with patch.object(JITFunction, "run", record), patch.object(InterpretedFunction, "run", record):
         yield found
+
+
+def launched(call: Callable[[], object]) -> list[Launch]:
+    """Return what a trusted call launches."""
+    with trusted(), recorded() as launches:
+        call()
+    return launches

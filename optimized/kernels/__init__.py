@@ -1,7 +1,7 @@
 """Triton bodies, CUDA only; with TRITON_INTERPRET=1 they run on the CPU.
 
-A file holds one idea: its kernels, and under public names what launches them. Where Triton is not
-installed there are none.
+A file holds one idea: its kernels, and under public names what launches them. Only a file that
+offers a public name may be called like it. Where Triton is not installed there are no kernels.
 """
 
 from importlib import import_module
