@@ -103,13 +103,15 @@ def test_nothing_cites_an_unknown_equation():
 
 def test_only_a_test_that_takes_an_implementation_counts(tmp_path):
     lines = (
+        "pytestmark = pytest.mark.spec('HubKV-5')",
         "@pytest.mark.spec('HubKV-6')\ndef test_hubs(impl, x): ...",
         "@pytest.mark.spec('HubKV-7')\ndef test_a_theorem(x): ...",
     )
     file = tmp_path / "test_some.py"
     file.write_text("\n".join(lines))
-    assert index.marked(file) == [("HubKV-6", "test_hubs")]
-    assert index.marked(file, idle=True) == [("HubKV-7", "test_a_theorem")]
+    assert index.marked(file) == [("HubKV-5", "test_hubs"), ("HubKV-6", "test_hubs")]
+    idle = [("HubKV-5", "test_a_theorem"), ("HubKV-7", "test_a_theorem")]
+    assert index.marked(file, idle=True) == idle
 
 
 def test_every_function_states_its_source():

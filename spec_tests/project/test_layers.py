@@ -157,6 +157,15 @@ def test_a_row_with_another_default_is_refused_at_import():
         dispatch(reference.smd, other)
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if "vector" in p.parts], ids=lambda path: path.stem
+)
+def test_a_vectorised_body_says_no_default_again(path):
+    public = (n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef))
+    bodies = (body for body in public if body.name in reference.__all__)
+    assert not [body.name for body in bodies if body.args.defaults or any(body.args.kw_defaults)]
+
+
 def test_a_body_that_names_no_default_has_the_specifications():
     def retain(scores, protected, *, keep, ratio, scope):
         return scores, protected, keep, ratio, scope

@@ -6,7 +6,7 @@ from reference.precision import widen
 from reference.quantizers.low_rank import LowRank, orthonormal, start_block
 
 
-def low_rank(x: Tensor, rank: int, rounds: int = 3, seed: int = 0) -> LowRank:
+def low_rank(x: Tensor, rank: int, rounds: int, seed: int) -> LowRank:
     wide, (rows, columns) = widen(x), x.shape[-2:]
     right = start_block(columns, min(rank, rows, columns), seed).to(wide)
     right = right.expand(*x.shape[:-2], *right.shape)

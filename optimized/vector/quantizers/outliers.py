@@ -6,7 +6,7 @@ from torch import Tensor
 from reference.quantizers.outliers import outlier_count
 
 
-def outlier_mask(x: Tensor, ratio: float = 0.02) -> Tensor:
+def outlier_mask(x: Tensor, ratio: float) -> Tensor:
     mask, members = torch.zeros_like(x, dtype=torch.bool), x.shape[-1]
     if count := outlier_count(members, ratio):
         order = x.sort(dim=-1, descending=True, stable=True).indices

@@ -75,7 +75,6 @@ bad_subtile = [
     Refusal("subtile", 16, ValueError, "in [1, 8]"),
 ]
 
-
 REFUSALS = dict(
     subtile_codes=(
         dict(tokens=8, heads=2, seed=0, draw=0, width=8, subtile=4),

@@ -25,8 +25,8 @@ lie(
 lie(
     "nearest_count",
     "the count of an end is rounded to the nearest",
-    "return floor(",
-    "return round(",
+    "return Fraction(str(ratio)) * members // 2",
+    "return round(Fraction(str(ratio)) * members / 2)",
     "test_a_block_of_twenty_tokens_has_no_outlier_at_two_percent",
 )
 lie(

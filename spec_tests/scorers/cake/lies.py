@@ -30,7 +30,7 @@ lie(
     "padding is attended to",
     "queries[row][:, -window:], keys[row][:, first:])",
     "queries[row][:, -window:], keys[row])[..., first:]",
-    "test_a_padded_row_scores_as_it_does_alone",
+    "scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[cake]",
 )
 lie(
     "cake_window_at_the_front",
@@ -66,7 +66,7 @@ lie(
     "all weights are held at once",
     "    batch, tokens =",
     "    attention_weights(queries, keys)\n    batch, tokens =",
-    "test_nothing_of_queries_by_tokens_is_allocated[cake_preference]",
+    "scorers/snapkv/test_laws.py::test_nothing_of_queries_by_tokens_is_allocated[cake_preference]",
 )
 lie(
     "cake_mean_heads",
