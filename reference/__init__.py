@@ -30,6 +30,7 @@ from reference.graphkv.keys import (
 )
 from reference.graphkv.needle import hide_needle, needle_recall
 from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
+from reference.hex.attention import HexAttention, HexDecoded, hex_attention, hex_decode
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
@@ -301,6 +302,11 @@ __all__ = [
     "hex_append",
     "hex_recompress",
     "hex_read",
+    # reference.hex.attention
+    "HexAttention",
+    "hex_attention",
+    "HexDecoded",
+    "hex_decode",
     # reference.hex.sensitivity
     "Sensitivity",
     "sensitivity",

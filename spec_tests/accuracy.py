@@ -20,6 +20,7 @@ ULPS = 4
 # return.
 CANCELLING = {
     "mass",
+    "output",
     "attention_weights",
     "attention",
     "attention_error",
