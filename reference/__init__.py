@@ -92,6 +92,7 @@ from reference.quantizers.low_rank import LowRank, low_rank
 from reference.quantizers.outliers import outlier_mask
 from reference.quantizers.published import kivi_share, quantizer_sizes
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
+from reference.ragged import ragged_attention
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
 from reference.scorers.cake import cake, cake_preference
@@ -119,6 +120,8 @@ __all__ = [
     "ranking",
     "retain",
     "modular_utility",
+    # reference.ragged
+    "ragged_attention",
     # reference.evict
     "DenseCache",
     "RaggedCache",

@@ -25,6 +25,7 @@ CANCELLING = {
     "attention",
     "attention_error",
     "attention_mass",
+    "ragged_attention",
     "model_logits",
     "autocorrelation",
     "cake",

@@ -47,6 +47,8 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/expansion.py::cheeger_constant": "doublings of the sets, one a vertex of 20",
     "vector/hex/expansion.py::conductance": "doublings of the sets, one a vertex of 20",
     "vector/hex/explicit.py::_projective": "inverses in a field of a few dozen numbers",
+    "vector/ragged.py::ragged_attention": "blocks of queries, and where heads begin",
+    "vector/ragged.py::attend": "heads, no two of one length, each read where it lies",
     "vector/gear.py::low_rank": "rounds of power iteration",
     "vector/gear_cache.py::gear_append": "compressed blocks, each with a correction of its own",
     "vector/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
