@@ -216,7 +216,7 @@ class EvictionCache(AttendingCache):
 
 def placeless(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
     """Return a cache that stores no positions: rotated keys carry theirs."""
-    return RaggedCache(keys, values, offsets.new_zeros(1).expand(len(keys)), offsets)
+    return RaggedCache(keys, values, offsets[:1].expand(len(keys)), offsets)
 
 
 def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:

@@ -28,7 +28,8 @@ def ragged_attention(
     exact = torch.promote_types(widen(queries).dtype, keys.dtype)
     scaled = queries.to(exact) * (1 / sqrt(width) if scale is None else scale)
     scaled = scaled.reshape(rows * kv_heads, heads // max(1, kv_heads), count, width)
-    since = tuple(x.to(exact).reshape(rows * kv_heads, 1, tokens, width) for x in (keys, values))
+    shape = rows * kv_heads, 1, tokens, width
+    since = keys.to(exact).reshape(shape), values.to(exact).reshape(shape)
     spans = [slice(*ends) for ends in pairwise(cache.offsets.tolist())]
     longest = max((span.stop - span.start for span in spans), default=0)
     unseen = hidden(valid, (rows, kv_heads, count, tokens), causal, keys.device)
@@ -50,7 +51,7 @@ def hidden(
     at = torch.arange(tokens - count, tokens, device=device)[:, None]
     column = torch.arange(tokens, device=device)
     unseen = None if valid is None else ~valid.view(rows, 1, 1, tokens)
-    if causal and valid is not None:
+    if causal and unseen is not None:
         unseen = (unseen & (column != at)) | (column > at)
     elif causal and count > 1:
         unseen = (column > at)[None, None]

@@ -14,8 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-CODES = 2**18
-"""How many fields are numbers at one time: as many as a core's own cache holds."""
+from optimized.vector.hex.packing import as_bytes
+
+CODES = 2**17
+"""How many bytes become numbers at one time: as many as a core's own cache holds."""
 
 
 class Fields(NamedTuple):
@@ -23,7 +25,8 @@ class Fields(NamedTuple):
 
     After `period` bytes, which hold `codes` codes, all begins anew. There are fields of every byte,
     each a mask for each place in the period, and fields of the bytes at one place. `worth` has a
-    row for each field and place, and a column for each code.
+    row for each field and place, and a column for each code; where no code goes on in the next
+    byte these are powers of two on the diagonal.
     """
 
     period: int
@@ -31,10 +34,17 @@ class Fields(NamedTuple):
     everywhere: tuple[Tensor, ...]
     somewhere: tuple[tuple[int, int], ...]
     worth: Tensor
+    diagonal: tuple[float, ...]
+
+
+@lru_cache(maxsize=64)
+def along(mask: Tensor, length: int) -> Tensor | int:
+    """Repeat a mask for each place in the period along a stretch."""
+    return int(mask) if len(mask) == 1 else mask.repeat(length // len(mask))
 
 
 @lru_cache
-def fields(bits: int, dtype: torch.dtype, device: torch.device) -> Fields:
+def fields(bits: int, device: torch.device) -> Fields:
     """Cut the bytes of a stream where codes begin and end."""
     period, codes = lcm(8, bits) // 8, lcm(8, bits) // bits
     low = 8 * torch.arange(period)[:, None] - bits * torch.arange(codes)
@@ -50,8 +60,10 @@ def fields(bits: int, dtype: torch.dtype, device: torch.device) -> Fields:
         else:
             somewhere += [(int(place), int(chosen[place])) for place in places.nonzero()[:, 0]]
         worth.append((2.0**low * here)[places])
-    table = torch.cat(worth).to(dtype).to(device)
-    return Fields(period, codes, tuple(everywhere), tuple(somewhere), table)
+    table = torch.cat(worth)
+    diagonal = tuple(table.diagonal().tolist()) if period == 1 else ()
+    table = table.float().to(device)
+    return Fields(period, codes, tuple(everywhere), tuple(somewhere), table, diagonal)
 
 
 class Stream(NamedTuple):
@@ -62,54 +74,72 @@ class Stream(NamedTuple):
     length: int
 
     @classmethod
-    def of(cls, words: Tensor, bits: int, length: int, dtype: torch.dtype) -> "Stream":
+    def of(cls, words: Tensor, bits: int, length: int) -> "Stream":
         """Read words as bytes, as many as the periods of the codes take."""
-        cut = fields(bits, dtype, words.device)
-        stream = words.contiguous().view(torch.uint8)
+        cut = fields(bits, words.device)
+        stream = as_bytes(words)
         count = -(-length // cut.codes) * cut.period
         if count > stream.shape[-1]:
             stream = F.pad(stream, (0, count - stream.shape[-1]))
         return cls(stream[..., :count], cut, length)
 
-    def stretches(self) -> list[slice]:
-        """Return stretches of whole periods that are short enough."""
-        count, period = self.bytes.shape[-1], self.fields.period
-        step = max(1, CODES // max(1, self.bytes.shape[:2].numel() * period)) * period
-        return [slice(start, min(count, start + step)) for start in range(0, count, step)]
+    def planes(self, scratch: Tensor) -> Iterator[tuple[int, int, slice, Tensor]]:
+        """Yield the numbers of one field of a stretch after another, in one place.
 
-    def planes(self, stretch: slice) -> Iterator[Tensor]:
-        """Yield one field after another of a stretch, as numbers."""
-        cut, some = self.fields, self.bytes[..., stretch]
-        for mask in cut.everywhere:
-            yield (some & mask.repeat(some.shape[-1] // cut.period)).to(cut.worth.dtype)
-        for place, mask in cut.somewhere:
-            yield (some[..., place :: cut.period] & mask).to(cut.worth.dtype)
+        Before them come the row of their worth, how many bytes of a period have such a field, and
+        the periods of the stretch.
+        """
+        cut, (heads, channels, count) = self.fields, self.bytes.shape
+        step = max(1, CODES // max(1, heads * channels * cut.period)) * cut.period
+        for start in range(0, count, step):
+            some = self.bytes[..., start : start + step]
+            periods = slice(start // cut.period, (start + some.shape[-1]) // cut.period)
+            row = 0
+            for mask in cut.everywhere:
+                field = some & along(mask, some.shape[-1])
+                yield (
+                    row,
+                    cut.period,
+                    periods,
+                    scratch[: field.numel()].view(field.shape).copy_(field),
+                )
+                row += cut.period
+            for place, mask in cut.somewhere:
+                field = some[..., place :: cut.period] & mask
+                number = scratch[: field.numel()].view(field.shape).copy_(field)
+                yield row, 1, periods, number
+                row += 1
+
+    def scratch(self, like: Tensor) -> Tensor:
+        """Return room for the numbers of a stretch."""
+        rows, count = self.bytes.shape[:2].numel(), self.bytes.shape[-1]
+        return like.new_empty(min(rows * count, max(CODES, rows * self.fields.period)))
 
     def before(self, queries: Tensor) -> Tensor:
         """Multiply queries, `[heads, queries, channels]`, by the codes of all tokens."""
-        found = [
-            torch.cat([self.by_period(queries @ plane, some) for plane in self.planes(some)], -1)
-            for some in self.stretches()
-        ]
-        empty = queries.new_zeros(*queries.shape[:2], 0, len(self.fields.worth))
-        products = torch.cat(found, 2) if found else empty
-        return (products @ self.fields.worth).flatten(2)[..., : self.length]
-
-    def by_period(self, product: Tensor, some: slice) -> Tensor:
-        """Give each period of a stretch an axis."""
-        return product.unflatten(-1, ((some.stop - some.start) // self.fields.period, -1))
+        cut, count = self.fields, self.bytes.shape[-1] // self.fields.period
+        products = queries.new_empty(*queries.shape[:2], count, len(cut.worth))
+        scaled = (
+            [queries * worth for worth in cut.diagonal]
+            if cut.diagonal
+            else [queries] * len(cut.worth)
+        )
+        for row, width, periods, plane in self.planes(self.scratch(queries)):
+            found = scaled[row if cut.diagonal else 0] @ plane
+            products[:, :, periods, row : row + width] = found.unflatten(-1, (-1, width))
+        # a code that goes on in the next byte is the sum of two fields
+        products = products if cut.diagonal else products @ cut.worth
+        return products.flatten(2)[..., : self.length]
 
     def mixed(self, weights: Tensor) -> Tensor:
         """Mix the codes of all tokens under weights, `[heads, queries, tokens]`."""
         cut, out = self.fields, weights.new_zeros(*weights.shape[:2], self.bytes.shape[1])
         count = self.bytes.shape[-1] // cut.period
-        padded = F.pad(weights, (0, count * cut.codes - self.length))
-        worth = padded.unflatten(-1, (count, cut.codes)) @ cut.worth.mT
-        for some in self.stretches():
-            here = worth[:, :, some.start // cut.period : some.stop // cut.period]
-            column = 0
-            for plane in self.planes(some):
-                width = plane.shape[-1] // here.shape[2]
-                one = here[..., column : column + width].flatten(2)
-                out, column = torch.baddbmm(out, one, plane.mT), column + width
+        if count * cut.codes > self.length:
+            weights = F.pad(weights, (0, count * cut.codes - self.length))
+        shares = weights.unflatten(-1, (count, cut.codes))
+        shares = shares if cut.diagonal else shares @ cut.worth.mT
+        for row, width, periods, plane in self.planes(self.scratch(weights)):
+            share = shares[:, :, periods, row : row + width].flatten(2)
+            out.baddbmm_(share, plane.mT, alpha=cut.diagonal[row] if cut.diagonal else 1.0)
         return out

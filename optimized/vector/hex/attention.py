@@ -28,17 +28,32 @@ from reference.precision import widen
 LOGITS = 2**22
 """How many logits there are at one time."""
 
+INDEX = torch.int32
+"""What counts entries: half the memory to read, and 2**31 of them are enough for a layer."""
+
 
 class Entries(NamedTuple):
     """What a static mask keeps, in some order: token, channel, and which of its token's it is.
 
-    Tokens and channels are counted head after head; rows of that order begin at `starts`.
+    Channels are counted head after head, and so are tokens unless they are those `of_head`; rows of
+    that order begin at `starts`.
     """
 
     tokens: Tensor
+    of_head: Tensor
     channels: Tensor
     rank: Tensor
     starts: Tensor
+
+    def stored(self, kept: Tensor, begins: Tensor) -> Tensor:
+        """Pick these entries from what is stored, given where those of each token begin."""
+        places = picked(begins, self.tokens) + self.rank
+        return kept.index_select(0, places.flatten()).view(places.shape)
+
+
+def picked(rows: Tensor, places: Tensor) -> Tensor:
+    """Pick the same places of all rows; of a single one several times as fast."""
+    return rows[0].index_select(0, places)[None] if len(rows) == 1 else rows[:, places]
 
 
 class Kept(NamedTuple):
@@ -49,7 +64,7 @@ class Kept(NamedTuple):
     by_channel: Entries
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def kept_by(static: HexConfig, tokens: int, heads: int, width: int, device: torch.device) -> Kept:
     """Find what the static mask of a span keeps: the same for all layers, rows and blocks."""
     mask = streaming.static_mask(static, tokens, heads * width).to(device)
@@ -60,10 +75,12 @@ def kept_by(static: HexConfig, tokens: int, heads: int, width: int, device: torc
     first = counts.flatten().cumsum(0) - counts.flatten()
     rank = torch.arange(len(entry), device=device) - first[token]
     order = channel.argsort(stable=True)
+    by_token = token, token % tokens, channel, rank, first
+    by_channel = (*(x[order] for x in by_token[:-1]), columns.cumsum(0) - columns)
     return Kept(
-        counts,
-        Entries(token, channel, rank, first),
-        Entries(token[order], channel[order], rank[order], columns.cumsum(0) - columns),
+        counts.to(INDEX),
+        Entries(*(x.to(INDEX) for x in by_token)),
+        Entries(*(x.to(INDEX) for x in by_channel)),
     )
 
 
@@ -75,10 +92,14 @@ class Sparse(NamedTuple):
     starts: Tensor
 
     @classmethod
-    def of(cls, entries: Tensor, columns: Tensor, starts: Tensor, tables: Tensor, rows: int):
+    def of(
+        cls, entries: Tensor, columns: Tensor, starts: Tensor, tables: Tensor, rows: int
+    ) -> "Sparse":
         """Join matrices, `[matrices, entries]`, the columns of each being `rows` of a table."""
         count, size = entries.shape
-        which = torch.arange(count, device=entries.device)[:, None]
+        if count == 1:
+            return cls(entries[0], columns, starts)
+        which = torch.arange(count, device=entries.device, dtype=starts.dtype)[:, None]
         places = (columns + rows * tables[:, None]).flatten()
         return cls(entries.flatten(), places, (starts + size * which).flatten())
 
@@ -90,10 +111,14 @@ class Sparse(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """Tokens that are kept whole: their places, `[rows, count]`, and which are no filling."""
+    """Tokens that are kept whole, `[rows, count]`; rows with fewer repeat their last one.
+
+    `real` is false at a token of a row that keeps none, `first` where a token is no repetition.
+    """
 
     places: Tensor
     real: Tensor
+    first: Tensor
     keys: Tensor
     values: Tensor
 
@@ -132,19 +157,22 @@ class Coded(NamedTuple):
     def mixture(self, weights: Tensor) -> Tensor:
         """Mix the values of all tokens under weights, `[rows, heads, queries, tokens]`."""
         shape, length = self.key_steps.shape[:3], self.keys.length
+        read = None
+        if self.whole.places.shape[1]:
+            place = self.whole.places[:, None, None].expand(*weights.shape[:-1], -1)
+            some, real = weights.gather(-1, place), self.whole.real[:, None, None]
+            read = (some * self.whole.first[:, None, None]) @ self.whole.values
+            # what the static mask keeps of these tokens is among that
+            weights = weights.scatter(-1, place, some.masked_fill(real, 0))
         split = weights.unflatten(-1, (shape[0], length)).movedim(-2, 0)
         scaled = split * self.value_steps[..., None, :]
         out = self.values.mixed(scaled.flatten(0, 2)).unflatten(0, shape)
-        out = out + split @ self.value_minima[..., None]
+        out += split @ self.value_minima[..., None]
         if len(self.kept_values.entries):
             beyond = self.kept_values.times(split.mT.reshape(-1, split.shape[-2]))
-            out += beyond.view(*out.mT.shape).mT
+            out += beyond.view(out.mT.shape).mT
         out = out.sum(0)
-        if self.whole.places.shape[1]:
-            place = self.whole.places[:, None, None].expand(*weights.shape[:-1], -1)
-            some = weights.gather(-1, place) * self.whole.real[:, None, None]
-            out += some @ self.whole.values
-        return out
+        return out if read is None else out + read
 
 
 class Plain(NamedTuple):
@@ -191,44 +219,35 @@ def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | 
     """Prepare blocks that stand side by side for multiplication."""
     count, rows, heads, width = block.key_steps.shape
     dynamic, length, device = block.dynamic, block.dynamic.shape[-1], block.dynamic.device
-    if config.density == 1 or widen(block.key_steps).dtype != exact:
-        # in more precision than it was coded in, what is restored has been rounded
+    if config.density == 1 or exact == torch.float64:
+        # in double precision what is restored has been rounded to the precision of its scales
         static = streaming.static_mask(config, length, heads * width).to(device)
         restored = (x.to(exact) for x in hex_reconstruct(block, static))
         return Plain(count * length, *(x.movedim(0, 2).flatten(2, 3) for x in restored))
-    steps, minima = (
-        x[:, :, None] if x.ndim == 3 else x for x in (block.value_steps, block.value_minima)
-    )
     drawn = ("density", "seed", "near", "tile", "block")
     static = HexConfig()._replace(**{name: getattr(config, name) for name in drawn})
     kept = kept_by(static, length, heads, width, device)
     # where the entries of each token of each head begin
     sizes = torch.where(dynamic[:, :, None], width, kept.counts).flatten()
-    begins = (sizes.cumsum(0) - sizes).view(count * rows, heads * length)
-    key_minima = block.key_minima.to(exact).reshape(count * rows, heads * width)
-    value_minima = minima.to(exact).expand(-1, -1, heads, -1).reshape(begins.shape)
-    which = torch.arange(count * rows, device=device)
-
-    by = kept.by_token
-    entries = block.kept_keys[begins[:, by.tokens] + by.rank].to(exact)
-    entries -= key_minima[:, by.channels]
-    kept_keys = Sparse.of(entries, by.channels, by.starts, which % rows, heads * width)
-
-    by = kept.by_channel
-    entries = block.kept_values[begins[:, by.tokens] + by.rank].to(exact)
-    entries -= value_minima[:, by.tokens]
-    # entries of tokens kept whole are among those
-    entries *= ~dynamic.flatten(0, 1)[:, by.tokens % length]
-    kept_values = Sparse.of(entries, by.tokens, by.starts, which, heads * length)
-
+    begins = (sizes.cumsum(0, dtype=INDEX) - sizes).view(count * rows, heads * length)
+    key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
+    steps, minima = block.value_steps.to(exact), block.value_minima.to(exact)
+    by, which = kept.by_token, torch.arange(count * rows, device=device, dtype=INDEX)
+    beyond = picked(key_minima.view(count * rows, heads * width), by.channels)
+    beyond = by.stored(block.kept_keys, begins).to(exact) - beyond
+    kept_keys = Sparse.of(beyond, by.channels, by.starts, which % rows, heads * width)
+    by, of_head = kept.by_channel, minima.ndim == 4
+    beyond = picked(minima.flatten(2).flatten(0, 1), by.tokens if of_head else by.of_head)
+    beyond = by.stored(block.kept_values, begins).to(exact) - beyond
+    kept_values = Sparse.of(beyond, by.tokens, by.starts, which, heads * length)
     return Coded(
         count * length,
-        Stream.of(block.key_words.flatten(0, 2), block.bits, length, exact),
-        block.key_steps.to(exact),
-        block.key_minima.to(exact),
-        Stream.of(block.value_words.flatten(0, 2), block.bits, length, exact),
-        steps.to(exact),
-        minima.to(exact),
+        Stream.of(block.key_words.flatten(0, 2), block.bits, length),
+        key_steps,
+        key_minima,
+        Stream.of(block.value_words.flatten(0, 2), block.bits, length),
+        steps if of_head else steps[:, :, None],
+        minima if of_head else minima[:, :, None],
         kept_keys,
         kept_values,
         kept_whole(block, begins, exact),
@@ -238,16 +257,24 @@ def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | 
 def kept_whole(block: HexBlock, begins: Tensor, exact: torch.dtype) -> Whole:
     """Collect the tokens that are kept whole, the same number in every row."""
     count, rows, heads, width = block.key_steps.shape
-    marked = block.dynamic.movedim(0, 1).flatten(1)
-    most = int(marked.sum(1).max()) if marked.numel() else 0
-    places = marked.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+    marked, device = block.dynamic.movedim(0, 1).flatten(1), block.dynamic.device
+    row, place = marked.nonzero(as_tuple=True)
+    sizes = marked.sum(1)
+    rank = torch.arange(len(row), device=device) - (sizes.cumsum(0) - sizes)[row]
+    places = row.new_zeros(rows, int(rank.max()) + 1 if len(rank) else 0)
+    places[row, rank] = place
+    number = torch.arange(places.shape[1], device=device)
+    places = places.gather(1, torch.minimum(number, (sizes - 1).clamp(min=0)[:, None]))
     first = begins.view(count, rows, heads, marked.shape[1] // count).permute(1, 2, 0, 3).flatten(2)
     first = first.gather(2, places[:, None].expand(-1, heads, -1))
     # filling may lie at the end of what is stored
     last = max(0, block.kept_keys.numel() - 1)
-    entry = (first[..., None] + torch.arange(width, device=first.device)).clamp(max=last)
-    keys, values = (x[entry].to(exact) for x in (block.kept_keys, block.kept_values))
-    return Whole(places, marked.gather(1, places), keys, values)
+    entry = (first[..., None] + torch.arange(width, device=device, dtype=INDEX)).clamp(max=last)
+    keys, values = (
+        x.index_select(0, entry.flatten()).view(entry.shape).to(exact)
+        for x in (block.kept_keys, block.kept_values)
+    )
+    return Whole(places, marked.gather(1, places), number < sizes[:, None], keys, values)
 
 
 def attend(
