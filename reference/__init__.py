@@ -30,6 +30,7 @@ from reference.graphkv.keys import (
 )
 from reference.graphkv.needle import hide_needle, needle_recall
 from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
+from reference.hex.attention import HexAttention, HexDecoded, hex_attention, hex_decode
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
@@ -91,6 +92,7 @@ from reference.quantizers.low_rank import LowRank, low_rank
 from reference.quantizers.outliers import outlier_mask
 from reference.quantizers.published import kivi_share, quantizer_sizes
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
+from reference.ragged import ragged_attention
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
 from reference.said import documented as _documented
@@ -112,6 +114,7 @@ from reference.scorers.streaming_llm import streaming_llm
 # in reading order, a line for each file
 __all__ = ["attention_weights", "attention", "attention_error"]
 __all__ += ["kept_count", "ranking", "retain", "modular_utility"]
+__all__ += ["ragged_attention"]
 __all__ += ["DenseCache", "RaggedCache", "evict", "stored_bytes"]
 __all__ += ["Scored"]
 __all__ += ["cake", "cake_preference"]
@@ -163,6 +166,7 @@ __all__ += ["HexConfig", "hex_preset"]
 __all__ += ["HexBlock", "hex_mask", "hex_compress", "hex_reconstruct"]
 __all__ += ["HexBytes", "PaperSize", "hex_bytes", "hex_size", "paper_size"]
 __all__ += ["HexCache", "hex_prefill", "hex_append", "hex_recompress", "hex_read"]
+__all__ += ["HexAttention", "hex_attention", "HexDecoded", "hex_decode"]
 __all__ += ["Sensitivity", "sensitivity"]
 __all__ += ["KiviCache", "kivi_prefill", "kivi_append", "kivi_read"]
 __all__ += ["outlier_mask"]

@@ -20,10 +20,12 @@ ULPS = 4
 # return.
 CANCELLING = {
     "mass",
+    "output",
     "attention_weights",
     "attention",
     "attention_error",
     "attention_mass",
+    "ragged_attention",
     "model_logits",
     "autocorrelation",
     "cake",

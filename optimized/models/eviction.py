@@ -13,7 +13,6 @@ from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
-from optimized.models.ragged import ragged_attention
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
 # and hidden states of the new tokens, the rest of all tokens so far.
@@ -30,7 +29,7 @@ class EvictionLayer(AttendingLayer):
     def __init__(self) -> None:
         super().__init__()
         self.evicted, self.seen_before = False, 0
-        self.old: tuple[Tensor, Tensor, Tensor] | None = None
+        self.old: RaggedCache | None = None
         self.last: list[int] = []
         self.observe: Observer | None = None
 
@@ -45,8 +44,9 @@ class EvictionLayer(AttendingLayer):
             self.observe(query, self.keys, self.values, valid, hidden)
         valid = self.lasting(valid)
         if self.old is not None:
-            new = self.keys, self.values
-            return ragged_attention(query, self.old, new, valid, scale)
+            query = query.to(self.keys.dtype)
+            since = self.keys, self.values, valid
+            return optimized.ragged_attention(query, self.old, *since, scale=scale)
         return dense_attention(query, self.keys, self.values, valid, scale)
 
     def lasting(self, valid: Tensor | None) -> Tensor | None:
@@ -78,7 +78,7 @@ class EvictionLayer(AttendingLayer):
         if isinstance(left, DenseCache):
             self.keys, self.values = left.keys, left.values
         else:
-            self.old = left.keys, left.values, left.offsets
+            self.old = placeless(left.keys, left.values, left.offsets)
             self.keys = self.keys[:, :, :0].clone()
             self.values = self.values[:, :, :0].clone()
         self.evicted, self.seen_before = True, self.seen
@@ -94,11 +94,11 @@ class EvictionLayer(AttendingLayer):
         elif self.last:
             dense = self.keys.flatten(0, 2), self.values.flatten(0, 2)
             bounds = torch.arange(heads + 1, device=self.keys.device) * held
-            keys, values, offsets = self.old or (*dense, bounds)
+            keys, values, _, offsets = self.old or placeless(*dense, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
             stays[self.last] = False
             gone = F.pad((~stays).cumsum(0), (1, 0))
-            self.old = keys[stays], values[stays], offsets - gone[offsets]
+            self.old = placeless(keys[stays], values[stays], offsets - gone[offsets])
             self.keys, self.values = (x[:, :, :0].clone() for x in (self.keys, self.values))
         self.seen -= 1
         self.seen_before = min(self.seen_before, self.seen)
@@ -212,6 +212,11 @@ class EvictionCache(AttendingCache):
         if any(layer.evicted or not layer.is_initialized for layer in layers):
             raise ValueError("cache must be filled and whole, got one that is empty or evicted")
         return layers
+
+
+def placeless(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
+    """Return a cache that stores no positions: rotated keys carry theirs."""
+    return RaggedCache(keys, values, offsets[:1].expand(len(keys)), offsets)
 
 
 def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import optimized
@@ -16,7 +15,7 @@ from optimized.models.prefill import Prefilled
 
 
 class HexLayer(AttendingLayer):
-    """One layer, compressed in blocks; it attends to what `hex_read` restores."""
+    """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`."""
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
         super().__init__()
@@ -31,23 +30,8 @@ class HexLayer(AttendingLayer):
         if self.held is None:
             self.held = self.kv.hex_prefill(query, keys, values, self.config)
             return dense_attention(query, keys, values, None, scale)
-        out = torch.empty_like(query)
-        start = 0
-        while start < query.shape[2]:
-            stop = min(query.shape[2], start + self.room)
-            q, k, v = (x[:, :, start:stop] for x in (query, keys, values))
-            past = self.kv.hex_read(self.held)
-            old_and_new = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-            out[:, :, start:stop] = dense_attention(q, *old_and_new, None, scale)
-            self.held, start = self.kv.hex_append(self.held, q, k, v), stop
-        return out
-
-    @property
-    def room(self) -> int:
-        """How many tokens the residual buffer takes before a block leaves it."""
-        assert self.held is not None
-        carried = self.config.recent if self.config.carry_recent else 0
-        return self.config.block + carried - self.held.residual_keys.shape[-2]
+        output, self.held = self.kv.hex_decode(self.held, query, keys, values)
+        return output
 
     def reset(self) -> None:
         """Forget every token."""
@@ -58,8 +42,8 @@ class HexLayer(AttendingLayer):
 class HexTransformersCache(AttendingCache):
     """The streaming cache of HEX, for `model.generate(past_key_values=...)`.
 
-    Blocks are packed codes, kept entries and scales; attention reads their reconstruction, made
-    anew at every call. The first call of the model is the prompt, each later one is appended.
+    Blocks are packed codes, kept entries and scales, and attention reads them as they are. The
+    first call of the model is the prompt, each later one is appended.
 
     Args:
         config: the configuration of an attached model, or another cache of its layers.

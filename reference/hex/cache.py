@@ -109,15 +109,11 @@ def hex_append(
         that fills, which is exact until then. Where `period` blocks may stand side by side, those
         before it have been quantised already.
     """
-    limit = cache.config.block + carried(cache.config)
     start, length = 0, keys.shape[-2]
     while start < length:
-        stop = min(length, start + limit - cache.residual_keys.shape[-2])
+        stop = min(length, start + room(cache))
         new = (x[..., start:stop, :] for x in (queries, keys, values))
-        cache, start = hold(cache, *new), stop
-        if cache.residual_keys.shape[-2] == limit:
-            append = cache.config.mode == "append" or len(cache.blocks) < cache.config.period
-            cache = compress_residual(cache) if append else recompress(cache, cache.config.block)
+        cache, start = settled(hold(cache, *new)), stop
     return cache
 
 
@@ -185,18 +181,36 @@ def hex_read(
 
 def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     """Add tokens to the residual buffer, and the weights of their queries to the mass."""
-    new = keys.shape[-2]
-    past = hex_read(cache)[0]
-    mass = attention_mass(queries, torch.cat([past, keys], -2))
-    stored = mass.shape[-1] - cache.residual_mass.shape[-1] - new
-    arrived = mass.new_zeros(*mass.shape[:-1], new)
-    remembered = cache.mass.shape[-1]
+    cache = arrived(cache, keys, values)
+    return weighed(cache, attention_mass(queries, hex_read(cache)[0]))
+
+
+def arrived(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:
+    """Put tokens into the residual buffer that have drawn no attention yet."""
+    none = cache.residual_mass.new_zeros(*cache.residual_mass.shape[:-1], keys.shape[-2])
     return cache._replace(
         residual_keys=torch.cat([cache.residual_keys, keys], -2),
         residual_values=torch.cat([cache.residual_values, values], -2),
-        residual_mass=torch.cat([cache.residual_mass, arrived], -1) + mass[..., stored:],
+        residual_mass=torch.cat([cache.residual_mass, none], -1),
+    )
+
+
+def weighed(cache: HexCache, mass: Tensor) -> HexCache:
+    """Add attention that every token drew to what is remembered of it."""
+    compressed = mass.shape[-1] - cache.residual_mass.shape[-1]
+    remembered = cache.mass.shape[-1]
+    return cache._replace(
+        residual_mass=cache.residual_mass + mass[..., compressed:],
         mass=cache.mass + mass[..., :remembered],
     )
+
+
+def settled(cache: HexCache) -> HexCache:
+    """Compress a block if the residual buffer is full."""
+    if room(cache):
+        return cache
+    append = cache.config.mode == "append" or len(cache.blocks) < cache.config.period
+    return compress_residual(cache) if append else recompress(cache, cache.config.block)
 
 
 def compress_residual(cache: HexCache) -> HexCache:
@@ -288,6 +302,11 @@ def harmless(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
     """Put into the padding of each channel a number that leaves its range as it is."""
     lowest = keys.masked_fill(~coded, torch.inf).amin(-2, keepdim=True)
     return torch.where(real, keys, torch.where(coded.any(-2, keepdim=True), lowest, 0))
+
+
+def room(cache: HexCache) -> int:
+    """Return how many tokens the residual buffer takes before a block leaves it."""
+    return cache.config.block + carried(cache.config) - cache.residual_keys.shape[-2]
 
 
 def carried(config: HexConfig) -> int:

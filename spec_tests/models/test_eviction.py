@@ -78,7 +78,9 @@ def test_half_of_the_entries_are_half_of_the_bytes(scope, padded):
     assert cache.nbytes == 2 * TOKENS * bytes_of_a_token() + flags
     kept = retained(prompt, 0.5, scope)
     cache.evict(kept)
-    offsets = sum(layer.old[2].numel() * 8 for layer in cache.evictable() if layer.old is not None)
+    offsets = sum(
+        layer.old.offsets.numel() * 8 for layer in cache.evictable() if layer.old is not None
+    )
     per_head = bytes_of_a_token() // 4
     assert cache.nbytes == int(kept.sum()) * per_head + offsets + flags
     assert int(kept.sum()) * 2 <= 4 * real

@@ -1,5 +1,6 @@
 """Every cache, in every kind of call, against a stock model that masks in place of evicting."""
 
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 import optimized
+import reference
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.models.oracle import Past, Turn, model_logits
 from spec_tests.models.random_model import (
@@ -89,11 +91,31 @@ class Witness(SimpleNamespace):
         return append(held, *given)
 
 
-def witnessed(cache, read: str, append: str) -> list[Witness]:
+class HexWitness(Witness):
+    """What a HEX layer restores whenever new tokens come, as many at a time as it has room for."""
+
+    def __init__(self) -> None:
+        super().__init__("hex_read", "hex_append")
+        self.hex_decode = self.decode
+
+    def decode(self, held, *given):
+        """Decode block by block."""
+        outputs, start, length = [], 0, given[0].shape[2]
+        while start < length:
+            stop = start + held.config.block - held.residual_keys.shape[2]
+            some = [x[:, :, start:stop] for x in given]
+            self.hex_read(held)
+            output, held = self.count(reference.hex_decode, held, *some)
+            outputs.append(output)
+            start = stop
+        return optimized.HexDecoded(torch.cat(outputs, 2), held)
+
+
+def witnessed(cache, witness: Callable[[], Witness]) -> list[Witness]:
     """Let each layer of a cache be watched."""
     found = []
     for layer in cache.layers:
-        layer.kv = Witness(read, append)
+        layer.kv = witness()
         found.append(layer.kv)
     return found
 
@@ -163,7 +185,7 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
     stops, ids, mask = told(story)
     settings = optimized.HexConfig(density=0.0, block=8, recent=2, mode=mode)
     cache = models.HexTransformersCache(attached(kind).config, settings)
-    witnesses = witnessed(cache, "hex_read", "hex_append")
+    witnesses = witnessed(cache, HexWitness)
     called(attached(kind), cache, 0, [TOKENS], ids, mask)
     actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
     assert_accurate(actual, kind, ids, mask, turns_of(witnesses, restored, settings.block))
@@ -176,7 +198,7 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
     stops, ids, mask = told(story)
     settings = optimized.DecodingConfig(10, interval=4, scope=scope)
     cache = models.DecodingTransformersCache(attached(kind).config, settings)
-    witnesses = witnessed(cache, "decoding_read", "decoding_append")
+    witnesses = witnessed(cache, partial(Witness, "decoding_read", "decoding_append"))
     called(attached(kind), cache, 0, [TOKENS], ids, mask)
     actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
     shifts = (mask == 0).sum(1).tolist()

@@ -10,8 +10,8 @@ from optimized._composed import composed
 from optimized.vector.attention import attention_weights
 from reference.precision import widen
 
-# queries at a time: bounds the weights to this many rows a head
-QUERIES = 512
+WEIGHTS = 2**21
+"""How many weights there are at one time."""
 
 
 def attention_mass(
@@ -20,8 +20,9 @@ def attention_mass(
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
-    for start in range(0, count, QUERIES):
-        stop = min(count, start + QUERIES)
+    step = max(1, WEIGHTS // max(1, queries.shape[:-2].numel() * tokens))
+    for start in range(0, count, step):
+        stop = min(count, start + step)
         seen = tokens - count + stop if causal else tokens
         weights = attention_weights(queries[..., start:stop, :], keys[..., :seen, :], causal, None)
         mass[..., :seen] += weights.sum((-3, -2))

@@ -1,4 +1,4 @@
-"""Bit packing without loops."""
+"""Bit packing without loops, a byte for each bit on the way."""
 
 import torch
 import torch.nn.functional as F
@@ -6,18 +6,23 @@ from torch import Tensor
 
 
 def pack_bits(codes: Tensor, bits: int) -> Tensor:
-    places = torch.arange(bits, dtype=torch.uint8, device=codes.device)
-    stream = ((codes[..., None] >> places) & 1).flatten(-2)
-    stream = F.pad(stream, (0, -stream.shape[-1] % 32)).unflatten(-1, (-1, 32)).int()
-    # the sum wraps into the sign: bit 31 is worth -2**31
-    return (stream << torch.arange(32, dtype=torch.int32, device=codes.device)).sum(
-        -1, dtype=torch.int32
-    )
+    places = torch.arange(8, dtype=torch.uint8, device=codes.device)
+    stream = ((codes[..., None] >> places[:bits]) & 1).flatten(-2)
+    stream = F.pad(stream, (0, -stream.shape[-1] % 32)).unflatten(-1, (-1, 8))
+    # the lowest byte of a word comes first
+    words = (stream << places).sum(-1, dtype=torch.uint8).flatten().view(torch.int32)
+    return words.view(*codes.shape[:-1], stream.shape[-2] // 4)
 
 
 def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
-    places = torch.arange(32, dtype=torch.int32, device=words.device)
-    stream = ((words[..., None] >> places) & 1).to(torch.uint8).flatten(-2)
+    places = torch.arange(8, dtype=torch.uint8, device=words.device)
+    stream = ((as_bytes(words)[..., None] >> places) & 1).flatten(-2)
     codes = stream[..., : length * bits].unflatten(-1, (length, bits))
-    places = torch.arange(bits, dtype=torch.uint8, device=words.device)
-    return (codes << places).sum(-1, dtype=torch.uint8)
+    return (codes << places[:bits]).sum(-1, dtype=torch.uint8)
+
+
+def as_bytes(words: Tensor) -> Tensor:
+    """View words as bytes, the lowest of each first."""
+    # an axis of one word may have any stride
+    whole = words if words.stride(-1) == 1 else words.clone(memory_format=torch.contiguous_format)
+    return whole.view(torch.uint8)

@@ -71,11 +71,16 @@ def caches(draw, modes=("append", "full", "oracle")):
 
 @st.composite
 def append(draw):
-    """A cache and what comes next, up to two blocks at once."""
+    """A cache and what comes next, up to two blocks at once.
+
+    Its scales are in single precision: later queries read what the call itself has stored, and
+    scales as wide as each dtype would be compared with one another.
+    """
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, 2 * BLOCK))
     stream = draw(streams(prompt + decoded))
     queries, keys, values = (x[..., prompt:, :].clone() for x in stream)
-    cache = reference.hex_prefill(*(x[..., :prompt, :] for x in stream), config=draw(configs()))
+    config = draw(configs(scales=torch.float32))
+    cache = reference.hex_prefill(*(x[..., :prompt, :] for x in stream), config=config)
     return dict(cache=cache, queries=queries, keys=keys, values=values)
 
 

@@ -43,7 +43,7 @@ lie(
     "quantised_twice",
     "full mode quantises the block that fills, and then again with the whole",
     "compress_residual(cache) if append else recompress(cache, cache.config.block)",
-    "compress_residual(cache)\n            cache = cache if append else recompress(cache, 0)",
+    "compress_residual(cache) if append else recompress(compress_residual(cache), 0)",
     "test_full_quantises_the_block_that_fills_once",
 )
 lie(

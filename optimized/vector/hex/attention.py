@@ -1,0 +1,356 @@
+"""Attention that multiplies the codes of a HEX cache as they are, and restores no key or value.
+
+A key is a code times the step of its channel, plus the channel's minimum. So the steps go into the
+queries, the minima make one number a query, and what is multiplied is the codes; alike for values,
+whose steps and minima go into the weights of their tokens. Where an entry is kept its code is 0:
+what it has beyond the minimum is a sparse matrix, multiplied as such. Tokens that are kept whole
+are dense, as those of the residual buffer are.
+"""
+
+from functools import lru_cache
+from itertools import groupby
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from optimized.vector.hex import cache as streaming
+from optimized.vector.hex._codes import Stream
+from optimized.vector.hex.compress import hex_reconstruct
+from reference.hex.attention import HexAttention, HexDecoded
+from reference.hex.cache import HexCache, arrived, room, weighed
+from reference.hex.compress import HexBlock
+from reference.hex.presets import HexConfig
+from reference.precision import widen
+
+LOGITS = 2**22
+"""How many logits there are at one time."""
+
+INDEX = torch.int32
+"""What counts entries: half the memory to read, and 2**31 of them are enough for a layer."""
+
+
+class Entries(NamedTuple):
+    """What a static mask keeps, in some order: token, channel, and which of its token's it is.
+
+    Channels are counted head after head, and so are tokens unless they are those `of_head`; rows of
+    that order begin at `starts`.
+    """
+
+    tokens: Tensor
+    of_head: Tensor
+    channels: Tensor
+    rank: Tensor
+    starts: Tensor
+
+    def stored(self, kept: Tensor, begins: Tensor) -> Tensor:
+        """Pick these entries from what is stored, given where those of each token begin."""
+        places = picked(begins, self.tokens) + self.rank
+        return kept.index_select(0, places.flatten()).view(places.shape)
+
+
+def picked(rows: Tensor, places: Tensor) -> Tensor:
+    """Pick the same places of all rows; of a single one several times as fast."""
+    return rows[0].index_select(0, places)[None] if len(rows) == 1 else rows[:, places]
+
+
+class Kept(NamedTuple):
+    """How many channels of each token a static mask keeps, head by head, and which."""
+
+    counts: Tensor
+    by_token: Entries
+    by_channel: Entries
+
+
+@lru_cache(maxsize=64)
+def kept_by(static: HexConfig, tokens: int, heads: int, width: int, device: torch.device) -> Kept:
+    """Find what the static mask of a span keeps: the same for all layers, rows and blocks."""
+    mask = streaming.static_mask(static, tokens, heads * width).to(device)
+    mask = mask.unflatten(1, (heads, width)).movedim(1, 0)
+    entry = mask.flatten().nonzero()[:, 0]
+    token, channel = entry // width, entry // (width * tokens) * width + entry % width
+    counts, columns = mask.sum(-1), mask.sum(-2).flatten()
+    first = counts.flatten().cumsum(0) - counts.flatten()
+    rank = torch.arange(len(entry), device=device) - first[token]
+    order = channel.argsort(stable=True)
+    by_token = token, token % tokens, channel, rank, first
+    by_channel = (*(x[order] for x in by_token[:-1]), columns.cumsum(0) - columns)
+    return Kept(
+        counts.to(INDEX),
+        Entries(*(x.to(INDEX) for x in by_token)),
+        Entries(*(x.to(INDEX) for x in by_channel)),
+    )
+
+
+class Sparse(NamedTuple):
+    """A sparse matrix: its entries, row after row, the column of each, and where rows begin."""
+
+    entries: Tensor
+    columns: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of(
+        cls, entries: Tensor, columns: Tensor, starts: Tensor, tables: Tensor, rows: int
+    ) -> "Sparse":
+        """Join matrices, `[matrices, entries]`, the columns of each being `rows` of a table."""
+        count, size = entries.shape
+        if count == 1:
+            return cls(entries[0], columns, starts)
+        which = torch.arange(count, device=entries.device, dtype=starts.dtype)[:, None]
+        places = (columns + rows * tables[:, None]).flatten()
+        return cls(entries.flatten(), places, (starts + size * which).flatten())
+
+    def times(self, table: Tensor) -> Tensor:
+        """Multiply by a table, `[columns, queries]`."""
+        return F.embedding_bag(
+            self.columns, table, self.starts, mode="sum", per_sample_weights=self.entries
+        )
+
+
+class Whole(NamedTuple):
+    """Tokens that are kept whole, `[rows, count]`; rows with fewer repeat their last one.
+
+    `real` is false at a token of a row that keeps none, `first` where a token is no repetition.
+    """
+
+    places: Tensor
+    real: Tensor
+    first: Tensor
+    keys: Tensor
+    values: Tensor
+
+
+class Coded(NamedTuple):
+    """Compressed blocks of one length, side by side: axes count blocks, batch rows and heads."""
+
+    tokens: int
+    keys: Stream
+    key_steps: Tensor
+    key_minima: Tensor
+    values: Stream
+    value_steps: Tensor
+    value_minima: Tensor
+    kept_keys: Sparse
+    kept_values: Sparse
+    whole: Whole
+
+    def logits(self, queries: Tensor) -> Tensor:
+        """Multiply queries, `[rows, heads, queries, width]`, by the keys of all tokens."""
+        shape, length = self.key_steps.shape[:3], self.keys.length
+        scaled = queries * self.key_steps[..., None, :]
+        found = self.keys.before(scaled.flatten(0, 2)).unflatten(0, shape)
+        found += queries @ self.key_minima[..., None]
+        if len(self.kept_keys.entries):
+            beyond = self.kept_keys.times(queries.mT.flatten(0, 2))
+            found += beyond.view(*shape, length, queries.shape[2]).mT
+        found = found.movedim(0, -2).flatten(-2)
+        if self.whole.places.shape[1]:
+            place = self.whole.places[:, None, None].expand(*found.shape[:-1], -1)
+            exact = queries @ self.whole.keys.mT
+            exact = torch.where(self.whole.real[:, None, None], exact, found.gather(-1, place))
+            found.scatter_(-1, place, exact)
+        return found
+
+    def mixture(self, weights: Tensor) -> Tensor:
+        """Mix the values of all tokens under weights, `[rows, heads, queries, tokens]`."""
+        shape, length = self.key_steps.shape[:3], self.keys.length
+        read = None
+        if self.whole.places.shape[1]:
+            place = self.whole.places[:, None, None].expand(*weights.shape[:-1], -1)
+            some, real = weights.gather(-1, place), self.whole.real[:, None, None]
+            read = (some * self.whole.first[:, None, None]) @ self.whole.values
+            # what the static mask keeps of these tokens is among that
+            weights = weights.scatter(-1, place, some.masked_fill(real, 0))
+        split = weights.unflatten(-1, (shape[0], length)).movedim(-2, 0)
+        scaled = split * self.value_steps[..., None, :]
+        out = self.values.mixed(scaled.flatten(0, 2)).unflatten(0, shape)
+        out += split @ self.value_minima[..., None]
+        if len(self.kept_values.entries):
+            beyond = self.kept_values.times(split.mT.reshape(-1, split.shape[-2]))
+            out += beyond.view(out.mT.shape).mT
+        out = out.sum(0)
+        return out if read is None else out + read
+
+
+class Plain(NamedTuple):
+    """Tokens in full precision: the residual buffer, or what a mask of ones keeps."""
+
+    tokens: int
+    keys: Tensor
+    values: Tensor
+
+    def logits(self, queries: Tensor) -> Tensor:
+        """Multiply queries by the keys of all tokens."""
+        return queries @ self.keys.mT
+
+    def mixture(self, weights: Tensor) -> Tensor:
+        """Mix the values of all tokens under weights."""
+        return weights @ self.values
+
+
+def spans(cache: HexCache, exact: torch.dtype) -> list[Coded | Plain]:
+    """Return what a cache holds, blocks of one length joined, the residual buffer last."""
+    alike = groupby(cache.blocks, lambda one: (one.dynamic.shape[-1], one.key_steps.dtype))
+    rows = cache.residual_mass.shape[:-1].numel()
+    joined = [side_by_side(list(blocks), rows) for _, blocks in alike]
+    residual = cache.residual_keys, cache.residual_values
+    keys, values = (x.to(exact).reshape(rows, *x.shape[-3:]) for x in residual)
+    found = [laid_out(cache.config, block, exact) for block in joined]
+    return [*found, Plain(keys.shape[-2], keys, values)]
+
+
+def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
+    """Stack blocks along a new first axis, the batch axes flattened into the next."""
+    batch = blocks[0].dynamic.ndim - 1
+
+    def part(name: str) -> Tensor:
+        some = [getattr(block, name) for block in blocks]
+        if name.startswith("kept"):
+            return torch.cat(some)
+        return torch.stack(some).reshape(len(some), rows, *some[0].shape[batch:])
+
+    return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
+
+
+def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | Plain:
+    """Prepare blocks that stand side by side for multiplication."""
+    count, rows, heads, width = block.key_steps.shape
+    dynamic, length, device = block.dynamic, block.dynamic.shape[-1], block.dynamic.device
+    if config.density == 1 or exact == torch.float64:
+        # in double precision what is restored has been rounded to the precision of its scales
+        static = streaming.static_mask(config, length, heads * width).to(device)
+        restored = (x.to(exact) for x in hex_reconstruct(block, static))
+        return Plain(count * length, *(x.movedim(0, 2).flatten(2, 3) for x in restored))
+    drawn = ("density", "seed", "near", "tile", "block")
+    static = HexConfig()._replace(**{name: getattr(config, name) for name in drawn})
+    kept = kept_by(static, length, heads, width, device)
+    # where the entries of each token of each head begin
+    sizes = torch.where(dynamic[:, :, None], width, kept.counts).flatten()
+    begins = (sizes.cumsum(0, dtype=INDEX) - sizes).view(count * rows, heads * length)
+    key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
+    steps, minima = block.value_steps.to(exact), block.value_minima.to(exact)
+    by, which = kept.by_token, torch.arange(count * rows, device=device, dtype=INDEX)
+    beyond = picked(key_minima.view(count * rows, heads * width), by.channels)
+    beyond = by.stored(block.kept_keys, begins).to(exact) - beyond
+    kept_keys = Sparse.of(beyond, by.channels, by.starts, which % rows, heads * width)
+    by, of_head = kept.by_channel, minima.ndim == 4
+    beyond = picked(minima.flatten(2).flatten(0, 1), by.tokens if of_head else by.of_head)
+    beyond = by.stored(block.kept_values, begins).to(exact) - beyond
+    kept_values = Sparse.of(beyond, by.tokens, by.starts, which, heads * length)
+    return Coded(
+        count * length,
+        Stream.of(block.key_words.flatten(0, 2), block.bits, length),
+        key_steps,
+        key_minima,
+        Stream.of(block.value_words.flatten(0, 2), block.bits, length),
+        steps if of_head else steps[:, :, None],
+        minima if of_head else minima[:, :, None],
+        kept_keys,
+        kept_values,
+        kept_whole(block, begins, exact),
+    )
+
+
+def kept_whole(block: HexBlock, begins: Tensor, exact: torch.dtype) -> Whole:
+    """Collect the tokens that are kept whole, the same number in every row."""
+    count, rows, heads, width = block.key_steps.shape
+    marked, device = block.dynamic.movedim(0, 1).flatten(1), block.dynamic.device
+    row, place = marked.nonzero(as_tuple=True)
+    sizes = marked.sum(1)
+    rank = torch.arange(len(row), device=device) - (sizes.cumsum(0) - sizes)[row]
+    places = row.new_zeros(rows, int(rank.max()) + 1 if len(rank) else 0)
+    places[row, rank] = place
+    number = torch.arange(places.shape[1], device=device)
+    places = places.gather(1, torch.minimum(number, (sizes - 1).clamp(min=0)[:, None]))
+    first = begins.view(count, rows, heads, marked.shape[1] // count).permute(1, 2, 0, 3).flatten(2)
+    first = first.gather(2, places[:, None].expand(-1, heads, -1))
+    # filling may lie at the end of what is stored
+    last = max(0, block.kept_keys.numel() - 1)
+    entry = (first[..., None] + torch.arange(width, device=device, dtype=INDEX)).clamp(max=last)
+    keys, values = (
+        x.index_select(0, entry.flatten()).view(entry.shape).to(exact)
+        for x in (block.kept_keys, block.kept_values)
+    )
+    return Whole(places, marked.gather(1, places), number < sizes[:, None], keys, values)
+
+
+def attend(
+    queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool, scale: float | None,
+    reading: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the output, which is 0 unless `reading`, and the mass."""
+    exact = torch.promote_types(widen(queries).dtype, widen(cache.residual_keys).dtype)
+    *batch, heads, count, width = queries.shape
+    kv_heads, rows = cache.residual_keys.shape[-3], cache.residual_mass.shape[:-1].numel()
+    parts = spans(cache, exact)
+    lengths = [part.tokens for part in parts]
+    tokens = sum(lengths)
+    scale = 1 / sqrt(width) if scale is None else scale
+    scaled = (queries.to(exact) * scale).reshape(rows, heads, count, width)
+    out, mass = torch.zeros_like(scaled), scaled.new_zeros(rows, tokens)
+    step = max(1, LOGITS // max(1, rows * heads * tokens))
+    for start in range(0, count, step):
+        some = slice(start, min(count, start + step))
+        several = some.stop - start
+        grouped = rows, kv_heads, heads // max(1, kv_heads) * several, width
+        each = scaled[:, :, some].reshape(grouped)
+        logits = torch.cat([part.logits(each) for part in parts], -1)
+        by_query = logits.view(rows, heads, several, tokens)
+        unseen = hidden(valid, by_query, some, causal, count)
+        if unseen is not None:
+            by_query.masked_fill_(unseen, -torch.inf)
+        weights = logits.softmax(-1)
+        if valid is not None and unseen is not None:
+            weights.view_as(by_query).masked_fill_(unseen.all(-1, keepdim=True), 0)
+        mass += weights.sum((1, 2))
+        if reading:
+            shares = zip(parts, weights.split(lengths, -1), strict=True)
+            read = [part.mixture(share) for part, share in shares]
+            out[:, :, some] = torch.stack(read).sum(0).view(rows, heads, several, width)
+    largest = torch.finfo(queries.dtype).max
+    output = out.clamp(-largest, largest).to(queries.dtype).view(queries.shape)
+    return output, mass.view(*batch, tokens)
+
+
+def hidden(
+    valid: Tensor | None, logits: Tensor, some: slice, causal: bool, count: int
+) -> Tensor | None:
+    """Return which tokens some of `count` queries do not see, or nothing where they see all."""
+    (rows, *_, tokens), device = logits.shape, logits.device
+    unseen = None if valid is None else ~valid.view(rows, 1, 1, tokens)
+    if causal and count > 1:
+        last = torch.arange(tokens - count + some.start, tokens - count + some.stop, device=device)
+        later = torch.arange(tokens, device=device) > last[:, None]
+        unseen = later if unseen is None else unseen | later
+    return unseen
+
+
+def drawn(queries: Tensor, cache: HexCache) -> Tensor:
+    """Return the attention that queries hand out to each token."""
+    return attend(queries, cache, None, True, None, reading=False)[1]
+
+
+def hex_attention(
+    queries: Tensor,
+    cache: HexCache,
+    valid: Tensor | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+    mass: bool = False,
+) -> HexAttention:
+    output, given = attend(queries, cache, valid, causal, scale)
+    return HexAttention(output, given if mass else None)
+
+
+def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexDecoded:
+    output, start, length = torch.empty_like(queries), 0, keys.shape[-2]
+    while start < length:
+        stop = min(length, start + room(cache))
+        asked, *new = (x[..., start:stop, :] for x in (queries, keys, values))
+        cache = arrived(cache, *new)
+        output[..., start:stop, :], mass = attend(asked, cache, None, True, None)
+        cache, start = streaming.settled(weighed(cache, mass)), stop
+    return HexDecoded(output, cache)

@@ -1,0 +1,90 @@
+"""Attention over heads that kept different numbers of entries, and over the tokens since."""
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from reference.attention import attention
+from reference.contract import requires, scanning
+from reference.evict import RaggedCache
+from reference.kinds import Finite, FiniteAbove0
+from reference.rules import aligned, alike, grouped, wide
+
+
+def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
+    """Refuse another number of heads than the keys have, or spans that are not of the entries."""
+    heads, entries = keys.shape[:-2].numel(), len(cache.keys)
+    if len(cache.offsets) != heads + 1:
+        raise ValueError(
+            f"cache must have {heads + 1} offsets to fit keys, got {len(cache.offsets)}"
+        )
+    if cache.keys.dtype != keys.dtype:
+        raise TypeError(f"cache must be of dtype {keys.dtype} to fit keys, got {cache.keys.dtype}")
+    if scanning(cache.offsets):
+        steps = [int(cache.offsets[0]), *cache.offsets.diff().tolist()]
+        if steps[0] or min(steps) < 0 or sum(steps) != entries:
+            raise ValueError(
+                f"cache must have offsets that rise from 0 to {entries}, "
+                f"got {cache.offsets.tolist()}"
+            )
+
+
+@requires(wide, grouped, aligned, alike, one_span_a_head)
+def ragged_attention(
+    queries: Finite[Tensor, "*batch query_heads queries width"],
+    cache: RaggedCache,
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
+    valid: Bool[Tensor, "*batch tokens"] | None = None,
+    causal: bool = True,
+    scale: FiniteAbove0 | None = None,
+) -> Float[Tensor, "*batch query_heads queries width"]:
+    r"""Attention of each query over what its head kept, and over the tokens since.
+
+    $$\operatorname{Attn}\bigl(q_t,\; K_s^{(h)} \,\Vert\, K_{1:t},\; V_s^{(h)} \,\Vert\,
+      V_{1:t}\bigr)$$
+
+    Args:
+        queries: $q_t$, finite; the last query sees the last of the new tokens.
+        cache: what is left of the tokens before: entries $K_s^{(h)}$, $V_s^{(h)}$ of each head, the
+            heads of a batch row one after another. Every query sees all entries of its head.
+        keys: keys $K$ of the new tokens, finite; there may be none where not causal.
+        values: values $V$ of the new tokens, finite, of the shape of `keys`.
+        valid: which new tokens are no padding, anywhere in a row. Only its own query sees
+            padding, and only where causal.
+        causal: whether a query sees no new token after its own position.
+        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+
+    Returns:
+        The output in the dtype of `queries`, rounded to it once; 0 where a query sees nothing.
+
+    Source:
+        HEX-3.1a, GraphKV-4.1.
+
+    Reading:
+        E-A1: what was evicted has no place in the softmax, and the last query is aligned with the
+        last new token.
+    """
+    count, tokens = queries.shape[-2], keys.shape[-2]
+    group = queries.shape[-3] // max(1, keys.shape[-3])
+    output = torch.zeros_like(queries)
+    for head in np.ndindex(*queries.shape[:-2]):
+        *row, h = head
+        place = (*row, h // group)
+        number = int(np.ravel_multi_index(place, keys.shape[:-2]))
+        kept = slice(int(cache.offsets[number]), int(cache.offsets[number + 1]))
+        for t in range(count):
+            at = tokens - count + t
+            seen = [
+                j
+                for j in range(tokens)
+                if not (causal and j > at)
+                and (valid is None or bool(valid[(*row, j)]) or (causal and j == at))
+            ]
+            left = torch.cat([cache.keys[kept], keys[place][seen]])
+            read = torch.cat([cache.values[kept], values[place][seen]])
+            if len(left):
+                one = queries[head][None, t, None]
+                output[head][t] = attention(one, left[None], read[None], False, scale)[0, 0]
+    return output
