@@ -81,18 +81,18 @@ def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) ->
     )
 
 
+REFINED = {"weights_kernel": (1,)}
+SELECTED = {"cut_kernel": (3,)}
 GATES = [
-    of_scores("smd", *WHOLE, budgets={80: 37.1, 90: 37.4}),
-    of_refinement("hubkv_refine", *WHOLE, budgets={80: 99, 90: 99}),
-    of_refinement("hubkv_refine", *WHOLE, shielded=False, budgets={80: 99, 90: 99}),
-    of_refinement("ungated_refine", *WHOLE, budgets={80: 99, 90: 99}),
-    of_selection(*WHOLE, budgets={80: 99, 90: 99}, trips=dict(cut_kernel=(3,))),
-    of_selection(*WHOLE, shielded=False, budgets={80: 99, 90: 99}, trips=dict(cut_kernel=(3,))),
+    of_scores("smd", *WHOLE, budgets={80: 40.6, 90: 41.0}),
+    of_refinement("hubkv_refine", *WHOLE, budgets={80: 70, 90: 70}, trips=REFINED),
+    of_refinement(
+        "hubkv_refine", *WHOLE, shielded=False, budgets={80: 59.3, 90: 59.3}, trips=REFINED
+    ),
+    of_refinement("ungated_refine", *WHOLE, budgets={80: 70, 90: 70}, trips=REFINED),
+    of_selection(*WHOLE, budgets={80: 129.1, 90: 130.4}, trips=SELECTED),
+    of_selection(*WHOLE, shielded=False, budgets={80: 122.0, 90: 123.1}, trips=SELECTED),
     of_selection(
-        *WHOLE,
-        dtype=torch.float32,
-        shielded=False,
-        budgets={80: 99, 90: 99},
-        trips=dict(cut_kernel=(3,)),
+        *WHOLE, dtype=torch.float32, shielded=False, budgets={80: 269, 90: 270}, trips=SELECTED
     ),
 ]
