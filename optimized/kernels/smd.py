@@ -26,7 +26,7 @@ def rival(scores, protected, j, tokens, HAS_PROTECTED: tl.constexpr):
 def is_hub(mine, scores, protected, i, tokens, RADIUS: tl.constexpr, HAS_PROTECTED: tl.constexpr):
     """Whether positions `i` of a row hold the maximum of their window, given their scores."""
     hub = i >= 0
-    for offset in tl.static_range(1, RADIUS + 1):  # pyright: ignore[reportGeneralTypeIssues]
+    for offset in tl.static_range(1, RADIUS + 1):
         # the lowest index wins a tie: strict on the left, not on the right
         hub &= mine > rival(scores, protected, i - offset, tokens, HAS_PROTECTED)
         hub &= mine >= rival(scores, protected, i + offset, tokens, HAS_PROTECTED)
@@ -69,6 +69,6 @@ def smd(
         grid = (scores.numel() // tokens * triton.cdiv(tokens, BLOCK),)
         smd_kernel[grid](
             scores, scores if protected is None else protected, discounted, tokens,
-            RADIUS=radius, GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,  # pyright: ignore[reportArgumentType]
+            RADIUS=radius, GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
         )  # fmt: skip
     return discounted
