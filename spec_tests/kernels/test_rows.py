@@ -98,6 +98,15 @@ def test_selection_sorts_nothing(dtype, scope):
         scores.topk(2)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_keys_order_negative_scores_and_tie_zeros_of_both_signs(dtype):
+    scores = torch.tensor([-torch.inf, -0.0, -2.0, 0.0, -0.0, -1.0, 0.0, 3.0], dtype=dtype)
+    order = [7, 1, 3, 4, 6, 5, 2, 0]
+    for keep in (2, 3, 6, 7):
+        kept = kernels.retain(scores, keep=keep).nonzero().flatten().tolist()
+        assert kept == sorted(order[:keep])
+
+
 RULES = {
     "smd": dict(radius=9),
     "hubkv_refine, radius": dict(ratio=0.5, radius=9),
