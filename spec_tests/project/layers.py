@@ -34,6 +34,8 @@ ALLOWED_LOOPS: dict[str, str] = {
     "reference/quantizers/size.py::quantizer_bytes": "compressed spans, and their tensors",
     "reference/quantizers/size.py::gear_size": "compressed spans",
     "reference/quantizers/published.py::quantizer_sizes": "rows of a table",
+    "kernels/retain.py::retain": "digits of a key",
+    "kernels/hubkv_refine.py::hubkv_refine": "settings",
     "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/hex/_codes.py::fields": "bit fields of a byte",
