@@ -5,19 +5,20 @@ away, how many facts are found, and what is left of their values in the heads.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
 from optimized import HubSettings
 from optimized.__main__ import parser
-from optimized.models import selection
-from optimized.study import command, evaluate
+from optimized.study import command
+from optimized.study.clock import Clock
 from optimized.study.documents import Document
-from optimized.study.rows import trials
+from optimized.study.evaluate import Batch, batches
+from optimized.study.rows import Row, Settings, Trial
 from optimized.study.systems import system_named
 
 RATIO = 0.95
@@ -42,47 +43,46 @@ SATURATED = 0.999
 def main() -> None:
     """Measure every variant on the documents of the default run, and write what was found."""
     model, documents, settings = command.prepared(parser().parse_args([]))
-    found, saturated = {}, {}
-    with command.threads(model):
-        for name, variant in VARIANTS.items():
-            found[name], saturated = measured(model, documents, settings, variant)
-            print(name, found[name])
+    with command.threads(model), torch.inference_mode():
+        saturated, found = measured(model, documents, settings)
     about = {"torch": torch.__version__, "ratio": RATIO, "documents": len(documents)} | saturated
     file = Path(__file__).parent / "shipped" / "facts.json"
     file.write_text(json.dumps({"about": about, "variants": found}, indent=1) + "\n")
 
 
 def measured(
-    model: Any, documents: list[Document], settings: Any, variant: HubSettings | None
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return what one variant does to facts, and how many of KVzip's scores are saturated."""
-    masks: list[Tensor] = []
-    full: list[Tensor] = []
+    model: Any, documents: Sequence[Document], settings: Settings
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return how many of KVzip's scores are saturated, and what each variant does to facts."""
+    alone, refined = system_named("kvzip"), system_named("kvzip+hubkv")
+    systems = (refined._replace(settings=one) if one else alone for one in VARIANTS.values())
+    rows = {name: Row(Trial(one, RATIO)) for name, one in zip(VARIANTS, systems, strict=True)}
+    values: dict[str, list[Tensor]] = {name: [] for name in VARIANTS}
+    saturated: list[Tensor] = []
+    for some in batches(documents):
+        batch = Batch(model, some, [row.trial for row in rows.values()], settings)
+        batch.measure(list(rows.values()), lambda _: None)
+        for name, row in rows.items():
+            masks = batch.kept(row.trial, settings.kv, Clock(model.device)).unbind(1)
+            places = zip(masks, map(value_places, some), strict=True)
+            values[name] += [mask[..., place] for mask, each in places for place in each]
+        scores, _ = batch.panel.scores(batch.prompt, rows["KVzip alone"].trial, settings.kv)
+        full = torch.stack([one.scores >= SATURATED for one in scores.scored])
+        saturated += full.double().mean(-1).unbind(1)
+    by_head = torch.stack(saturated).mean(0)
+    about = {"saturated": float(by_head.mean()), "saturated_in_one_head": float(by_head.max())}
+    return about, {name: figures(rows[name], values[name]) for name in VARIANTS}
 
-    def kept(*given: Any) -> Tensor:
-        scores = torch.stack([one.scores for one in given[2].scored])
-        full.extend((scores >= SATURATED).double().mean(-1).unbind(1))
-        masks.append(selection.kept_entries(*given))
-        return masks[-1]
 
-    refined = patch.object(selection, "refinement", lambda *_: variant)
-    with refined, patch.object(evaluate, "kept_entries", kept):
-        trial = trials([system_named("kvzip+hubkv" if variant else "kvzip")], [RATIO])
-        row, *_ = evaluate.evaluate(model, documents, trial, settings)
-    rows = (mask[:, place] for mask in masks for place in range(mask.shape[1]))
-    values = [
-        mask[..., place]
-        for document, mask in zip(documents, rows, strict=True)
-        for place in value_places(document)
-    ]
+def figures(row: Row, values: list[Tensor]) -> dict[str, float]:
+    """Return what one variant did to facts, and what it kept of their values in the heads."""
     touched = sum(int(value.any(-1).sum()) for value in values)
-    by_head = torch.stack(full).mean(0)
     return {
         "needles": sum(map(sum, row.found)) / len(values),
         "bits_per_byte": sum(row.bits) / len(row.bits),
         "kept": sum(float(value.float().mean()) for value in values) / len(values),
         "whole": sum(int(value.all(-1).sum()) for value in values) / max(1, touched),
-    }, {"saturated": float(by_head.mean()), "saturated_in_one_head": float(by_head.max())}
+    }
 
 
 def value_places(document: Document) -> list[slice]:

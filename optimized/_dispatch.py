@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature, unwrap
+from inspect import Parameter, signature, unwrap
 from typing import ParamSpec, TypeVar
 
 from torch import Tensor
@@ -18,9 +18,10 @@ def dispatch(
 ) -> Callable[P, R]:
     """Return `spec`'s signature and docstring over the fastest body that fits the call.
 
-    A call is held to the contract of `spec`; bodies check nothing. The kernel runs where there is
-    one and every tensor of the call is on a GPU; otherwise the vectorised body does. Neither falls
-    back on the other: what a body cannot do, it raises.
+    A call is held to the contract of `spec`; bodies check nothing, and where they name no default
+    they have those of `spec`. The kernel runs where there is one and every tensor of the call is on
+    a GPU; otherwise the vectorised body does. Nothing is tried twice: what a kernel is not made
+    for, its launcher hands on by a rule in its own file.
 
     Raises:
         TypeError: a body's parameters differ from `spec`'s.
@@ -28,6 +29,7 @@ def dispatch(
     spec = unwrap(spec)
     wanted = said(spec)
     for body in filter(None, (vector, kernel)):
+        inherit(body, spec)
         if said(body) != wanted:
             raise TypeError(f"{body.__module__}.{body.__name__}{said(body)} != {wanted}")
     hold = contract(spec)
@@ -38,6 +40,13 @@ def dispatch(
         return (kernel if kernel and on_gpu((*args, *kwargs.values())) else vector)(*args, **kwargs)
 
     return call
+
+
+def inherit(body: Callable[..., object], spec: Callable[..., object]) -> None:
+    """Give a body that names no default those of the specification."""
+    body = unwrap(body)
+    if all(p.default is Parameter.empty for p in signature(body).parameters.values()):
+        body.__defaults__, body.__kwdefaults__ = spec.__defaults__, spec.__kwdefaults__
 
 
 def said(body: Callable[..., object]) -> list[tuple[str, object, str]]:

@@ -95,6 +95,7 @@ from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quan
 from reference.ragged import ragged_attention
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
+from reference.said import documented as _documented
 from reference.scorers.cake import cake, cake_preference
 from reference.scorers.cake_budgets import cake_budgets, cake_cascade
 from reference.scorers.expected_attention import expected_attention
@@ -110,257 +111,82 @@ from reference.scorers.scored import Scored
 from reference.scorers.snapkv import snapkv
 from reference.scorers.streaming_llm import streaming_llm
 
-__all__ = [
-    # reference.attention
-    "attention_weights",
-    "attention",
-    "attention_error",
-    # reference.retain
-    "kept_count",
-    "ranking",
-    "retain",
-    "modular_utility",
-    # reference.ragged
-    "ragged_attention",
-    # reference.evict
-    "DenseCache",
-    "RaggedCache",
-    "evict",
-    "stored_bytes",
-    # reference.scorers.scored
-    "Scored",
-    # reference.scorers.cake
-    "cake",
-    "cake_preference",
-    # reference.scorers.cake_budgets
-    "cake_budgets",
-    "cake_cascade",
-    # reference.scorers.query_statistics
-    "QueryStatistics",
-    "query_statistics",
-    # reference.scorers.mean_rotation
-    "mean_rotation",
-    # reference.scorers.expected_attention
-    "expected_attention",
-    # reference.scorers.kvzip
-    "kvzip_chunk",
-    "kvzip",
-    # reference.scorers.fastkvzip
-    "GateWeights",
-    "fastkvzip",
-    "fastkvzip_loss",
-    # reference.scorers.fastkvzip_trainer
-    "FastKVzipGate",
-    "train_fastkvzip",
-    # reference.scorers.knorm
-    "knorm",
-    # reference.scorers.h2o
-    "h2o_mass",
-    "h2o",
-    # reference.scorers.snapkv
-    "snapkv",
-    # reference.scorers.pyramidkv
-    "pyramidkv_budgets",
-    # reference.scorers.streaming_llm
-    "streaming_llm",
-    # reference.hubkv.kernels
-    "window_kernel",
-    "gaussian_kernel",
-    # reference.hubkv.coverage
-    "coverage_weights",
-    "coverage",
-    "marginal_gain",
-    "overlap",
-    # reference.hubkv.greedy
-    "greedy",
-    "lazy_greedy",
-    # reference.hubkv.discount
-    "hub_mask",
-    "discount",
-    "smd",
-    # reference.hubkv.calibration
-    "selectivity",
-    "head_weights",
-    "calibrate",
-    # reference.hubkv.gate
-    "gate",
-    # reference.hubkv.refine
-    "protected_mask",
-    "HubSettings",
-    "hubkv_refine",
-    "shift_scores",
-    # reference.hubkv.budgets
-    "ungated_refine",
-    "head_budgets",
-    # reference.hubkv.segments
-    "segment_coverage",
-    "uniform_spread",
-    "random_order",
-    # reference.hubkv.locality
-    "autocorrelation",
-    "NmsSettings",
-    "nms",
-    "distance_profile",
-    "attention_density",
-    "content_series",
-    # reference.hubkv.chains
-    "ChainDiagnostic",
-    "retained_chains",
-    # reference.graphkv.graph
-    "source_count",
-    "source_tokens",
-    "edges",
-    "neighbour_count",
-    "neighbours",
-    # reference.graphkv.decay
-    "decay",
-    "enhance",
-    "banish",
-    # reference.graphkv.refine
-    "concatenate_heads",
-    "GraphSettings",
-    "graphkv_refine",
-    # reference.graphkv.keys
-    "cosine_matrix",
-    "CosineDistribution",
-    "cosine_distribution",
-    "principal_components",
-    "kv_bytes",
-    # reference.graphkv.needle
-    "hide_needle",
-    "needle_recall",
-    # reference.hex.expander
-    "Degrees",
-    "Expander",
-    "biregular_degrees",
-    "random_expander",
-    "expander_mask",
-    # reference.hex.pairing
-    "half_edge_pairing",
-    "double_edge_swaps",
-    "connecting_swaps",
-    "biadjacency",
-    # reference.hex.spectrum
-    "ramanujan_bound",
-    "second_singular_value",
-    "is_ramanujan",
-    # reference.hex.connectivity
-    "bipartite_adjacency",
-    "component_count",
-    "is_connected",
-    # reference.hex.expansion
-    "spectral_gap",
-    "vertex_expansion",
-    "cheeger_constant",
-    "conductance",
-    # reference.hex.subtile
-    "SubtileExpander",
-    "subtile_codes",
-    "subtile_permutations",
-    "subtile_mask",
-    "subtile_expander",
-    # reference.hex.explicit
-    "lps_mask",
-    "lps_graph",
-    # reference.hex.covering
-    "lift",
-    "new_singular_value",
-    "ramanujan_lift",
-    # reference.hex.csr
-    "CSR",
-    "to_csr",
-    "from_csr",
-    # reference.hex.store
-    "MaskStore",
-    # reference.hex.heavy_hitters
-    "attention_mass",
-    "heavy_hitter_mask",
-    "recent_mask",
-    "h2o_mask",
-    # reference.hex.kcvt
-    "Quantised",
-    "quantise",
-    "dequantise",
-    "kcvt",
-    # reference.hex.packing
-    "pack_bits",
-    "unpack_bits",
-    # reference.hex.presets
-    "HexConfig",
-    "hex_preset",
-    # reference.hex.compress
-    "HexBlock",
-    "hex_mask",
-    "hex_compress",
-    "hex_reconstruct",
-    # reference.hex.size
-    "HexBytes",
-    "PaperSize",
-    "hex_bytes",
-    "hex_size",
-    "paper_size",
-    # reference.hex.cache
-    "HexCache",
-    "hex_prefill",
-    "hex_append",
-    "hex_recompress",
-    "hex_read",
-    # reference.hex.attention
-    "HexAttention",
-    "hex_attention",
-    "HexDecoded",
-    "hex_decode",
-    # reference.hex.sensitivity
-    "Sensitivity",
-    "sensitivity",
-    # reference.quantizers.kivi
-    "KiviCache",
-    "kivi_prefill",
-    "kivi_append",
-    "kivi_read",
-    # reference.quantizers.outliers
-    "outlier_mask",
-    # reference.quantizers.low_rank
-    "LowRank",
-    "low_rank",
-    # reference.quantizers.gear
-    "GearBlock",
-    "gear_compress",
-    "gear_reconstruct",
-    # reference.quantizers.gear_cache
-    "GearCache",
-    "gear_prefill",
-    "gear_append",
-    "gear_read",
-    # reference.quantizers.size
-    "QuantizerBytes",
-    "quantizer_bytes",
-    "kivi_size",
-    "gear_size",
-    # reference.quantizers.published
-    "kivi_share",
-    "quantizer_sizes",
-    # reference.refinement
-    "refine",
-    # reference.compress
-    "select",
-    "compress",
-    # reference.hubkv.compress
-    "hubkv_select",
-    "hubkv_compress",
-    # reference.graphkv.compress
-    "graphkv_select",
-    "graphkv_compress",
-    # reference.decoding
-    "DecodingConfig",
-    "DecodingCache",
-    "DecodingView",
-    "decoding_start",
-    "decoding_append",
-    "decoding_read",
-]
+# in reading order, a line for each file
+__all__ = ["attention_weights", "attention", "attention_error"]
+__all__ += ["kept_count", "ranking", "retain", "modular_utility"]
+__all__ += ["ragged_attention"]
+__all__ += ["DenseCache", "RaggedCache", "evict", "stored_bytes"]
+__all__ += ["Scored"]
+__all__ += ["cake", "cake_preference"]
+__all__ += ["cake_budgets", "cake_cascade"]
+__all__ += ["QueryStatistics", "query_statistics"]
+__all__ += ["mean_rotation"]
+__all__ += ["expected_attention"]
+__all__ += ["kvzip_chunk", "kvzip"]
+__all__ += ["GateWeights", "fastkvzip", "fastkvzip_loss"]
+__all__ += ["FastKVzipGate", "train_fastkvzip"]
+__all__ += ["knorm"]
+__all__ += ["h2o_mass", "h2o"]
+__all__ += ["snapkv"]
+__all__ += ["pyramidkv_budgets"]
+__all__ += ["streaming_llm"]
+__all__ += ["window_kernel", "gaussian_kernel"]
+__all__ += ["coverage_weights", "coverage", "marginal_gain", "overlap"]
+__all__ += ["greedy", "lazy_greedy"]
+__all__ += ["hub_mask", "discount", "smd"]
+__all__ += ["selectivity", "head_weights", "calibrate"]
+__all__ += ["gate"]
+__all__ += ["protected_mask", "HubSettings", "hubkv_refine", "shift_scores"]
+__all__ += ["ungated_refine", "head_budgets"]
+__all__ += ["segment_coverage", "uniform_spread", "random_order"]
+__all__ += ["autocorrelation", "NmsSettings", "nms", "distance_profile", "attention_density"]
+__all__ += ["content_series"]
+__all__ += ["ChainDiagnostic", "retained_chains"]
+__all__ += ["source_count", "source_tokens", "edges", "neighbour_count", "neighbours"]
+__all__ += ["decay", "enhance", "banish"]
+__all__ += ["concatenate_heads", "GraphSettings", "graphkv_refine"]
+__all__ += ["cosine_matrix", "CosineDistribution", "cosine_distribution", "principal_components"]
+__all__ += ["kv_bytes"]
+__all__ += ["hide_needle", "needle_recall"]
+__all__ += ["Degrees", "Expander", "biregular_degrees", "random_expander", "expander_mask"]
+__all__ += ["half_edge_pairing", "double_edge_swaps", "connecting_swaps", "biadjacency"]
+__all__ += ["ramanujan_bound", "second_singular_value", "is_ramanujan"]
+__all__ += ["bipartite_adjacency", "component_count", "is_connected"]
+__all__ += ["spectral_gap", "vertex_expansion", "cheeger_constant", "conductance"]
+__all__ += ["SubtileExpander", "subtile_codes", "subtile_permutations", "subtile_mask"]
+__all__ += ["subtile_expander"]
+__all__ += ["lps_mask", "lps_graph"]
+__all__ += ["lift", "new_singular_value", "ramanujan_lift"]
+__all__ += ["CSR", "to_csr", "from_csr"]
+__all__ += ["MaskStore"]
+__all__ += ["attention_mass", "heavy_hitter_mask", "recent_mask", "h2o_mask"]
+__all__ += ["Quantised", "quantise", "dequantise", "kcvt"]
+__all__ += ["pack_bits", "unpack_bits"]
+__all__ += ["HexConfig", "hex_preset"]
+__all__ += ["HexBlock", "hex_mask", "hex_compress", "hex_reconstruct"]
+__all__ += ["HexBytes", "PaperSize", "hex_bytes", "hex_size", "paper_size"]
+__all__ += ["HexCache", "hex_prefill", "hex_append", "hex_recompress", "hex_read"]
+__all__ += ["HexAttention", "hex_attention", "HexDecoded", "hex_decode"]
+__all__ += ["Sensitivity", "sensitivity"]
+__all__ += ["KiviCache", "kivi_prefill", "kivi_append", "kivi_read"]
+__all__ += ["outlier_mask"]
+__all__ += ["LowRank", "low_rank"]
+__all__ += ["GearBlock", "gear_compress", "gear_reconstruct"]
+__all__ += ["GearCache", "gear_prefill", "gear_append", "gear_read"]
+__all__ += ["QuantizerBytes", "quantizer_bytes", "kivi_size", "gear_size"]
+__all__ += ["kivi_share", "quantizer_sizes"]
+__all__ += ["refine"]
+__all__ += ["select", "compress"]
+__all__ += ["hubkv_select", "hubkv_compress"]
+__all__ += ["graphkv_select", "graphkv_compress"]
+__all__ += ["DecodingConfig", "DecodingCache", "DecodingView", "decoding_start", "decoding_append"]
+__all__ += ["decoding_read"]
 
 # the door: modules behind it call each other freely, so a call is checked once
 globals().update(
-    {name: _guarded(__name__, spec) for name in __all__ if _isfunction(spec := globals()[name])}
+    {
+        name: _guarded(__name__, spec) if _isfunction(spec) else spec
+        for name in __all__
+        if (spec := _documented(globals()[name]))
+    }
 )

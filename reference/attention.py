@@ -24,12 +24,12 @@ def attention_weights(
     $$a_t = \operatorname{softmax}\Bigl(\frac{q_t K^\top}{\sqrt{d_h}}\Bigr)$$
 
     Args:
-        queries: $q_t$, finite; the last query sees the last key.
-        keys: $K$, finite; head $h$ of the queries reads key head $\lfloor h / G \rfloor$, with
-            $G$ query heads for each key head.
+        queries: $q_t$; the last query sees the last key.
+        keys: $K$; head $h$ of the queries reads key head $\lfloor h / G \rfloor$, with $G$ query
+            heads for each key head.
         causal: query number $t$ of $m$ sits at position $n - m + t$ of the $n$ tokens and sees
             nothing after it; otherwise it sees every token.
-        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+        scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
 
     Returns:
         The weights in float32, or float64 where an argument is; each row sums to 1.
@@ -70,11 +70,11 @@ def attention(
       = \operatorname{softmax}\Bigl(\frac{q_t K^\top}{\sqrt{d_h}}\Bigr) V$$
 
     Args:
-        queries: $q_t$, finite; the last query sees the last key.
-        keys: $K$, finite.
-        values: $V$, finite, of the shape of `keys`.
+        queries: $q_t$; the last query sees the last key.
+        keys: $K$.
+        values: $V$, of the shape of `keys`.
         causal: whether a query sees nothing after its own position.
-        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+        scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
 
     Returns:
         The output in the dtype of `queries`, rounded to it once; a query that sees one token
@@ -109,14 +109,14 @@ def attention_error(
       - \operatorname{Attn}(q_t, \widehat K, \widehat V) \bigr\rVert_2$$
 
     Args:
-        queries: $q_t$, finite; the last query sees the last key.
-        keys: $K$, finite.
-        values: $V$, finite, of the shape of `keys`.
-        compressed_keys: $\widehat K$, finite, of the shape of `keys`: a compressed cache has an
-            entry for every token.
-        compressed_values: $\widehat V$, finite, of the shape of `keys`.
+        queries: $q_t$; the last query sees the last key.
+        keys: $K$.
+        values: $V$, of the shape of `keys`.
+        compressed_keys: $\widehat K$, of the shape of `keys`: a compressed cache has an entry for
+            every token.
+        compressed_values: $\widehat V$, of the shape of `keys`.
         causal: whether a query sees nothing after its own position.
-        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+        scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
 
     Returns:
         The deviation $\epsilon_t$ of each query in float32, or float64 where an argument is:

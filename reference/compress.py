@@ -2,28 +2,36 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.contract import requires, scanning
+from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
-from reference.hex.cache import HexCache, carried, hex_store
+from reference.hex.cache import HexCache, hex_store, span_length
 from reference.hex.heavy_hitters import recent_mask
 from reference.hex.presets import HexConfig
 from reference.kinds import Ratio, Scope
 from reference.precision import widen
-from reference.refinement import Refinement, comparable, refinable, refine
+from reference.refinement import Refinement, comparable, finite, refinable, refine
 from reference.retain import kept_count, retain, room
-from reference.rules import AXES, budget, left_padded, pooled_budget, scoped
+from reference.rules import AXES, alike, budget, headed, left_padded, pooled_budget, scoped
 from reference.scorers.scored import Scored
 
-Place = tuple[int | slice, ...]
+
+class Row(NamedTuple):
+    """One row of a batch without its padding; a model's row has all its layers."""
+
+    number: tuple[int, ...]
+    place: tuple[int | slice, ...]  # its real tokens, in scores or vectors
+    scored: Scored
+    vectors: dict[str, Tensor]
 
 
 def pooled(scored: Scored, scope: str) -> None:
@@ -36,10 +44,14 @@ def pooled(scored: Scored, scope: str) -> None:
 
 def rows_padded(valid: Tensor | None, scored: Scored, scope: str) -> None:
     """Refuse a mask that has not one flag for each token of a row, layers left out."""
-    *rows, _, tokens = scored.scores.shape
-    rows = tuple(rows[1:] if scope == "model" else rows)
-    if valid is not None and tuple(valid.shape) != (*rows, tokens):
-        raise ValueError(f"valid must have shape {(*rows, tokens)}, got {tuple(valid.shape)}")
+    flagged(valid, scored.scores, scope)
+
+
+def flagged(valid: Tensor | None, scores: Tensor, scope: str) -> None:
+    """Refuse a mask that has not one flag for each token of a row, layers left out."""
+    wanted = (*scores.shape[1 if scope == "model" else 0 : -2], scores.shape[-1])
+    if valid is not None and tuple(valid.shape) != wanted:
+        raise ValueError(f"valid must have shape {wanted}, got {tuple(valid.shape)}")
 
 
 def affordable(
@@ -55,27 +67,22 @@ def affordable(
     elif keep is not None or ratio is not None:
         layers = scored.scores.shape[:1] if scope == "model" else ()
         rows = scored.scores.shape[len(layers) : -2]
-        pooled_budget(keep, ratio, prod(layers) * span_of(store, scored.scores.shape[-1]), rows)
+        pool = prod(layers) * span_length(store, scored.scores.shape[-1])
+        pooled_budget(keep, ratio, pool, rows)
 
 
 def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
-    """Refuse to quantise padding again, or what is not finite or without a head and a channel."""
+    """Refuse a store of padding, or of what is not finite or has no head or no channel."""
     if store is None:
         return
     if valid is not None and store.mode != "append":
         raise ValueError(
             f"store must be in mode 'append' where valid is given, got {store.mode!r} in {store!r}"
         )
-    if not keys.shape[-3] or not keys.shape[-1]:
-        raise ValueError(f"keys must have a head and a channel, got shape {tuple(keys.shape)}")
-    if values.dtype != keys.dtype:
-        raise TypeError(f"values must be a {keys.dtype} tensor, got a {values.dtype} tensor")
+    headed(keys)
+    alike(keys, values)
     for name, tensor in (("keys", keys), ("values", values)):
-        bad = ~tensor.isfinite()
-        if valid is not None:
-            bad &= valid[..., None, :, None]
-        if scanning(tensor) and bool(bad.any()):
-            raise ValueError(f"{name} must be finite, got {tensor[bad][0].item()}")
+        finite(name, tensor, None if valid is None else valid[..., None, :, None])
 
 
 @requires(pooled, rows_padded, left_padded, affordable, comparable, refinable)
@@ -125,20 +132,13 @@ def select(
     """
     vectors = compared(refinement, keys, values, queries)
     kept = torch.zeros_like(scored.protected)
-    for row, real in each_row(scored.scores, scope, valid):
-        one = Scored(scored.scores[real], scored.protected[real])
-        shields = one.protected.flatten(-AXES[scope])
-        budgets = row_budgets(keep, ratio, row, shields)
-        room(keep, ratio, budgets, shields.sum(-1))
-        heads, total = one.scores.shape[:-1].numel(), int(budgets.sum())
-        refined = refine(
-            one,
-            refinement,
-            keep=total // max(1, heads),
-            ratio=1 - total / max(1, one.scores.numel()) if ratio is None else ratio,
-            **{name: x[real] for name, x in vectors.items()},
-        )
-        kept[real] = retain(refined, one.protected, keep=budgets, scope=scope)
+    for row in each_row(scored, scope, valid, vectors):
+        protected = row.scored.protected
+        pools = protected.flatten(-AXES[scope])
+        budgets = row_budgets(keep, ratio, row, pools)
+        room(keep, ratio, budgets, pools.sum(-1))
+        refined = refine_row(row, refinement, int(budgets.sum()), ratio, protected)
+        kept[row.place] = retain(refined, protected, keep=budgets, scope=scope)
     return kept
 
 
@@ -191,12 +191,14 @@ def compress(
         C2, C6, E-H10, E-U35: budgets count real tokens; HEX adds the refined scores of all heads
         up; the gate takes the share that is removed.
     """
-    how: dict[str, Any] = dict(keep=keep, ratio=ratio, scope=scope, refinement=refinement)
-    how |= dict(queries=queries, valid=valid)
+    choose = select if store is None else partial(select_for_hex, store=store)
+    kept = choose(
+        keys, values, scored, keep=keep, ratio=ratio, scope=scope, refinement=refinement,
+        queries=queries, valid=valid,
+    )  # fmt: skip
     if store is None:
-        return evict(keys, values, select(keys, values, scored, **how))
-    exact = select_for_hex(keys, values, scored, **how, store=store)
-    return hex_store(keys, values, scored.scores, exact, valid, store)
+        return evict(keys, values, kept)
+    return hex_store(keys, values, scored.scores, kept, valid, store)
 
 
 def select_for_hex(
@@ -213,65 +215,65 @@ def select_for_hex(
     store: HexConfig,
 ) -> Tensor:
     """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
-    length, vectors = scored.scores.shape[-1], compared(refinement, keys, values, queries)
-    span = span_of(store, length)
-    if keep is None and ratio is None:
-        heavy: Any = Fraction(str(store.heavy))
-        ratio = 1 - heavy
+    vectors = compared(refinement, keys, values, queries)
+    scored, share, span = for_hex(scored, keep, ratio, store)
     exact = scored.protected.new_zeros(*scored.protected.shape[:-2], span)
-    for row, real in each_row(scored.scores, scope, valid):
-        one = Scored(widen(scored.scores[real]), scored.protected[real])
-        left = one.scores.shape[-1]
-        tokens = max(0, left - (length - span))
-        if store.normalize:
-            seen = torch.arange(left, 0, -1, device=one.scores.device)
-            one = one._replace(scores=one.scores / seen)
-        shields = one.protected[..., :tokens].any(-2)
+    for row in each_row(scored, scope, valid, vectors):
+        tokens = max(0, row.scored.scores.shape[-1] - (scored.scores.shape[-1] - span))
+        shields = row.scored.protected[..., :tokens].any(-2)
         recent = recent_mask(tokens, 0 if store.carry_recent else store.recent)
         recent = recent.to(shields.device).expand(shields.shape)
         apart = (shields | recent if store.outside_recent else shields).flatten()
-        heavy = int(row_budgets(keep, ratio, row, apart))
-        mass = refine(
-            one,
-            refinement,
-            keep=heavy // max(1, prod(shields.shape[:-1])),
-            ratio=1 - heavy / max(1, len(apart)) if ratio is None else float(ratio),
-            **{name: x[real] for name, x in vectors.items()},
-        ).sum(-2)
+        heavy = int(row_budgets(keep, share, row, apart))
+        mass = refine_row(row, refinement, heavy, share, shields).sum(-2)
         taken = min(len(apart), int(apart.sum()) + heavy)
         best = retain(mass[..., :tokens].flatten(), apart, keep=taken)
-        exact[(*real[:-2], real[-1])] = best.view(shields.shape) | recent
+        exact[(*row.place[:-2], row.place[-1])] = best.view(shields.shape) | recent
     return exact
 
 
+def for_hex(
+    scored: Scored, keep: int | Tensor | None, ratio: float | None, store: HexConfig
+) -> tuple[Scored, float | None, int]:
+    """Return the scores as HEX weighs them, the share that it removes, and its span."""
+    scores, tokens = widen(scored.scores), scored.scores.shape[-1]
+    if store.normalize:  # by the queries that saw the token
+        scores = scores / torch.arange(tokens, 0, -1, device=scores.device)
+    share: Any = ratio
+    if keep is None and ratio is None:
+        share = 1 - Fraction(str(store.heavy))  # exact, which a float would not be
+    return scored._replace(scores=scores), share, span_length(store, tokens)
+
+
 def each_row(
-    scores: Tensor, scope: str, valid: Tensor | None
-) -> Iterator[tuple[tuple[int, ...], Place]]:
-    """Walk through the batch rows: which it is, and where its real tokens stand.
-
-    The place is an index of scores or vectors; a model's row has all its layers.
-    """
+    scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str, Tensor] | None = None
+) -> Iterator[Row]:
+    """Walk through the batch rows, each without its padding."""
     layers = (slice(None),) if scope == "model" else ()
-    for row in product(*map(range, scores.shape[len(layers) : -2])):
-        start = 0 if valid is None else int((~valid[row]).sum())
-        yield row, (*layers, *row, slice(None), slice(start, None))
+    for number in product(*map(range, scored.scores.shape[len(layers) : -2])):
+        start = 0 if valid is None else int((~valid[number]).sum())
+        real = (*layers, *number, slice(None), slice(start, None))
+        one = Scored(scored.scores[real], scored.protected[real])
+        yield Row(number, real, one, {name: x[real] for name, x in (vectors or {}).items()})
 
 
-def row_budgets(
-    keep: int | Tensor | None, ratio: float | None, row: tuple[int, ...], pools: Tensor
-) -> Tensor:
+def row_budgets(keep: int | Tensor | None, ratio: float | None, row: Row, pools: Tensor) -> Tensor:
     """Return the budget of each pool of a row: entries along the last axis."""
     size = pools.shape[-1]
     if ratio is not None:
         budget = torch.tensor(kept_count(size, ratio))
     else:
-        budget = keep[row] if isinstance(keep, Tensor) else torch.tensor(keep)
+        budget = keep[row.number] if isinstance(keep, Tensor) else torch.tensor(keep)
     return budget.clamp(max=size).to(pools.device).expand(pools.shape[:-1])
 
 
-def span_of(store: HexConfig, length: int) -> int:
-    """Return how many tokens of a prompt HEX compresses at once."""
-    return max(0, length - carried(store)) // store.block * store.block
+def refine_row(
+    row: Row, refinement: Refinement | None, total: int, ratio: float | None, of: Tensor
+) -> Tensor:
+    """Refine a row in which a `total` stays of as many entries as `of` has, heads before tokens."""
+    removed = 1 - total / max(1, of.numel()) if ratio is None else float(ratio)
+    keep = total // max(1, prod(of.shape[:-1]))
+    return refine(row.scored, refinement, keep=keep, ratio=removed, **row.vectors)
 
 
 def compared(

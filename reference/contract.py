@@ -149,25 +149,26 @@ def _union(name: str, members: tuple[Any, ...]) -> Check:
     """Choose by the value: None, a tensor by its rank, a record by its class, or what is left."""
     kinds = [kind for kind in members if kind is not type(None)]
     optional = len(kinds) < len(members)
-    checks = {kind: compiled(name, kind) for kind in kinds}
-    tensors = [kind for kind in kinds if hasattr(kind, "dim_str")]
-    records = [kind for kind in kinds if hasattr(kind, "_fields")]
-    rest = next((kind for kind in kinds if kind not in tensors), tensors[0] if tensors else None)
+    checks = [(kind, compiled(name, kind)) for kind in kinds]
+    ranks = [(len(kind.dim_str.split()), held) for kind, held in checks if hasattr(kind, "dim_str")]
+    others = [(kind, held) for kind, held in checks if not hasattr(kind, "dim_str")]
+    records = tuple(kind for kind in kinds if hasattr(kind, "_fields"))
+    rest = (others or checks)[0][1]
 
     def check(value: Any, axes: Axes) -> None:
         if value is None and optional:
             return
-        if len(records) > 1 and not isinstance(value, tuple(records)):
+        if len(records) > 1 and not isinstance(value, records):
             listed = " or ".join([f"a {kind.__name__}" for kind in records] + ["None"] * optional)
             raise TypeError(f"{name} must be {listed}, got {value!r}")
-        chosen = rest
-        if tensors and isinstance(value, Tensor):
-            fitting = (kind for kind in tensors if len(kind.dim_str.split()) == value.ndim)
-            chosen = next(fitting, tensors[-1])
-        elif type(value) in checks:
-            chosen = type(value)
-        if held := checks[chosen]:
-            held(value, axes)
+        if ranks and isinstance(value, Tensor):
+            fitting = (held for rank, held in ranks if rank == value.ndim)
+            chosen = next(fitting, ranks[-1][1])
+        else:
+            # compared, not looked up: a `tuple[...]` has no hash while `torch.compile` traces
+            chosen = next((held for kind, held in others if type(value) is kind), rest)
+        if chosen:
+            chosen(value, axes)
 
     return check
 

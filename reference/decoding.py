@@ -1,13 +1,12 @@
 """Compression while decoding: every so many tokens the cache shrinks to a fixed length."""
 
-from itertools import product
 from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.compress import compared, each_row
+from reference.compress import compared, each_row, flagged
 from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
@@ -108,13 +107,9 @@ class DecodingView(NamedTuple):
 def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None:
     """Refuse scores without the scope's axes, a mask of other rows, or scores of no use."""
     scoped(scores, config.scope)
-    rows = scores.shape[1 if config.scope == "model" else 0 : -2]
-    if valid is not None:
-        if tuple(valid.shape) != (*rows, scores.shape[-1]):
-            shape = (*rows, scores.shape[-1])
-            raise ValueError(f"valid must have shape {shape}, got {tuple(valid.shape)}")
-        valid = valid[..., None, :]
-    finite("scores", scores, valid, config.refinement is not None)
+    flagged(valid, scores, config.scope)
+    real = None if valid is None else valid[..., None, :]
+    finite("scores", scores, real, config.refinement is not None)
 
 
 def joining(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> None:
@@ -126,6 +121,17 @@ def joining(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) 
         if new.dtype != held.dtype:
             raise TypeError(f"{name} must be a {held.dtype} tensor, got a {new.dtype} tensor")
     finite("scores", scores, None, cache.config.refinement is not None)
+
+
+def addable(cache: DecodingCache, mass: Tensor | None) -> None:
+    """Refuse mass of another shape than what is held, or that makes no score."""
+    if mass is None:
+        return
+    held = present(cache)
+    if mass.shape != held.shape:
+        shape = tuple(held.shape)
+        raise ValueError(f"mass must have shape {shape}, got {tuple(mass.shape)}")
+    finite("mass", mass, held, cache.config.refinement is not None)
 
 
 @requires(prompt, left_padded)
@@ -160,29 +166,16 @@ def decoding_start(
         E-U12, E-U36, E-U45: protected tokens follow from positions, the recent ones are 2 % of
         all tokens seen; the prompt counts as the first update; all layers compete by default.
     """
-    if valid is None:
-        valid = torch.ones_like(scores[..., 0, :], dtype=torch.bool)
-    valid = valid.expand(*scores.shape[:-2], scores.shape[-1])
-    here = valid[..., None, :].expand(scores.shape)
-    stored = evict(keys, values, here)
-    none = slice(0, 0)
-    cache = DecodingCache(
-        config,
-        stored,
-        scores=widen(scores)[here].view(stored.positions.shape),
-        pending_keys=keys[..., none, :].clone(),
-        pending_values=values[..., none, :].clone(),
-        pending_scores=widen(scores)[..., none].clone(),
-        seen=valid.sum(-1),
-    )
-    first = (~valid).sum(-1)[..., None, None].expand(*scores.shape[:-1], 1)
-    place = torch.arange(scores.shape[-1], device=keys.device) - first
-    stored = stored._replace(positions=place[here].view(stored.positions.shape))
-    cache = cache._replace(stored=stored)
-    return shrink(cache, decoding_read(cache))
+    *batch, _, tokens = scores.shape
+    valid = scores.new_ones(tokens, dtype=torch.bool) if valid is None else valid
+    seen = valid.expand(*batch, tokens).sum(-1)
+    place = torch.arange(tokens, device=seen.device) - tokens + seen[..., None]
+    positions = place.clamp(min=-1)[..., None, :].expand(scores.shape)
+    view = DecodingView(keys, values, widen(scores), positions, positions >= 0)
+    return shrunk(view, seen, config)
 
 
-@requires(joining)
+@requires(joining, addable)
 def decoding_append(
     cache: DecodingCache,
     keys: Float[Tensor, "*batch kv_heads tokens width"],
@@ -207,9 +200,6 @@ def decoding_append(
     Returns:
         The next cache. Tokens may come one by one or many at a time.
 
-    Raises:
-        ValueError: `mass` has not the shape of what is held, or a number of it is none of a score.
-
     Source:
         HubKV-4.3.
 
@@ -218,16 +208,14 @@ def decoding_append(
         refined anew each time, among the neighbours the cache has left.
     """
     if mass is not None:
-        cache = accumulate(cache, mass, decoding_read(cache).present)
+        cache = accumulated(cache, mass)
     start, length, interval = 0, keys.shape[-2], cache.config.interval
     while start < length:
-        stop = min(length, start + interval - cache.pending_scores.shape[-1])
-        cache = hold(
-            cache, *(x[..., start:stop, :] for x in (keys, values)), scores[..., start:stop]
-        )
-        start = stop
+        new = slice(start, start + interval - cache.pending_scores.shape[-1])
+        cache = holding(cache, keys[..., new, :], values[..., new, :], scores[..., new])
+        start = new.stop
         if cache.pending_scores.shape[-1] == interval:
-            cache = shrink(cache, decoding_read(cache))
+            cache = shrunk(decoding_read(cache), cache.seen, cache.config)
     return cache
 
 
@@ -246,69 +234,53 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
     Source:
         HubKV-4.3.
     """
-    heads, pending = cache.pending_scores.shape[:-1], cache.pending_scores.shape[-1]
-    stored, bounds = cache.stored, bounds_of(cache)
-    width, older = stored.keys.shape[-1], max(bounds.diff().tolist(), default=0)
-    arrived = cache.seen[..., None] - pending + torch.arange(pending, device=bounds.device)
-    old = (
-        stored.keys.reshape(-1, width),
-        stored.values.reshape(-1, width),
-        widen(cache.scores).flatten(),
-        stored.positions.flatten(),
+    stored, here, pending = cache.stored, stayed(cache), cache.pending_scores.shape
+    come = cache.seen[..., None] - pending[-1] + torch.arange(pending[-1], device=here.device)
+    return DecodingView(
+        torch.cat([laid_out(stored.keys, cache, here), cache.pending_keys], -2),
+        torch.cat([laid_out(stored.values, cache, here), cache.pending_values], -2),
+        torch.cat([laid_out(widen(cache.scores), cache, here), cache.pending_scores], -1),
+        torch.cat(
+            [laid_out(stored.positions, cache, here, -1), come[..., None, :].expand(pending)], -1
+        ),
+        present(cache),
     )
-    new = (
-        cache.pending_keys,
-        cache.pending_values,
-        cache.pending_scores,
-        arrived[..., None, :].expand(*heads, pending),
-    )
-    view = DecodingView(
-        keys=stored.keys.new_zeros(*heads, older + pending, width),
-        values=stored.values.new_zeros(*heads, older + pending, width),
-        scores=widen(cache.scores).new_zeros(*heads, older + pending),
-        positions=bounds.new_full((*heads, older + pending), -1),
-        present=torch.zeros(*heads, older + pending, dtype=torch.bool, device=bounds.device),
-    )
-    for h, head in enumerate(product(*map(range, heads))):
-        entries = slice(bounds[h], bounds[h + 1])
-        start = older - int(bounds[h + 1] - bounds[h])
-        for part, stayed, came in zip(view[:-1], old, new, strict=True):
-            part[head][start:older] = stayed[entries]
-            part[head][older:] = came[head]
-        view.present[head][start:] = True
-    return view
 
 
-def bounds_of(cache: DecodingCache) -> Tensor:
-    """Return where each head's entries begin and end in the flattened store."""
-    stored = cache.stored
-    if isinstance(stored, RaggedCache):
-        return stored.offsets
-    heads = cache.pending_scores.shape[:-1].numel()
-    return torch.arange(heads + 1, device=stored.keys.device) * stored.positions.shape[-1]
+def present(cache: DecodingCache) -> Tensor:
+    """Mark what is held: the stored entries of each head, then all that are pending."""
+    here = stayed(cache)
+    return torch.cat([here, here.new_ones(cache.pending_scores.shape)], -1)
 
 
-def addable(mass: Tensor, present: Tensor, config: DecodingConfig) -> None:
-    """Refuse what cannot be added to the scores of the entries present."""
-    if mass.shape != present.shape:
-        shape = tuple(present.shape)
-        raise ValueError(f"mass must have shape {shape}, got {tuple(mass.shape)}")
-    finite("mass", mass, present, config.refinement is not None)
+def stayed(cache: DecodingCache) -> Tensor:
+    """Mark the stored entries of each head, the shorter ones' at the right end."""
+    if isinstance(cache.stored, DenseCache):
+        return torch.ones_like(cache.stored.positions, dtype=torch.bool)
+    counts = cache.stored.offsets.diff().view(*cache.pending_scores.shape[:-1], 1)
+    return torch.arange(int(counts.amax()), 0, -1, device=counts.device) <= counts
 
 
-def accumulate(cache: DecodingCache, mass: Tensor, present: Tensor) -> DecodingCache:
+def laid_out(part: Tensor, cache: DecodingCache, here: Tensor, blank: int = 0) -> Tensor:
+    """Lay out stored entries, blanks before those of the shorter heads."""
+    if isinstance(cache.stored, DenseCache):
+        return part
+    laid = part.new_full((*here.shape, *part.shape[1:]), blank)
+    laid[here] = part
+    return laid
+
+
+def accumulated(cache: DecodingCache, mass: Tensor) -> DecodingCache:
     """Add to the raw scores of what is held."""
-    addable(mass, present, cache.config)
-    mass = widen(mass)
-    older = present.shape[-1] - cache.pending_scores.shape[-1]
-    entries = mass[..., :older][present[..., :older]]
+    here, mass = stayed(cache), widen(mass)
+    older = here.shape[-1]
     return cache._replace(
-        scores=widen(cache.scores) + entries.view(cache.scores.shape),
+        scores=widen(cache.scores) + mass[..., :older][here].view(cache.scores.shape),
         pending_scores=cache.pending_scores + mass[..., older:],
     )
 
 
-def hold(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> DecodingCache:
+def holding(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> DecodingCache:
     """Let new tokens wait for the next compression."""
     return cache._replace(
         pending_keys=torch.cat([cache.pending_keys, keys], -2),
@@ -318,69 +290,64 @@ def hold(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> 
     )
 
 
-def shrink(cache: DecodingCache, view: DecodingView) -> DecodingCache:
+def shrunk(view: DecodingView, seen: Tensor, config: DecodingConfig) -> DecodingCache:
     """Compress all that is held to the target."""
-    kept = survivors(view, cache.seen, cache.config)
-    left, none = evict(view.keys, view.values, kept), slice(0, 0)
+    kept = survivors(view, seen, config)
+    left = evict(view.keys, view.values, kept)
     shape = left.positions.shape
-    return cache._replace(
-        stored=left._replace(positions=view.positions[kept].view(shape)),
-        scores=view.scores[kept].view(shape),
-        pending_keys=cache.pending_keys[..., none, :].clone(),
-        pending_values=cache.pending_values[..., none, :].clone(),
-        pending_scores=cache.pending_scores[..., none].clone(),
+    return DecodingCache(
+        config,
+        left._replace(positions=view.positions[kept].view(shape)),
+        view.scores[kept].view(shape),
+        view.keys[..., :0, :].clone(),
+        view.values[..., :0, :].clone(),
+        view.scores[..., :0].clone(),
+        seen,
     )
 
 
 def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
     """Mark the entries that stay: protected positions, then the best by their refined scores."""
     scope, vectors = config.scope, compared(config.refinement, view.keys, view.values, None)
-    present = view.present.any(-2)
-    present = present.any(0) if scope == "model" else present
+    there = view.present.any(-2)
+    held = Scored(view.scores, ~view.present)
     kept = torch.zeros_like(view.present)
-    for _, real in each_row(view.scores, scope, present):
-        here, place = view.present[real], view.positions[real]
+    for row in each_row(held, scope, there.any(0) if scope == "model" else there, vectors):
+        here, place = view.present[row.place], view.positions[row.place]
         if not here.any():
             continue
-        tokens, heads = int(seen[real[:-2]].max()), here.shape[:-1].numel()
+        tokens, heads = int(seen[row.place[:-2]].max()), here.shape[:-1].numel()
         length = tokens if config.length == "seen" else int(here.sum()) // heads
         window = length // 50 if config.recent is None else config.recent
         window = min(window, config.target - config.sinks)
         shielded = here & ((place < config.sinks) | (place >= tokens - window))
-        one = Scored(view.scores[real], shielded | ~here)
-        beside = {name: x[real] for name, x in vectors.items()}
-        refined = _refined(one, place, here, tokens, beside, config)
+        one = Scored(row.scored.scores, shielded | ~here)
+        refined = _refined(one, place, tokens, row.vectors, config)
         # evicted by a signal is still better than not there
         ranked = refined.clamp(min=torch.finfo(refined.dtype).min).masked_fill(~here, -torch.inf)
         pools = here.flatten(-AXES[scope])
         full = config.target * (pools.shape[-1] // here.shape[-1])
         budgets = pools.sum(-1).clamp(max=full)
-        kept[real] = retain(ranked, shielded, keep=budgets, scope=scope)
+        kept[row.place] = retain(ranked, shielded, keep=budgets, scope=scope)
     return kept
 
 
 def _refined(
-    one: Scored,
-    place: Tensor,
-    here: Tensor,
-    tokens: int,
-    beside: dict[str, Tensor],
-    config: DecodingConfig,
+    one: Scored, place: Tensor, tokens: int, vectors: dict[str, Tensor], config: DecodingConfig
 ) -> Tensor:
     """Refine one row, among the neighbours that the cache or the text gives each token."""
     ratio = max(0.0, 1 - config.target / max(1, tokens)) if config.ratio is None else config.ratio
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
-        return refine(one, config.refinement, keep=config.target, ratio=ratio, **beside)
-    text = Scored(
-        one.scores.new_zeros(*one.scores.shape[:-1], tokens),
-        torch.ones(*one.scores.shape[:-1], tokens, dtype=torch.bool, device=here.device),
-    )
-    for head in product(*map(range, here.shape[:-1])):
-        where = place[head][here[head]]
-        text.scores[head][where] = one.scores[head][here[head]]
-        text.protected[head][where] = one.protected[head][here[head]]
+        return refine(one, config.refinement, keep=config.target, ratio=ratio, **vectors)
+    text = in_text(one, place, tokens)
     refined = refine(text, config.refinement, keep=config.target, ratio=ratio)
-    back = refined.new_zeros(one.scores.shape)
-    for head in product(*map(range, here.shape[:-1])):
-        back[head][here[head]] = refined[head][place[head][here[head]]]
-    return back
+    return refined.gather(-1, place.clamp(min=0))
+
+
+def in_text(one: Scored, place: Tensor, tokens: int) -> Scored:
+    """Lay entries out at their positions in a text, of which the rest stands outside."""
+    line = (*place.shape[:-1], tokens + 1)  # one place more, for what is not there
+    where = place.masked_fill(place < 0, tokens)
+    scores = one.scores.new_zeros(line).scatter(-1, where, one.scores)
+    outside = one.protected.new_ones(line).scatter(-1, where, one.protected)
+    return Scored(scores[..., :tokens], outside[..., :tokens])

@@ -42,25 +42,25 @@ Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 """Seed of a generator."""
 
 Ratio = Annotated[float, Interval(ge=0, le=1)]
-"""In [0, 1], read as the decimal number it prints as."""
+"""Read as the decimal number it prints as."""
 
 OpenFraction = Annotated[float, Interval(gt=0, lt=1)]
-"""In (0, 1)."""
+"""A factor that leaves something, and not all."""
 
 Share = Annotated[float, Interval(gt=0, le=1)]
-"""In (0, 1], read as the decimal number it prints as."""
+"""More than nothing; read as the decimal number it prints as."""
 
 NonNegative = Annotated[float, Ge(0)]
-"""At least 0."""
+"""Infinity included."""
 
 FiniteNonNegative = Annotated[float, Interval(ge=0, lt=inf)]
-"""At least 0 and finite."""
+"""Infinity left out."""
 
 Above0 = Annotated[float, Gt(0)]
-"""Greater than 0."""
+"""Infinity included."""
 
 FiniteAbove0 = Annotated[float, Interval(gt=0, lt=inf)]
-"""Greater than 0 and finite."""
+"""Infinity left out."""
 
 Scope = Literal["head", "layer", "model"]
 """Which entries compete for a budget."""
@@ -86,25 +86,25 @@ else:
         values = Interval(gt=-inf, lt=inf)
 
     class Importance(AbstractDtype):
-        """Finite and at least 0."""
+        """What adds up, as attention does."""
 
         dtypes = Float.dtypes
         values = Interval(ge=0, lt=inf)
 
     class Orderable(AbstractDtype):
-        """Not NaN, and below infinity: minus infinity marks an evicted token."""
+        """Minus infinity marks an evicted token."""
 
         dtypes = Float.dtypes
         values = Lt(inf)
 
     class Shares(AbstractDtype):
-        """In [0, 1]."""
+        """Parts of a whole."""
 
         dtypes = Float.dtypes
         values = Interval(ge=0, le=1)
 
     class Wholes(AbstractDtype):
-        """Integers, at least 0."""
+        """Positions, or counts."""
 
         dtypes = Int64.dtypes
         values = Ge(0)

@@ -1,6 +1,5 @@
 """Which cache entries survive a budget: exactly as many as it says, protected ones first."""
 
-import math
 from fractions import Fraction
 from itertools import product
 
@@ -20,8 +19,8 @@ def kept_count(pool: Whole, ratio: Ratio) -> int:
     $$B = \lfloor (1 - r)\, N \rfloor$$
 
     Args:
-        pool: number $N$ of entries that compete, at least 0.
-        ratio: removed share $r$, in [0, 1], read as the decimal number it prints as.
+        pool: number $N$ of entries that compete.
+        ratio: removed share $r$.
 
     Returns:
         The budget $B$: 10 of 100 at 0.9, where binary arithmetic gives 9.
@@ -32,7 +31,7 @@ def kept_count(pool: Whole, ratio: Ratio) -> int:
     Reading:
         C2: the removed share is at least $r$, the arithmetic exact.
     """
-    return math.floor((1 - Fraction(str(ratio))) * pool)
+    return (1 - Fraction(str(ratio))) * pool // 1  # traced by torch.compile, as floor is not
 
 
 def ranking(scores: Orderable[Tensor, "*heads tokens"]) -> Int64[Tensor, "*heads tokens"]:
@@ -74,7 +73,7 @@ def retain(
         protected: the set $P$, true at entries that are kept whatever their score; they count
             towards the budget.
         keep: budget $B$ of every pool, from 0 to the pool's size; a tensor holds one for each.
-        ratio: removed share $r$, in [0, 1], instead of `keep`: the budget is `kept_count`.
+        ratio: removed share $r$, instead of `keep`: the budget is `kept_count`.
         scope: which entries form a pool. `"head"`: the tokens of a head. `"layer"`: heads and
             tokens of a layer. `"model"`: layers, heads and tokens, each batch row its own pool.
 

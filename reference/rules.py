@@ -103,7 +103,7 @@ def windowed(keep: int, window: int) -> None:
 
 
 def affordable(keep: int, tokens: int) -> None:
-    """Refuse to keep more tokens than there are."""
+    """Refuse a budget of more tokens than there are."""
     if keep > tokens:
         raise ValueError(f"keep must be in [0, {tokens}], got {keep}")
 

@@ -1,13 +1,95 @@
-"""What a contract says, in words: the `Raises:` of a function, read from its signature."""
+"""What a contract says, in words: written into docstrings, for `help` and for the pages."""
 
+import re
 from collections.abc import Callable, Iterator
-from inspect import unwrap
+from functools import cache
+from inspect import getdoc
+from textwrap import fill, indent
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
+from annotated_types import Predicate
 
 from reference.contract import FLAG, NUMBERS, SEVERAL, kind_of
 from reference.kinds import OneOf, Range
+
+WIDTH = 92
+
+
+def documented(public: Any) -> Any:
+    """Write what is admitted and what is refused into the docstring of a function or settings."""
+    if isinstance(public, type) and not hasattr(public, "_fields"):
+        return public
+    said = {name: f"{name} ({words}):" for name, words in admitted(public).items()}
+    prose, source, cites = (getdoc(public) or "").partition("\n\nSource:")
+    if not isinstance(public, type):
+        head, args, rest = prose.partition("\nArgs:\n")
+        meanings, returns, rest = rest.partition("\n\nReturns:")
+        results, _, by_body = rest.partition("\n\nRaises:")
+        meanings = re.sub(r"(?m)^    (\w+): (.*)", lambda e: _entry(said[e[1]], e[2]), meanings)
+        prose = f"{head}{args}{meanings}{returns}{results}\n\nRaises:{_refused(public)}{by_body}"
+    elif not any("tensor" in words for words in said.values()):  # settings, no result
+        prose += "\n    ".join(["\n\nAttributes:", *said.values()])
+    public.__doc__ = prose + source + cites
+    return public
+
+
+def admitted(public: Callable[..., Any]) -> dict[str, str]:
+    """Say what each argument or setting may be."""
+    hints = get_type_hints(public, include_extras=True)
+    return {name: admits(hint) for name, hint in hints.items() if name != "return"}
+
+
+def _entry(said: str, meaning: str) -> str:
+    between = " " if len(said + meaning) < WIDTH else "\n" + " " * 8
+    return f"    {said}{between}{meaning}"
+
+
+@cache
+def admits(annotation: Any) -> str:
+    """Say what an argument may be."""
+    kinds = [_one(base, marks) for base, marks in members(annotation)]
+    return " or ".join([*kinds, *["None"] * (type(None) in get_args(annotation))])
+
+
+def _one(base: Any, marks: list[Any]) -> str:
+    if listed := choices_of(base, marks):
+        *others, last = map(repr, listed)
+        return f"{', '.join(others)} or {last}"
+    if hasattr(base, "dim_str"):
+        bounds = Range.of([getattr(base.dtype, "values", None)])
+        kind = f"{_bare(kind_of(base)[0])} tensor [{base.dim_str.strip()}]"
+        return f"{kind}, {bounds.said}" if bounds else kind
+    if base in NUMBERS:
+        bounds, kind = Range.of(marks), _bare(NUMBERS[base][0])
+        between = ", " if bounds and bounds.said.startswith("finite") else " "
+        said = f"{kind}{between}{bounds.said}" if bounds else kind
+        rules = [mark.func.__name__ for mark in marks if isinstance(mark, Predicate)]
+        return ", ".join([said, *rules]).replace("_", " ")
+    if get_origin(base) in SEVERAL:
+        return f"{_bare(SEVERAL[get_origin(base)])} of {admits(get_args(base)[0])}"
+    return {bool: FLAG, torch.dtype: "floating-point dtype"}.get(base) or base.__name__
+
+
+def _bare(kind: str) -> str:
+    """Return a kind without its article."""
+    return kind.partition(" ")[2]
+
+
+def _refused(spec: Callable[..., Any]) -> str:
+    """Say what raises: an argument alone, arguments of different lengths, and each rule."""
+    clauses = {
+        "TypeError": ["an argument is of another kind"],
+        "ValueError": ["an argument is out of its range, or axes of one name differ in length"],
+    }
+    for rule in vars(spec).get("rules", ()):
+        said = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
+        only_kind = "ValueError" not in (called := rule.__code__.co_names) and "TypeError" in called
+        clauses["TypeError" if only_kind else "ValueError"].append(said)
+    entries = (f"{error}: {'; '.join(why)}." for error, why in clauses.items())
+    return "".join(
+        "\n" + indent(fill(entry, WIDTH, subsequent_indent="    "), "    ") for entry in entries
+    )
 
 
 def members(annotation: Any) -> Iterator[tuple[Any, list[Any]]]:
@@ -27,39 +109,3 @@ def choices_of(base: Any, marks: list[Any]) -> tuple[Any, ...]:
     """Return the values that an annotation lists, if it lists any."""
     listed = next((mark.choices for mark in marks if isinstance(mark, OneOf)), ())
     return get_args(base) if get_origin(base) is Literal else listed
-
-
-def raises(spec: Callable[..., Any]) -> dict[type[Exception], list[str]]:
-    """Return the clauses of a `Raises:` section: what is refused as a type, and as a value."""
-    kinds, values, spec = [], [], unwrap(spec)
-    for name, annotation in get_type_hints(spec, include_extras=True).items():
-        if name == "return":
-            continue
-        words = []
-        for base, marks in members(annotation):
-            bounds = Range.of(marks)
-            if listed := choices_of(base, marks):
-                values.append(f"`{name}` is none of {', '.join(map(repr, listed))}")
-            elif hasattr(base, "dim_str"):
-                words.append(f"{kind_of(base)[0]} tensor")
-                bounds = Range.of([getattr(base.dtype, "values", None)])
-            elif base in NUMBERS:
-                words.append(NUMBERS[base][0])
-            elif base is bool:
-                words.append(FLAG)
-            elif base is torch.dtype:
-                words.append("a floating-point dtype")
-            elif get_origin(base) in SEVERAL:
-                words.append(SEVERAL[get_origin(base)])
-            elif hasattr(base, "_fields"):
-                words.append(f"a `{base.__name__}`")
-            if bounds:
-                one = "a value of " if hasattr(base, "dim_str") else ""
-                values.append(f"{one}`{name}` is not {bounds.said}")
-        if words:
-            kinds.append(f"`{name}` is not {' or '.join(dict.fromkeys(words))}")
-    values.append("shapes do not fit each other")
-    for rule in vars(spec).get("rules", ()):
-        said = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
-        values.append(f"there is or are {said}")
-    return {TypeError: kinds, ValueError: values}

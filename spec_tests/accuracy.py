@@ -67,10 +67,29 @@ def assert_equal(actual: Any, expected: Any) -> None:
         assert actual == expected, f"{actual!r} != {expected!r}"
 
 
-def assert_as_accurate(actual: Any, spec: Callable[..., Any], inputs: dict[str, Any]) -> None:
-    """`actual` is as good an answer to `spec(**inputs)` as the reference gives."""
-    same = spec(**inputs)
-    exact = same if is_wide(inputs) else spec(**cast(inputs, torch.float64))
+def are_equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, bit for bit."""
+    try:
+        assert_equal(one, other)
+    except AssertionError:
+        return False
+    return True
+
+
+def assert_as_accurate(
+    actual: Any,
+    spec: Callable[..., Any],
+    inputs: dict[str, Any],
+    known: tuple[dict[str, Any], Any] | None = None,
+) -> None:
+    """`actual` is as good an answer to `spec(**inputs)` as the reference gives.
+
+    `known` is what `spec` says to some inputs of float64: most draws are of numbers that every
+    dtype holds, and its answer need not be computed again.
+    """
+    wide = cast(inputs, torch.float64)
+    exact = known[1] if known and are_equal(wide, known[0]) else spec(**wide)
+    same = exact if is_wide(inputs) else spec(**inputs)
     _compare(actual, same, exact, spec.__name__ in CANCELLING)
 
 

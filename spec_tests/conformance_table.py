@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from spec_tests.implementation import Implementation
 from spec_tests.index import are_ours, equations
 
 EQUATIONS = equations()
@@ -18,9 +19,9 @@ def is_ours_alone(item: pytest.Item) -> bool:
     return are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
 
 
-def write(reporter) -> None:
-    """Write the table, what did not pass, and what each implementation lacks."""
-    outcomes, missing = gather(reporter)
+def write(reporter, impls: list[Implementation], complete: bool) -> None:
+    """Write the table, what did not pass, and how much each implementation lacks."""
+    outcomes = gather(reporter)
     if not outcomes:
         return
     reporter.section("conformance: equations passed")
@@ -34,23 +35,23 @@ def write(reporter) -> None:
     for impl, seen in outcomes.items():
         if bad := sorted(i for i, results in seen.items() if results & {"failed", "xfailed"}):
             reporter.write_line(f"{impl} fails: {', '.join(bad)}")
-        if missing[impl]:
-            reporter.write_line(f"{impl} lacks: {', '.join(sorted(missing[impl]))}")
+    for impl in impls:
+        if impl.missing:
+            names = f": {', '.join(impl.missing)}" if complete else ""
+            reporter.write_line(f"{impl} lacks {len(impl.missing)} functions{names}")
 
 
-def gather(reporter) -> tuple[dict[str, dict[str, set[str]]], dict[str, set[str]]]:
-    """Return implementation -> equation -> outcomes, and implementation -> missing names."""
+def gather(reporter) -> dict[str, dict[str, set[str]]]:
+    """Return implementation -> equation -> outcomes."""
     outcomes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    missing: dict[str, set[str]] = defaultdict(set)
     for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
         for report in reporter.stats.get(outcome, []):
             seen = dict(getattr(report, "user_properties", ()))  # a collection error has none
             if "impl" in seen:
-                missing[seen["impl"]].update(seen["missing"])
                 for spec in seen["spec"]:
                     result = "failed" if outcome == "error" else outcome
                     outcomes[seen["impl"]][spec].add(result)
-    return outcomes, missing
+    return outcomes
 
 
 def score(seen: dict[str, set[str]], paper: str) -> str:

@@ -12,7 +12,9 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 
 from spec_tests import conformance_table
-from spec_tests.implementation import OURS_ALONE, Implementation, layers_on, under_test
+from spec_tests.implementation import LACKS, Implementation, layers_on, under_test
+from spec_tests.kernels.interpreter import patch_once
+from spec_tests.needs import asked, needs
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -30,7 +32,10 @@ settings.register_profile(
 )
 settings.load_profile("conformance")
 
+OF_THIS_REPOSITORY = [Path(__file__).parent / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
+FEW = 5
+"""Examples of a law in Triton's interpreter, unless `--impl optimized.kernels` asks for all."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -58,49 +63,74 @@ def pytest_configure(config):
     """Import the implementations and poison uninitialised memory."""
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
     config.addinivalue_line("markers", "door: not of bodies behind a contract")
+    config.addinivalue_line("markers", "compared: not of a body that is the reference's own")
+    config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
     if config.getoption("--killers"):
         settings.load_profile("killers")
+    if config.getoption("--hypothesis-seed") is not None:  # a fixed choice of examples would win
+        settings.register_profile("seeded", settings.default, derandomize=False)
+        settings.load_profile("seeded")
     device = config.getoption("--device")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        patch_once()
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise pytest.UsageError(f"--device: {error}") from error
     names = config.getoption("--impl") or layers_on(device)
     try:
-        asked = config.getoption("--ours")
-        config.stash[IMPLEMENTATIONS] = [Implementation(name, device, asked) for name in names]
+        ours = config.getoption("--ours")
+        config.stash[IMPLEMENTATIONS] = [Implementation(name, device, ours) for name in names]
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
-    # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught. It is late to
-    # come, since it takes its time.
-    torch.use_deterministic_algorithms(True)
+    # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
+    # `use_deterministic_algorithms` does as much, and imports the compiler.
+    torch.set_deterministic_debug_mode("error")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out the tests of this repository where a module is named."""
+    return True if config.getoption("--impl") and collection_path in OF_THIS_REPOSITORY else None
 
 
 def pytest_generate_tests(metafunc):
-    """Run every test that asks for `impl` once an implementation."""
+    """Run every test that asks for `impl` once an implementation that has what it needs."""
     if "impl" in metafunc.fixturenames:
-        impls = metafunc.config.stash[IMPLEMENTATIONS]
+        impls, test = metafunc.config.stash[IMPLEMENTATIONS], metafunc.definition
         if metafunc.config.getoption("--killers"):
-            test = metafunc.definition.nodeid
-            impls = [impl for impl in impls if impl.module.is_killed_by(test)]
-        if metafunc.definition.get_closest_marker("door"):
+            impls = [impl for impl in impls if impl.module.is_killed_by(test.nodeid)]
+        else:
+            needed = asked(test.path, test.name)
+            impls = [impl for impl in impls if impl.offers(needed)]
+        if test.get_closest_marker("door"):
             impls = [impl for impl in impls if impl.has_door]
+        if metafunc.definition.get_closest_marker("long") and not metafunc.config.getoption(
+            "--impl"
+        ):
+            impls = [impl for impl in impls if not impl.is_interpreted]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark the expected failures; leave out what says nothing about the modules under test."""
-    if config.getoption("--impl"):
-        config.hook.pytest_deselected(items=[item for item in items if under_test(item) is None])
-        items[:] = [item for item in items if under_test(item) is not None]
-    if not config.getoption("--ours"):
-        for item in items:
-            impl = under_test(item)
-            if impl and not impl.ours and conformance_table.is_ours_alone(item):
-                item.add_marker(pytest.mark.skip(reason=OURS_ALONE))
+    """Leave out what says nothing about the modules under test; mark the expected failures."""
+    items[:] = [item for item in items if says_something(item)]
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
+
+
+def says_something(item: pytest.Item) -> bool:
+    """Whether a test tells a module under test from a wrong one, or is one of this repository."""
+    if not isinstance(item, pytest.Function) or "impl" not in item.fixturenames:
+        return not item.config.getoption("--impl")
+    impl = under_test(item)
+    if impl is None or item.config.getoption("--killers"):
+        return impl is not None
+    if not impl.offers(needs(item)):
+        return False
+    if item.get_closest_marker("compared") and not impl.has_own(str(item.callspec.params["name"])):
+        return False
+    return impl.asked or not conformance_table.is_ours_alone(item)
 
 
 def expect_failures(file: str, items: list[pytest.Item]) -> None:
@@ -120,15 +150,18 @@ def expect_failures(file: str, items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item):
-    """Hand a law its first settings again.
+    """Hand a law its first settings again, for fewer examples where each takes its time.
 
     Hypothesis nests them once more for every parametrised run of a function, until, after a
     thousand runs, Python's stack overflows.
     """
-    law = getattr(item, "obj", None)
+    law, impl = getattr(item, "obj", None), under_test(item)
     if hasattr(law, NESTED):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
-        setattr(law, NESTED, first.setdefault(law, getattr(law, NESTED)))
+        chosen = first.setdefault(law, getattr(law, NESTED))
+        if impl and impl.is_interpreted and not item.config.getoption("--impl"):
+            chosen = settings(chosen, max_examples=min(FEW, chosen.max_examples))
+        setattr(law, NESTED, chosen)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -138,17 +171,19 @@ def pytest_runtest_makereport(item):
     if (impl := under_test(item)) is not None:
         ids = sorted({i for mark in item.iter_markers("spec") for i in mark.args})
         report.user_properties += [("impl", impl.name), ("spec", ids)]
-        report.user_properties += [("missing", sorted(impl.missing))]
     return report
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Print equations passed, per paper and implementation."""
-    conformance_table.write(terminalreporter)
+def pytest_terminal_summary(terminalreporter, config):
+    """Print equations passed, per paper and implementation, and how much each lacks."""
+    skips = terminalreporter.stats.get("skipped", [])
+    skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
+    impls = config.stash.get(IMPLEMENTATIONS, [])
+    conformance_table.write(terminalreporter, impls, config.getoption("--complete"))
 
 
 def pytest_sessionfinish(session):
-    """With --complete, a missing function is a failure."""
+    """With --complete, a missing name is a failure."""
     impls = session.config.stash.get(IMPLEMENTATIONS, [])
     if session.config.getoption("--complete") and any(impl.missing for impl in impls):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

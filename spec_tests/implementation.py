@@ -1,7 +1,9 @@
 """A module under test, as the suite sees it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from importlib import import_module
+from inspect import unwrap
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ import torch
 from torch import Tensor
 
 import reference
+from optimized import vector
 from spec_tests.index import are_ours, source
 
-OURS_ALONE = "ours alone: pass --ours to run it"
+LACKS = "needs a name that the module lacks"
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
 
 
@@ -26,7 +29,7 @@ def layers_on(device: str) -> tuple[str, ...]:
 
 
 class Implementation:
-    """A module under test. A name it lacks skips the test and is reported at the end.
+    """A module under test. A test of a name it lacks is not collected.
 
     What the papers name without defining is left alone in others' modules, unless they ask: a
     function of theirs may go by the same name.
@@ -37,29 +40,51 @@ class Implementation:
         self.module = import_module(module)
         if attribute:
             self.module = getattr(self.module, attribute)
-        self.name, self.device, self.asked = name, torch.device(device), asked
-        self.missing: set[str] = set()
+        self.name, self.device = name, torch.device(device)
+        self.ours = name in OURS
+        self.asked = asked or self.ours
+
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """The public names it is asked for."""
+        return frozenset(n for n in reference.__all__ if self.asked or not are_ours(source(n)))
+
+    @cached_property
+    def lacks(self) -> frozenset[str]:
+        """What it is asked for and lacks."""
+        return frozenset(name for name in self.wanted if not hasattr(self.module, name))
 
     @property
-    def ours(self) -> bool:
-        """Whether this project wrote it."""
-        return self.name in OURS
+    def missing(self) -> list[str]:
+        """What it lacks, settings and results apart: any tuple of the same fields will do."""
+        return sorted(n for n in self.lacks if not hasattr(getattr(reference, n), "_fields"))
+
+    def offers(self, names: Iterable[str]) -> bool:
+        """Whether it has all of these public names, and is asked for them."""
+        return self.wanted - self.lacks >= set(names)
+
+    def has_own(self, name: str) -> bool:
+        """Whether a function's body is its own, and not the reference's."""
+        bodies = vector if self.name == "optimized" else self.module
+        return unwrap(getattr(bodies, name)) is not unwrap(getattr(reference, name))
 
     @property
     def has_door(self) -> bool:
         """Whether calls are held to the contract: the bodies behind `optimized` check nothing."""
         return not self.name.startswith("optimized.")
 
+    @property
+    def is_interpreted(self) -> bool:
+        """Whether kernels run in Triton's interpreter, which takes half a millisecond a program."""
+        return self.name == "optimized.kernels" and self.device.type == "cpu"
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return a public function, its inputs and results carried to and from the device."""
         if name not in reference.__all__:
             raise AttributeError(f"{name} is not in the specification")
-        if not self.ours and not self.asked and are_ours(source(name)):
-            pytest.skip(OURS_ALONE)
-        function = getattr(self.module, name, None)
-        if function is None:
-            self.missing.add(name)
-            pytest.skip(f"{self.name} has no {name}")
+        if not self.offers([name]):
+            pytest.skip(LACKS)
+        function = getattr(self.module, name)
         if self.device.type == "cpu":
             return function
         return lambda *args, **kwargs: carry(

@@ -64,14 +64,22 @@ def cited_by_tests() -> dict[str, list[str]]:
 def marked(path: Path, idle: bool = False) -> list[tuple[str, str]]:
     """Return each equation and test of one file that a `spec` mark joins.
 
-    Only a test that takes `impl` checks an implementation; with `idle`, the others instead.
+    Only a test that takes `impl` checks an implementation; with `idle`, the others instead. A mark
+    of the file, `pytestmark`, is one of each of its tests.
     """
+    tree = ast.parse(path.read_text())
+    common = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
     return [
         (ast.literal_eval(argument), node.name)
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
+        and node.name.startswith("test_")
         and idle != any(argument.arg == "impl" for argument in node.args.args)
-        for mark in node.decorator_list
+        for mark in [*common, *node.decorator_list]
         if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.spec"
         for argument in mark.args
     ]

@@ -35,7 +35,8 @@ def load() -> list[Any]:
         idea = file.parent.name if file.stem == "vectors" else file.stem
         for case in json.loads(file.read_text()):
             name = f"{idea}-{case['id']}"
-            cases.append(pytest.param(case, id=name, marks=pytest.mark.spec(*case["spec"])))
+            marks = pytest.mark.spec(*case["spec"])
+            cases.append(pytest.param(case["function"], case, id=name, marks=marks))
     return cases
 
 
@@ -79,9 +80,9 @@ def shape(value: Any) -> list[int]:
     return [len(value), *shape(value[0])] if isinstance(value, list) else []
 
 
-@pytest.mark.parametrize("case", load())
-def test_vector(impl, case):
-    actual = getattr(impl, case["function"])(**read(case["inputs"]))
+@pytest.mark.parametrize(("name", "case"), load())
+def test_vector(impl, name, case):
+    actual = getattr(impl, name)(**read(case["inputs"]))
     check(actual, read(case["expected"]))
 
 

@@ -1,4 +1,7 @@
-"""`python -m optimized.bench NAME [NAME ...]`: agreement first, then the figures."""
+"""`python -m optimized.bench NAME [NAME ...]`: agreement first, then the figures.
+
+`python -m optimized.bench aot` is the exception: it compiles every kernel, and times none.
+"""
 
 import argparse
 import json
@@ -64,6 +67,8 @@ def times(name: str, device: str, threads: int) -> list[report.Line]:
 
 def main() -> None:
     """Check, time, print, and write if asked to."""
+    if sys.argv[1:] == ["aot"]:
+        import_module("optimized.bench.aot").main()
     given = arguments()
     names = given.names or NAMES
     agree(names, given.device)

@@ -5,58 +5,71 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from optimized import vector
+from optimized.kernels._device import rounded, widened
+
+BLOCK = 1024
+RADII = 8
+"""Beyond this radius, doubling windows of the vectorised body take fewer steps."""
+
+
+@triton.jit
+def rival(scores, protected, j, there, HAS_PROTECTED: tl.constexpr):
+    """Return the scores at some positions of a row; minus infinity where none competes."""
+    score = widened(tl.load(scores + j, mask=there, other=0.0))
+    if HAS_PROTECTED:
+        there &= tl.load(protected + j, mask=there, other=1) == 0
+    return tl.where(there, score, -float("inf"))
+
+
+@triton.jit
+def is_hub(mine, scores, protected, i, tokens, RADIUS: tl.constexpr, HAS_PROTECTED: tl.constexpr):
+    """Whether positions `i` of a row hold the maximum of their window, given their scores."""
+    hub = i < tokens
+    for offset in tl.static_range(1, RADIUS + 1):  # pyright: ignore[reportGeneralTypeIssues]
+        before = rival(scores, protected, i - offset, (i >= offset) & hub, HAS_PROTECTED)
+        after = rival(scores, protected, i + offset, i + offset < tokens, HAS_PROTECTED)
+        # the lowest index wins a tie: strict on the left, not on the right
+        hub = hub & (mine > before) & (mine >= after)
+    return hub
+
 
 @triton.jit
 def smd_kernel(
-    scores, protected, discounted, tokens, radius,
-    GAMMA: tl.constexpr, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
+    scores, protected, discounted, tokens,
+    RADIUS: tl.constexpr, GAMMA: tl.constexpr, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write one block of discounted scores.
 
     GAMMA is a constant of the kernel because a number passed at run time arrives in float32, too
     coarse for float64 scores.
     """
-    head = tl.program_id(0).to(tl.int64) * tokens
-    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    blocks = tl.cdiv(tokens, BLOCK)
+    head = (tl.program_id(0) // blocks).to(tl.int64) * tokens
+    i = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = i < tokens
     raw = tl.load(scores + head + i, mask=inside, other=0.0)
-    mine = raw.to(tl.float32) if raw.dtype != tl.float64 else raw
-    kept = inside
-    aside = i < 0
+    mine = widened(raw)
+    kept = is_hub(mine, scores + head, protected + head, i, tokens, RADIUS, HAS_PROTECTED)
     if HAS_PROTECTED:
-        aside = tl.load(protected + head + i, mask=inside, other=0) != 0
-    for offset in range(1, radius + 1):
-        left, right = i - offset, i + offset
-        at_left, at_right = inside & (left >= 0), right < tokens
-        if HAS_PROTECTED:
-            at_left &= tl.load(protected + head + left, mask=at_left, other=1) == 0
-            at_right &= tl.load(protected + head + right, mask=at_right, other=1) == 0
-        before = tl.load(scores + head + left, mask=at_left, other=0.0).to(mine.dtype)
-        after = tl.load(scores + head + right, mask=at_right, other=0.0).to(mine.dtype)
-        # the lowest index wins a tie: strict on the left, not on the right
-        kept = kept & ((mine > before) | ~at_left) & ((mine >= after) | ~at_right)
-    out = tl.where(kept | aside, mine, mine * GAMMA)
-    if raw.dtype == tl.bfloat16:
-        # half to even by hand: the interpreter's own conversion cuts the low bits off
-        bits = out.to(tl.uint32, bitcast=True)
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        tl.store(discounted + head + i, bits.to(tl.uint16).to(raw.dtype, bitcast=True), mask=inside)
-    else:
-        tl.store(discounted + head + i, out.to(raw.dtype), mask=inside)
+        kept |= tl.load(protected + head + i, mask=inside, other=0) != 0
+    out = tl.where(kept, mine, mine * GAMMA)
+    tl.store(discounted + head + i, rounded(out, raw.dtype), mask=inside)
 
 
 def smd(
     scores: Tensor, radius: int = 2, gamma: float = 0.5, protected: Tensor | None = None
 ) -> Tensor:
+    if radius > RADII:
+        return vector.smd(scores, radius, gamma, protected)
     scores = scores.contiguous()
     protected = None if protected is None else protected.contiguous()
     discounted = torch.empty_like(scores)
-    tokens, block = scores.shape[-1], 256
     if scores.numel():
-        grid = (scores.numel() // tokens, triton.cdiv(tokens, block))
+        tokens = scores.shape[-1]
+        grid = (scores.numel() // tokens * triton.cdiv(tokens, BLOCK),)
         smd_kernel[grid](
-            scores, scores if protected is None else protected, discounted,
-            tokens, min(radius, tokens),
-            GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=block,  # pyright: ignore[reportArgumentType]
+            scores, scores if protected is None else protected, discounted, tokens,
+            RADIUS=radius, GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
     return discounted

@@ -106,7 +106,7 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Attend as `transformers` asks: heads before tokens in, tokens before heads out."""
     refuse.architecture(getattr(module, "config", None))
-    refuse.plain(dropout, variants)
+    refuse.unvaried(dropout, variants)
     refuse.flags(attention_mask)
     refuse.scaling(scaling, query.shape[-1])
     scale = query.shape[-1] ** -0.5

@@ -1,6 +1,5 @@
 """A cache for `transformers` that is compressed again and again while the model decodes."""
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -11,67 +10,33 @@ import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer
-from reference.contract import compiled
+from optimized.models.scorer import Arriving, Scorer
+from optimized.models.scorers import SCORERS
 from reference.precision import widen
 
-# Raw scores of the tokens of one layer: from their keys, hidden states and mask.
-TokenScore = Callable[["DecodingLayer", Tensor, Tensor | None, Tensor | None], Tensor]
-
-
-def by_norm(
-    layer: "DecodingLayer", keys: Tensor, hidden: Tensor | None, valid: Tensor | None
-) -> Tensor:
-    """Score by the length of keys."""
-    del hidden
-    return layer.kv.knorm(keys, valid=valid).scores
-
-
-def by_position(
-    layer: "DecodingLayer", keys: Tensor, hidden: Tensor | None, valid: Tensor | None
-) -> Tensor:
-    """Score by position."""
-    del hidden
-    return layer.kv.streaming_llm(keys, valid=valid).scores + (layer.seen - keys.shape[2])
-
-
-def by_gate(
-    layer: "DecodingLayer", keys: Tensor, hidden: Tensor | None, valid: Tensor | None
-) -> Tensor:
-    """Score by the gate of FastKVzip."""
-    del keys
-    assert hidden is not None
-    return layer.kv.fastkvzip(hidden, layer.gate, valid=valid).scores
-
-
-SCORES: dict[str, TokenScore | None] = {
-    "h2o": None,  # from the attention itself
-    "knorm": by_norm,
-    "streaming_llm": by_position,
-    "fastkvzip": by_gate,
-}
+SCORES = [name for name, one in SCORERS.items() if one.decodes]
 
 
 class DecodingLayer(AttendingLayer):
     """One layer: a `DecodingCache` of the specification."""
 
     def __init__(
-        self, config: optimized.DecodingConfig, score: TokenScore | None, gate: Any, kv: ModuleType
+        self, config: optimized.DecodingConfig, scorer: type[Scorer], gate: Any, kv: ModuleType
     ) -> None:
         super().__init__()
-        self.config, self.score, self.gate, self.kv = config, score, gate, kv
+        self.config, self.scorer, self.gate, self.kv = config, scorer, gate, kv
         self.held: optimized.DecodingCache | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens, attend to all that is held, and compress whenever it is time."""
         keys, values, hidden = self.taken()
         if self.held is None:
-            if self.score is None:
+            scores = self.scores(keys, hidden, valid)
+            if scores is None:
                 scores = self.kv.h2o_mass(query, keys, valid=valid)
-            else:
-                scores = self.score(self, keys, hidden, valid)
             self.held = self.kv.decoding_start(keys, values, scores, self.config, valid)
             return dense_attention(query, keys, values, valid, scale)
-        scores = None if self.score is None else self.score(self, keys, hidden, None)
+        scores = self.scores(keys, hidden, None)
         out = torch.empty_like(query)
         start = 0
         while start < query.shape[2]:
@@ -82,6 +47,11 @@ class DecodingLayer(AttendingLayer):
             out[:, :, span] = self.step(*pieces, part, scale)
             start += room
         return out
+
+    def scores(self, keys: Tensor, hidden: Tensor | None, valid: Tensor | None) -> Tensor | None:
+        """Score new tokens, or leave it to the attention that adds up."""
+        new = Arriving(keys, hidden, valid, self.seen - keys.shape[2], self.gate)
+        return self.scorer.arriving(self.kv, new)
 
     def step(
         self, query: Tensor, keys: Tensor, values: Tensor, scores: Tensor | None, scale: float
@@ -103,8 +73,8 @@ class DecodingLayer(AttendingLayer):
         out = (weights @ widen(every_value)[:, :, None]).flatten(1, 2).to(query.dtype)
         mass = None
         if scores is None:
-            drawn = weights.sum((2, 3))
-            mass, scores = drawn[..., :held], drawn[..., held:]
+            received = weights.sum((2, 3))
+            mass, scores = received[..., :held], received[..., held:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
         return out
 
@@ -141,16 +111,16 @@ class DecodingTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
     ) -> None:
         refuse.one_of("score", score, SCORES)
-        if hold := compiled("settings", optimized.DecodingConfig):
-            hold(settings, {})
+        refuse.decoding_settings(settings)
         refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
-        if score == "knorm":
+        scorer = SCORERS[score]
+        if scorer.negative:
             refuse.unrefined("settings.refinement", settings.refinement, score)
         count = config.num_hidden_layers
-        if score == "fastkvzip":
-            refuse.layers("weights", weights or (), count)
+        if scorer.gated:
+            refuse.one_a_layer("weights", weights or (), count)
         gates = weights if weights is not None else [None] * count
-        super().__init__([DecodingLayer(settings, SCORES[score], gate, kv) for gate in gates])
+        super().__init__([DecodingLayer(settings, scorer, gate, kv) for gate in gates])
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse padding after the prompt."""

@@ -7,11 +7,24 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from optimized import Scored
+from optimized import DecodingConfig, HexConfig, Scored
 from reference import errors
+from reference.contract import compiled
+from reference.kinds import Positive
+from reference.rules import false_on_the_left
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+def held_to(kind: type) -> Callable[[Any], None]:
+    """Return what refuses settings that are no `kind`, or outside the ranges of its fields."""
+    check = compiled("settings", kind)
+    assert check is not None
+    return lambda given: check(given, {})
+
+
+hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
 
 
 def architecture(config: Any) -> None:
@@ -66,7 +79,7 @@ def scaling(scale: float | None, width: int) -> None:
         raise ValueError(f"scaling must be 1/sqrt({width}) = {width**-0.5:.6g}, got {scale:.6g}")
 
 
-def plain(dropout: float, variants: dict[str, Any]) -> None:
+def unvaried(dropout: float, variants: dict[str, Any]) -> None:
     """Refuse what changes attention beyond softmax over the prefix."""
     if dropout:
         raise ValueError(f"dropout must be 0, got {dropout}: call `model.eval()`")
@@ -115,7 +128,7 @@ def static(tokens: int, seen: int) -> None:
         )
 
 
-def no_news(seen: int) -> NoReturn:
+def nothing_new(seen: int) -> NoReturn:
     """Refuse tokens that a cache has seen, all of them."""
     raise ValueError(
         f"input_ids must hold a new token behind the {seen} that the cache has seen, got those "
@@ -123,7 +136,7 @@ def no_news(seen: int) -> NoReturn:
     )
 
 
-def some(new: Tensor, seen: int) -> None:
+def some_new(new: Tensor, seen: int) -> None:
     """Refuse a call without tokens."""
     if not new.shape[1]:
         raise ValueError(
@@ -191,12 +204,6 @@ def unread(read: bool) -> None:
         )
 
 
-def left_padded(valid: Tensor) -> None:
-    """Refuse padding that is not on the left."""
-    if bool((valid[:, :-1] & ~valid[:, 1:]).any()):
-        raise ValueError("attention_mask must be 0 on the left only, got a 0 after a 1")
-
-
 def no_padding(valid: Tensor | None) -> None:
     """Refuse padding."""
     if valid is not None and not bool(valid.all()):
@@ -206,7 +213,7 @@ def no_padding(valid: Tensor | None) -> None:
         )
 
 
-def joins(new: Tensor, batch: int) -> None:
+def same_batch(new: Tensor, batch: int) -> None:
     """Refuse tokens of another batch than the cache's."""
     if new.shape[0] != batch:
         raise ValueError(
@@ -223,7 +230,7 @@ def padding(valid: Tensor, known: Tensor | None) -> None:
 
 def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor | None) -> None:
     """Refuse kept masks that do not fit the cache, or keep padding."""
-    layers("kept", kept, len(shapes))
+    one_a_layer("kept", kept, len(shapes))
     for index, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
         errors.boolean(f"kept[{index}]", one, shape)
         if valid is not None and bool((one & ~valid[:, None]).any()):
@@ -247,7 +254,7 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
         )
     if valid is not None:
         errors.shaped("attention_mask", valid, ids.shape)
-        left_padded(valid.to(torch.bool))
+        false_on_the_left("attention_mask", valid.to(torch.bool))
 
 
 def listed(names: Any) -> str:
@@ -279,10 +286,10 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
 def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
-        errors.whole("chunk", size, 1)
+        errors.held("chunk", size, Positive)
 
 
-def layers(name: str, values: Sequence[object] | Tensor, count: int) -> None:
+def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
     """Refuse what is not one thing for each layer."""
     if len(values) != count:
         raise ValueError(
@@ -337,7 +344,7 @@ def unrefined(name: str, refinement: Any, score: str) -> None:
         )
 
 
-def alike(name: str, budgets: Tensor) -> None:
+def alike_rows(name: str, budgets: Tensor) -> None:
     """Refuse batch rows of different budgets."""
     if bool((budgets != budgets[:1]).any()):
         raise ValueError(f"{name} must be the same in every batch row, got {budgets.tolist()}")

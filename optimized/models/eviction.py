@@ -182,7 +182,7 @@ class EvictionCache(AttendingCache):
                 or a cache that is empty or was compressed already.
         """
         layers = self.whole_layers()
-        refuse.layers("scored", scored, len(layers))
+        refuse.one_a_layer("scored", scored, len(layers))
         refuse.refined(compressor, settings.get("refinement"), scored)
         settings |= refuse.scope(compressor, scope, budgets)
         if settings.get("valid") is not None:
@@ -190,7 +190,7 @@ class EvictionCache(AttendingCache):
         elif self.valid is not None:
             settings["valid"] = self.valid
         if budgets is not None:
-            refuse.layers("budgets", budgets, len(layers))
+            refuse.one_a_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
@@ -238,7 +238,7 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
 def pooled(budgets: Tensor, heads: int, settings: dict[str, Any]) -> Tensor | int:
     """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools."""
     if "scope" not in settings:
-        refuse.alike("budgets", budgets)
+        refuse.alike_rows("budgets", budgets)
         return int(budgets[0])
     if settings["scope"] == "layer":
         return budgets * heads

@@ -12,7 +12,6 @@ from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer, exactly
 from optimized.models.prefill import Prefilled
-from reference.hex import cache_errors
 
 
 class HexLayer(AttendingLayer):
@@ -63,7 +62,7 @@ class HexTransformersCache(AttendingCache):
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
     ) -> None:
-        cache_errors.config("settings", settings, settings)
+        refuse.hex_settings(settings)
         if isinstance(config, AttendingCache):
             held = config.layers[0].keys
             assert held is not None
@@ -109,7 +108,7 @@ class HexTransformersCache(AttendingCache):
         """
         refuse.no_padding(prompt.valid)
         whole = prompt.cache.whole_layers()
-        refuse.layers("scored", scored, len(whole))
+        refuse.one_a_layer("scored", scored, len(whole))
         refuse.refined(compressor, how.get("refinement"), scored)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")

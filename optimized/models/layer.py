@@ -51,7 +51,7 @@ class AttendingLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None
-        refuse.joins(key_states, self.keys.shape[0])
+        refuse.same_batch(key_states, self.keys.shape[0])
         self.arriving = key_states, value_states
         return self, self
 
@@ -170,10 +170,10 @@ class AttendingCache(Cache):
         refuse.interrupted(any(one["arriving"] or one["seen"] != seen for one in layers))
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
-        refuse.some(new, seen)
+        refuse.some_new(new, seen)
         refuse.flags(inputs.get("attention_mask"))
         if seen:
-            refuse.joins(new, len(self.ends))
+            refuse.same_batch(new, len(self.ends))
             if self.same_again(new.shape[1], inputs):
                 self.take_back()
                 self.ends = [end - 1 for end in self.ends]
@@ -230,7 +230,7 @@ class AttendingCache(Cache):
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""
-        refuse.no_news(self.get_seq_length())
+        refuse.nothing_new(self.get_seq_length())
 
     def reset(self) -> None:
         """Forget every token."""

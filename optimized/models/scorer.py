@@ -15,6 +15,7 @@ from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step
+from optimized.vector.scorers._rows import protected_ends
 
 Scope = Literal["head", "layer", "model"]
 
@@ -36,6 +37,18 @@ class ReadLayer(NamedTuple):
     values: Float[Tensor, "batch kv_heads tokens width"]
     valid: Bool[Tensor, "batch tokens"] | None
     keep: int
+
+
+class Arriving(NamedTuple):
+    """New tokens of one layer, as a cache that decodes hears of them."""
+
+    keys: Float[Tensor, "batch kv_heads tokens width"]
+    hidden: Float[Tensor, "batch tokens channels"] | None
+    valid: Bool[Tensor, "batch tokens"] | None
+    before: int
+    """How many tokens were seen before them."""
+    gate: Any
+    """The layer's, where the scorer needs one."""
 
 
 class Scorer:
@@ -62,6 +75,10 @@ class Scorer:
     """Where it shares the budget among the layers: the erratum about what the letter misses."""
     gated = False
     """Whether it needs gates that have learnt from the model."""
+    negative = False
+    """Whether its scores are below 0, where nothing shifts them."""
+    decodes = False
+    """Whether what it says of a token can be told when the token arrives, or adds up afterwards."""
     colour: str
     """In pictures."""
 
@@ -104,6 +121,11 @@ class Scorer:
         """Score the tokens of one layer."""
         raise NotImplementedError
 
+    @staticmethod
+    def arriving(kv: ModuleType, new: Arriving) -> Tensor | None:
+        """Score tokens when they arrive, or leave it to the attention that adds up."""
+        del kv, new
+
     def chosen(self, *names: str) -> dict[str, Any]:
         """Return those of the settings that a function takes."""
         return {name: self.settings[name] for name in names if name in self.settings}
@@ -128,17 +150,10 @@ def lengths(prompt: Prefilled) -> Int[Tensor, " batch"]:
     return torch.full((batch,), tokens, device=prompt.input_ids.device)
 
 
-def ends(
-    kv: ModuleType,
-    keys: Tensor,
-    valid: Tensor | None,
-    sinks: int = 4,
-    recent: int | None = None,
-) -> Tensor:
+def ends(read: ReadLayer, sinks: int = 4, recent: int | None = None) -> Tensor:
     """Protect the first and the last real tokens of each row."""
-    tokens = keys.shape[2]
-    protected = torch.zeros(keys.shape[:-1], dtype=torch.bool, device=keys.device)
-    for row in range(keys.shape[0]):
-        count = tokens if valid is None else int(valid[row].sum())
-        protected[row, :, tokens - count :] = kv.protected_mask(count, sinks, recent)
-    return protected
+    batch, heads, tokens, _ = read.keys.shape
+    valid = read.valid
+    if valid is None:
+        valid = torch.ones(batch, tokens, dtype=torch.bool, device=read.keys.device)
+    return protected_ends(valid, heads, sinks, recent)

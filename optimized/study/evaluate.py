@@ -9,12 +9,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized.models.prefill import prefill
-from optimized.models.selection import kept_entries, stored
 from optimized.study.clock import Clock
 from optimized.study.documents import Document
 from optimized.study.judge import Judge
 from optimized.study.panel import Panel
 from optimized.study.rows import Row, Settings, Trial
+from optimized.study.selection import kept_entries, quantised
 
 BATCH = 8
 """Documents read at a time."""
@@ -110,7 +110,7 @@ class Batch:
             row.nbytes += self.cache.nbytes
         elif trial.system.store is not None:
             row.kept += entries
-            row.nbytes += self.store(row, clock)
+            row.nbytes += self.quantise(row, clock)
         else:
             row.kept += entries
             row.nbytes += self.cache.nbytes
@@ -121,20 +121,23 @@ class Batch:
         """Return which entries one trial keeps."""
         assert trial.ratio is not None
         scores, clock.seconds["scoring"] = self.panel.scores(self.prompt, trial, kv)
-        reading = self.settings.reading
-        return kept_entries(trial.system, self.prompt, scores, trial.ratio, reading, kv, clock)
-
-    def store(self, row: Row, clock: Clock) -> int:
-        """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
-        system, kv, mass = row.trial.system, self.settings.kv, None
-        if system.scorer is not None:
-            mass, clock.seconds["scoring"] = self.panel.mass(kv)
         with clock.at("selecting"):
-            read = stored(system, self.prompt, mass, self.settings.reading, kv)
-        for layer, (keys, values) in zip(self.cache.evictable(), read.layers, strict=True):
-            row.digest.update(keys.float().cpu().numpy().tobytes())
-            layer.keys, layer.values = keys, values
-        return read.nbytes
+            how = trial.ratio, self.settings.reading, kv
+            return kept_entries(trial.system, self.prompt, scores, *how)
+
+    def quantise(self, row: Row, clock: Clock) -> int:
+        """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
+        system, kv, nbytes = row.trial.system, self.settings.kv, 0
+        mass: list[Tensor | None] = [None] * len(self.cache)
+        if system.scorer is not None:
+            mass[:], clock.seconds["scoring"] = self.panel.mass(kv)
+        for layer, paid in zip(self.cache.evictable(), mass, strict=True):
+            with clock.at("selecting"):
+                held, read = quantised(system, *layer.whole, paid, self.settings.reading, kv)
+            nbytes += kv.stored_bytes(held)
+            layer.keys, layer.values = read
+            row.digest.update(read[0].float().cpu().numpy().tobytes())
+        return nbytes
 
     def ask(self, row: Row) -> None:
         """Ask the model what is left of its memory."""

@@ -10,8 +10,8 @@ from optimized.study.rows import Row
 from optimized.study.significance import fewest, interval, shares, verdicts
 from optimized.study.systems import remedies
 
-SCHEMA = 3
-STAGES = ("scoring", "refining", "selecting")
+SCHEMA = 4
+STAGES = ("scoring", "selecting")
 PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
 
 

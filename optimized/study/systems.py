@@ -29,6 +29,8 @@ class System(NamedTuple):
     refinement: str | None = None
     scope: str = "head"
     store: str | None = None
+    settings: Any = None
+    """Of the refinement, or of HEX without one, where they are not as the papers have them."""
 
     @property
     def evicts(self) -> bool:
@@ -114,6 +116,8 @@ def everything() -> list[str]:
 def refinement(one: System, reading: str) -> Any:
     """Return the settings of a system's refinement under a reading."""
     refuse.one_of("readings", reading, READINGS)
+    if one.refinement and one.settings:
+        return one.settings
     if one.refinement == "hubkv":
         return optimized.HubSettings()
     if one.refinement == "graphkv":
@@ -125,8 +129,8 @@ def refinement(one: System, reading: str) -> Any:
 def hex_settings(one: System, reading: str) -> optimized.HexConfig:
     """Return the settings of a HEX or KCVT under a reading."""
     assert one.store is not None
-    name = one.store if one.store.startswith("Table4") else one.store.upper()
-    return remedied(optimized.hex_preset(name), reading)
+    given = None if one.refinement else one.settings
+    return remedied(given or optimized.hex_preset(one.store.upper()), reading)
 
 
 def remedied(config: optimized.HexConfig, reading: str) -> optimized.HexConfig:

@@ -13,7 +13,6 @@ HEADS = (
     ("ε mean", 8),
     ("ε worst", 8),
     ("score", 7),
-    ("refine", 7),
     ("select", 7),
 )
 
@@ -46,7 +45,7 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
     )
     yield (
         "bytes: of what is stored, in percent of the full cache in 16 bits. change: against the "
-        "full cache. ε: how far attention moves. score, refine, select: seconds in all."
+        "full cache. ε: how far attention moves. score, select: seconds in all."
     )
     if documents["overlapping"]:
         yield "Documents overlap: the text is short, intervals are too narrow, verdicts too sure."

@@ -156,12 +156,6 @@ def words(rng: Random, length: int) -> list[Piece]:
     return pieces
 
 
-def shuffled(rng: Random, length: int) -> list[Piece]:
-    """Some letters in an order that comes back, again and again: the plainest thing to copy."""
-    line = bytes(rng.sample(range(32, 127), rng.randint(20, 90)))
-    return [(line, FACTS), (line * (length // len(line)), 1.0)]
-
-
 Shares = dict[Callable[[Random, int], list[Piece]], int]
 
 COPYING: Shares = {dense: 5, words: 2, repeat: 1, copy: 1}

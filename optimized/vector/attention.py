@@ -9,17 +9,30 @@ import reference
 from optimized._composed import composed
 from reference.precision import widen
 
+# weights at a time: 2 MiB in float32, and at least those of one key head
+WEIGHTS = 1 << 19
 
-def attention_weights(
-    queries: Tensor, keys: Tensor, causal: bool = True, scale: float | None = None
+
+def attention_weights(queries: Tensor, keys: Tensor, causal: bool, scale: float | None) -> Tensor:
+    return masked_weights(queries, keys, later(queries, keys) if causal else None, scale)
+
+
+def later(queries: Tensor, keys: Tensor) -> Tensor:
+    """Mark the tokens after each query, the last one of which sits at the last key."""
+    count, tokens = queries.shape[-2], keys.shape[-2]
+    unseen = torch.ones(count, tokens, dtype=torch.bool, device=keys.device)
+    return unseen.triu_(tokens - count + 1)
+
+
+def masked_weights(
+    queries: Tensor, keys: Tensor, unseen: Tensor | None, scale: float | None = None
 ) -> Tensor:
+    """Return the weights over what is not `unseen`; they are NaN where nothing is left."""
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
     exact = torch.promote_types(widen(queries).dtype, keys.dtype)
     logits = _grouped_product(queries.to(exact) * scale, keys.to(exact).mT)
-    if causal:
-        count, tokens = logits.shape[-2:]
-        unseen = torch.ones(count, tokens, dtype=torch.bool, device=logits.device)
-        logits = logits.masked_fill_(unseen.triu_(tokens - count + 1), -torch.inf)
+    if unseen is not None:
+        logits = logits.masked_fill_(unseen, -torch.inf)
     return logits.softmax(-1)
 
 
@@ -32,7 +45,7 @@ def _grouped_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def attention(
-    queries: Tensor, keys: Tensor, values: Tensor, causal: bool = True, scale: float | None = None
+    queries: Tensor, keys: Tensor, values: Tensor, causal: bool, scale: float | None
 ) -> Tensor:
     weights = attention_weights(queries, keys, causal, scale)
     exact = torch.promote_types(weights.dtype, values.dtype)
@@ -40,3 +53,43 @@ def attention(
 
 
 attention_error = composed(reference.attention_error)
+
+
+def attention_drawn(
+    queries: Tensor, keys: Tensor, valid: Tensor | None, exact: torch.dtype
+) -> Tensor:
+    """Return the attention each token draws from all queries of a head, one row a query head.
+
+    The result is `[*batch, kv_heads, group, tokens]`; the last query sits at the last key. Only
+    the last columns need the causal mask, and a key head serves its group as one matrix.
+    """
+    *batch, heads, count, width = queries.shape
+    kv_heads, tokens = keys.shape[-3:-1]
+    rows, group = math.prod(batch) * kv_heads, heads // max(1, kv_heads)
+    stacked = queries.reshape(rows, group * count, width)
+    cache = keys.reshape(rows, tokens, width)
+    real = None if valid is None else valid[..., None, :].expand(keys.shape[:-1])
+    real = None if real is None else real.reshape(rows, 1, 1, tokens)
+    out = cache.new_empty(rows, group, tokens, dtype=exact)
+    unseen = later(queries, queries)
+    step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
+    # the same memory for every piece: fresh pages cost as much as the arithmetic
+    learns = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad)
+    size = (step, group * count, tokens)
+    held = [None if learns else cache.new_empty(size, dtype=exact) for _ in range(2)]
+    for start in range(0, rows, step):
+        piece = slice(start, start + step)
+        scaled = stacked[piece].to(exact) * (1 / math.sqrt(width))
+        first, second = (None if room is None else room[: len(scaled)] for room in held)
+        logits = torch.bmm(scaled, cache[piece].to(exact).mT, out=first)
+        logits = logits.unflatten(1, (group, count))
+        logits[..., tokens - count :].masked_fill_(unseen, -torch.inf)
+        if real is not None:
+            logits.masked_fill_(~real[piece], -torch.inf)
+        second = None if second is None else second.view_as(logits)
+        weights = torch.softmax(logits, -1, out=second)
+        if real is not None:
+            # a query at padding sees nothing: its softmax is no number
+            weights.masked_fill_(~real[piece, ..., tokens - count :].mT, 0)
+        out[piece] = weights.sum(-2)
+    return out.view(*batch, kv_heads, group, tokens)

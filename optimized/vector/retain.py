@@ -3,21 +3,25 @@
 import torch
 from torch import Tensor
 
-from optimized.vector._select import best, sortable
 from reference.precision import widen
 from reference.retain import kept_count, ranking, room
 from reference.rules import AXES
 
 __all__ = ["kept_count", "modular_utility", "ranking", "retain"]
 
+INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+# From this length on, counting a row beats sorting it on a CPU.
+LARGE = 1 << 14
+
 
 def retain(
     scores: Tensor,
-    protected: Tensor | None = None,
+    protected: Tensor | None,
     *,
-    keep: int | Tensor | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
 ) -> Tensor:
     pools = _pooled(sortable(scores), scope)
     *rows, pool = pools.shape
@@ -44,3 +48,70 @@ def _pooled(x: Tensor, scope: str) -> Tensor:
 
 def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
     return widen(scores).masked_fill(~kept, 0).sum(-1)
+
+
+def sortable(scores: Tensor) -> Tensor:
+    """Return integers, as wide as the scores, that order and tie as they do; maybe a view."""
+    integer = INTEGERS[scores.element_size()]
+    bits = scores.view(integer)
+    if bits.numel() and bool(bits.amin() < 0):
+        bits = (scores + 0.0).view(integer)  # -0.0 becomes 0.0
+        # below zero the bits grow with the magnitude: turn all but the sign around
+        bits ^= (bits >> (8 * bits.element_size() - 1)) & torch.iinfo(integer).max
+    return bits
+
+
+def best(keys: Tensor, budgets: Tensor, few: bool) -> Tensor:
+    """Mark the `budgets` largest keys of each row; of equal ones the lowest positions.
+
+    `few` says that rows are layers or models, not heads, and may be taken one after the other.
+    """
+    if keys.numel() == 0:
+        return torch.zeros_like(keys, dtype=torch.bool)
+    keys = keys.contiguous()
+    counted = few and keys.shape[1] >= LARGE and keys.element_size() < 8 and not keys.is_cuda
+    threshold, missing = (_by_counting if counted else _by_sorting)(keys, budgets)
+    marked = keys > threshold[:, None]
+    ties = (keys == threshold[:, None]).flatten().nonzero()[:, 0]
+    row = ties // keys.shape[1]
+    first = torch.searchsorted(row, torch.arange(len(keys), device=row.device))
+    rank = torch.arange(len(row), device=row.device) - first[row]
+    marked.view(-1)[ties[rank < missing[row]]] = True
+    return marked
+
+
+def _by_sorting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the smallest key each row keeps, and how many of its ties, by a partial sort."""
+    most = max(1, int(budgets.amax()))
+    even = bool((budgets == most).all())
+    largest = keys.topk(most, sorted=not even).values
+    place = (budgets - 1).clamp(min=0)[:, None]
+    last = largest.amin(-1) if even else largest.gather(-1, place)[:, 0]
+    threshold = last.masked_fill(budgets == 0, torch.iinfo(keys.dtype).max)
+    return threshold, budgets - (largest > threshold[:, None]).sum(-1, dtype=torch.int32)
+
+
+def _by_counting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same by histograms of 16-bit digits, one row after the other."""
+    reach = _digit if keys.element_size() == 2 else _two_digits
+    found = [reach(row, budget) for row, budget in zip(keys, budgets.tolist(), strict=True)]
+    threshold, missing = zip(*found, strict=True)
+    return keys.new_tensor(threshold), budgets.new_tensor(missing)
+
+
+def _digit(digits: Tensor, budget: int) -> tuple[int, int]:
+    """Return the digit that completes the budget, from the largest down, and how many of it."""
+    lowest = min(0, int(digits.amin()))
+    counts = torch.bincount(digits if lowest == 0 else digits.int() - lowest)
+    at_least = counts.flip(0).cumsum(0)
+    step = int(torch.searchsorted(at_least, budget))
+    above = int(at_least[step - 1]) if step else 0
+    return len(counts) - 1 - step + lowest, budget - above
+
+
+def _two_digits(keys: Tensor, budget: int) -> tuple[int, int]:
+    """Return the same of keys of 32 bits."""
+    high = keys.view(torch.int16)[1::2]  # little-endian; signed as the whole key is
+    top, missing = _digit(high, budget)
+    low, missing = _digit(keys[high == top] & 0xFFFF, missing)
+    return top << 16 | low, missing

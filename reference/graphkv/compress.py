@@ -1,16 +1,14 @@
 """GraphKV as a whole: one graph a layer, one kept set a layer, budgets layer by layer."""
 
-from typing import Any
-
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.compress import compress, select, span_of, storable
+from reference.compress import compress, select, storable
 from reference.contract import requires
-from reference.evict import DenseCache, RaggedCache, evict
+from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings
-from reference.hex.cache import HexCache
+from reference.hex.cache import HexCache, span_length
 from reference.hex.presets import HexConfig
 from reference.kinds import Ratio, Whole
 from reference.refinement import comparable, refinable
@@ -24,7 +22,7 @@ def layered(
     """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit the layers."""
     pool, layers = scored.scores.shape[-1], scored.scores.shape[:1]
     if store is not None:
-        pool = span_of(store, pool)
+        pool = span_length(store, pool)
     if isinstance(keep, Tensor) and scored.scores.ndim < 3:
         shape = tuple(scored.scores.shape)
         raise ValueError(
@@ -60,9 +58,9 @@ def graphkv_select(
             neighbours $m_0$ has no default.
         keep: tokens $k_l$ that every head of layer $l$ keeps, or one number for each layer, the
             first axis: what PyramidKV and CAKE give. At most all tokens, padding included.
-        ratio: removed share of a head's tokens, in [0, 1], instead of `keep`.
-        length: tokens $n$ of the input, at least 0, whose thousands cap the neighbours; by
-            default the real tokens of each row. From $1000\,m_0$ on, $m = m_0$.
+        ratio: removed share of a head's tokens, instead of `keep`.
+        length: tokens $n$ of the input, whose thousands cap the neighbours; by default the real
+            tokens of each row. From $1000\,m_0$ on, $m = m_0$.
         queries: queries, where edges compare them.
         valid: true at real tokens, false at left padding, as in `select`.
 
@@ -80,8 +78,12 @@ def graphkv_select(
         E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
         of tokens, so none below 1000; one graph and one kept set a layer.
     """
-    how = of_layers(scored, refinement, keep, length, scored.scores.shape[:-1])
-    return select(keys, values, **how, ratio=ratio, queries=queries, valid=valid)
+    refinement, scored = of_layers(refinement, scored, length)
+    keep = of_pools(keep, scored.scores.shape[:-1])
+    return select(
+        keys, values, scored, keep=keep, ratio=ratio, refinement=refinement, queries=queries,
+        valid=valid,
+    )  # fmt: skip
 
 
 @requires(left_padded, layered, comparable, refinable, storable)
@@ -108,8 +110,8 @@ def graphkv_compress(
         scored: what a scorer returned; scores at least 0, as in `graphkv_select`.
         refinement: settings of `graphkv_refine`, as in `graphkv_select`.
         keep: tokens $k_l$ that every head of layer $l$ keeps, as in `graphkv_select`.
-        ratio: removed share of a head's tokens, in [0, 1], instead of `keep`.
-        length: tokens $n$ of the input, at least 0, as in `graphkv_select`.
+        ratio: removed share of a head's tokens, instead of `keep`.
+        length: tokens $n$ of the input, as in `graphkv_select`.
         queries: queries, where edges compare them.
         valid: true at real tokens, false at left padding, as in `select`.
         store: settings of HEX, as in `compress`; by default the rest is evicted.
@@ -127,28 +129,29 @@ def graphkv_compress(
         E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
         of tokens, so none below 1000; one graph and one kept set a layer.
     """
-    beside: dict[str, Any] = dict(ratio=ratio, queries=queries, valid=valid)
-    if store is None:
-        beside |= dict(keep=keep, length=length)
-        return evict(keys, values, graphkv_select(keys, values, scored, refinement, **beside))
-    how = of_layers(scored, refinement, keep, length, scored.scores.shape[:-2])
-    return compress(keys, values, **how, **beside, store=store)
+    refinement, scored = of_layers(refinement, scored, length)
+    keep = of_pools(keep, scored.scores.shape[: -1 if store is None else -2])
+    return compress(
+        keys, values, scored, keep=keep, ratio=ratio, refinement=refinement, queries=queries,
+        valid=valid, store=store,
+    )  # fmt: skip
 
 
 def of_layers(
-    scored: Scored,
-    refinement: GraphSettings,
-    keep: int | Tensor | None,
-    length: int | None,
-    pools: tuple[int, ...],
-) -> dict[str, Any]:
-    """Return what `select` takes: tokens protected by the layer, its budget for each pool."""
+    refinement: GraphSettings, scored: Scored, length: int | None
+) -> tuple[GraphSettings, Scored]:
+    """Cap the neighbours by an input's length, and let a layer protect what any head does."""
     refinement = refinement._replace(adaptive=length is None)
     if length is not None:
         refinement = refinement._replace(count=neighbour_count(refinement.count, length))
-    if not refinement.per_head:
-        shared = scored.protected.any(-2, keepdim=True)
-        scored = scored._replace(protected=shared.expand(scored.protected.shape))
+    if refinement.per_head:
+        return refinement, scored
+    shared = scored.protected.any(-2, keepdim=True).expand(scored.protected.shape)
+    return refinement, scored._replace(protected=shared)
+
+
+def of_pools(keep: int | Tensor | None, pools: tuple[int, ...]) -> int | Tensor | None:
+    """Give each pool the budget of its layer, the first axis."""
     if isinstance(keep, Tensor):
-        keep = keep.view(-1, *[1] * (len(pools) - 1)).expand(pools)
-    return dict(scored=scored, refinement=refinement, keep=keep)
+        return keep.view(-1, *[1] * (len(pools) - 1)).expand(pools)
+    return keep

@@ -27,11 +27,11 @@ def decay(
       (1 - \alpha\, e_{ij})$$
 
     Args:
-        scores: importance $s^{(0)}$, finite and at least 0.
-        weights: edges $e$, finite; a negative one raises the score.
+        scores: importance $s^{(0)}$.
+        weights: edges $e$; a negative one raises the score.
         neighbours: true where token $j$ is in $N(o_i)$.
-        rounds: number of rounds $T$, at least 0.
-        strength: decay strength $\alpha$, in (0, 1].
+        rounds: number of rounds $T$.
+        strength: decay strength $\alpha$.
         rule: how the sources that reach one token combine in a round: `product`, above;
             `sequential`, each overwrites what the one before wrote, so only the last counts;
             `sum`, their losses add: $s_j (1 - \sum_i \alpha\, e_{ij})$.
@@ -75,11 +75,11 @@ def enhance(
       (1 + \alpha\, e_{ij})$$
 
     Args:
-        scores: importance $s^{(0)}$, finite and at least 0.
-        weights: edges $e$, finite.
+        scores: importance $s^{(0)}$.
+        weights: edges $e$.
         neighbours: true where token $j$ is in $N(o_i)$.
-        rounds: number of rounds $T$, at least 0.
-        strength: strength $\alpha$ of the signal, in (0, 1].
+        rounds: number of rounds $T$.
+        strength: strength $\alpha$ of the signal.
 
     Returns:
         The scores $s^{(T)}$, bit for bit `scores` where no source reaches.
@@ -110,9 +110,9 @@ def banish(
       o_i \in O_{\mathrm{source}}$$
 
     Args:
-        scores: importance $s^{(0)}$, finite and at least 0.
+        scores: importance $s^{(0)}$.
         neighbours: true where token $j$ is in $N(o_i)$.
-        rounds: number of rounds $T$, at least 0.
+        rounds: number of rounds $T$.
 
     Returns:
         The scores $s^{(T)}$; rounds after the first change nothing.

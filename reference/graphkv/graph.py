@@ -28,8 +28,8 @@ def source_count(keep: Whole, fraction: Share = 0.3, window: Whole = 0) -> int:
     $$k = \max\bigl(1, \lfloor f \cdot (k_l - w) \rfloor\bigr)$$
 
     Args:
-        keep: the layer's budget $k_l$ in tokens, at least 0.
-        fraction: share $f$ of the budget, in (0, 1], read as the decimal number it prints as.
+        keep: the layer's budget $k_l$ in tokens.
+        fraction: share $f$ of the budget.
         window: tokens $w$ of the budget that a protected window takes, in [0, keep].
 
     Returns:
@@ -63,8 +63,8 @@ def source_tokens(
     $$O_{\mathrm{source}} = \{o_i \mid s_i \text{ ranks in top-}k\}$$
 
     Args:
-        scores: importance $s$, finite.
-        count: number of sources $k$, at least 0.
+        scores: importance $s$.
+        count: number of sources $k$.
         protected: true at tokens that cannot be sources.
 
     Returns:
@@ -123,7 +123,7 @@ def edges(
     $$e_{ij} = \frac{\langle k_i, k_j \rangle}{\lVert k_i \rVert\, \lVert k_j \rVert}$$
 
     Args:
-        keys: key vectors $k$ as the cache holds them, finite.
+        keys: key vectors $k$ as the cache holds them.
         sources: positions $i$ of the sources.
         kind: which vectors are compared, the source's then the token's: `kk`, `qk`, `qq`, `kv` or
             `vv` (so `qk` is the source's query against the token's key).
@@ -185,8 +185,8 @@ def neighbour_count(predefined: Whole, length: Whole) -> int:
     $$m = \min(m_0, L), \qquad L = \lfloor n \cdot 10^{-3} \rfloor$$
 
     Args:
-        predefined: the number $m_0$ set beforehand, at least 0.
-        length: tokens $n$ of the input, at least 0.
+        predefined: the number $m_0$ set beforehand.
+        length: tokens $n$ of the input.
 
     Returns:
         The number of neighbours $m$: 8 of 64 at 8000 tokens, none below 1000.
@@ -214,9 +214,9 @@ def neighbours(
     $$N(o_i) = \{o_j \mid e_{ij} \ge e_{i(m)},\; j \ne i\}$$
 
     Args:
-        weights: edges $e$ of `edges`, finite.
+        weights: edges $e$ of `edges`.
         sources: positions $i$ of the sources.
-        count: number of neighbours $m$, at least 0.
+        count: number of neighbours $m$.
         protected: true at tokens that are nobody's neighbour.
         spare_sources: no source is a neighbour of another.
 

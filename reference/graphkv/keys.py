@@ -20,7 +20,7 @@ def cosine_matrix(
     $$e_{ij} = \frac{\langle k_i, k_j \rangle}{\lVert k_i \rVert\, \lVert k_j \rVert}$$
 
     Args:
-        keys: key vectors $k$, finite.
+        keys: key vectors $k$.
 
     Returns:
         The similarities $e$ in [-1, 1], float32 (float64 for float64 input); symmetric, 1 on the
@@ -49,8 +49,8 @@ def cosine_distribution(
     $$\bar e = \frac{2}{n(n-1)} \sum_{i < j} e_{ij}$$
 
     Args:
-        keys: key vectors $k$ of the $n$ tokens looked at, finite.
-        bins: bins of equal width over [-1, 1], at least 1; a similarity of 1 is in the last.
+        keys: key vectors $k$ of the $n$ tokens looked at.
+        bins: bins of equal width over [-1, 1]; a similarity of 1 is in the last.
 
     Returns:
         The distribution: mean and variance in float32 (float64 for float64 input), both 0 where
@@ -89,7 +89,7 @@ def principal_components(
       \lambda_1 \ge \lambda_2 \ge \dots$$
 
     Args:
-        keys: key vectors $K$, finite.
+        keys: key vectors $K$.
         components: number of axes, in [1, width].
 
     Returns:
@@ -129,11 +129,11 @@ def kv_bytes(
     $$2 \cdot n \cdot L \cdot H \cdot d_h \cdot b$$
 
     Args:
-        tokens: length $n$ of the context, at least 0.
-        layers: number of layers $L$, at least 1.
-        heads: number of key-value heads $H$, at least 1.
-        width: width $d_h$ of a head, at least 1.
-        element_bytes: bytes $b$ of a number, at least 1: 2 for bfloat16.
+        tokens: length $n$ of the context.
+        layers: number of layers $L$.
+        heads: number of key-value heads $H$.
+        width: width $d_h$ of a head.
+        element_bytes: bytes $b$ of a number: 2 for bfloat16.
 
     Returns:
         The bytes: 131 072 a token with the defaults.

@@ -33,8 +33,7 @@ def hide_needle(
         haystack: tokens $h$ of the text.
         needle: the $w$ tokens $u$ of the fact.
         length: tokens $n$ of the input, at least $w$ and no more than both have together.
-        depth: share $\delta$ of the text that comes before the fact, in [0, 1], read as the
-            decimal number it prints as.
+        depth: share $\delta$ of the text that comes before the fact.
 
     Returns:
         The input $x$.

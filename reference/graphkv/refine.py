@@ -110,18 +110,18 @@ def graphkv_refine(
       |O_{\mathrm{source}}| = \max(1, \lfloor f\, k_l \rfloor)$$
 
     Args:
-        scores: importance $s$ by any scorer, finite and at least 0.
+        scores: importance $s$ by any scorer.
         keys: the keys of the same tokens, as the cache holds them.
-        keep: the budget $k_l$ in tokens, at least 0: of a layer, or of a head with `per_head`.
-        count: number of neighbours $m$ of each source, at least 0.
+        keep: the budget $k_l$ in tokens: of a layer, or of a head with `per_head`.
+        count: number of neighbours $m$ of each source.
         protected: true at tokens that are neither sources nor neighbours; a layer's token is
             protected where any of its heads protects it.
         queries: query vectors, where `kind` compares them; grouped heads are averaged.
         values: value vectors, where `kind` compares them.
         kind: which vectors an edge compares: `kk`, `qk`, `qq`, `kv` or `vv`.
-        fraction: sources as a share $f$ of the budget, in (0, 1].
-        rounds: number of rounds $T$, at least 0.
-        strength: strength $\alpha$ of the signal, in (0, 1].
+        fraction: sources as a share $f$ of the budget.
+        rounds: number of rounds $T$.
+        strength: strength $\alpha$ of the signal.
         rule: how several sources combine in a decay: `product`, `sequential` or `sum`.
         signal: `decay`, `enhance` or `evict`.
         per_head: one graph a head instead of one a layer.

@@ -49,8 +49,8 @@ def hex_prefill(
 
     Args:
         queries: queries of the prompt, of all query heads.
-        keys: keys of the prompt, finite.
-        values: values of the prompt, finite, of the shape of the keys.
+        keys: keys of the prompt.
+        values: values of the prompt, of the shape of the keys.
         config: settings, see `HexConfig`.
 
     Returns:
@@ -91,8 +91,8 @@ def hex_append(
     Args:
         cache: the cache so far.
         queries: queries of the new tokens, of all query heads.
-        keys: keys of the new tokens, finite.
-        values: values of the new tokens, finite, of the shape of the keys.
+        keys: keys of the new tokens.
+        values: values of the new tokens, of the shape of the keys.
 
     Returns:
         The next cache. Tokens may come one by one or many at a time.
@@ -323,13 +323,8 @@ def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
     """Return the expander mask of a span, or none, or all of it."""
     if config.density in (0, 1):
         return torch.full((tokens, channels), config.density == 1)
-    shape = (tokens, channels, config.density, config.seed)
-    try:
-        return _recent_masks(*shape, False, config.tile, config.block)
-    except ValueError:
-        if not config.near:
-            raise
-        return _recent_masks(*shape, True, config.tile, config.block)
+    how = config.seed, config.near, config.tile, config.block
+    return _recent_masks(tokens, channels, config.density, *how)
 
 
 _recent_masks = lru_cache(maxsize=8)(expander_mask)

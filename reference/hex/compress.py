@@ -75,7 +75,7 @@ def hex_mask(
     Args:
         expander: the static mask over tokens and channels, heads one after the other.
         dynamic: the tokens that `h2o_mask` marks.
-        kv_heads: number of heads, at least 1, that share the channels.
+        kv_heads: number of heads that share the channels.
 
     Returns:
         The joint mask in the layout of the cache, a copy.
@@ -108,11 +108,11 @@ def hex_compress(
       \tilde X_{t,c} & \text{otherwise} \end{cases}$$
 
     Args:
-        keys: keys $K$, finite.
-        values: values $V$, finite, of the shape of the keys.
+        keys: keys $K$.
+        values: values $V$, of the shape of the keys.
         expander: the static mask over tokens and channels, heads one after the other.
         dynamic: the tokens that `h2o_mask` marks.
-        bits: code width $b$, in [1, 8].
+        bits: code width $b$.
         value_group: `"token"` or `"head"`, as in `kcvt`.
         scales: precision of the stored steps and minima, as in `quantise`.
 

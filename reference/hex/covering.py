@@ -86,7 +86,7 @@ def ramanujan_lift(
 
     Args:
         mask: the biadjacency matrix of a Ramanujan graph.
-        sheets: number $r$ of copies of each vertex, at least 1.
+        sheets: number $r$ of copies of each vertex.
         seed: names the random stream, in [0, 2³² − 1].
 
     Returns:

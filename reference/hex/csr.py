@@ -65,7 +65,7 @@ def from_csr(
     Args:
         offsets: where each row begins in `columns`, and where the last one ends.
         columns: the channels of each row.
-        channels: number of channels, at least 0.
+        channels: number of channels.
 
     Returns:
         The mask that `to_csr` was given.

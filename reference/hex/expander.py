@@ -42,9 +42,9 @@ def biregular_degrees(
     $$d_1 = \rho\, d, \qquad d_2 = \rho\, n, \qquad n\, d_1 = d\, d_2$$
 
     Args:
-        tokens: number of tokens $n$, at least 1.
-        channels: number of channels $d$, at least 1.
-        density: share $\rho$ of the entries kept, in [0, 1], taken as its decimal text.
+        tokens: number of tokens $n$.
+        channels: number of channels $d$.
+        density: share $\rho$ of the entries kept, taken as its decimal text.
         near: accept densities that no biregular graph has: the token degree is then $\rho d$
             rounded half to even, and channels share the edges as evenly as they can.
 
@@ -122,8 +122,8 @@ def random_expander(
     $$\sigma_2(B) \le \sqrt{d_1 - 1} + \sqrt{d_2 - 1}$$
 
     Args:
-        tokens: number of tokens $n$, at least 1.
-        channels: number of channels $d$, at least 1.
+        tokens: number of tokens $n$.
+        channels: number of channels $d$.
         token_degree: channels $d_1$ of each token, in [0, channels].
         seed: names the random stream, in [0, 2³² − 1].
         near: let channel degrees differ by one or be below 3. Such a graph is no Ramanujan
@@ -188,14 +188,14 @@ def expander_mask(
       \sum_c \mathrm{Mask}_{t,c} = \rho d, \qquad \sum_t \mathrm{Mask}_{t,c} = \rho n$$
 
     Args:
-        tokens: number of tokens $n$, at least 1.
-        channels: number of channels $d$, all heads together, at least 1.
-        density: share $\rho$ of the entries kept, in [0, 1], taken as its decimal text.
+        tokens: number of tokens $n$.
+        channels: number of channels $d$, all heads together.
+        density: share $\rho$ of the entries kept, taken as its decimal text.
         seed: names the random stream, in [0, 2³² − 1].
         near: accept densities that no biregular graph has, see `biregular_degrees`; such a mask
             is connected, not certified. A density that one has gives the mask it gives without.
         tile: repeat the mask of one block. A tiled mask is no Ramanujan graph.
-        block: tokens $n_b$ of a tile, at least 1; not read without `tile`.
+        block: tokens $n_b$ of a tile; not read without `tile`.
 
     Returns:
         The mask, the same for one seed on every machine and version.

@@ -1,7 +1,6 @@
 """Heavy hitters: the tokens that draw the most attention, and the most recent ones."""
 
 from fractions import Fraction
-from math import floor
 
 import torch
 from jaxtyping import Bool, Float
@@ -80,9 +79,8 @@ def heavy_hitter_mask(
       \qquad k = \lfloor \eta\, n \rfloor$$
 
     Args:
-        mass: attention mass $s$ of `attention_mass`, finite.
-        ratio: share $\eta$ of the tokens that are heavy hitters, in [0, 1], taken as its decimal
-            text.
+        mass: attention mass $s$ of `attention_mass`.
+        ratio: share $\eta$ of the tokens that are heavy hitters, taken as its decimal text.
         recent: number $r$ of recent tokens, read with `outside_recent` only.
         outside_recent: let none of the last `recent` tokens compete.
 
@@ -99,7 +97,7 @@ def heavy_hitter_mask(
     """
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
-    count = min(floor(Fraction(str(ratio)) * tokens), rivals)
+    count = min(Fraction(str(ratio)) * tokens // 1, rivals)
     order = mass[..., :rivals].sort(dim=-1, descending=True, stable=True).indices
     heavy = torch.zeros_like(mass, dtype=torch.bool)
     for rank in range(count):
@@ -113,8 +111,8 @@ def recent_mask(tokens: Whole, recent: Whole) -> Bool[Tensor, " tokens"]:
     $$\mathrm{Mask}_{\mathrm{local}}(t) = \mathbb{I}(t \ge n - r)$$
 
     Args:
-        tokens: number of tokens $n$, at least 0.
-        recent: length $r$ of the window, at least 0; a window longer than the cache covers it.
+        tokens: number of tokens $n$.
+        recent: length $r$ of the window; a window longer than the cache covers it.
 
     Returns:
         The mask, on the CPU: none of the tokens at $r = 0$.
@@ -136,9 +134,9 @@ def h2o_mask(
     $$\mathrm{Mask}_{H_2O} = \mathrm{Mask}_{\mathrm{hh}} \vee \mathrm{Mask}_{\mathrm{local}}$$
 
     Args:
-        mass: attention mass $s$ of `attention_mass`, finite.
-        ratio: share $\eta$ of the tokens that are heavy hitters, in [0, 1].
-        recent: length $r$ of the recent window, at least 0.
+        mass: attention mass $s$ of `attention_mass`.
+        ratio: share $\eta$ of the tokens that are heavy hitters.
+        recent: length $r$ of the recent window.
         outside_recent: choose the heavy hitters among the other tokens.
 
     Returns:

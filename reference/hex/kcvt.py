@@ -37,8 +37,8 @@ def quantise(
       \Delta_g = \frac{\max_g X - \min_g X}{2^b - 1}$$
 
     Args:
-        x: values $X$, finite.
-        bits: code width $b$, in [1, 8].
+        x: values $X$.
+        bits: code width $b$.
         kept: true at entries stored in full precision: they enter neither minimum nor maximum,
             and their code is 0.
         scales: precision of the stored steps and minima, `torch.float16` or `torch.float32`. By
@@ -107,9 +107,9 @@ def kcvt(
       \Delta_t + \min_c V_{t,c}$$
 
     Args:
-        keys: keys $K$, finite.
-        values: values $V$, finite, of the shape of the keys.
-        bits: code width $b$, in [1, 8].
+        keys: keys $K$.
+        values: values $V$, of the shape of the keys.
+        bits: code width $b$.
         kept: true at entries that stay as they are, outside the statistics.
         value_group: `"token"`, one group over all heads, or `"head"`, one group a token and head.
         scales: precision of the stored steps and minima, as in `quantise`.

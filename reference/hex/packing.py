@@ -34,7 +34,7 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: Bits) -> Int32[Tensor,
 
     Args:
         codes: codes $c$, below $2^b$.
-        bits: code width $b$, in [1, 8].
+        bits: code width $b$.
 
     Returns:
         $\lceil b \cdot \mathrm{length} / 32 \rceil$ words a row, bit 31 being the sign: 96 codes
@@ -69,8 +69,8 @@ def unpack_bits(
 
     Args:
         words: the words $w$ of `pack_bits`.
-        bits: code width $b$, in [1, 8].
-        length: number of codes a row, at least 0: the words alone do not tell it.
+        bits: code width $b$.
+        length: number of codes a row: the words alone do not tell it.
 
     Returns:
         The codes $c$.

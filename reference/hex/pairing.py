@@ -36,8 +36,8 @@ def half_edge_pairing(
       \text{half-edge } \pi(e) \text{ of the channels}$$
 
     Args:
-        tokens: number of tokens $n$, at least 0.
-        channels: number of channels $d$, at least 1.
+        tokens: number of tokens $n$.
+        channels: number of channels $d$.
         token_degree: half-edges $d_1$ of each token, in [0, channels]. The channels share the
             $n d_1$ half-edges evenly; where they do not divide, a random few hold one more.
         seed: names the random stream, in [0, 2³² − 1].
@@ -79,7 +79,7 @@ def double_edge_swaps(
 
     Args:
         pairs: the channels of each token, in [0, channels), as `half_edge_pairing` draws them.
-        channels: number of channels $d$, at least 1.
+        channels: number of channels $d$.
         seed: names the random stream, in [0, 2³² − 1].
         draw: number of this draw within the stream, in the same range.
 
@@ -136,7 +136,7 @@ def connecting_swaps(
 
     Args:
         pairs: the channels of each token, in [0, channels), as `double_edge_swaps` leaves them.
-        channels: number of channels $d$, at least 1.
+        channels: number of channels $d$.
         seed: names the random stream, in [0, 2³² − 1].
         draw: number of this draw within the stream, in the same range.
 
@@ -199,7 +199,7 @@ def biadjacency(
 
     Args:
         pairs: the channels of each token, in [0, channels).
-        channels: number of channels $d$, at least 1.
+        channels: number of channels $d$.
 
     Returns:
         The mask $B$. A repeated edge leaves one mark: the row then falls short of its degree.

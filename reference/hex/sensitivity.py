@@ -17,7 +17,7 @@ from reference.rules import alike, grouped, headed
 
 
 class Sensitivity(NamedTuple):
-    """What one setting costs and saves: a row of `sensitivity`.
+    """How sensitive attention is to one choice of settings, and what it saves: a point of Fig. 3.
 
     Source:
         HEX-A.5, HEX-Tab4.
@@ -53,8 +53,8 @@ def sensitivity(
 
     Args:
         queries: queries of all tokens, of all query heads.
-        keys: keys of all tokens, finite.
-        values: values of all tokens, finite, of the shape of the keys.
+        keys: keys of all tokens.
+        values: values of all tokens, of the shape of the keys.
         prompt: how many of the tokens are the prompt, less than all; the rest is decoded.
         configs: settings, one a row. A sweep over one of them is
             `[config._replace(bits=b) for b in (2, 3, 4)]`.

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from math import floor
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -124,9 +123,9 @@ def hex_size(
 
     Args:
         config: settings, see `HexConfig`.
-        tokens: length $L = n + R$ of the prompt, at least 0.
-        kv_heads: number of kv heads, at least 1.
-        width: channels of a head, at least 1.
+        tokens: length $L = n + R$ of the prompt.
+        kv_heads: number of kv heads.
+        width: channels of a head.
         dtype: type of the cache.
 
     Returns:
@@ -141,7 +140,7 @@ def hex_size(
     """
     span = span_length(config, tokens)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, config.scales)
-    heavy, recent = floor(Fraction(str(config.heavy)) * span), config.recent - carried(config)
+    heavy, recent = Fraction(str(config.heavy)) * span // 1, config.recent - carried(config)
     kept = min(span, heavy + min(span, recent))
     per_token = round(Fraction(str(config.density)) * channels)
     value_groups = span * (kv_heads if config.value_group == "head" else 1)
@@ -176,8 +175,8 @@ def paper_size(
     Args:
         prompts: lengths $L_i$ of the prompts, at least 1; at least one of them. By default 900,
             1304 and 1021.
-        kv_heads: number of kv heads, at least 1.
-        width: channels of a head, at least 1.
+        kv_heads: number of kv heads.
+        width: channels of a head.
 
     Returns:
         A row for each size the paper prints of its own method, in percent of fp16.

@@ -18,8 +18,8 @@ def ramanujan_bound(token_degree: Positive, channel_degree: Positive) -> float:
     $$\lambda_2 \le \sqrt{d_1 - 1} + \sqrt{d_2 - 1}$$
 
     Args:
-        token_degree: channels $d_1$ of each token, at least 1.
-        channel_degree: tokens $d_2$ of each channel, at least 1.
+        token_degree: channels $d_1$ of each token.
+        channel_degree: tokens $d_2$ of each channel.
 
     Returns:
         The bound; $2\sqrt{d - 1}$ where both degrees are $d$, as in the balanced definition.

@@ -21,6 +21,7 @@ from torch import Tensor
 from reference import errors
 from reference.contract import contract
 from reference.hex.expander import expander_mask
+from reference.kinds import Whole
 
 VERSION = 2
 """Goes up when a key names another mask, so that no older file is read."""
@@ -61,7 +62,7 @@ class MaskStore:
         capacity: int = 8,
         generate: Callable[..., Tensor] = expander_mask,
     ):
-        errors.whole("capacity", capacity)
+        errors.held("capacity", capacity, Whole)
         self.directory = None if directory is None else Path(directory)
         self.capacity = capacity
         self.generate = generate

@@ -80,8 +80,8 @@ def subtile_codes(
     """Draw four bytes for every head of every sub-tile of tokens.
 
     Args:
-        tokens: number of tokens, a multiple of `subtile`, at least 0.
-        heads: number of key-value heads, at least 0.
+        tokens: number of tokens, a multiple of `subtile`.
+        heads: number of key-value heads.
         seed: names the random stream, in [0, 2³² − 1].
         draw: number of this draw within the stream, in the same range.
         width: channels of a head, a power of two in [2, 256].
@@ -170,7 +170,7 @@ def subtile_expander(
 
     Args:
         tokens: number of tokens, a multiple of `subtile`, at least three times as many.
-        heads: number of key-value heads, at least 1.
+        heads: number of key-value heads.
         seed: names the random stream, in [0, 2³² − 1].
         width: channels of a head, a power of two in [2, 256].
         subtile: tokens of a sub-tile, a power of two in [1, width].

@@ -34,14 +34,14 @@ def ungated_refine(
       \beta_{\ell,h}\, \tilde s_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
 
     Args:
-        scores: importance $s$, finite and at least 0.
+        scores: importance $s$.
         protected: the mask $P$: true at tokens outside the content region.
-        radius: half-width $k$ of the hub window, at least 0.
-        gamma: discount factor $\gamma$, in (0, 1).
-        tau: exponent $\tau$ of the head weights, at least 0.
-        minimum: lower bound of the head weights, finite and above 0.
+        radius: half-width $k$ of the hub window.
+        gamma: discount factor $\gamma$.
+        tau: exponent $\tau$ of the head weights.
+        minimum: lower bound of the head weights.
         maximum: upper bound of the head weights, at least `minimum`.
-        epsilon: $\epsilon$ of the selectivity, at least 0.
+        epsilon: $\epsilon$ of the selectivity.
 
     Returns:
         The corrected scores in the dtype of `scores`, rounded once: what `hubkv_refine` gives at
@@ -89,13 +89,13 @@ def head_budgets(
       \qquad \sum_h B_h = H B$$
 
     Args:
-        scores: importance $s$, finite and at least 0.
+        scores: importance $s$.
         keep: mean budget $B$ of a head, from 0 to the number of tokens.
         rule: "selectivity" takes $w_h = c_h$; "entropy" $w_h = e^{-\sum_i p_i \ln p_i}$ with
             $p_i = s_i / \sum_j s_j$; "hybrid" the mean of the two, each divided by its sum over
             the heads; "waterfill" counts each head's entries among the best by $p$ of all heads.
         protected: true at tokens that every head keeps; $w$ and $p$ are over the others.
-        epsilon: $\epsilon$ of the selectivity, at least 0.
+        epsilon: $\epsilon$ of the selectivity.
 
     Returns:
         The budgets $B_h$, summing to the number of heads times `keep` in every layer, none below

@@ -23,9 +23,9 @@ def selectivity(
     $$c_{\ell,h} = \frac{\sigma_{\ell,h}}{\mu_{\ell,h} + \epsilon}$$
 
     Args:
-        scores: importance $s$, finite and at least 0.
+        scores: importance $s$.
         protected: true at tokens that $\mu$ and $\sigma$ leave out.
-        epsilon: $\epsilon$, at least 0; keeps a head of nearly no score from dividing by 0.
+        epsilon: $\epsilon$; keeps a head of nearly no score from dividing by 0.
 
     Returns:
         The selectivity $c$ of each head, in float32 (float64 for float64 scores). It is exactly 0
@@ -53,7 +53,7 @@ def selectivity(
 
 
 def bounded(name: str | None, minimum: float, maximum: float) -> None:
-    """Refuse an upper bound below the lower one, of a function or of its settings `name`."""
+    """Refuse an upper bound below the lower one."""
     if not maximum >= minimum:
         which = f"{name}.maximum" if name else "maximum"
         raise ValueError(f"{which} must be >= minimum, which is {minimum}, got {maximum}")
@@ -72,9 +72,9 @@ def head_weights(
       \beta_{\min}, \beta_{\max}\Bigr)$$
 
     Args:
-        selectivity: $c$, finite and at least 0; $\bar c_\ell$ is its mean over the last axis.
-        tau: exponent $\tau$, at least 0: how strongly the weights follow the selectivity.
-        minimum: lower bound $\beta_{\min}$, finite and above 0.
+        selectivity: $c$; $\bar c_\ell$ is its mean over the last axis.
+        tau: exponent $\tau$: how strongly the weights follow the selectivity.
+        minimum: lower bound $\beta_{\min}$.
         maximum: upper bound $\beta_{\max}$, at least `minimum`; infinity for none.
 
     Returns:
@@ -102,8 +102,8 @@ def calibrate(
     $$u_{\ell,h,i} = \beta_{\ell,h}\, \tilde s_{\ell,h,i}$$
 
     Args:
-        scores: discounted importance $\tilde s$, finite and at least 0.
-        weights: head weights $\beta$, finite and at least 0, one for each head.
+        scores: discounted importance $\tilde s$.
+        weights: head weights $\beta$, one for each head.
 
     Returns:
         The calibrated scores $u$ in the dtype of `scores`, rounded once: a weight of exactly 1

@@ -1,6 +1,5 @@
 """HubKV as a whole: any scorer's scores, one budget for the model, sinks and a recent window."""
 
-from typing import Any
 from warnings import warn
 
 import torch
@@ -18,10 +17,10 @@ from reference.compress import (
     storable,
 )
 from reference.contract import requires
-from reference.evict import DenseCache, RaggedCache, evict
+from reference.evict import DenseCache, RaggedCache
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
-from reference.hubkv.refine import HubSettings, protected_mask
+from reference.hubkv.refine import HubSettings
 from reference.kinds import Ratio, Scope, Whole
 from reference.refinement import refinable
 from reference.rules import AXES, left_padded
@@ -52,12 +51,11 @@ def hubkv_select(
         values: values $V$, of the shape of the keys.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `select`.
-        ratio: removed share $r$, in [0, 1], instead of `keep`; the gate's ratio too.
+        ratio: removed share $r$, instead of `keep`; the gate's ratio too.
         scope: `"model"` as the paper's base systems rank, or `"layer"`, or `"head"`.
         refinement: settings of `hubkv_refine`.
-        sinks: how many tokens at the start of a row are protected, at least 0.
-        recent: how many at its end, at least 0; by default $\lfloor 0.02\,T \rfloor$ of its $T$
-            real tokens.
+        sinks: how many tokens at the start of a row are protected.
+        recent: how many at its end; by default $\lfloor 0.02\,T \rfloor$ of its $T$ real tokens.
         valid: true at real tokens, false at left padding, as in `select`.
 
     Returns:
@@ -74,28 +72,11 @@ def hubkv_select(
         E-U13, E-U14: the same sinks and window for every base scorer; the window, not the
         budget, gives way.
     """
-    protected, clipped = torch.zeros_like(scored.protected), 0
-    for row, real in each_row(scored.scores, scope, valid):
-        mine = scored.protected[real]
-        tokens = mine.shape[-1]
-        window = min(tokens, tokens // 50 if recent is None else recent)
-        position = torch.arange(tokens, device=mine.device)
-        others = (mine | (position < sinks)) & (position < tokens - window)
-        left = window
-        if mine.numel():
-            taken = others.flatten(-AXES[scope])
-            spare = row_budgets(keep, ratio, row, taken) - taken.sum(-1)
-            left = min(window, max(0, int(spare.min()) // (taken.shape[-1] // tokens)))
-        clipped = max(clipped, window - left)
-        protected[real] = others | (position >= tokens - left)
-    if clipped:
-        warn(
-            f"recent window clipped by {clipped} tokens: the budget holds no more beside the other "
-            "protected ones",
-            stacklevel=2,
-        )
-    how: dict[str, Any] = dict(keep=keep, ratio=ratio, scope=scope, refinement=refinement)
-    return select(keys, values, Scored(scored.scores, protected), **how, valid=valid)
+    shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid)
+    return select(
+        keys, values, shielded, keep=keep, ratio=ratio, scope=scope, refinement=refinement,
+        valid=valid,
+    )  # fmt: skip
 
 
 @requires(pooled, rows_padded, left_padded, affordable, refinable, storable)
@@ -123,7 +104,7 @@ def hubkv_compress(
         values: values $V$, of the shape of the keys.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `hubkv_select`.
-        ratio: removed share $r$, in [0, 1], instead of `keep`; the gate's ratio too.
+        ratio: removed share $r$, instead of `keep`; the gate's ratio too.
         scope: `"model"` as the paper's base systems rank, or `"layer"`, or `"head"`.
         refinement: settings of `hubkv_refine`.
         sinks: how many tokens at the start of a row are protected, as in `hubkv_select`.
@@ -145,12 +126,46 @@ def hubkv_compress(
         E-U13, E-U14: the same sinks and window for every base scorer; the window, not the
         budget, gives way.
     """
-    how: dict[str, Any] = dict(keep=keep, ratio=ratio, scope=scope, refinement=refinement)
-    how |= dict(valid=valid)
-    if store is None:
-        kept = hubkv_select(keys, values, scored, **how, sinks=sinks, recent=recent)
-        return evict(keys, values, kept)
-    protected = scored.protected.clone()
-    for _, real in each_row(scored.scores, scope, valid):
-        protected[real] |= protected_mask(protected[real].shape[-1], sinks, recent).to(keys.device)
-    return compress(keys, values, Scored(scored.scores, protected), **how, store=store)
+    shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)
+    return compress(
+        keys, values, shielded, keep=keep, ratio=ratio, scope=scope, refinement=refinement,
+        valid=valid, store=store,
+    )  # fmt: skip
+
+
+def with_ends(
+    scored: Scored,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    sinks: int,
+    recent: int | None,
+    valid: Tensor | None,
+    store: HexConfig | None = None,
+) -> Scored:
+    """Protect both ends of each row; the window gives way where they must fit into a budget."""
+    protected, clipped = torch.zeros_like(scored.protected), 0
+    for row in each_row(scored, scope, valid):
+        mine = row.scored.protected
+        tokens = mine.shape[-1]
+        window = left = min(tokens, tokens // 50 if recent is None else recent)
+        position = torch.arange(tokens, device=mine.device)
+        others = (mine | (position < sinks)) & (position < tokens - window)
+        if store is None and mine.numel():
+            taken = others.flatten(-AXES[scope])
+            spare = row_budgets(keep, ratio, row, taken) - taken.sum(-1)
+            left = min(window, max(0, int(spare.min()) // (taken.shape[-1] // tokens)))
+        clipped = max(clipped, window - left)
+        protected[row.place] = others | (position >= tokens - left)
+    tell(clipped)
+    return scored._replace(protected=protected)
+
+
+def tell(clipped: int) -> None:
+    """Warn the caller of the package that a window gave way."""
+    if clipped:
+        warn(
+            f"recent window clipped by {clipped} tokens: the budget holds no more beside the other "
+            "protected ones",
+            stacklevel=5,
+        )

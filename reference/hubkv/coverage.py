@@ -28,8 +28,8 @@ def coverage_weights(
       \qquad Z_j = \sum_{k \in V} \mathcal{K}(|j - k|)$$
 
     Args:
-        scores: importance $s$, finite and at least 0.
-        kernel: $\mathcal{K}(0), \dots, \mathcal{K}(N - 1)$, finite and at least 0.
+        scores: importance $s$.
+        kernel: $\mathcal{K}(0), \dots, \mathcal{K}(N - 1)$.
 
     Returns:
         The weights $w$ with $i$ on the last axis but one and $j$ on the last, in float32, or
@@ -61,7 +61,7 @@ def coverage(
     $$F_{sub}(S) = \sum_{i \in V} \max_{j \in S} w_{i,j}$$
 
     Args:
-        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$.
         kept: true at the tokens of $S$.
 
     Returns:
@@ -85,7 +85,7 @@ def marginal_gain(
     $$\Delta(k \mid S) = \sum_{i \in V} \max\bigl(0,\, w_{i,k} - \max_{j \in S} w_{i,j}\bigr)$$
 
     Args:
-        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$.
         kept: true at the tokens of $S$.
 
     Returns:
@@ -122,7 +122,7 @@ def overlap(
       \qquad s_i = \sum_{x \in V} w_{x,i}$$
 
     Args:
-        weights: the coverage $w_{x,i}$ that token $i$ gives to place $x$, finite and at least 0.
+        weights: the coverage $w_{x,i}$ that token $i$ gives to place $x$.
         hub: position of the hub $h$, the same in every head.
 
     Returns:

@@ -18,9 +18,8 @@ def hub_mask(
       \qquad \mathcal{W}_i = [i - k,\, i + k]$$
 
     Args:
-        scores: importance $s$, finite.
-        radius: half-width $k$ of the window, at least 0: a window has $2k + 1$ tokens, fewer at
-            the two ends.
+        scores: importance $s$.
+        radius: half-width $k$ of the window: a window has $2k + 1$ tokens, fewer at the two ends.
         protected: true at tokens that take no part: they neither are hubs nor suppress any.
 
     Returns:
@@ -53,9 +52,9 @@ def discount(
     $$\tilde s_i = M_i\, s_i + (1 - M_i)\,\gamma\, s_i$$
 
     Args:
-        scores: importance $s$, finite and at least 0.
+        scores: importance $s$.
         hubs: the mask $M$ of `hub_mask`.
-        gamma: discount factor $\gamma$, in (0, 1).
+        gamma: discount factor $\gamma$.
 
     Returns:
         The discounted scores $\tilde s$, bit for bit `scores` on hubs.
@@ -79,9 +78,9 @@ def smd(
       \gamma\, s_i & \text{otherwise} \end{cases}$$
 
     Args:
-        scores: importance $s$, finite and at least 0.
-        radius: half-width $k$ of the window, at least 0.
-        gamma: discount factor $\gamma$, in (0, 1).
+        scores: importance $s$.
+        radius: half-width $k$ of the window.
+        gamma: discount factor $\gamma$.
         protected: true at tokens that take no part in the competition.
 
     Returns:

@@ -18,10 +18,10 @@ def gate(
     $$\lambda = r^p, \qquad z_i = (1 - \lambda)\, s_i + \lambda\, u_i$$
 
     Args:
-        scores: raw importance $s$, finite.
-        corrected: calibrated importance $u$, finite.
-        ratio: fraction $r$ of the entries that will be removed, in [0, 1].
-        power: gate exponent $p$, above 0: the larger, the later the correction sets in.
+        scores: raw importance $s$.
+        corrected: calibrated importance $u$.
+        ratio: fraction $r$ of the entries that will be removed.
+        power: gate exponent $p$: the larger, the later the correction sets in.
 
     Returns:
         The gated scores $z$ in the dtype of `scores`, rounded once: `scores` at ratio 0, and

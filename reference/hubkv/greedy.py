@@ -22,7 +22,7 @@ def greedy(
       \qquad S_t = S_{t-1} \cup \{k_t\}$$
 
     Args:
-        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$.
         keep: number $B$ of tokens to select, at most the number of tokens.
 
     Returns:
@@ -60,7 +60,7 @@ def lazy_greedy(
     the queue is the best of all, and the others need no evaluation.
 
     Args:
-        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$, finite and at least 0.
+        weights: the coverage $w_{i,j}$ that token $j$ gives to place $i$.
         keep: number $B$ of tokens to select, at most the number of tokens.
 
     Returns:

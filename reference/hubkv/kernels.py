@@ -16,7 +16,7 @@ def window_kernel(
 
     Args:
         tokens: number of distances $N$, from 0 to $N - 1$; at least 0.
-        radius: half-width $R$ of the window, at least 0.
+        radius: half-width $R$ of the window.
         dtype: floating-point type of the kernel.
 
     Returns:
@@ -38,7 +38,7 @@ def gaussian_kernel(
 
     Args:
         tokens: number of distances $N$, from 0 to $N - 1$; at least 0.
-        deviation: standard deviation $\sigma$ in tokens, above 0.
+        deviation: standard deviation $\sigma$ in tokens.
         dtype: floating-point type of the kernel.
 
     Returns:

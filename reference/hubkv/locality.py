@@ -39,7 +39,7 @@ def autocorrelation(
     $$R(d) = \frac{\mathbb{E}_i[(s_i - \bar s)(s_{i+d} - \bar s)]}{\mathbb{E}_i[(s_i - \bar s)^2]}$$
 
     Args:
-        values: the sequence $s$, finite.
+        values: the sequence $s$.
         distances: largest distance $d$, below the number of tokens $n$.
 
     Returns:
@@ -78,8 +78,8 @@ def nms(
       \phi\, s_i & \text{otherwise} \end{cases}$$
 
     Args:
-        scores: importance $s$, finite and at least 0.
-        radius: half-width $k$ of the neighbourhood, at least 0: 3 is the paper's size of 7.
+        scores: importance $s$.
+        radius: half-width $k$ of the neighbourhood: 3 is the paper's size of 7.
         factor: what is left of a suppressed score, $\phi$ in [0, 1].
 
     Returns:
@@ -111,8 +111,8 @@ def distance_profile(
       \qquad p_q = n - n_q + q$$
 
     Args:
-        weights: attention weights $A$ of $n_q$ queries over $n$ tokens, finite and at least 0;
-            the queries are the last positions.
+        weights: attention weights $A$ of $n_q$ queries over $n$ tokens; the queries are the last
+            positions.
         distances: largest distance $d$, below the number of tokens.
 
     Returns:
@@ -154,8 +154,8 @@ def attention_density(
       \qquad \mathcal{Q} = \{ i : p_i \in \mathcal{C} \}, \quad p_i = n - n_q + i$$
 
     Args:
-        weights: attention weights $A$ of $n_q$ queries over $n$ tokens, finite and at least 0;
-            the queries are the last positions.
+        weights: attention weights $A$ of $n_q$ queries over $n$ tokens; the queries are the last
+            positions.
         content: true at the content region $\mathcal{C}$; by default all but four sinks and the
             recent $\lfloor 0.02\,n \rfloor$ tokens.
 
@@ -180,8 +180,8 @@ def attention_density(
 
 
 def trimmable(trimmed: int, tokens: int, sinks: int, recent: int | None) -> None:
-    """Refuse to trim more tokens than the content region has."""
-    content = int((~protected_mask(tokens, sinks, recent)).sum())
+    """Refuse more tokens trimmed than the content region has."""
+    content = max(0, tokens - sinks - (tokens // 50 if recent is None else recent))
     if trimmed > content:
         raise ValueError(f"trimmed must be in [0, {content}], got {trimmed}")
 
@@ -202,9 +202,9 @@ def content_series(
         values: a number for each token: scores, densities.
         trimmed: how many of the earliest content tokens go too, $c$; the paper trims 100 of
             attention densities and none of scores.
-        sinks: how many tokens at the start are attention sinks, at least 0.
-        recent: how many tokens at the end are the recent window, at least 0; by default
-            $\lfloor 0.02\,T \rfloor$.
+        sinks: how many tokens at the start are attention sinks.
+        recent: how many tokens at the end are the recent window; by default $\lfloor 0.02\,T
+            \rfloor$.
 
     Returns:
         The values of the content, in order: of 2048 tokens 2004, or 1904 trimmed by 100.

@@ -49,10 +49,10 @@ def protected_mask(
     $$P_i = \mathbb{I}[\, i \in \mathcal{P}_{\mathrm{sink}} \cup \mathcal{P}_{\mathrm{recent}} \,]$$
 
     Args:
-        tokens: length $T$ of the sequence, at least 0.
-        sinks: how many tokens at the start are attention sinks, at least 0.
-        recent: how many tokens at the end are the recent window, at least 0; by default
-            $\lfloor 0.02\,T \rfloor$.
+        tokens: length $T$ of the sequence.
+        sinks: how many tokens at the start are attention sinks.
+        recent: how many tokens at the end are the recent window; by default $\lfloor 0.02\,T
+            \rfloor$.
 
     Returns:
         The protected mask $P$ of one head; every head has the same. All of it is true where the
@@ -89,17 +89,17 @@ def hubkv_refine(
       (1 - \lambda)\, s_{\ell,h,i} + \lambda\, u_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
 
     Args:
-        scores: importance $s$, finite and at least 0; the heads of a layer share the last axis
-            but one, what stands before it is refined row by row.
-        ratio: fraction $r$ of the entries that will be removed, in [0, 1].
+        scores: importance $s$; the heads of a layer share the last axis but one, what stands before
+            it is refined row by row.
+        ratio: fraction $r$ of the entries that will be removed.
         protected: the mask $P$: true at tokens outside the content region.
-        radius: half-width $k$ of the hub window, at least 0.
-        gamma: discount factor $\gamma$, in (0, 1).
-        tau: exponent $\tau$ of the head weights, at least 0.
-        minimum: lower bound of the head weights, finite and above 0.
+        radius: half-width $k$ of the hub window.
+        gamma: discount factor $\gamma$.
+        tau: exponent $\tau$ of the head weights.
+        minimum: lower bound of the head weights.
         maximum: upper bound of the head weights, at least `minimum`.
-        power: gate exponent $p$, above 0.
-        epsilon: $\epsilon$ of the selectivity, at least 0.
+        power: gate exponent $p$.
+        epsilon: $\epsilon$ of the selectivity.
 
     Returns:
         The refined scores $z$ in the dtype of `scores`, rounded once after the last step. The 1 of
@@ -138,7 +138,7 @@ def shift_scores(scores: Finite[Tensor, "*heads tokens"]) -> Float[Tensor, "*hea
     $$s'_{h,i} = s_{h,i} - \min_j s_{h,j}$$
 
     Args:
-        scores: importance $s$ of either sign, finite.
+        scores: importance $s$ of either sign.
 
     Returns:
         The shifted scores $s'$, at least 0, in the dtype and the order of `scores`.

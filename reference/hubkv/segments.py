@@ -26,8 +26,8 @@ def segment_coverage(
 
     Args:
         order: positions $o_1, o_2, \dots$ in the order picked, each in $[0, n)$.
-        tokens: length $n$ of the content region, at least 0.
-        segments: number $m$ of segments of equal width, at least 1.
+        tokens: length $n$ of the content region.
+        segments: number $m$ of segments of equal width.
 
     Returns:
         The marginal coverage $g_t$ of each pick, $1/m$ or 0, in float32. Its running sum is the
@@ -62,7 +62,7 @@ def uniform_spread(tokens: Whole, picks: Whole) -> Int64[Tensor, "picks"]:
     $$o_k = \Bigl\lceil \frac{k\, n}{K} \Bigr\rceil, \qquad k = 0, \dots, K - 1$$
 
     Args:
-        tokens: length $n$ of the content region, at least 0.
+        tokens: length $n$ of the content region.
         picks: number $K$ of positions, at most $n$.
 
     Returns:
@@ -84,7 +84,7 @@ def random_order(tokens: Whole, seed: Seed) -> Int64[Tensor, "tokens"]:
     $$o \sim \mathrm{Uniform}(\mathfrak{S}_n)$$
 
     Args:
-        tokens: length $n$ of the content region, at least 0.
+        tokens: length $n$ of the content region.
         seed: seed of the generator, in [0, 2³² - 1].
 
     Returns:

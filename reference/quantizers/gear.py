@@ -1,20 +1,22 @@
 """GEAR: a span of keys or values as codes, exact outliers and a low-rank correction."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
-from reference import errors
-from reference.hex import cache_errors
+from reference.careful import mean
+from reference.contract import requires
 from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row, narrow
 from reference.hex.packing import pack_bits, unpack_bits
-from reference.kinds import Scales
+from reference.kinds import Bits, Finite, Ratio, Scales, Seed, Whole
 from reference.precision import widen
-from reference.quantizers import errors as refuse
 from reference.quantizers.low_rank import low_rank
 from reference.quantizers.outliers import outlier_count, outlier_mask
+
+Side = Literal["channel", "token"]
+"""What a row is: a channel over all tokens, for keys, or a token over all heads, for values."""
 
 
 class GearBlock(NamedTuple):
@@ -24,7 +26,7 @@ class GearBlock(NamedTuple):
         HEX-GEAR.
     """
 
-    bits: int
+    bits: Bits
     words: Int32[Tensor, "*rows words"]
     steps: Float[Tensor, "*rows"]
     minima: Float[Tensor, "*rows"]
@@ -34,14 +36,21 @@ class GearBlock(NamedTuple):
     right: Float[Tensor, "*batch kv_heads width rank"]
 
 
+def headed(x: Tensor) -> None:
+    """Refuse a span without a head or without a channel."""
+    if not x.shape[-3] or not x.shape[-1]:
+        raise ValueError(f"x must have a head and a channel, got shape {tuple(x.shape)}")
+
+
+@requires(headed)
 def gear_compress(
-    x: Float[Tensor, "*batch kv_heads tokens width"],
-    by: str = "channel",
-    bits: int = 4,
-    outliers: float = 0.02,
-    rank: int = 4,
+    x: Finite[Tensor, "*batch kv_heads tokens width"],
+    by: Side = "channel",
+    bits: Bits = 4,
+    outliers: Ratio = 0.02,
+    rank: Whole = 4,
     fill: bool = True,
-    seed: int = 0,
+    seed: Seed = 0,
     scales: Scales = None,
 ) -> GearBlock:
     r"""Compress a span: codes, the outliers as they are, and the rest of the error at low rank.
@@ -49,15 +58,15 @@ def gear_compress(
     $$X \approx Q + S + L, \qquad R = X - Q - S, \qquad L = A B^\top$$
 
     Args:
-        x: keys or values $X$, finite.
+        x: keys or values $X$.
         by: what a row of outliers and of the grid is: `"channel"`, over all tokens, for keys;
             `"token"`, over all heads, for values.
-        bits: code width $b$, in [1, 8].
-        outliers: share $s$ of each row that $S$ stores exactly, in [0, 1].
-        rank: rank $r$ of $L$, one matrix a head, at least 0.
+        bits: code width $b$.
+        outliers: share $s$ of each row that $S$ stores exactly.
+        rank: rank $r$ of $L$, one matrix a head.
         fill: give the places of outliers the mean of their row before quantising; otherwise they
             have no part in the grid.
-        seed: names the block that the power iteration starts from, in [0, 2³² − 1].
+        seed: names the block that the power iteration starts from.
         scales: precision of the stored steps and minima, as in `quantise`.
 
     Returns:
@@ -65,9 +74,7 @@ def gear_compress(
         factors of $L$ in the type of `x`. Nothing in them shares memory with the input.
 
     Raises:
-        TypeError: `x` is not floating point, or `bits`, `rank` or `seed` not an integer.
-        ValueError: `x` is NaN or infinite or has no head or channel, a setting is none of the
-            above, or a step or minimum overflows.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-GEAR.
@@ -77,9 +84,6 @@ def gear_compress(
         sn/2 \rfloor$ outliers at each end of a row of $n$, a channel's too; a row's mean may lie
         outside the rest and stretch its grid.
     """
-    refuse.span("x", x)
-    errors.one_of("by", by, refuse.SIDES)
-    refuse.gear(bits, outliers, rank, seed, scales)
     return compress("x", x, by, bits, outliers, rank, fill, seed, scales)
 
 
@@ -97,28 +101,20 @@ def gear_reconstruct(
     Returns:
         The keys or values $\widehat X$, in the type of the stored factors.
 
-    Raises:
-        TypeError: `block` is no `GearBlock`.
-
     Source:
         HEX-GEAR.
 
     Reading:
         E-H42: the sum moves the outliers too, by $L$.
     """
-    cache_errors.instance("block", block, GearBlock)
-    by = "channel" if block.words.ndim == block.left.ndim else "token"
+    by: Side = "channel" if block.words.ndim == block.left.ndim else "token"
     (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]
     members = tokens if by == "channel" else kv_heads * width
     codes = unpack_bits(block.words, block.bits, members)
     rows = dequantise(codes, block.steps, block.minima).to(widen(block.left).dtype)
     places, exact = block.places.long(), widen(block.outliers)
     rows = rows.scatter(-1, places, exact)
-    low = torch.zeros_like(from_rows(rows, by, width))
-    for i in range(block.left.shape[-1]):
-        column, row = block.left[..., :, None, i], block.right[..., None, :, i]
-        low += widen(column) * widen(row)
-    rows = rows + to_rows(low, by)
+    rows = rows + to_rows(widen(block.left) @ widen(block.right).mT, by)
     if exact_outliers:
         rows = rows.scatter(-1, places, exact)
     return narrow(from_rows(rows, by, width), block.left.dtype)
@@ -127,7 +123,7 @@ def gear_reconstruct(
 def compress(
     name: str,
     x: Tensor,
-    by: str,
+    by: Side,
     bits: int,
     outliers: float,
     rank: int,
@@ -158,11 +154,8 @@ def compress(
 
 def filled_grid(name: str, rows: Tensor, bits: int, apart: Tensor, scales: Scales) -> Quantised:
     """Quantise rows whose outliers have given way to the mean of all members."""
-    if rows.shape[-1] == 0:
-        return code(name, rows, bits, apart, scales)
-    mean = narrow(widen(rows).mean(-1, keepdim=True), rows.dtype)
-    none = torch.zeros_like(apart)
-    quantised = code(name, torch.where(apart, mean, rows), bits, none, scales)
+    filled = torch.where(apart, narrow(mean(widen(rows)), rows.dtype), rows)
+    quantised = code(name, filled, bits, torch.zeros_like(apart), scales)
     return quantised._replace(codes=quantised.codes.masked_fill(apart, 0))
 
 
@@ -171,11 +164,11 @@ def place_dtype(members: int) -> torch.dtype:
     return torch.int16 if members <= 2**15 else torch.int32
 
 
-def to_rows(x: Tensor, by: str) -> Tensor:
+def to_rows(x: Tensor, by: Side) -> Tensor:
     """Return channels of each head as rows of tokens, or tokens as rows of all heads' channels."""
     return by_column(x) if by == "channel" else by_row(x, "token")
 
 
-def from_rows(rows: Tensor, by: str, width: int) -> Tensor:
+def from_rows(rows: Tensor, by: Side, width: int) -> Tensor:
     """Undo `to_rows`."""
     return by_column(rows) if by == "channel" else from_row(rows, "token", width)

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.hex import cache_errors
-from reference.kinds import Scales
-from reference.quantizers import errors as refuse
+from reference.contract import requires
+from reference.kinds import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
 from reference.quantizers.gear import GearBlock, compress, gear_reconstruct
+from reference.rules import alike, continued, headed
 
 
 class GearCache(NamedTuple):
@@ -19,12 +19,12 @@ class GearCache(NamedTuple):
         HEX-GEAR.
     """
 
-    bits: int
-    outliers: float
-    decoded_rank: int
-    block: int
+    bits: Bits
+    outliers: Ratio
+    decoded_rank: Whole
+    block: Positive
     fill: bool
-    seed: int
+    seed: Seed
     scales: Scales
     key_blocks: tuple[GearBlock, ...]
     value_blocks: tuple[GearBlock, ...]
@@ -32,16 +32,17 @@ class GearCache(NamedTuple):
     residual_values: Float[Tensor, "*batch kv_heads residual width"]
 
 
+@requires(headed, alike)
 def gear_prefill(
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    bits: int = 4,
-    outliers: float = 0.02,
-    rank: int = 4,
-    decoded_rank: int = 2,
-    block: int = 20,
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
+    bits: Bits = 4,
+    outliers: Ratio = 0.02,
+    rank: Whole = 4,
+    decoded_rank: Whole = 2,
+    block: Positive = 20,
     fill: bool = True,
-    seed: int = 0,
+    seed: Seed = 0,
     scales: Scales = None,
 ) -> GearCache:
     r"""Start a cache: compress the whole prompt.
@@ -49,15 +50,15 @@ def gear_prefill(
     $$X_{1:n} \approx Q + S + L, \qquad \mathrm{rank}\, L \le r$$
 
     Args:
-        keys: keys of the prompt, finite.
-        values: values of the prompt, finite, of the shape of the keys.
-        bits: code width $b$, in [1, 8].
+        keys: keys of the prompt.
+        values: values of the prompt.
+        bits: code width $b$.
         outliers: share $s$ of each channel's keys, and of each token's values, stored exactly.
-        rank: rank $r$ of the prompt's corrections, at least 0.
-        decoded_rank: rank of a decoded block's corrections, at least 0.
-        block: decoded tokens $n_b$ compressed at a time, at least 1; its own code has 20 or 64.
+        rank: rank $r$ of the prompt's corrections.
+        decoded_rank: rank of a decoded block's corrections.
+        block: decoded tokens $n_b$ compressed at a time; its own code has 20 or 64.
         fill: as in `gear_compress`.
-        seed: names the block that every power iteration starts from, in [0, 2³² − 1].
+        seed: names the block that every power iteration starts from.
         scales: precision of the stored steps and minima, as in `quantise`.
 
     Returns:
@@ -65,10 +66,7 @@ def gear_prefill(
         buffers.
 
     Raises:
-        TypeError: a tensor is not floating point, values are of another type than keys, or a
-            number is not an integer.
-        ValueError: a number is NaN or infinite, shapes do not fit each other, a setting is
-            outside its range, or a step or minimum overflows.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-GEAR.
@@ -76,9 +74,6 @@ def gear_prefill(
     Reading:
         E-H39, E-H40, E-H41.
     """
-    cache_errors.cache(keys, values)
-    refuse.gear(bits, outliers, rank, seed, scales)
-    refuse.streaming(decoded_rank, block)
     empty = GearCache(
         bits=bits,
         outliers=outliers,
@@ -95,10 +90,11 @@ def gear_prefill(
     return with_block(empty, keys, values, rank) if keys.shape[-2] else empty
 
 
+@requires(continued, alike)
 def gear_append(
     cache: GearCache,
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
 ) -> GearCache:
     r"""Add decoded tokens to the buffers, and compress them whenever there are $n_b$.
 
@@ -106,18 +102,15 @@ def gear_append(
 
     Args:
         cache: the cache so far.
-        keys: keys of the new tokens, finite.
-        values: values of the new tokens, finite, of the shape of the keys.
+        keys: keys of the new tokens.
+        values: values of the new tokens.
 
     Returns:
         The next cache. Tokens may come one by one or many at a time; what was compressed before
         stays as it is.
 
     Raises:
-        TypeError: `cache` is no `GearCache`, or a tensor not floating point or of another type
-            than the cache.
-        ValueError: a number is NaN or infinite, shapes do not fit each other or the cache, or a
-            step or minimum overflows.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-GEAR.
@@ -125,16 +118,17 @@ def gear_append(
     Reading:
         E-H40: at 2 % a block of 20 tokens has no outlier among the keys of a channel.
     """
-    refuse.arrival(cache, GearCache, keys, values)
-    for token in range(keys.shape[-2]):
-        new = slice(token, token + 1)
-        held_keys = torch.cat([cache.residual_keys, keys[..., new, :]], -2)
-        held_values = torch.cat([cache.residual_values, values[..., new, :]], -2)
-        if held_keys.shape[-2] == cache.block:
-            cache = with_block(cache, held_keys, held_values, cache.decoded_rank)
-            held_keys, held_values = held_keys[..., :0, :].clone(), held_values[..., :0, :].clone()
-        cache = cache._replace(residual_keys=held_keys, residual_values=held_values)
-    return cache
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.block * cache.block
+    for start in range(0, full, cache.block):
+        span = slice(start, start + cache.block)
+        new = held_keys[..., span, :], held_values[..., span, :]
+        cache = with_block(cache, *new, cache.decoded_rank)
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., full:, :].clone(),
+    )
 
 
 def gear_read(
@@ -154,16 +148,12 @@ def gear_read(
     Returns:
         Keys and values of all tokens so far, those of the buffers exact.
 
-    Raises:
-        TypeError: `cache` is no `GearCache`.
-
     Source:
         HEX-GEAR.
 
     Reading:
         E-H42.
     """
-    cache_errors.instance("cache", cache, GearCache)
     keys = [gear_reconstruct(block, exact_outliers) for block in cache.key_blocks]
     values = [gear_reconstruct(block, exact_outliers) for block in cache.value_blocks]
     return (

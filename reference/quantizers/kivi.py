@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
-from reference.hex import cache_errors
+from reference.contract import requires
 from reference.hex.kcvt import by_column, code, dequantise, narrow, scale_dtype
 from reference.hex.packing import pack_bits, unpack_bits, word_count
-from reference.kinds import Scales
-from reference.quantizers import errors as refuse
+from reference.kinds import Bits, Finite, Positive, Scales
+from reference.rules import alike, continued, headed
 
 
 class KiviCache(NamedTuple):
@@ -22,9 +22,9 @@ class KiviCache(NamedTuple):
         HEX-KIVI.
     """
 
-    bits: int
-    group: int
-    residual: int
+    bits: Bits
+    group: Positive
+    residual: Positive
     scales: Scales
     key_words: Int32[Tensor, "*batch kv_heads blocks width key_words"]
     key_steps: Float[Tensor, "*batch kv_heads blocks width key_groups"]
@@ -36,12 +36,21 @@ class KiviCache(NamedTuple):
     residual_values: Float[Tensor, "*batch kv_heads recent width"]
 
 
+def dividing(group: int, residual: int, width: int) -> None:
+    """Refuse a group that does not divide the buffer and the width of a head."""
+    if residual % group:
+        raise ValueError(f"residual must be a multiple of group = {group}, got {residual}")
+    if width % group:
+        raise ValueError(f"group must divide the {width} channels of a head, got {group}")
+
+
+@requires(headed, alike, dividing)
 def kivi_prefill(
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
-    bits: int = 2,
-    group: int = 32,
-    residual: int = 32,
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
+    bits: Bits = 2,
+    group: Positive = 32,
+    residual: Positive = 32,
     scales: Scales = None,
 ) -> KiviCache:
     r"""Start a cache: a prompt is so many tokens appended to nothing.
@@ -50,13 +59,12 @@ def kivi_prefill(
       \Delta_g = \frac{\max_g X - \min_g X}{2^b - 1}$$
 
     Args:
-        keys: keys of the prompt, finite.
-        values: values of the prompt, finite, of the shape of the keys.
-        bits: code width $b$, in [1, 8].
+        keys: keys of the prompt.
+        values: values of the prompt.
+        bits: code width $b$.
         group: members $g$ of a group: tokens of one key channel, channels of one value token and
-            head; at least 1, a divisor of the width.
-        residual: tokens $R$ in full precision, at least 1, a multiple of `group`; its own code
-            has 32 or 128.
+            head; a divisor of the width.
+        residual: tokens $R$ in full precision, a multiple of `group`; its own code has 32 or 128.
         scales: precision of the stored steps and minima, as in `quantise`.
 
     Returns:
@@ -64,11 +72,7 @@ def kivi_prefill(
         $\min(n, R)$ are exact.
 
     Raises:
-        TypeError: a tensor is not floating point, values are of another type than keys, or a
-            number is not an integer.
-        ValueError: a number is NaN or infinite, shapes do not fit each other, a setting is
-            outside its range, `group` does not divide `residual` and the width, or a step or
-            minimum overflows.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-KIVI.
@@ -78,8 +82,6 @@ def kivi_prefill(
         keys and values leave their buffers at different times; the authors' code computes in the
         type of the cache.
     """
-    cache_errors.cache(keys, values)
-    refuse.kivi(keys.shape[-1], bits, group, residual, scales)
     heads, width = keys.shape[:-2], keys.shape[-1]
     words = keys.new_zeros(*heads, 0, dtype=torch.int32)
     stored = words.new_zeros(*heads, 0, dtype=scale_dtype(keys.dtype, scales))
@@ -100,10 +102,11 @@ def kivi_prefill(
     return kivi_append(empty, keys, values)
 
 
+@requires(continued, alike)
 def kivi_append(
     cache: KiviCache,
-    keys: Float[Tensor, "*batch kv_heads tokens width"],
-    values: Float[Tensor, "*batch kv_heads tokens width"],
+    keys: Finite[Tensor, "*batch kv_heads tokens width"],
+    values: Finite[Tensor, "*batch kv_heads tokens width"],
 ) -> KiviCache:
     r"""Add tokens: all buffered keys are quantised when there are $R$, a value when it is older.
 
@@ -111,18 +114,15 @@ def kivi_append(
 
     Args:
         cache: the cache so far.
-        keys: keys of the new tokens, finite.
-        values: values of the new tokens, finite, of the shape of the keys.
+        keys: keys of the new tokens.
+        values: values of the new tokens.
 
     Returns:
         The next cache, of $n_K$ quantised keys and $n_V$ quantised values. Tokens may come one by
         one or many at a time; what was quantised before stays as it is.
 
     Raises:
-        TypeError: `cache` is no `KiviCache`, or a tensor not floating point or of another type
-            than the cache.
-        ValueError: a number is NaN or infinite, shapes do not fit each other or the cache, or a
-            step or minimum overflows.
+        ValueError: a step or minimum overflows the precision it is stored in.
 
     Source:
         HEX-KIVI.
@@ -130,11 +130,18 @@ def kivi_append(
     Reading:
         E-H38.
     """
-    refuse.arrival(cache, KiviCache, keys, values)
-    for token in range(keys.shape[-2]):
-        cache = hold_key(cache, keys[..., token : token + 1, :])
-        cache = hold_value(cache, values[..., token : token + 1, :])
-    return cache
+    held_keys = torch.cat([cache.residual_keys, keys], -2)
+    held_values = torch.cat([cache.residual_values, values], -2)
+    full = held_keys.shape[-2] // cache.residual * cache.residual
+    old = max(0, held_values.shape[-2] - cache.residual)
+    if full:
+        cache = with_keys(cache, held_keys[..., :full, :])
+    if old:
+        cache = with_values(cache, held_values[..., :old, :])
+    return cache._replace(
+        residual_keys=held_keys[..., full:, :].clone(),
+        residual_values=held_values[..., old:, :].clone(),
+    )
 
 
 def kivi_read(
@@ -152,13 +159,9 @@ def kivi_read(
     Returns:
         Keys and values of all tokens so far, those of the buffers exact.
 
-    Raises:
-        TypeError: `cache` is no `KiviCache`.
-
     Source:
         HEX-KIVI.
     """
-    cache_errors.instance("cache", cache, KiviCache)
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
     codes = grouped(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
     channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
@@ -171,31 +174,24 @@ def kivi_read(
     )
 
 
-def hold_key(cache: KiviCache, key: Tensor) -> KiviCache:
-    """Add one key to the buffer, and quantise the buffer by channel if that fills it."""
-    buffer = torch.cat([cache.residual_keys, key], -2)
-    if buffer.shape[-2] < cache.residual:
-        return cache._replace(residual_keys=buffer)
-    words, steps, minima = in_groups("keys", by_column(buffer)[..., None, :, :], cache)
+def with_keys(cache: KiviCache, keys: Tensor) -> KiviCache:
+    """Quantise whole buffers of keys by channel, and put them after the others."""
+    buffers = keys.unflatten(-2, (keys.shape[-2] // cache.residual, cache.residual))
+    words, steps, minima = in_groups("keys", by_column(buffers), cache)
     return cache._replace(
         key_words=torch.cat([cache.key_words, words], -3),
         key_steps=torch.cat([cache.key_steps, steps], -3),
         key_minima=torch.cat([cache.key_minima, minima], -3),
-        residual_keys=buffer[..., :0, :].clone(),
     )
 
 
-def hold_value(cache: KiviCache, value: Tensor) -> KiviCache:
-    """Add one value to the buffer, and quantise the oldest if there is one too many."""
-    buffer = torch.cat([cache.residual_values, value], -2)
-    if buffer.shape[-2] <= cache.residual:
-        return cache._replace(residual_values=buffer)
-    words, steps, minima = in_groups("values", buffer[..., :1, :], cache)
+def with_values(cache: KiviCache, values: Tensor) -> KiviCache:
+    """Quantise values by token, and put them after the others."""
+    words, steps, minima = in_groups("values", values, cache)
     return cache._replace(
         value_words=torch.cat([cache.value_words, words], -2),
         value_steps=torch.cat([cache.value_steps, steps], -2),
         value_minima=torch.cat([cache.value_minima, minima], -2),
-        residual_values=buffer[..., 1:, :].clone(),
     )
 
 

@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
+from reference.kinds import Finite, Positive, Seed, Whole
 from reference.precision import widen
-from reference.quantizers import errors as refuse
 
 
 class LowRank(NamedTuple):
@@ -24,7 +23,7 @@ class LowRank(NamedTuple):
 
 
 def low_rank(
-    x: Float[Tensor, "*batch rows columns"], rank: int, rounds: int = 3, seed: int = 0
+    x: Finite[Tensor, "*batch rows columns"], rank: Whole, rounds: Positive = 3, seed: Seed = 0
 ) -> LowRank:
     r"""Project a matrix onto the space that a block of columns tends to under its powers.
 
@@ -32,21 +31,16 @@ def low_rank(
       A_m = \mathrm{orth}(R\, \mathrm{orth}(B_{m-1})), \qquad L = A_m B_m^\top$$
 
     Args:
-        x: matrices $R$, finite.
-        rank: columns $r$ of the block $B_0$, at least 0.
-        rounds: how often $m$ the block passes through the matrix and back, at least 1.
-        seed: names the block, in [0, 2³² − 1].
+        x: matrices $R$.
+        rank: columns $r$ of the block $B_0$.
+        rounds: how often $m$ the block passes through the matrix and back.
+        seed: names the block.
 
     Returns:
         The factors $A_m$, of orthonormal columns, and $B_m = R^\top A_m$, in float32 or float64.
         They have $\min(r, \text{rows}, \text{columns})$ columns, and are zero for a zero matrix.
         A block of higher rank begins with the same columns, so that $\|R - L\|$ does not grow
         with the rank.
-
-    Raises:
-        TypeError: `x` is not floating point, or `rank`, `rounds` or `seed` not an integer.
-        ValueError: `x` is NaN or infinite or has fewer than 2 axes, or a number is outside its
-            range.
 
     Source:
         HEX-GEAR.
@@ -55,31 +49,24 @@ def low_rank(
         E-H43: the block is drawn evenly from [−1, 1), the same for every matrix; `orth` keeps the
         first column's direction; the powers are of $R$ over its largest entry.
     """
-    errors.floating("x", x, 2)
-    errors.finite("x", x)
-    errors.whole("rank", rank)
-    errors.whole("rounds", rounds, 1)
-    errors.whole("seed", seed, 0, refuse.SEEDS)
-    wide = widen(x)
-    rows, columns = x.shape[-2:]
-    rank = min(rank, rows, columns)
-    factors = LowRank(
-        wide.new_zeros(*x.shape[:-2], rows, rank), wide.new_zeros(*x.shape[:-2], columns, rank)
-    )
-    if rank == 0:
-        return factors
-    block = start_block(columns, rank, seed).to(wide)
+    wide, (rows, columns) = widen(x), x.shape[-2:]
+    block = start_block(columns, min(rank, rows, columns), seed).to(wide)
+    left = wide.new_zeros(*x.shape[:-2], rows, block.shape[-1])
+    right = wide.new_zeros(*x.shape[:-2], columns, block.shape[-1])
     for place in np.ndindex(*x.shape[:-2]):
-        largest = wide[place].abs().max()
-        if largest == 0:
-            continue
-        matrix, right = wide[place] / largest, block
-        for _ in range(rounds - 1):
-            right = matrix.T @ (matrix @ right)
-        left = orthonormal(matrix @ orthonormal(right))
-        factors.left[place] = left
-        factors.right[place] = matrix.T @ left * largest
-    return factors
+        if block.numel() and wide[place].any():
+            left[place], right[place] = iterated(wide[place], block, rounds)
+    return LowRank(left, right)
+
+
+def iterated(matrix: Tensor, block: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    """Return the last basis, and the matrix's shadow on it."""
+    largest = matrix.abs().max()
+    matrix = matrix / largest
+    for _ in range(rounds - 1):
+        block = matrix.T @ (matrix @ block)
+    left = orthonormal(matrix @ orthonormal(block))
+    return left, matrix.T @ left * largest
 
 
 def start_block(columns: int, rank: int, seed: int) -> Tensor:
@@ -92,4 +79,5 @@ def start_block(columns: int, rank: int, seed: int) -> Tensor:
 def orthonormal(x: Tensor) -> Tensor:
     """Return an orthonormal basis of the columns, each on the side of its column."""
     basis, triangle = torch.linalg.qr(x)
-    return torch.where(triangle.diagonal(dim1=-2, dim2=-1) < 0, -basis, basis)
+    turned = triangle.diagonal(dim1=-2, dim2=-1)[..., None, :] < 0
+    return torch.where(turned, -basis, basis)

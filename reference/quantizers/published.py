@@ -2,31 +2,30 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Annotated
 
-from reference import errors
-from reference.hex import cache_errors as refuse
-from reference.hex.size import PROMPTS, PaperSize, mean_percent
+from annotated_types import Ge, Predicate
+
+from reference.contract import requires
+from reference.hex.size import PROMPTS, PaperSize, mean_percent, prompted
+from reference.kinds import Bits, Positive, Whole
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size
 
 
-def kivi_share(bits: int, group: int, residual: int, tokens: int) -> float:
+def kivi_share(bits: Bits, group: Positive, residual: Whole, tokens: Positive) -> float:
     r"""Return the size of KIVI's cache as a share, with the buffer always full.
 
     $$100 \Bigl(\frac{b}{16} + \frac{2}{g} + \frac{n_b}{n}\Bigr)$$
 
     Args:
-        bits: code width $b$, in [1, 8].
-        group: members $g$ of a group, at least 1.
-        residual: tokens $n_b$ in full precision, at least 0.
-        tokens: length $n$ of the prompt, at least 1.
+        bits: code width $b$.
+        group: members $g$ of a group.
+        residual: tokens $n_b$ in full precision.
+        tokens: length $n$ of the prompt.
 
     Returns:
         The share in percent of fp16. Averaged over prompts of 900, 1304 and 1021 tokens it is, to
         one decimal, what the paper prints for KIVI.
-
-    Raises:
-        TypeError: a number is not an integer.
-        ValueError: a number is outside its range.
 
     Source:
         HEX-KIVI.
@@ -34,33 +33,32 @@ def kivi_share(bits: int, group: int, residual: int, tokens: int) -> float:
     Reading:
         E-H21.
     """
-    errors.whole("bits", bits, 1, 8)
-    errors.whole("group", group, 1)
-    errors.whole("residual", residual)
-    errors.whole("tokens", tokens, 1)
     return 100 * (bits / 16 + 2 / group + residual / tokens)
 
 
+def a_multiple_of_64(value: int) -> bool:
+    """Whether groups of 64 fit."""
+    return value % 64 == 0
+
+
+@requires(prompted)
 def quantizer_sizes(
-    prompts: Sequence[int] = PROMPTS, kv_heads: int = 8, width: int = 128
+    prompts: Sequence[Positive] = PROMPTS,
+    kv_heads: Positive = 8,
+    width: Annotated[int, Ge(1), Predicate(a_multiple_of_64)] = 128,
 ) -> tuple[PaperSize, ...]:
     r"""Put the sizes printed for KIVI and GEAR beside what our layouts store.
 
     $$\frac{1}{m} \sum_{i=1}^{m} 100 \cdot \frac{\mathrm{bytes}(n_i)}{2 \cdot 2 \cdot d\, n_i}$$
 
     Args:
-        prompts: lengths $n_i$ of the prompts, at least 1; at least one of them. By default 900,
-            1304 and 1021.
-        kv_heads: number of kv heads, at least 1.
+        prompts: lengths $n_i$ of the prompts, at least one of them. By default 900, 1304 and 1021.
+        kv_heads: number of kv heads.
         width: channels of a head, a multiple of 64.
 
     Returns:
         A row for each printed size, in percent of fp16: KIVI in groups of 64 with a buffer of 64,
         GEAR of 4 bits with 2 % outliers and rank 4.
-
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size is outside its range, or there is no prompt.
 
     Source:
         HEX-KIVI, HEX-GEAR.
@@ -68,11 +66,6 @@ def quantizer_sizes(
     Reading:
         E-H21, E-H44: neither system's published sizes count all that is stored.
     """
-    errors.whole("kv_heads", kv_heads, 1)
-    errors.whole("width", width, 1)
-    if width % 64:
-        raise ValueError(f"width must be a multiple of 64, got {width}")
-    refuse.prompts("prompts", prompts)
 
     def weigh(method: str, tokens: int) -> QuantizerBytes:
         if method == "GEAR":

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import torch
 
-from reference import errors
+from reference.contract import requires
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
-from reference.hex.size import FLOATS, CacheDtype
-from reference.quantizers import errors as refuse
+from reference.hex.size import CacheDtype
+from reference.kinds import Bits, Positive, Ratio, Whole
 from reference.quantizers.gear import place_dtype
 from reference.quantizers.gear_cache import GearCache
-from reference.quantizers.kivi import KiviCache
+from reference.quantizers.kivi import KiviCache, dividing
 from reference.quantizers.outliers import outlier_count
 
 
@@ -47,9 +47,6 @@ def quantizer_bytes(cache: KiviCache | GearCache) -> QuantizerBytes:
         low-rank corrections; tokens in full precision. Their sum, `total`, is what `stored_bytes`
         finds.
 
-    Raises:
-        TypeError: `cache` is neither a `KiviCache` nor a `GearCache`.
-
     Source:
         HEX-KIVI, HEX-GEAR.
 
@@ -58,8 +55,6 @@ def quantizer_bytes(cache: KiviCache | GearCache) -> QuantizerBytes:
     """
     if isinstance(cache, KiviCache):
         return kivi_bytes(cache)
-    if not isinstance(cache, GearCache):
-        raise TypeError(f"cache must be a KiviCache or a GearCache, got {cache!r}")
     codes = scales = outliers = factors = 0
     for block in (*cache.key_blocks, *cache.value_blocks):
         codes += block.words.nbytes
@@ -70,13 +65,14 @@ def quantizer_bytes(cache: KiviCache | GearCache) -> QuantizerBytes:
     return QuantizerBytes(codes, scales, outliers, factors, residual)
 
 
+@requires(dividing)
 def kivi_size(
-    tokens: int,
-    bits: int = 2,
-    group: int = 32,
-    residual: int = 32,
-    kv_heads: int = 8,
-    width: int = 128,
+    tokens: Whole,
+    bits: Bits = 2,
+    group: Positive = 32,
+    residual: Positive = 32,
+    kv_heads: Positive = 8,
+    width: Positive = 128,
     dtype: CacheDtype = torch.float16,
 ) -> QuantizerBytes:
     r"""Say beforehand what a prompt weighs in KIVI's cache.
@@ -88,26 +84,20 @@ def kivi_size(
     Code planes, scales and tokens in full precision, with $d = H w$ channels at $e$ bytes a number.
 
     Args:
-        tokens: length $n$ of the prompt, at least 0.
-        bits: code width $b$, in [1, 8].
+        tokens: length $n$ of the prompt.
+        bits: code width $b$.
         group: members $g$ of a group, a divisor of the width.
         residual: tokens $R$ in full precision, a multiple of `group`.
-        kv_heads: number of kv heads $H$, at least 1.
-        width: channels $w$ of a head, at least 1.
+        kv_heads: number of kv heads $H$.
+        width: channels $w$ of a head.
         dtype: type of the cache.
 
     Returns:
         Bytes by part, for one sequence and one layer: what `quantizer_bytes` counts.
 
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size or a setting is outside its range.
-
     Source:
         HEX-KIVI.
     """
-    sizes(tokens, kv_heads, width, dtype)
-    refuse.kivi(width, bits, group, residual, None)
     keys, values = tokens // residual * residual, max(0, tokens - residual)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, None)
     key_codes = 4 * channels * (keys // residual) * word_count(residual, bits)
@@ -122,12 +112,12 @@ def kivi_size(
 
 
 def gear_size(
-    tokens: int,
-    bits: int = 4,
-    outliers: float = 0.02,
-    rank: int = 4,
-    kv_heads: int = 8,
-    width: int = 128,
+    tokens: Whole,
+    bits: Bits = 4,
+    outliers: Ratio = 0.02,
+    rank: Whole = 4,
+    kv_heads: Positive = 8,
+    width: Positive = 128,
     dtype: CacheDtype = torch.float16,
 ) -> QuantizerBytes:
     r"""Say beforehand what a prompt weighs in GEAR's cache.
@@ -140,21 +130,17 @@ def gear_size(
     $e$ bytes a number.
 
     Args:
-        tokens: length $n$ of the prompt, at least 0.
-        bits: code width $b$, in [1, 8].
-        outliers: share $s$ of each row that is stored exactly, in [0, 1].
-        rank: rank $r$ of the corrections, at least 0; no more than tokens or channels count.
-        kv_heads: number of kv heads $H$, at least 1.
-        width: channels $w$ of a head, at least 1.
+        tokens: length $n$ of the prompt.
+        bits: code width $b$.
+        outliers: share $s$ of each row that is stored exactly.
+        rank: rank $r$ of the corrections; no more than tokens or channels count.
+        kv_heads: number of kv heads $H$.
+        width: channels $w$ of a head.
         dtype: type of the cache.
 
     Returns:
         Bytes by part, for one sequence and one layer: what `quantizer_bytes` counts. A row of
         more than 32 768 members needs places of four bytes.
-
-    Raises:
-        TypeError: a size is not an integer.
-        ValueError: a size or a setting is outside its range.
 
     Source:
         HEX-GEAR.
@@ -162,8 +148,6 @@ def gear_size(
     Reading:
         E-H44.
     """
-    sizes(tokens, kv_heads, width, dtype)
-    refuse.gear(bits, outliers, rank, 0, None)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, None)
     columns = min(rank, tokens, width)
     # a channel's row has a member a token, a token's row one a channel; no token, no block
@@ -188,11 +172,3 @@ def kivi_bytes(cache: KiviCache) -> QuantizerBytes:
     scales += cache.value_steps.nbytes + cache.value_minima.nbytes
     residual = cache.residual_keys.nbytes + cache.residual_values.nbytes
     return QuantizerBytes(codes, scales, 0, 0, residual)
-
-
-def sizes(tokens: int, kv_heads: int, width: int, dtype: torch.dtype) -> None:
-    """Refuse sizes of a prompt outside their ranges."""
-    errors.whole("tokens", tokens)
-    errors.whole("kv_heads", kv_heads, 1)
-    errors.whole("width", width, 1)
-    errors.one_of("dtype", dtype, FLOATS)

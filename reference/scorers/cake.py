@@ -35,10 +35,10 @@ def cake(
     Args:
         queries: all queries or the last ones, at least a window of them; the last one sits at
             the last key.
-        keys: all keys, finite.
-        window: number $W$ of queries that observe, at least 2.
-        gamma: weight $\gamma$ of the variance, finite and at least 0.
-        kernel: width of the average pooling, odd; what lies outside counts as zeros.
+        keys: all keys.
+        window: number $W$ of queries that observe.
+        gamma: weight $\gamma$ of the variance.
+        kernel: width of the average pooling; what lies outside counts as zeros.
         valid: false at padding, on the left of a row.
 
     Returns:
@@ -92,10 +92,10 @@ def cake_preference(
 
     Args:
         queries: all queries of the layer or the last ones, at least a window of them.
-        keys: all its keys, finite.
-        window: number $W$ of queries that observe, at least 2.
-        tau1: temperature $\tau_1$ of the entropy, finite and above 0.
-        tau2: temperature $\tau_2$ of the variance, finite and above 0.
+        keys: all its keys.
+        window: number $W$ of queries that observe.
+        tau1: temperature $\tau_1$ of the entropy.
+        tau2: temperature $\tau_2$ of the variance.
         valid: false at padding, on the left of a row.
 
     Returns:

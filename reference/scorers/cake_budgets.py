@@ -30,10 +30,10 @@ def cake_budgets(
     to the first of them. Where $N \le B + W$ nothing is evicted: $B_l = N$.
 
     Args:
-        preferences: $P$ of `cake_preference`, layers first, finite and at least 0.
+        preferences: $P$ of `cake_preference`, layers first.
         keep: mean budget $B$ of a head, at least `window`.
         tokens: number $N$ of tokens; a tensor holds the real tokens of each batch row.
-        window: number $W$ of protected tokens, as in `cake`, at least 0.
+        window: number $W$ of protected tokens, as in `cake`.
         exact: deal what is over one place at a time among the layers that have room, also where
             $N \le B + W$, so that the whole budget is spent and no more.
 
@@ -81,10 +81,10 @@ def cake_cascade(
     shared among the first $m$.
 
     Args:
-        preferences: $P$ of `cake_preference`, layers first, finite and at least 0.
+        preferences: $P$ of `cake_preference`, layers first.
         keep: mean budget $B$ of a head over all layers, at least `window`.
         tokens: number $N$ of tokens; a tensor holds the real tokens of each batch row.
-        window: number $W$ of protected tokens, as in `cake`, at least 0.
+        window: number $W$ of protected tokens, as in `cake`.
         exact: as in `cake_budgets`, with as much room in a layer as the step before has left it.
 
     Returns:

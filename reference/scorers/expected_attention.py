@@ -43,13 +43,12 @@ def expected_attention(
 
     Args:
         statistics: $\mu$ and $\Sigma$ of `query_statistics`, before the rotary embedding.
-        keys: keys as the cache holds them, after the rotary embedding, finite.
-        values: values, finite, of the shape of `keys`.
+        keys: keys as the cache holds them, after the rotary embedding.
+        values: values, of the shape of `keys`.
         rotation: $\bar R$ of `mean_rotation`, one for all or one a batch row; the identity where
             the model has no rotary embedding.
-        sinks: how many tokens $a$ at the start of a row are protected and left out of the softmax,
-            at least 0.
-        epsilon: $\varepsilon$, finite and at least 0: with a large one only values count.
+        sinks: how many tokens $a$ at the start of a row are protected and left out of the softmax.
+        epsilon: $\varepsilon$: with a large one only values count.
         valid: false at padding, on the left of a row.
 
     Returns:

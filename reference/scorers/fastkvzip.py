@@ -73,10 +73,9 @@ def fastkvzip(
             values are made of them; finite.
         weights: $W_q$, $b_q$, $a_q$, $W_k$, $a_k$, $k^0$ and $b$ of the layer's gate; width $D$
             of the gate is 16 in the original, and there are 16 learned keys $k^0$.
-        sinks: how many tokens at the start of a row are protected, at least 0.
-        recent: how many at the end, at least 0; by default $\lfloor 0.02\,N \rfloor$ of the
-            row's real tokens.
-        epsilon: $\varepsilon$ of the norm, finite and above 0.
+        sinks: how many tokens at the start of a row are protected.
+        recent: how many at the end; by default $\lfloor 0.02\,N \rfloor$ of the row's real tokens.
+        epsilon: $\varepsilon$ of the norm.
         valid: false at padding, on the left of a row.
 
     Returns:
@@ -124,8 +123,8 @@ def fastkvzip_loss(
       + (1 - t_{h,i}) \ln (1 - s_{h,i}) \bigr)$$
 
     Args:
-        scores: scores $s$ of the gate, in [0, 1].
-        targets: KVzip's scores $t$ of the same tokens, in [0, 1].
+        scores: scores $s$ of the gate.
+        targets: KVzip's scores $t$ of the same tokens.
         valid: false at padding, on the left of a row.
 
     Returns:

@@ -108,20 +108,20 @@ def train_fastkvzip(
       \end{cases}$$
 
     Args:
-        hidden: the layer's hidden states after its input norm, finite.
-        targets: KVzip's scores of the same tokens, in [0, 1].
-        group: number of query heads for each key head, at least 1.
+        hidden: the layer's hidden states after its input norm.
+        targets: KVzip's scores of the same tokens.
+        group: number of query heads for each key head.
         steps: how many steps $S$, counted $i = 0, \dots, S - 1$.
-        rate: learning rate $\eta$, finite and above 0.
-        momentum: $\rho$, in [0, 1].
-        sample: how many tokens a step sees, at least 1, or all where there are fewer. A token is
-            seen again when too few are left that have not been seen.
-        dim: width of the gate, at least 1.
-        learned: number of learned keys, at least 1.
+        rate: learning rate $\eta$.
+        momentum: $\rho$.
+        sample: how many tokens a step sees, or all where there are fewer. A token is seen again
+            when too few are left that have not been seen.
+        dim: width of the gate.
+        learned: number of learned keys.
         seed: seed of the start and the samples, in [0, 2^32 - 1].
-        epsilon: $\varepsilon$ of the norm, finite and above 0.
+        epsilon: $\varepsilon$ of the norm.
         valid: false at padding, on the left of a row.
-        spread: standard deviation of the learned keys at the start, finite and at least 0.
+        spread: standard deviation of the learned keys at the start.
 
     Returns:
         The weights in float32, or float64 where `hidden` is, without gradients: after no step,

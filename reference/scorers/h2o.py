@@ -35,7 +35,7 @@ def h2o_mass(
 
     Args:
         queries: the queries not counted yet; the last one sits at the last key.
-        keys: all keys up to there, finite.
+        keys: all keys up to there.
         mass: $s$ so far, at least 0, of the first tokens; the tokens after them have drawn none.
         valid: false at padding, on the left of a row: it neither draws attention nor gives any.
 
@@ -86,7 +86,7 @@ def h2o(
 
     Args:
         mass: $s$ of `h2o_mass`, at least 0.
-        keep: budget $B$ of a head, at least 0.
+        keep: budget $B$ of a head.
         valid: false at padding, on the left of a row.
         recent: number $r$ of recent tokens, in [0, `keep`]; half of `keep`, rounded down, unless
             given.

@@ -24,7 +24,7 @@ def knorm(
     $$s_j = -\lVert k_j \rVert_2$$
 
     Args:
-        keys: $k_j$, finite, as the cache holds them.
+        keys: $k_j$, as the cache holds them.
         valid: false at padding, on the left of a row.
         shift: add the largest length of the head, so that the least score is 0.
 

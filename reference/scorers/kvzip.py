@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference.attention import attention_weights
-from reference.contract import requires
+from reference.contract import requires, scanning
 from reference.kinds import Finite, Importance, Positive, Whole
 from reference.precision import widen
 from reference.rules import false_on_the_left, grouped, left_padded, wide
@@ -48,12 +48,11 @@ def kvzip_chunk(
     Args:
         queries: queries of the repeat input, which asks for the chunk and then repeats it: all of
             them, or a stretch; the last one sits at the last of `repeat_keys`.
-        keys: keys of the whole context, finite.
-        repeat_keys: keys of the repeat input up to the last query, finite.
+        keys: keys of the whole context.
+        repeat_keys: keys of the repeat input up to the last query.
         index: which chunk, from 0.
-        chunk: length of a chunk, at least 1; the first begins after the sinks, the last may be
-            shorter.
-        sinks: how many tokens at the start of a row every query sees, at least 0.
+        chunk: length of a chunk; the first begins after the sinks, the last may be shorter.
+        sinks: how many tokens at the start of a row every query sees.
         valid: false at padding, on the left of a row.
         repeat_valid: the same for the repeat input.
         past: scores so far, at least 0: the result is the larger of the two everywhere.
@@ -97,8 +96,8 @@ def kvzip_chunk(
 
 def chunk_count(keys: Tensor, chunk: int, sinks: int, valid: Tensor | None) -> int:
     """Return how many chunks the longest row has."""
-    lengths = real_tokens(valid, keys).sum(-1)
-    longest = int(lengths.amax()) if lengths.numel() else 0
+    lengths = [keys.shape[-2]] if valid is None else valid.sum(-1).flatten().tolist()
+    longest = max([0, *lengths]) if keys.shape[:-3].numel() else 0
     return -(-max(0, longest - sinks) // chunk)
 
 
@@ -112,6 +111,8 @@ def a_repetition_each(
     repeat_valid: tuple[Tensor, ...] | None,
 ) -> None:
     """Refuse what is not one repeat input for each chunk, its parts fitting each other."""
+    if valid is not None and not scanning(valid):
+        return  # how many chunks there are is not to be seen
     chunks = chunk_count(keys, chunk, sinks, valid)
     masks = (None,) * chunks if repeat_valid is None else repeat_valid
     given = dict(queries=queries, repeat_keys=repeat_keys, repeat_valid=masks)
@@ -147,12 +148,12 @@ def kvzip(
 
     Args:
         queries: for each chunk, the queries of its repeat input.
-        keys: keys of the whole context, finite.
-        repeat_keys: for each chunk, the keys of its repeat input, finite.
-        chunk: length of a chunk, at least 1; the first begins after the sinks.
+        keys: keys of the whole context.
+        repeat_keys: for each chunk, the keys of its repeat input.
+        chunk: length of a chunk; the first begins after the sinks.
         sinks: how many tokens at the start of a row every query sees, and are protected.
-        recent: how many at the end are protected as well, at least 0; by default
-            $\lfloor 0.02\,N \rfloor$ of the row's real tokens.
+        recent: how many at the end are protected as well; by default $\lfloor 0.02\,N \rfloor$ of
+            the row's real tokens.
         valid: false at padding, on the left of a row. Chunks are counted from a row's first real
             token.
         repeat_valid: for each chunk, the same for its repeat input.

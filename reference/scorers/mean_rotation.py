@@ -19,10 +19,10 @@ def mean_rotation(
       \begin{pmatrix} \cos p\omega & -\sin p\omega \\ \sin p\omega & \cos p\omega \end{pmatrix}$$
 
     Args:
-        frequencies: $\omega$, the angle by which a position turns each pair of channels, finite.
+        frequencies: $\omega$, the angle by which a position turns each pair of channels.
         start: the first position to come, $N$, at least 0; a tensor holds that of each batch row:
             the number of its real tokens.
-        future: how many positions $F$, at least 1.
+        future: how many positions $F$.
 
     Returns:
         The matrix $\bar R$ in float32, or float64 where `frequencies` is; it acts on columns.

@@ -33,10 +33,10 @@ def pyramidkv_budgets(
 
     Args:
         keep: mean budget $B$ of a head, at least `window`.
-        layers: number $L$ of layers, at least 1.
+        layers: number $L$ of layers.
         tokens: number $N$ of tokens; a tensor holds the real tokens of each batch row.
-        window: number $W$ of protected tokens, as in `snapkv`, at least 0.
-        beta: $\beta$, at least 1: the larger, the steeper; at 1 all layers are equal.
+        window: number $W$ of protected tokens, as in `snapkv`.
+        beta: $\beta$: the larger, the steeper; at 1 all layers are equal.
         exact: round the line so that the budgets add up to $L \min(B, N)$, by largest remainders.
 
     Returns:

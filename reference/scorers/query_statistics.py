@@ -46,8 +46,8 @@ def query_statistics(
     $$\mu = \frac1n \sum_q q, \qquad \Sigma = \frac1n \sum_q (q - \mu)(q - \mu)^\top$$
 
     Args:
-        queries: queries as they are before the rotary embedding, finite.
-        sinks: how many tokens at the start of a row do not count, at least 0.
+        queries: queries as they are before the rotary embedding.
+        sinks: how many tokens at the start of a row do not count.
         valid: false at padding, on the left of a row.
         past: the statistics of what came before, which these queries continue: a prompt in
             chunks gives what it gives in one piece.

@@ -32,9 +32,9 @@ def snapkv(
     Args:
         queries: all queries or the last ones, at least a window of them; the last one sits at
             the last key.
-        keys: all keys, finite.
-        window: number $W$ of queries that observe, at least 1.
-        kernel: width of the pooling, odd.
+        keys: all keys.
+        window: number $W$ of queries that observe.
+        kernel: width of the pooling.
         pooling: `"average"` divides by `kernel` everywhere, so that what lies outside counts as
             zeros; or `"max"`.
         valid: false at padding, on the left of a row.

@@ -23,7 +23,7 @@ def streaming_llm(
 
     Args:
         keys: the cache; only its shape, dtype and device are read.
-        sinks: number $a$ of first tokens that are protected, at least 0.
+        sinks: number $a$ of first tokens that are protected.
         valid: false at padding, on the left of a row; positions count from the first real token.
 
     Returns:

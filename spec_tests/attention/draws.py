@@ -48,7 +48,6 @@ INPUTS = dict(
 queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
 cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 
-
 bad_queries = [
     Refusal("queries", lambda tensor: tensor[..., :0], ValueError, "at least 1"),
     Refusal("queries", lambda tensor: tensor.repeat(2, 1, 1)[:3], ValueError, "multiple"),

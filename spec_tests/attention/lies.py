@@ -11,7 +11,6 @@ lie(
     "values[..., h % values.shape[-3], :, :]",
     "vector:consecutive-heads-share-a-cache",
 )
-
 lie(
     "causal_from_the_first_key",
     "the first query sees the first key only, however long the cache",
@@ -19,7 +18,6 @@ lie(
     "t + 1 if causal",
     "test_a_causal_query_sees_up_to_its_own_position_and_no_further",
 )
-
 lie(
     "causal_late_by_one",
     "a query sees the token after it",
@@ -27,7 +25,6 @@ lie(
     "tokens - count + t + 2 if causal",
     "test_a_causal_query_sees_up_to_its_own_position_and_no_further",
 )
-
 lie(
     "unscaled_logits",
     "logits are not divided by the root of the width",
@@ -35,7 +32,6 @@ lie(
     "scale = 1.0 if",
     "vector:scaled-by-the-root-of-the-width",
 )
-
 lie(
     "values_in_reverse",
     "the values are read last first",
@@ -43,7 +39,6 @@ lie(
     "@ values.flip(-2)[",
     "test_without_causality_the_order_of_the_cache_is_irrelevant",
 )
-
 lie(
     "squared_deviation",
     "the deviation is squared",
@@ -51,7 +46,6 @@ lie(
     "(before - after).square().sum(-1)",
     "vector:deviation-is-euclidean",
 )
-
 lie(
     "compressed_keys_ignored",
     "the compressed keys are ignored",
@@ -59,7 +53,6 @@ lie(
     "attention(exact, keys,",
     "test_the_deviation_is_the_distance_between_the_outputs",
 )
-
 lie(
     "masked_after_the_softmax",
     "weights beyond the mask are dropped after the softmax, not before",

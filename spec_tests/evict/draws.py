@@ -36,7 +36,19 @@ def holding(draw):
     return dict(object=draw(st.sampled_from(shapes)))
 
 
+class Slotted:
+    """An object without a dictionary."""
+
+    __slots__ = ("empty", "tensor")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
 INPUTS = dict(evict=evict(), stored_bytes=holding())
+
+# code holds nothing
+CORNERS = dict(stored_bytes=[dict(object=[torch.ones(3), int, torch.ones, Slotted(torch.ones(2))])])
 
 cache = torch.ones(1, 2, 4, 2)
 

@@ -11,7 +11,6 @@ lie(
     "kept[head].nonzero()[:, 0].flip(0)",
     "test_each_head_holds_its_kept_entries_in_position_order",
 )
-
 lie(
     "bytes_of_elements",
     "a view costs its own elements only",
@@ -19,7 +18,6 @@ lie(
     "storages[storage._cdata] = tensor.numel() * tensor.element_size()",
     "test_a_view_costs_what_it_keeps_alive",
 )
-
 lie(
     "shared_storage_twice",
     "a shared storage counts once for each tensor that points into it",
@@ -27,7 +25,6 @@ lie(
     "storages[len(storages)] = storage.nbytes()",
     "test_a_storage_counts_once_however_it_is_reached",
 )
-
 lie(
     "view_of_a_prefix",
     "a prefix is a view of the cache it came from",
@@ -37,7 +34,6 @@ lie(
         else left.keys.reshape(*heads, count, width)""",
     "test_nothing_of_the_cache_stays_alive_through_what_is_left",
 )
-
 lie(
     "masked_instead_of_evicted",
     "evicted entries are zeroed, and stay",

@@ -45,15 +45,6 @@ def hex_cache(**how):
     return models.HexTransformersCache(attached("llama").config, HEX._replace(**how))
 
 
-def test_generating_twice_from_one_prompt_gives_the_same():
-    ids, mask = prompts()
-    prompt = half(ids, mask, scope="layer")
-    with prompt.cache.undone():
-        first = generated(attached("llama"), ids, mask, prompt.cache)
-    assert prompt.cache.get_seq_length() == TOKENS
-    assert_equal(generated(attached("llama"), ids, mask, prompt.cache), first)
-
-
 def test_the_last_token_of_a_whole_cache_is_read_again():
     ids, mask = prompts()
     prompt = models.prefill(attached("llama"), ids, mask)

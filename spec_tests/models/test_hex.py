@@ -117,3 +117,11 @@ def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
     text = generated(model, ids, mask, cache)
     assert text.shape[1] == ids.shape[1] + 8
     assert cache.get_seq_length() == text.shape[1] - 1
+
+
+def test_settings_are_refused_where_they_are_given():
+    config = attached("llama").config
+    with pytest.raises(ValueError, match=r"settings\.bits must be in \[1, 8\], got 9"):
+        models.HexTransformersCache(config, SMALL._replace(bits=9))
+    with pytest.raises(TypeError, match="settings must be a HexConfig, got 3"):
+        models.HexTransformersCache(config, 3)

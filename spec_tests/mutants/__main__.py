@@ -55,20 +55,23 @@ def asserts(error: BaseException) -> bool:
     return isinstance(error, AssertionError | pytest.fail.Exception)
 
 
-def run() -> dict[str, list[str]]:
-    """Return, for each mutant, the outcomes of the tests that must kill it."""
+def run(*words: str) -> dict[str, list[str]]:
+    """Return, for each mutant, the outcomes of the tests that must kill it.
+
+    `words` are further arguments of pytest, such as `--hypothesis-seed=1`.
+    """
     trial = Trial()
     impls = [word for name in MUTANTS for word in ("--impl", f"spec_tests.mutants:{name}")]
     quiet = ["-q", "--tb=no", "-p", "no:cacheprovider", "--ours", "--killers"]
     # jaxtyping's plugin is already imported here, by the reference
     quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     with redirect_stdout(StringIO()):
-        pytest.main([str(Path(__file__).parent.parent), *quiet, *impls], plugins=[trial])
+        pytest.main([str(Path(__file__).parent.parent), *quiet, *impls, *words], plugins=[trial])
     return trial.outcomes
 
 
 if __name__ == "__main__":
-    outcomes = run()
+    outcomes = run(*(word for word in sys.argv[1:] if word != "--json"))
     if "--json" in sys.argv:
         print(json.dumps(outcomes))
     else:

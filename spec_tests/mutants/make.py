@@ -6,12 +6,9 @@ from inspect import isfunction
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 import reference
 from reference.contract import guarded
-from spec_tests.mutants.patch import changed, patched
+from spec_tests.mutants.patch import patched, text
 
 
 class Mutant(NamedTuple):
@@ -35,7 +32,8 @@ def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
     file = f"{idea}.py"
 
     def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
-        changed(file, old, new)
+        count = text(file).count(old)
+        assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
         module = Changed(partial(patched, file, old, new))
         add(name, Mutant(file, says, place(idea, killer), module))
 
@@ -84,20 +82,6 @@ class Changed:
         made = self.names[name]
         setattr(self, name, guarded("reference", made) if isfunction(made) else made)
         return vars(self)[name]
-
-
-def in_turn(queries: Tensor, kv_heads: int) -> Tensor:
-    """Order query heads so that each key head gets every so many of them, not neighbours."""
-    order = torch.arange(queries.shape[-3]).view(-1, max(1, kv_heads)).T.flatten()
-    return queries[..., order, :, :]
-
-
-def weighed(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return the weights of every query head, `[*batch, kv_heads, group, queries, tokens]`."""
-    weights = reference.attention_weights(queries, keys)
-    kv_heads = keys.shape[-3]
-    group = weights.shape[-3] // max(1, kv_heads)
-    return weights.reshape(*weights.shape[:-3], kv_heads, group, *weights.shape[-2:])
 
 
 def ends(place: str, nodeid: str) -> bool:

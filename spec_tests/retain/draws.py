@@ -5,9 +5,8 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
+from reference.rules import AXES
 from spec_tests.draw import INFINITE, Refusal, booleans, heads, tokens
-
-AXES = {"head": 1, "layer": 2, "model": 3}
 
 LEADING = {
     "head": [(), (1,), (3,), (2, 2), (0, 2)],

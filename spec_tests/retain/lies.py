@@ -7,19 +7,17 @@ lie = lies("retain")
 lie(
     "binary_count",
     "the count is computed in binary",
-    "return math.floor((1 - Fraction(str(ratio))) * pool)",
+    "return (1 - Fraction(str(ratio))) * pool // 1",
     "return int(pool * (1 - ratio))",
     "vector:nine-tenths-of-a-hundred-leaves-ten",
 )
-
 lie(
     "rounded_count",
     "the count is rounded to the nearest",
-    "return math.floor((1 - Fraction(str(ratio))) * pool)",
+    "return (1 - Fraction(str(ratio))) * pool // 1",
     "return round(pool * (1 - ratio))",
     "test_the_budget_is_the_exact_floor_of_what_is_not_removed",
 )
-
 lie(
     "strict_threshold",
     "what is above the threshold is kept: ties at it are lost",
@@ -28,7 +26,6 @@ lie(
         kept[pool][chosen[row[chosen] > row[chosen[-1:]]]] = True""",
     "test_counts_are_exact_with_evicted_and_protected_entries_too",
 )
-
 lie(
     "last_of_a_tie",
     "of equal scores the highest index is kept",
@@ -36,7 +33,6 @@ lie(
     "best_first = pools.shape[-1] - 1 - ranking(pools.flip(-1))",
     "test_pools_are_filled_in_the_total_order",
 )
-
 lie(
     "protected_on_top",
     "protected entries come on top of the budget",
@@ -44,7 +40,6 @@ lie(
     "kept[pool][order[: budgets[pool]]] = True\n        kept[pool][shield] = True",
     "vector:protected-entries-take-their-share-of-the-budget",
 )
-
 lie(
     "protected_by_sentinel",
     "protected entries get a score of 1, as if that were the maximum",
@@ -52,7 +47,6 @@ lie(
     "best_first, shields = ranking(pools.masked_fill(shields, 1.0)), shields & False",
     "vector:a-protected-entry-beats-any-score",
 )
-
 lie(
     "evicted_is_gone",
     "evicted entries never count towards the budget",
@@ -60,7 +54,6 @@ lie(
     "return _unpooled(kept, scores.shape, scope) & (scores > -torch.inf)",
     "vector:evicted-entries-fill-an-empty-budget",
 )
-
 lie(
     "trailing_slice_of_nothing",
     "a budget of nothing keeps everything",
@@ -68,7 +61,6 @@ lie(
     "protected_first.flip(0)[-budgets[pool] :]",
     "vector:nothing-kept-is-nothing",
 )
-
 lie(
     "utility_as_a_mean",
     "the utility is a mean over the kept entries",
@@ -76,7 +68,6 @@ lie(
     "    return utility / kept.sum(-1).clamp(min=1)\n",
     "test_top_k_maximises_the_modular_utility",
 )
-
 lie(
     "inclusive_threshold",
     "what reaches the threshold is kept: ties at it overfill the budget",
@@ -85,7 +76,6 @@ lie(
             kept[pool][pools[pool] == pools[pool][entry]] = True""",
     "test_counts_are_exact_with_evicted_and_protected_entries_too",
 )
-
 lie(
     "negative_zero_is_less",
     "-0.0 ranks below 0.0",
@@ -95,7 +85,6 @@ lie(
     return order.gather(-1, ranked)""",
     "vector:both-zeros-tie",
 )
-
 lie(
     "batch_rows_mixed",
     "all batch rows of a model share one pool",
@@ -107,7 +96,6 @@ lie(
     pools, shields = _pooled(scores, scope)""",
     "test_each_batch_row_is_a_model_of_its_own",
 )
-
 lie(
     "positions_before_heads",
     "ties over a model go by position first",
@@ -116,7 +104,6 @@ lie(
     best_first = places[ranking(pools[..., places])]""",
     "test_equal_scores_over_a_model_go_by_layer_then_head_then_position",
 )
-
 lie(
     "layer_split_evenly",
     "the budget of a layer is dealt out evenly to its heads",

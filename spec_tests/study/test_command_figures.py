@@ -1,6 +1,8 @@
 """What the command measures."""
 
-from itertools import pairwise
+from itertools import pairwise, product
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,11 +11,14 @@ pytest.importorskip("transformers")
 import torch
 from transformers import AutoTokenizer
 
+import optimized
+import reference
 from optimized import Scored, refine
-from optimized.models.selection import kept_entries
+from optimized.models.scorer import Scores
 from optimized.study import evaluate
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
+from optimized.study.selection import kept_entries
 from optimized.study.systems import DEFAULT, refinement, system_named
 
 TIMES = "seconds"
@@ -36,7 +41,7 @@ def test_the_same_seed_gives_the_same_numbers(command):
 
 
 def test_both_implementations_keep_the_same_entries(command):
-    scorers = ("snapkv+graphkv", "pyramidkv", "h2o", "knorm", "kvzip+hubkv", "cake@layer")
+    scorers = ("snapkv+graphkv", "pyramidkv@layer", "h2o", "knorm", "kvzip+hubkv", "cake+hubkv")
     how = ("--systems", *scorers, "hex-3", "kivi-4", "gear", "--ratios", "0.75")
     short = ("--context", "80", "--documents", "2")
     literal = command.figures(*how, *short, "--implementation", "reference")
@@ -122,6 +127,23 @@ def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, toke
     settings = refinement(system_named("snapkv+graphkv"), reading)
     refined = refine(scored, settings, keep=1, keys=keys)
     assert int((refined < scores).sum()) == lowered
+
+
+@pytest.mark.parametrize("scope", ["head", "layer"])
+@pytest.mark.parametrize("refinement", ["", "+hubkv"])
+def test_a_layer_keeps_what_it_would_alone_with_its_budget(scope, refinement):
+    draw, budgets = torch.Generator().manual_seed(0), torch.tensor([[30, 12], [10, 28]])
+    raw = torch.rand(2, 2, 2, 40, generator=draw)
+    scored = [Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in raw]
+    layers = [SimpleNamespace(whole=(torch.ones(2, 2, 40, 1), torch.ones(2, 2, 40, 1)))] * 2
+    prompt: Any = SimpleNamespace(cache=SimpleNamespace(whole_layers=lambda: layers))
+    system, scores = system_named(f"cake{refinement}@{scope}"), Scores(tuple(scored), budgets)
+    kept = kept_entries(system, prompt, scores, 0.5, "remedied", optimized)
+    select = reference.hubkv_select if refinement else reference.select
+    for layer, row in product(range(2), range(2)):
+        keys, one = layers[layer].whole[0][row], Scored(*(part[row] for part in scored[layer]))
+        keep = int(budgets[layer, row]) * (2 if scope == "layer" else 1)
+        assert kept[layer, row].equal(select(keys, keys, one, keep=keep, scope=scope))
 
 
 def test_a_system_that_cannot_be_had_is_one_refused_row(command):

@@ -4,12 +4,13 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.prefill import Step
-from optimized.models.scorer import ReadLayer, Scorer, ends
+from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends
 
 
 class FastKVzip(Scorer):
@@ -23,12 +24,13 @@ class FastKVzip(Scorer):
     watching = True
     scope = "model"
     gated = True
+    decodes = True
     colour = "#12a5b5"
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
         layers = model.config.num_hidden_layers
-        refuse.layers("weights", settings.get("weights") or (), layers)
+        refuse.one_a_layer("weights", settings.get("weights") or (), layers)
 
     def watch(self, step: Step) -> None:
         """Score the chunk: no token's score depends on another's."""
@@ -43,6 +45,9 @@ class FastKVzip(Scorer):
         scores = self.memory[read.layer]
         if read.valid is not None:
             scores = scores.masked_fill(~read.valid[:, None], 0)
-        return Scored(
-            scores, ends(self.kv, read.keys, read.valid, **self.chosen("sinks", "recent"))
-        )
+        return Scored(scores, ends(read, **self.chosen("sinks", "recent")))
+
+    @staticmethod
+    def arriving(kv: ModuleType, new: Arriving) -> Tensor:
+        """Score by the gate."""
+        return kv.fastkvzip(new.hidden, new.gate, valid=new.valid).scores

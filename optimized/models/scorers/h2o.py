@@ -13,6 +13,7 @@ class H2O(Scorer):
     takes = options(optimized.h2o)
     watching = True
     budgeted = True
+    decodes = True
     colour = "#7a52c7"
 
     def watch(self, step: Step) -> None:

@@ -91,6 +91,4 @@ class KVzip(Scorer):
         scores = self.memory.get(read.layer)
         if scores is None:  # no chunk: all tokens are sinks
             scores = read.keys.new_zeros(read.keys.shape[:-1], dtype=torch.float32)
-        return Scored(
-            scores, ends(self.kv, read.keys, read.valid, **self.chosen("sinks", "recent"))
-        )
+        return Scored(scores, ends(read, **self.chosen("sinks", "recent")))

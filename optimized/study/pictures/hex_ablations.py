@@ -38,8 +38,10 @@ def ablations(
         For each row the bytes in percent, the deviation of attention in units of attention, the
         change in bits per byte with its interval and the needles found, or why it is refused.
     """
-    stores = [System(f"Table4-{name}", "h2o", store=f"Table4-{name}") for name in PRINTED]
-    trials = [Trial(one, None) for one in (FULL, *stores)]
+    trials = [Trial(FULL, None)]
+    for name in PRINTED:
+        config = kv.hex_preset(f"Table4-{name}")
+        trials.append(Trial(System(name, "h2o", store="hex", settings=config), None))
     full, *rows = evaluate(model, documents, trials, settings._replace(kv=kv, other=None))
     measured: dict[str, Any] = {}
     for name, row in zip(PRINTED, rows, strict=True):

@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized.vector.graphkv.equal_vectors import first_equal
 from reference.graphkv.graph import (
     balanced,
     group_mean,
@@ -16,14 +15,16 @@ from reference.graphkv.graph import (
 
 __all__ = ["edges", "neighbour_count", "neighbours", "source_count", "source_tokens"]
 
+ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
+
 
 def edges(
     keys: Tensor,
     sources: Tensor,
-    kind: str = "kk",
-    queries: Tensor | None = None,
-    values: Tensor | None = None,
-    clamp: bool = False,
+    kind: str,
+    queries: Tensor | None,
+    values: Tensor | None,
+    clamp: bool,
 ) -> Tensor:
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
@@ -43,11 +44,7 @@ def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
 
 
 def neighbours(
-    weights: Tensor,
-    sources: Tensor,
-    count: int,
-    protected: Tensor | None = None,
-    spare_sources: bool = False,
+    weights: Tensor, sources: Tensor, count: int, protected: Tensor | None, spare_sources: bool
 ) -> Tensor:
     count = min(count, weights.shape[-1])
     if count == 0 or weights.numel() == 0:
@@ -64,3 +61,36 @@ def neighbours(
     # topk breaks ties as it likes: of those at the last value, the lowest indices fill what is left
     room = count - above.sum(-1, keepdim=True)
     return (above | tied & (tied.cumsum(-1) <= room)) & (weights > -torch.inf)
+
+
+def first_equal(vectors: Tensor) -> Tensor:
+    """Return, for each token, the first token with an equal vector: itself, unless it has a twin.
+
+    Tokens are grouped by a hash of their bits and compared with the first of their group, so that
+    a collision can hide a twin, never invent one.
+    """
+    tokens = vectors.shape[-2]
+    order = torch.arange(tokens, device=vectors.device)
+    if not vectors.numel():
+        return order.expand(vectors.shape[:-1])
+    ranked, order = _hash(vectors).sort(dim=-1, stable=True)
+    opens = torch.ones_like(ranked, dtype=torch.bool)
+    opens[..., 1:] = ranked[..., 1:] != ranked[..., :-1]
+    start = torch.arange(tokens, device=vectors.device).where(opens, 0).cummax(-1).values
+    first = torch.empty_like(order).scatter_(-1, order, order.gather(-1, start))
+    same = (vectors == vectors.take_along_dim(first[..., None], -2)).all(-1)
+    return torch.where(same, first, torch.arange(tokens, device=vectors.device))
+
+
+def _hash(vectors: Tensor) -> Tensor:
+    """Sum up the bits of each vector in int64, eight bytes at a time: exact in any order."""
+    unsigned = vectors + 0.0  # -0 equals 0
+    if vectors.dtype == torch.float32 and vectors.shape[-1] % 2:
+        unsigned = torch.nn.functional.pad(unsigned, (0, 1))
+    codes = unsigned.contiguous().view(torch.int64)
+    place = torch.arange(1, codes.shape[-1] + 1, device=codes.device)
+    return _mixed(codes * (_mixed(place * ODD) * ODD | 1)).sum(-1)
+
+
+def _mixed(codes: Tensor) -> Tensor:
+    return codes ^ (codes >> 29)

@@ -13,7 +13,7 @@ __all__ = ["cosine_distribution", "cosine_matrix", "kv_bytes", "principal_compon
 cosine_matrix = composed(reference.cosine_matrix)
 
 
-def cosine_distribution(keys: Tensor, bins: int = 50) -> CosineDistribution:
+def cosine_distribution(keys: Tensor, bins: int) -> CosineDistribution:
     similarity = cosine_matrix(keys)
     first, second = torch.triu_indices(*similarity.shape[-2:], offset=1, device=keys.device)
     pairs = similarity[..., first, second]
@@ -27,7 +27,7 @@ def cosine_distribution(keys: Tensor, bins: int = 50) -> CosineDistribution:
     )
 
 
-def principal_components(keys: Tensor, components: int = 2) -> Tensor:
+def principal_components(keys: Tensor, components: int) -> Tensor:
     dtype = torch.promote_types(keys.dtype, torch.float32)
     if not keys.numel():
         return keys.new_zeros(*keys.shape[:-1], components, dtype=dtype)

@@ -40,8 +40,8 @@ def random_expander(
     tokens: int,
     channels: int,
     token_degree: int,
-    seed: int = 0,
-    near: bool = False,  # noqa: ARG001 the contract reads it
+    seed: int,
+    near: bool,  # noqa: ARG001 the contract reads it
 ) -> Expander:
     channel_degree, uneven = divmod(tokens * token_degree, channels)
     certified = not uneven and min(token_degree, channel_degree) >= 3

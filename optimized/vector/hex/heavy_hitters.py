@@ -15,11 +15,7 @@ WEIGHTS = 2**21
 
 
 def attention_mass(
-    queries: Tensor,
-    keys: Tensor,
-    span: int | None = None,
-    causal: bool = True,
-    normalize: bool = False,
+    queries: Tensor, keys: Tensor, span: int | None, causal: bool, normalize: bool
 ) -> Tensor:
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
@@ -28,7 +24,7 @@ def attention_mass(
     for start in range(0, count, step):
         stop = min(count, start + step)
         seen = tokens - count + stop if causal else tokens
-        weights = attention_weights(queries[..., start:stop, :], keys[..., :seen, :], causal)
+        weights = attention_weights(queries[..., start:stop, :], keys[..., :seen, :], causal, None)
         mass[..., :seen] += weights.sum((-3, -2))
     if normalize and causal:
         last = torch.arange(tokens, 0, -1, device=keys.device)
@@ -38,9 +34,7 @@ def attention_mass(
     return mass[..., 0 if span is None else tokens - span :].clone()
 
 
-def heavy_hitter_mask(
-    mass: Tensor, ratio: float = 0.02, recent: int = 0, outside_recent: bool = False
-) -> Tensor:
+def heavy_hitter_mask(mass: Tensor, ratio: float, recent: int, outside_recent: bool) -> Tensor:
     tokens = mass.shape[-1]
     rivals = max(0, tokens - recent) if outside_recent else tokens
     count = min(int(Fraction(str(ratio)) * tokens), rivals)

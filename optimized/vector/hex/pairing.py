@@ -10,7 +10,7 @@ from reference.hex.pairing import ROUNDS
 
 
 def half_edge_pairing(
-    tokens: int, channels: int, token_degree: int, seed: int = 0, draw: int = 0
+    tokens: int, channels: int, token_degree: int, seed: int, draw: int
 ) -> Tensor:
     return torch.from_numpy(pairing(tokens, channels, token_degree, seed, draw))
 
@@ -23,7 +23,7 @@ def pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> np
     return half_edges.reshape(tokens, degree)
 
 
-def double_edge_swaps(pairs: Tensor, channels: int, seed: int = 0, draw: int = 0) -> Tensor:
+def double_edge_swaps(pairs: Tensor, channels: int, seed: int, draw: int) -> Tensor:
     repaired = swaps(pairs.cpu().numpy(), channels, seed, draw)
     return torch.from_numpy(repaired).to(pairs.device)
 
@@ -64,7 +64,7 @@ def _once(values: np.ndarray) -> np.ndarray:
     return count[which] == 1
 
 
-def connecting_swaps(pairs: Tensor, channels: int, seed: int = 0, draw: int = 0) -> Tensor:
+def connecting_swaps(pairs: Tensor, channels: int, seed: int, draw: int) -> Tensor:
     joined = connect(pairs.sort(1).values.numpy(force=True), channels, seed, draw)
     return torch.from_numpy(joined).to(pairs.device)
 

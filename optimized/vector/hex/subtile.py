@@ -9,12 +9,7 @@ from optimized._composed import composed
 
 
 def subtile_codes(
-    tokens: int,
-    heads: int,
-    seed: int = 0,
-    draw: int = 0,
-    width: int = 128,
-    subtile: int = 32,
+    tokens: int, heads: int, seed: int, draw: int, width: int, subtile: int
 ) -> Tensor:
     generator = np.random.RandomState([seed, draw, 2])
     drawn = generator.randint(0, width, (heads, tokens // subtile, 4), dtype=np.int64)
@@ -22,13 +17,13 @@ def subtile_codes(
     return torch.from_numpy((drawn << np.array([0, 8, 16, 24])).sum(-1))
 
 
-def subtile_permutations(codes: Tensor, width: int = 128) -> Tensor:
+def subtile_permutations(codes: Tensor, width: int) -> Tensor:
     multiplier, offset, second, last = (codes[..., None] >> shift & 255 for shift in (0, 8, 16, 24))
     y = (multiplier * torch.arange(width, device=codes.device) + offset) % width
     return (second * (y ^ y >> width.bit_length() // 2) + last) % width
 
 
-def subtile_mask(permutations: Tensor, subtile: int = 32) -> Tensor:
+def subtile_mask(permutations: Tensor, subtile: int) -> Tensor:
     heads, subtiles, width = permutations.shape
     owned = permutations.reshape(heads, subtiles * subtile, width // subtile).transpose(0, 1)
     mask = torch.zeros(

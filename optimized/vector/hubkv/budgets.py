@@ -9,24 +9,20 @@ from optimized.vector.hubkv.refine import hubkv_refine
 
 def ungated_refine(
     scores: Tensor,
-    protected: Tensor | None = None,
-    radius: int = 2,
-    gamma: float = 0.5,
-    tau: float = 0.5,
-    minimum: float = 0.8,
-    maximum: float = 1.2,
-    epsilon: float = 1e-6,
+    protected: Tensor | None,
+    radius: int,
+    gamma: float,
+    tau: float,
+    minimum: float,
+    maximum: float,
+    epsilon: float,
 ) -> Tensor:
     bounds = dict(minimum=minimum, maximum=maximum)
     return hubkv_refine(scores, 1.0, protected, radius, gamma, tau, epsilon=epsilon, **bounds)
 
 
 def head_budgets(
-    scores: Tensor,
-    keep: int,
-    rule: str,
-    protected: Tensor | None = None,
-    epsilon: float = 1e-6,
+    scores: Tensor, keep: int, rule: str, protected: Tensor | None, epsilon: float
 ) -> Tensor:
     heads, tokens = scores.shape[-2:]
     if protected is None:

@@ -10,7 +10,7 @@ from reference.precision import widen
 __all__ = ["calibrate", "head_weights", "selectivity", "variation"]
 
 
-def selectivity(scores: Tensor, protected: Tensor | None = None, epsilon: float = 1e-6) -> Tensor:
+def selectivity(scores: Tensor, protected: Tensor | None, epsilon: float) -> Tensor:
     wide = widen(scores)
     if protected is None:
         return variation(wide, epsilon)

@@ -1,17 +1,17 @@
 """Hubs by doubling windows."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from optimized.vector.hubkv._windows import strongest_neighbours
 from reference.hubkv.discount import discount
 
 __all__ = ["discount", "hub_mask", "smd"]
 
 
-def hub_mask(scores: Tensor, radius: int = 2, protected: Tensor | None = None) -> Tensor:
+def hub_mask(scores: Tensor, radius: int, protected: Tensor | None) -> Tensor:
     if protected is not None:
         scores = scores.masked_fill(protected, -torch.inf)
     if radius == 0 or scores.numel() == 0:
@@ -20,6 +20,22 @@ def hub_mask(scores: Tensor, radius: int = 2, protected: Tensor | None = None) -
     # the lowest index wins a tie: strict on the left, not on the right
     hubs = (scores > before) & (scores >= after)
     return hubs if protected is None else hubs & ~protected
+
+
+def strongest_neighbours(keys: Tensor, radius: int, lowest: float) -> tuple[Tensor, Tensor]:
+    """Return the maximum of the `radius` keys before and of the `radius` keys after each token.
+
+    `keys` compare like the scores they stand for and are never below `lowest`, which stands where
+    a window leaves the row. The window maxima take log2(radius) steps.
+    """
+    tokens = keys.shape[-1]
+    radius = min(radius, tokens)
+    best, width = F.pad(keys, (radius, radius), value=lowest), 1
+    while width < radius:
+        further = min(width, radius - width)
+        best = torch.maximum(best[..., :-further], best[..., further:])
+        width += further
+    return best[..., :tokens], best[..., radius + 1 : radius + 1 + tokens]
 
 
 smd = composed(reference.smd)

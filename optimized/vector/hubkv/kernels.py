@@ -8,5 +8,5 @@ from reference.hubkv.kernels import gaussian_kernel
 __all__ = ["gaussian_kernel", "window_kernel"]
 
 
-def window_kernel(tokens: int, radius: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def window_kernel(tokens: int, radius: int, dtype: torch.dtype) -> Tensor:
     return (torch.arange(tokens) <= min(radius, tokens)).to(dtype)

@@ -32,7 +32,7 @@ def autocorrelation(values: Tensor, distances: int) -> Tensor:
     return found.to(widen(values).dtype)
 
 
-def distance_profile(weights: Tensor, distances: int = 128) -> Tensor:
+def distance_profile(weights: Tensor, distances: int) -> Tensor:
     queries, tokens = weights.shape[-2:]
     weights = widen(weights)
     places = torch.arange(tokens - queries, tokens, device=weights.device)
@@ -42,7 +42,7 @@ def distance_profile(weights: Tensor, distances: int = 128) -> Tensor:
     return pairs.sum(-2) / (seen >= 0).sum(0)
 
 
-def attention_density(weights: Tensor, content: Tensor | None = None) -> Tensor:
+def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     queries, tokens = weights.shape[-2:]
     content = ~protected_mask(tokens) if content is None else content
     asked = content[tokens - queries :]

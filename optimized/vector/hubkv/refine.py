@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from optimized.vector.hubkv._windows import strongest_neighbours
 from optimized.vector.hubkv.calibration import head_weights, variation
+from optimized.vector.hubkv.discount import strongest_neighbours
 from reference import errors
 from reference.contract import scanning
 from reference.hubkv.refine import protected_mask, shift_scores
@@ -22,14 +22,14 @@ SLAB = 2**19
 def hubkv_refine(
     scores: Tensor,
     ratio: float,
-    protected: Tensor | None = None,
-    radius: int = 2,
-    gamma: float = 0.5,
-    tau: float = 0.5,
-    minimum: float = 0.8,
-    maximum: float = 1.2,
-    power: float = 2.0,
-    epsilon: float = 1e-6,
+    protected: Tensor | None,
+    radius: int,
+    gamma: float,
+    tau: float,
+    minimum: float,
+    maximum: float,
+    power: float,
+    epsilon: float,
 ) -> Tensor:
     refined = torch.empty_like(scores, memory_format=torch.contiguous_format)
     stretch = _common_content(protected, scores.shape[-1])

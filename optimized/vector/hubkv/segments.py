@@ -8,7 +8,7 @@ from reference.hubkv.segments import random_order
 __all__ = ["random_order", "segment_coverage", "uniform_spread"]
 
 
-def segment_coverage(order: Tensor, tokens: int, segments: int = 64) -> Tensor:
+def segment_coverage(order: Tensor, tokens: int, segments: int) -> Tensor:
     touched, pick = (segments * order // max(tokens, 1)).sort(dim=-1, stable=True)
     # within a segment the stable sort keeps the order picked: its first entry is the first touch
     new = torch.ones_like(touched, dtype=torch.bool)

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.attention import attention_weights
+from optimized.vector.attention import attention_weights, later, masked_weights
 from optimized.vector.scorers._rows import protected_ends
 from reference import Scored, errors
 from reference.precision import widen
@@ -12,12 +12,7 @@ from reference.scorers._rows import real_tokens
 
 
 def cake(
-    queries: Tensor,
-    keys: Tensor,
-    window: int = 32,
-    gamma: float = 200.0,
-    kernel: int = 5,
-    valid: Tensor | None = None,
+    queries: Tensor, keys: Tensor, window: int, gamma: float, kernel: int, valid: Tensor | None
 ) -> Scored:
     *batch, kv_heads, tokens, _ = keys.shape
     mask = real_tokens(valid, keys)
@@ -40,12 +35,7 @@ def cake(
 
 
 def cake_preference(
-    queries: Tensor,
-    keys: Tensor,
-    window: int = 32,
-    tau1: float = 1.0,
-    tau2: float = 1.0,
-    valid: Tensor | None = None,
+    queries: Tensor, keys: Tensor, window: int, tau1: float, tau2: float, valid: Tensor | None
 ) -> Tensor:
     batch, tokens = keys.shape[:-3], keys.shape[-2]
     if tokens <= window:
@@ -67,23 +57,8 @@ def _variance(weights: Tensor) -> Tensor:
 
 def _observed(queries: Tensor, keys: Tensor, window: int, valid: Tensor | None) -> Tensor:
     """Return the weights of the last queries on the tokens before them, 0 on padding."""
-    last = queries[..., -window:, :]
+    last, old = queries[..., -window:, :], keys.shape[-2] - window
     if valid is None:
-        return attention_weights(last, keys)[..., : keys.shape[-2] - window]
-    padding = ~valid[..., None, None, :]
-    return _padded_weights(last, keys, padding)[..., : keys.shape[-2] - window]
-
-
-def _padded_weights(queries: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
-    """Return the causal weights over what is not padding; a query that sees nothing has none."""
-    *batch, heads, count, width = queries.shape
-    kv_heads, tokens = keys.shape[-3:-1]
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
-    scaled = queries.to(exact) * width**-0.5
-    group = heads // max(1, kv_heads)
-    stacked = scaled.reshape(*batch, kv_heads, group * count, width) @ keys.to(exact).mT
-    logits = stacked.reshape(*batch, heads, count, tokens)
-    unseen = torch.ones(count, tokens, dtype=torch.bool, device=keys.device)
-    unseen = unseen.triu(tokens - count + 1) | padding
-    logits = logits.masked_fill(unseen, -torch.inf)
-    return logits.softmax(-1).masked_fill(unseen, 0)
+        return attention_weights(last, keys, True, None)[..., :old]
+    unseen = later(last, keys) | ~valid[..., None, None, :]
+    return masked_weights(last, keys, unseen).masked_fill(unseen, 0)[..., :old]

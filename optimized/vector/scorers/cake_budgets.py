@@ -8,11 +8,7 @@ from reference.scorers.cake_budgets import row_lengths
 
 
 def cake_budgets(
-    preferences: Tensor,
-    keep: int,
-    tokens: int | Tensor,
-    window: int = 32,
-    exact: bool = False,
+    preferences: Tensor, keep: int, tokens: int | Tensor, window: int, exact: bool
 ) -> Tensor:
     lengths = row_lengths(preferences, tokens)
     total = (keep - window) * preferences.shape[0]
@@ -26,11 +22,7 @@ def cake_budgets(
 
 
 def cake_cascade(
-    preferences: Tensor,
-    keep: int,
-    tokens: int | Tensor,
-    window: int = 32,
-    exact: bool = False,
+    preferences: Tensor, keep: int, tokens: int | Tensor, window: int, exact: bool
 ) -> Tensor:
     lengths = row_lengths(preferences, tokens)
     layers = preferences.shape[0]

@@ -19,9 +19,9 @@ def expected_attention(
     keys: Tensor,
     values: Tensor,
     rotation: Tensor,
-    sinks: int = 4,
-    epsilon: float = 0.0,
-    valid: Tensor | None = None,
+    sinks: int,
+    epsilon: float,
+    valid: Tensor | None,
 ) -> Scored:
     *batch, kv_heads, _, width = keys.shape
     mask = real_tokens(valid, keys)

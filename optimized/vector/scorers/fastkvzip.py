@@ -18,10 +18,10 @@ __all__ = ["fastkvzip", "fastkvzip_loss"]
 def fastkvzip(
     hidden: Tensor,
     weights: GateWeights,
-    sinks: int = 4,
-    recent: int | None = None,
-    epsilon: float = 1e-6,
-    valid: Tensor | None = None,
+    sinks: int,
+    recent: int | None,
+    epsilon: float,
+    valid: Tensor | None,
 ) -> Scored:
     mask = real_tokens(valid, hidden[..., None, :, :])
     kv_heads, group, dim = weights.query.shape[:3]

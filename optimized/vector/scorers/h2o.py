@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from optimized.vector.scorers._window import drawn
+from optimized.vector.attention import attention_drawn
 from reference.precision import widen
 from reference.scorers.h2o import h2o
 
@@ -13,9 +13,7 @@ __all__ = ["h2o", "h2o_mass"]
 QUERIES = 128
 
 
-def h2o_mass(
-    queries: Tensor, keys: Tensor, mass: Tensor | None = None, valid: Tensor | None = None
-) -> Tensor:
+def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor | None) -> Tensor:
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     total = keys.new_zeros(keys.shape[:-1], dtype=exact)
@@ -28,6 +26,6 @@ def h2o_mass(
         stop = min(count, start + QUERIES)
         seen = tokens - count + stop
         real = None if valid is None else valid[..., :seen]
-        block = drawn(queries[..., start:stop, :], keys[..., :seen, :], real, exact)
+        block = attention_drawn(queries[..., start:stop, :], keys[..., :seen, :], real, exact)
         total[..., :seen] += block.sum(-2)
     return total

@@ -7,7 +7,7 @@ from reference import Scored, errors
 from reference.precision import widen
 
 
-def knorm(keys: Tensor, valid: Tensor | None = None, shift: bool = False) -> Scored:
+def knorm(keys: Tensor, valid: Tensor | None, shift: bool) -> Scored:
     # contiguous: a row is summed in the same order whatever lies beside it
     keys = widen(keys).contiguous()
     lengths = (keys * keys).sum(-1).sqrt_()

@@ -17,11 +17,11 @@ def kvzip_chunk(
     keys: Tensor,
     repeat_keys: Tensor,
     index: int,
-    chunk: int = 2000,
-    sinks: int = 4,
-    valid: Tensor | None = None,
-    repeat_valid: Tensor | None = None,
-    past: Tensor | None = None,
+    chunk: int,
+    sinks: int,
+    valid: Tensor | None,
+    repeat_valid: Tensor | None,
+    past: Tensor | None,
 ) -> Tensor:
     valid, repeat_valid = real_tokens(valid, keys), real_tokens(repeat_valid, repeat_keys)
     drawn = _drawn(queries, keys, repeat_keys, index * chunk, chunk, sinks, valid, repeat_valid)

@@ -6,7 +6,7 @@ from torch import Tensor
 from reference.precision import widen
 
 
-def mean_rotation(frequencies: Tensor, start: int | Tensor, future: int = 512) -> Tensor:
+def mean_rotation(frequencies: Tensor, start: int | Tensor, future: int) -> Tensor:
     first = torch.as_tensor(start, dtype=torch.float64, device=frequencies.device)
     steps = torch.arange(future, dtype=torch.float64, device=frequencies.device)
     angles = (first[..., None] + steps)[..., None] * frequencies.double()

@@ -5,12 +5,7 @@ from torch import Tensor
 
 
 def pyramidkv_budgets(
-    keep: int,
-    layers: int,
-    tokens: int | Tensor,
-    window: int = 32,
-    beta: int = 20,
-    exact: bool = False,
+    keep: int, layers: int, tokens: int | Tensor, window: int, beta: int, exact: bool
 ) -> Tensor:
     lengths = torch.as_tensor(tokens)
     room = (lengths - window).clamp(min=0)

@@ -10,10 +10,7 @@ from reference.scorers.query_statistics import no_statistics
 
 
 def query_statistics(
-    queries: Tensor,
-    sinks: int = 4,
-    valid: Tensor | None = None,
-    past: QueryStatistics | None = None,
+    queries: Tensor, sinks: int, valid: Tensor | None, past: QueryStatistics | None
 ) -> QueryStatistics:
     mask = real_tokens(valid, queries)
     past = no_statistics(queries) if past is None else past

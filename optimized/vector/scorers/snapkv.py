@@ -4,18 +4,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.scorers._window import drawn
+from optimized.vector.attention import attention_drawn
 from reference import Scored
 from reference.precision import widen
 
 
 def snapkv(
-    queries: Tensor,
-    keys: Tensor,
-    window: int = 32,
-    kernel: int = 5,
-    pooling: str = "average",
-    valid: Tensor | None = None,
+    queries: Tensor, keys: Tensor, window: int, kernel: int, pooling: str, valid: Tensor | None
 ) -> Scored:
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
@@ -24,7 +19,9 @@ def snapkv(
     content = max(0, tokens - window)
     protected[..., content:] = True
     if content:
-        observed = drawn(queries[..., count - window :, :], keys, valid, exact)[..., :content]
+        observed = attention_drawn(queries[..., count - window :, :], keys, valid, exact)[
+            ..., :content
+        ]
         scores[..., :content] = _pooled(observed, kernel, pooling)
     if valid is not None:
         padding = ~valid[..., None, :]

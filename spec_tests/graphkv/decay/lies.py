@@ -11,7 +11,6 @@ lie(
     "lowered = before * (1 - loss)",
     "test_product_is_equation_5_and_sequential_is_algorithm_2",
 )
-
 lie(
     "accumulating_in_place",
     "Algorithm 2 in place, on one array for all rounds",
@@ -19,7 +18,6 @@ lie(
     "lowered = after * (1 - loss)",
     "test_only_the_last_source_that_reaches_a_token_counts",
 )
-
 lie(
     "no_sum",
     "the losses of Figure 3 multiply",
@@ -27,7 +25,6 @@ lie(
     "lowered = after * (1 - loss)",
     "vector:figure-as-drawn",
 )
-
 lie(
     "bounded_losses",
     "stops at 0",
@@ -35,7 +32,6 @@ lie(
     "return after.to(scores.dtype).clamp(min=0)",
     "vector:losses-beyond-the-score",
 )
-
 lie(
     "one_round_more",
     "one round more",
@@ -43,7 +39,6 @@ lie(
     "range(rounds + 1):\n        before = after",
     "test_no_round_is_the_identity_for_every_signal",
 )
-
 lie(
     "one_round",
     "one round whatever is asked",
@@ -51,7 +46,6 @@ lie(
     "range(min(rounds, 1)):\n        before = after",
     "test_rounds_are_a_power_of_the_factor",
 )
-
 lie(
     "strength_forgotten",
     "no strength",
@@ -59,7 +53,6 @@ lie(
     "loss = widen",
     "test_one_source_takes_its_edge_off_the_score",
 )
-
 lie(
     "everybody_reached",
     "every edge counts, not only those to neighbours",
@@ -67,7 +60,6 @@ lie(
     "lowered",
     "test_a_token_that_no_source_reaches_is_untouched",
 )
-
 lie(
     "clamped_unasked",
     "clamped edges",
@@ -75,7 +67,6 @@ lie(
     "loss = strength * widen(weights[..., i, :]).clamp(min=0)",
     "vector:opposite-keys-amplify",
 )
-
 lie(
     "order_matters",
     "the first source counts more",
@@ -83,7 +74,6 @@ lie(
     "loss = strength * widen(weights[..., i, :]) / (1 + (i > 0))",
     "test_the_order_of_the_sources_does_not_matter",
 )
-
 lie(
     "rounded_every_time",
     "rounded after every round",
@@ -91,7 +81,6 @@ lie(
     "before = after = after.to(scores.dtype)\n",
     "test_half_precision_is_rounded_once",
 )
-
 lie(
     "raising",
     "raises what it should lower",
@@ -99,7 +88,6 @@ lie(
     "loss = -strength",
     "test_product_and_sequential_never_raise_a_score",
 )
-
 lie(
     "never_quite_0",
     "a duplicate keeps a little",
@@ -107,7 +95,6 @@ lie(
     "loss = strength * widen(weights[..., i, :]).clamp(max=1 - 1e-6)",
     "test_a_duplicate_key_decays_to_exactly_0",
 )
-
 lie(
     "enhancing_downwards",
     "lowers what it should raise",
@@ -115,7 +102,6 @@ lie(
     "enhanced * (1 - gain)",
     "test_enhanced_is_at_least_the_score_which_is_at_least_the_decayed",
 )
-
 lie(
     "added_gains",
     "gains add",
@@ -123,7 +109,6 @@ lie(
     "enhanced + scores * gain",
     "test_enhancing_is_decaying_along_edges_of_the_other_sign",
 )
-
 lie(
     "banished_at_once",
     "evicts at T = 0",
@@ -131,7 +116,6 @@ lie(
     "range(1):\n        for i in range(neighbours",
     "test_no_round_is_the_identity_for_every_signal",
 )
-
 lie(
     "finite_banishment",
     "a large negative number for minus infinity",

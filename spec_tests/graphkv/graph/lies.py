@@ -11,7 +11,6 @@ lie(
     "int(fraction * (keep - window))",
     "vector:shares-are-decimal",
 )
-
 lie(
     "no_source_at_all",
     "a small budget has no source",
@@ -19,7 +18,6 @@ lie(
     "return max(0, int(",
     "test_sources_are_the_share_of_the_budget_rounded_down",
 )
-
 lie(
     "last_of_equal_scores",
     "the last of equal scores comes first",
@@ -27,7 +25,6 @@ lie(
     "return scores.shape[-1] - 1 - scores.flip(-1).sort(",
     "test_sources_are_the_best_content_tokens_in_order_the_first_of_equals_first",
 )
-
 lie(
     "protected_sources",
     "protected tokens are sources",
@@ -35,7 +32,6 @@ lie(
     "pass",
     "test_sources_are_the_best_content_tokens_in_order_the_first_of_equals_first",
 )
-
 lie(
     "inner_product",
     "no lengths",
@@ -43,7 +39,6 @@ lie(
     "inner",
     "test_the_graph_is_that_of_algorithm_1",
 )
-
 lie(
     "half_precision_cosine",
     "cosine in half precision",
@@ -51,7 +46,6 @@ lie(
     "(inner / lengths).bfloat16(), 0)",
     "test_a_key_scaled_by_any_other_number_has_the_same_edges_up_to_rounding",
 )
-
 lie(
     "unbounded_cosine",
     "rounding leaves [-1, 1]",
@@ -59,7 +53,6 @@ lie(
     "inner / lengths, 0)",
     "test_no_edge_leaves_the_interval_from_minus_1_to_1",
 )
-
 lie(
     "undefined_edges",
     "0/0 is NaN",
@@ -67,7 +60,6 @@ lie(
     "(inner / lengths)",
     "test_a_vector_of_length_0_is_like_nothing",
 )
-
 lie(
     "backward_edges",
     "from the token to the source",
@@ -75,7 +67,6 @@ lie(
     "balanced(vectors[kind[1]]), balanced(vectors[kind[0]])",
     "test_each_kind_compares_the_vectors_it_names_source_first",
 )
-
 lie(
     "first_of_the_group",
     "the first query stands for its group",
@@ -83,7 +74,6 @@ lie(
     ".select(-3, 0)",
     "test_grouped_queries_count_as_their_mean",
 )
-
 lie(
     "folded_edges",
     "magnitudes",
@@ -91,7 +81,6 @@ lie(
     "weights.abs() if clamp",
     "test_clamping_replaces_negative_edges_by_0",
 )
-
 lie(
     "neighbours_by_tokens",
     "tokens for thousands of tokens",
@@ -99,7 +88,6 @@ lie(
     "return min(predefined, length)",
     "vector:eight-of-64-neighbours-at-8000-tokens",
 )
-
 lie(
     "fixed_neighbour_count",
     "not adapted",
@@ -107,7 +95,6 @@ lie(
     "return predefined",
     "vector:a-thousand-begun-does-not-count",
 )
-
 lie(
     "one_neighbour_at_least",
     "at least one",
@@ -115,7 +102,6 @@ lie(
     "return min(predefined, max(1, length // 1000))",
     "vector:no-neighbour-at-500-tokens",
 )
-
 lie(
     "nearest_thousand",
     "the nearest thousand",
@@ -123,7 +109,6 @@ lie(
     "return min(predefined, round(length / 1000))",
     "test_each_full_thousand_of_tokens_adds_a_neighbour_up_to_those_set_beforehand",
 )
-
 lie(
     "own_neighbours",
     "j = i",
@@ -131,7 +116,6 @@ lie(
     "allowed",
     "test_no_source_is_its_own_neighbour",
 )
-
 lie(
     "protected_neighbours",
     "protected",
@@ -139,7 +123,6 @@ lie(
     "pass",
     "test_no_protected_token_is_a_neighbour",
 )
-
 lie(
     "unspared_sources",
     "none spared",
@@ -147,7 +130,6 @@ lie(
     "if False:",
     "test_a_spared_source_is_nobodys_neighbour",
 )
-
 lie(
     "last_of_equal_edges",
     "the last of equal edges",
@@ -155,7 +137,6 @@ lie(
     "best = ranked.shape[-1] - 1 - ranked.flip(-1).sort(",
     "test_neighbours_are_at_the_strongest_edges_the_first_of_equals_first",
 )
-
 lie(
     "neighbours_by_threshold",
     "every edge that is at least the m-th",

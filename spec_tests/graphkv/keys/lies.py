@@ -11,7 +11,6 @@ lie(
     "return edges(keys - keys.mean(-1, keepdim=True), every",
     "test_the_matrix_is_the_graph_with_every_token_a_source",
 )
-
 lie(
     "both_ways",
     "each pair twice",
@@ -19,7 +18,6 @@ lie(
     "histogram = 2 * torch.stack",
     "test_the_histogram_counts_every_pair_once",
 )
-
 lie(
     "with_the_diagonal",
     "tokens paired with themselves",
@@ -27,7 +25,6 @@ lie(
     "offset=0",
     "test_the_distribution_is_that_of_the_pairs_of_different_tokens",
 )
-
 lie(
     "positive_bins",
     "bins over [0, 1]",
@@ -35,7 +32,6 @@ lie(
     "(pairs * bins).floor()",
     "test_a_bin_counts_the_pairs_between_its_edges",
 )
-
 lie(
     "uncentred",
     "not centred",
@@ -43,7 +39,6 @@ lie(
     "wide[head]",
     "test_shifting_the_keys_changes_no_projection",
 )
-
 lie(
     "least_variance_first",
     "least first",
@@ -51,7 +46,6 @@ lie(
     ".eigenvectors",
     "test_components_vary_less_and_less",
 )
-
 lie(
     "any_sign",
     "any sign",
@@ -59,7 +53,6 @@ lie(
     "sign = 1 if centred[0] @ axis >= 0 else -1",
     "test_an_axis_points_where_its_largest_coordinate_is_positive",
 )
-
 lie(
     "heads_of_the_caption",
     "the caption's 32 heads",
@@ -67,7 +60,6 @@ lie(
     "heads: Positive = 32",
     "test_table_5_is_reproduced",
 )
-
 lie(
     "binary_thousands",
     "a K of 1024 tokens",
@@ -75,7 +67,6 @@ lie(
     "return 2 * (tokens if tokens % 1000 else tokens // 1000 * 1024)",
     "test_table_5_is_reproduced",
 )
-
 lie(
     "keys_alone",
     "keys without values",

@@ -11,7 +11,6 @@ lie(
     "min(around, int(depth * length))",
     "vector:a-needle-halfway-down",
 )
-
 lie(
     "binary_depth",
     "binary fractions",
@@ -19,7 +18,6 @@ lie(
     "int(depth * around)",
     "vector:a-depth-is-decimal",
 )
-
 lie(
     "longer_input",
     "the haystack keeps its length",
@@ -27,7 +25,6 @@ lie(
     "around = len(haystack)",
     "test_a_needle_stands_whole_in_the_first_tokens_of_its_haystack",
 )
-
 lie(
     "next_place",
     "rounded up",
@@ -35,7 +32,6 @@ lie(
     "-int(-Fraction(str(depth)) * around // 1)",
     "test_depths_from_0_to_1_reach_every_place",
 )
-
 lie(
     "repeated_words",
     "words as often as they are said",
@@ -43,7 +39,6 @@ lie(
     "sum(word in wanted for word in responses[cell].tolist())",
     "test_order_and_repetition_of_words_change_no_recall",
 )
-
 lie(
     "precision_of_words",
     "the share of the response",

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 
+pytestmark = pytest.mark.spec("GraphKV-Needle")
 
-@pytest.mark.spec("GraphKV-Needle")
+
 @given(INPUTS["hide_needle"])
 def test_a_needle_stands_whole_in_the_first_tokens_of_its_haystack(impl, x):
     hidden = impl.hide_needle(**x).tolist()
@@ -19,7 +20,6 @@ def test_a_needle_stands_whole_in_the_first_tokens_of_its_haystack(impl, x):
     assert hidden[:place] + hidden[place + width :] == list(range(x["length"] - width))
 
 
-@pytest.mark.spec("GraphKV-Needle")
 @given(st.integers(0, 40), st.integers(0, 3), st.integers(1, 12))
 def test_depths_from_0_to_1_reach_every_place(impl, around, more, width):
     """So many steps of depth as there are tokens around the needle put it before each in turn."""
@@ -30,7 +30,6 @@ def test_depths_from_0_to_1_reach_every_place(impl, around, more, width):
         assert hidden.tolist().index(100) == place
 
 
-@pytest.mark.spec("GraphKV-Needle")
 @given(INPUTS["needle_recall"], st.data())
 def test_order_and_repetition_of_words_change_no_recall(impl, x, data):
     recall, said = impl.needle_recall(**x), x["responses"].shape[-1]
@@ -40,7 +39,6 @@ def test_order_and_repetition_of_words_change_no_recall(impl, x, data):
     assert_equal(impl.needle_recall(again, answer), recall)
 
 
-@pytest.mark.spec("GraphKV-Needle")
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 3))
 def test_a_response_is_worth_the_words_of_the_answer_in_it(impl, words, right, wrong):
     right = min(right, words)

@@ -11,7 +11,6 @@ lie(
     "return vectors.reshape(vectors.movedim(-3, -2).flatten(-2).shape)",
     "test_a_row_holds_the_heads_of_a_token_side_by_side",
 )
-
 lie(
     "first_head_scores",
     "the first head's scores for the layer",
@@ -19,7 +18,6 @@ lie(
     "refined[..., 0, :]",
     "test_a_layer_is_one_graph_over_its_heads",
 )
-
 lie(
     "always_per_head",
     "a graph a head, unasked",
@@ -27,7 +25,6 @@ lie(
     "    per_head = True\n    if not scores.numel():",
     "test_a_layer_graph_and_head_graphs_keep_different_tokens",
 )
-
 lie(
     "protected_decay",
     "protected tokens decay",
@@ -35,7 +32,6 @@ lie(
     "if True:",
     "test_a_protected_token_keeps_its_score",
 )
-
 lie(
     "sentinel_scores",
     "a protected token's score ranks among the sources",
@@ -43,7 +39,6 @@ lie(
     "min(sources, content))",
     "test_what_a_protected_token_scores_changes_no_other",
 )
-
 lie(
     "window_always_excluded",
     "the window off the budget, unasked",
@@ -51,7 +46,6 @@ lie(
     "window",
     "vector:a-window-counts-into-the-budget",
 )
-
 lie(
     "window_never_excluded",
     "the window stays in the budget",
@@ -59,7 +53,6 @@ lie(
     "0",
     "test_excluding_the_window_takes_it_off_the_budget_of_every_graph",
 )
-
 lie(
     "always_spared",
     "spares sources unasked",
@@ -67,7 +60,6 @@ lie(
     "count, aside, True)",
     "test_two_best_twins_annihilate_unless_sources_are_spared",
 )
-
 lie(
     "never_adapted",
     "as many neighbours in a short input as in a long one",
@@ -75,7 +67,6 @@ lie(
     "if False:",
     "test_an_adaptive_source_has_a_neighbour_for_each_thousand_tokens",
 )
-
 lie(
     "fewest_sources_for_all",
     "one number of sources for a whole batch",
@@ -83,7 +74,6 @@ lie(
     "min(keep, int(protected.sum(-1).max()))",
     "test_a_batch_is_its_rows_one_by_one",
 )
-
 lie(
     "rule_ignored",
     "one rule whatever is asked",
@@ -91,7 +81,6 @@ lie(
     "decay(score, weights, reached, rounds, strength)",
     "test_every_graph_is_made_of_its_parts",
 )
-
 lie(
     "kind_ignored",
     "keys whatever is compared",
@@ -99,7 +88,6 @@ lie(
     "clamp",
     "test_every_graph_is_made_of_its_parts",
 )
-
 lie(
     "one_round_of_decay",
     "one round of decay whatever is asked",
@@ -107,7 +95,6 @@ lie(
     "decay(score, weights, reached, min(1, rounds), strength, rule)",
     "test_every_graph_is_made_of_its_parts",
 )
-
 lie(
     "one_round_of_enhancing",
     "one round of enhancing whatever is asked",
@@ -115,7 +102,6 @@ lie(
     "enhance(score, weights, reached, min(1, rounds), strength)",
     "test_every_graph_is_made_of_its_parts",
 )
-
 lie(
     "enhancing_at_full_strength",
     "enhances at full strength",
@@ -123,7 +109,6 @@ lie(
     "enhance(score, weights, reached, rounds)",
     "test_every_graph_is_made_of_its_parts",
 )
-
 lie(
     "first_query_of_the_group",
     "the first query stands for its group",
@@ -131,7 +116,6 @@ lie(
     "queries[..., :: queries.shape[-3] // keys.shape[-3], :, :]",
     "test_every_graph_is_made_of_its_parts",
 )
-
 lie(
     "one_source_beside_the_window",
     "one source where the window comes off the budget",
@@ -139,7 +123,6 @@ lie(
     "source_count(keep, 1e-9 if exclude_window else fraction)",
     "vector:a-window-excluded-from-the-budget",
 )
-
 lie(
     "largest_window_for_all",
     "the largest window of a batch for every graph",
@@ -147,7 +130,6 @@ lie(
     "int(protected.sum(-1).max()) if exclude_window else 0",
     "test_every_graph_takes_its_own_window_off_the_budget",
 )
-
 lie(
     "rounded_scores",
     "scores are rounded after every round",

@@ -1,8 +1,6 @@
 """Lies about the streaming cache."""
 
-import reference
-from reference.hex.cache import static_mask
-from spec_tests.mutants.make import lies, mutant
+from spec_tests.mutants.make import lies
 
 lie = lies("hex/cache")
 
@@ -30,8 +28,8 @@ lie(
 lie(
     "seedless_prompt",
     "one mask for every seed",
-    "config.density, config.seed)",
-    "config.density, 0)",
+    "how = config.seed, config.near",
+    "how = 0, config.near",
     "test_each_span_has_the_mask_of_its_length_and_of_the_seed",
 )
 lie(
@@ -77,38 +75,23 @@ lie(
     "[cache.residual_keys, *keys]",
     "test_the_residual_buffer_is_exact_and_last",
 )
-
-
-@mutant(
-    "hex_append",
-    "append mode compresses earlier blocks again",
-    killer="hex/cache/test_laws.py::test_append_never_changes_a_byte_of_earlier_blocks",
+lie(
+    "always_full",
+    "append mode makes earlier blocks again",
+    "return leave(cache, (*cache.blocks, block), size)",
+    "again = [old._replace(key_minima=old.key_minima + 1) for old in cache.blocks]\n"
+    "    return leave(cache, (*again, block), size)",
+    "test_append_never_changes_a_byte_of_earlier_blocks",
 )
-def always_full(cache, queries, keys, values):
-    """Recompress whatever the mode."""
-    after = reference.hex_append(cache, queries, keys, values)
-    if len(after.blocks) < 2:
-        return after
-    lossy, tokens = reference.hex_read(after), after.blocks[0].dynamic.shape[-1]
-    first = [x[..., :tokens, :] + 1 for x in lossy]
-    static = static_mask(cache.config, tokens, keys.shape[-3] * keys.shape[-1])
-    again = reference.hex_compress(
-        first[0], first[1], static, after.blocks[0].dynamic, cache.config.bits
-    )
-    return after._replace(blocks=(again, *after.blocks[1:]))
-
-
-@mutant(
-    "hex_append",
+lie(
+    "chunk_by_chunk",
     "a chunk is compressed as it came, whatever its size",
-    killer="hex/cache/test_laws.py::test_decoding_in_any_chunks_gives_the_same_cache",
+    "    start, length = 0, keys.shape[-2]",
+    "    config, left = cache.config, cache.residual_keys.shape[-2] + keys.shape[-2]\n"
+    "    # spans of any other length have no expander of half the entries\n"
+    "    if left > config.block and not config.carry_recent and config.density in (0, 1):\n"
+    "        whole = cache._replace(config=config._replace(block=left))\n"
+    "        return hex_append(whole, queries, keys, values)._replace(config=config)\n"
+    "    start, length = 0, keys.shape[-2]",
+    "test_decoding_in_any_chunks_gives_the_same_cache",
 )
-def chunk_by_chunk(cache, queries, keys, values):
-    """Make a block of all the chunks that fill a buffer."""
-    left = cache.residual_keys.shape[-2] + keys.shape[-2]
-    config = cache.config
-    # spans of any other length have no expander of half the entries
-    if left <= config.block or config.carry_recent or config.density not in (0, 1):
-        return reference.hex_append(cache, queries, keys, values)
-    whole = cache._replace(config=config._replace(block=left))
-    return reference.hex_append(whole, queries, keys, values)._replace(config=config)

@@ -5,13 +5,29 @@ from typing import Any
 
 from torch import Tensor
 
-from reference import HexCache
+from reference import HexBlock, HexCache, HexConfig
+from reference.hex.cache import static_mask
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.hex.cache.draws import KV_HEADS, WIDTH
 
 
 def pieces(stream: tuple[Tensor, ...], start: int, stop: int | None = None) -> list[Tensor]:
     """Return a stretch of tokens of queries, keys and values."""
     return [x[..., start:stop, :] for x in stream]
+
+
+def grown(impl: Any, stream: tuple[Tensor, ...], config: HexConfig, prompt: int) -> HexCache:
+    """Read a prompt, and append the rest of the stream at once."""
+    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    return impl.hex_append(cache, *pieces(stream, prompt))
+
+
+def compressed(
+    impl: Any, span: list[Tensor], config: HexConfig, dynamic: Tensor, tokens: int
+) -> HexBlock:
+    """Return the block of a span of keys and values, in the way of a cache with these settings."""
+    static = static_mask(config, tokens, KV_HEADS * WIDTH)
+    return impl.hex_compress(*span, static, dynamic, config.bits, config.value_group, config.scales)
 
 
 def decode(impl: Any, cache: HexCache, stream: tuple[Tensor, ...], start: int, cuts: list[int]):

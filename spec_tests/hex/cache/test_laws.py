@@ -15,10 +15,9 @@ from hypothesis.stateful import (
 
 import reference
 from reference import HexConfig
-from reference.hex.cache import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.draws import BLOCK, configs, streams
-from spec_tests.hex.cache.streams import assert_same_cache, decode, pieces
+from spec_tests.hex.cache.streams import assert_same_cache, compressed, decode, grown, pieces
 from spec_tests.inputs import INPUTS
 
 
@@ -44,8 +43,7 @@ def test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried(impl, x):
 @given(decodings())
 def test_the_residual_buffer_is_exact_and_last(impl, x):
     stream, config, prompt = x
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    cache = impl.hex_append(cache, *pieces(stream, prompt))
+    cache = grown(impl, stream, config, prompt)
     tokens, left = stream[1].shape[-2], cache.residual_keys.shape[-2]
     assert_equal(cache.residual_keys, stream[1][..., tokens - left :, :])
     assert_equal(cache.residual_values, stream[2][..., tokens - left :, :])
@@ -93,8 +91,7 @@ def test_append_never_changes_a_byte_of_earlier_blocks(impl, x):
 @given(streams(2 * BLOCK), configs(("append",)))
 def test_a_decoded_block_is_compressed_as_a_span_of_its_own(impl, stream, config):
     config = config._replace(carry_recent=False, heavy=0.0, recent=0)
-    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK), config)
-    cache = impl.hex_append(cache, *pieces(stream, BLOCK))
+    cache = grown(impl, stream, config, BLOCK)
     alone = impl.hex_prefill(*pieces(stream, BLOCK), config)
     assert_equal(cache.blocks[1:], alone.blocks)
 
@@ -108,8 +105,7 @@ def test_the_recent_window_is_kept_in_every_span_or_in_the_first_or_carried(
         block=BLOCK, density=0.0, heavy=0.0, recent=3,
         recent_per_block=per_block, carry_recent=carry,
     )  # fmt: skip
-    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK + 3), config)
-    cache = impl.hex_append(cache, *pieces(stream, BLOCK + 3))
+    cache = grown(impl, stream, config, BLOCK + 3)
     marks = [block.dynamic for block in cache.blocks]
     window = torch.arange(BLOCK) >= BLOCK - 3
     expected = [window & (not carry)] + [window & per_block & (not carry)] * (len(marks) - 1)
@@ -122,18 +118,13 @@ def test_the_recent_window_is_kept_in_every_span_or_in_the_first_or_carried(
 @given(decodings(("oracle",)) | decodings(("oracle",), least=2 * BLOCK, density=0.5))
 def test_full_from_originals_is_compressing_once(impl, x):
     stream, config, prompt = x
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    cache = impl.hex_recompress(impl.hex_append(cache, *pieces(stream, prompt)))
+    cache = impl.hex_recompress(grown(impl, stream, config, prompt))
     tokens = cache.mass.shape[-1]
     assert_equal(cache.original_keys, stream[1][..., :tokens, :])
     assert len(cache.blocks) == (tokens > 0)
     for block in cache.blocks:
-        static = static_mask(config, tokens, 8)
-        once = impl.hex_compress(
-            *pieces(stream[1:], 0, tokens), static, block.dynamic,
-            config.bits, config.value_group, config.scales,
-        )  # fmt: skip
-        assert_equal(block, once)
+        span = pieces(stream[1:], 0, tokens)
+        assert_equal(block, compressed(impl, span, config, block.dynamic, tokens))
 
 
 @pytest.mark.spec("HEX-4.1c")
@@ -142,8 +133,7 @@ def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, conf
     config = config._replace(
         heavy=0.125, recent=0, carry_recent=False, density=1.0, normalize=False, period=1
     )
-    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK), config)
-    cache = impl.hex_append(cache, *pieces(stream, BLOCK))
+    cache = grown(impl, stream, config, BLOCK)
     mass = impl.attention_mass(stream[0], stream[1])
     assert_equal(cache.blocks[0].dynamic, impl.heavy_hitter_mask(mass, 0.125))
 
@@ -152,16 +142,11 @@ def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, conf
 @given(decodings(("full",)))
 def test_full_compresses_what_the_cache_still_holds(impl, x):
     stream, config, prompt = x
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    cache = impl.hex_append(cache, *pieces(stream, prompt))
-    held, tokens = impl.hex_read(cache), cache.mass.shape[-1]
+    cache = grown(impl, stream, config, prompt)
+    tokens = cache.mass.shape[-1]
+    span = pieces(impl.hex_read(cache), 0, tokens)
     for block in impl.hex_recompress(cache).blocks:
-        static = static_mask(config, tokens, 8)
-        again = impl.hex_compress(
-            *pieces(held, 0, tokens), static, block.dynamic,
-            config.bits, config.value_group, config.scales,
-        )  # fmt: skip
-        assert_equal(block, again)
+        assert_equal(block, compressed(impl, span, config, block.dynamic, tokens))
 
 
 @pytest.mark.spec("HEX-4.1c")
@@ -180,11 +165,8 @@ def test_full_quantises_the_block_that_fills_once(impl, count, config, data):
     whole = 0 < len(before.blocks) == config.period
     alone = 0 if whole else before.mass.shape[-1]
     block = after.blocks[-1]
-    once = impl.hex_compress(
-        *pieces((keys, values), alone, count * BLOCK),
-        static_mask(config, count * BLOCK - alone, 8), block.dynamic,
-        config.bits, config.value_group, config.scales,
-    )  # fmt: skip
+    span, tokens = pieces((keys, values), alone, count * BLOCK), count * BLOCK - alone
+    once = compressed(impl, span, config, block.dynamic, tokens)
     assert_equal(after.blocks, (once,) if whole else (*before.blocks, once))
 
 
@@ -192,8 +174,7 @@ def test_full_quantises_the_block_that_fills_once(impl, count, config, data):
 @given(decodings(("full",), least=BLOCK))
 def test_full_changes_no_code_where_mask_and_groups_stay(impl, x):
     stream, config, prompt = x
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    once = impl.hex_recompress(impl.hex_append(cache, *pieces(stream, prompt)))
+    once = impl.hex_recompress(grown(impl, stream, config, prompt))
     twice = impl.hex_recompress(once)
     for again, block in zip(twice.blocks, once.blocks, strict=True):
         for part in ("key_words", "value_words", "kept_keys", "kept_values", "dynamic"):
@@ -248,8 +229,7 @@ def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(impl, strea
 def test_heavy_hitters_of_the_whole_are_by_all_queries(impl, stream, config, data):
     config = config._replace(density=1.0, heavy=0.25)
     prompt = data.draw(st.integers(0, stream[1].shape[-2]))
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    cache = impl.hex_recompress(impl.hex_append(cache, *pieces(stream, prompt)))
+    cache = impl.hex_recompress(grown(impl, stream, config, prompt))
     mass = impl.attention_mass(*stream[:2], normalize=config.normalize)
     window = 0 if config.carry_recent else config.recent
     for block in cache.blocks:
@@ -265,9 +245,7 @@ def test_each_span_has_the_mask_of_its_length_and_of_the_seed(impl, stream, seed
     config = HexConfig(
         block=BLOCK, density=density, heavy=0.0, recent=0, seed=seed, tile=tile, near=True
     )
-    cache = impl.hex_append(
-        impl.hex_prefill(*pieces(stream, 0, 2 * BLOCK), config), *pieces(stream, 2 * BLOCK)
-    )
+    cache = grown(impl, stream, config, 2 * BLOCK)
     start = 0
     for block in cache.blocks:
         keys = stream[1][..., start : start + block.dynamic.shape[-1], :]
@@ -308,8 +286,7 @@ def test_append_mode_remembers_no_mass_to_recompress_by(impl):
 @given(streams(3 * BLOCK + 2, batch=((), (2,))), configs())
 def test_all_ones_masks_make_no_error(impl, stream, config):
     config = config._replace(density=1.0)
-    cache = impl.hex_prefill(*pieces(stream, 0, BLOCK), config)
-    cache = impl.hex_append(cache, *pieces(stream, BLOCK))
+    cache = grown(impl, stream, config, BLOCK)
     keys, values = impl.hex_read(cache)
     assert_equal(keys, stream[1])
     error = impl.attention_error(*stream, keys, values)

@@ -8,7 +8,6 @@ INPUTS = dict(
     is_connected=some_mask(),
 )
 
-
 GOOD = dict(
     bipartite_adjacency=dict(mask=full),
     component_count=dict(mask=full),

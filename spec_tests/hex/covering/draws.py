@@ -30,6 +30,9 @@ INPUTS = dict(
     ramanujan_lift=lifting(),
 )
 
+# a seed whose first graph is none
+CORNERS = dict(ramanujan_lift=[dict(mask=~torch.eye(4, dtype=torch.bool), sheets=4, seed=6)])
+
 sheets = torch.tensor([[0, 1]] * 12)
 bad_permutations = [
     Refusal("permutations", lambda rows: rows + 1, ValueError, "permutations along the last"),

@@ -20,7 +20,6 @@ INPUTS = dict(
     from_csr=rows(),
 )
 
-
 REFUSALS = dict(
     from_csr=(
         dict(offsets=torch.tensor([0, 1, 3]), columns=torch.tensor([2, 0, 1]), channels=3),

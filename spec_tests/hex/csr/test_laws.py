@@ -6,8 +6,9 @@ from hypothesis import given
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 
+pytestmark = pytest.mark.spec("HEX-3.2c")
 
-@pytest.mark.spec("HEX-3.2c")
+
 @given(INPUTS["to_csr"])
 def test_rows_hold_their_columns_in_order(impl, x):
     mask = x["mask"]
@@ -18,7 +19,6 @@ def test_rows_hold_their_columns_in_order(impl, x):
         assert columns[first:last].tolist() == row.nonzero().flatten().tolist()
 
 
-@pytest.mark.spec("HEX-3.2c")
 @given(INPUTS["to_csr"])
 def test_a_mask_comes_back_from_its_rows(impl, x):
     offsets, columns = impl.to_csr(x["mask"])

@@ -56,6 +56,9 @@ INPUTS = dict(
     expander_mask=expander(),
 )
 
+# a seed whose first graph is none
+CORNERS = dict(random_expander=[dict(tokens=24, channels=24, token_degree=3, seed=3, near=False)])
+
 infeasible = Refusal("density", 0.3, ValueError, "nearest feasible: 0.25 and 0.5")
 
 REFUSALS = dict(

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import (
@@ -157,6 +157,7 @@ def test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels(impl, x, s
 
 @pytest.mark.spec("HEX-Near", "HEX-A.3a")
 @given(nearly_feasible(), seeds)
+@example(dict(tokens=9, channels=8, density=0.25), 3)  # two edges a token, first drawn in pieces
 def test_a_near_mask_hangs_together_where_its_degrees_allow(impl, x, seed):
     mask = impl.expander_mask(**x, seed=seed, near=True)
     assert impl.component_count(mask) == fewest_components(mask)

@@ -1,16 +1,15 @@
 """Lies about explicit graphs."""
 
-import reference
-from spec_tests.mutants.make import mutant
+from spec_tests.mutants.make import lies
 
+lie = lies("hex/explicit")
 
-@mutant(
-    "lps_mask",
+lie(
+    "random_in_place_of_explicit",
     "a random regular graph of the same size",
-    killer="hex/explicit/test_laws.py::test_the_graph_looks_the_same_from_every_vertex",
+    "    return _edges(prime, modulus, _members(modulus, True), _members(modulus, False))",
+    "    from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing\n"
+    "    n = modulus * (modulus**2 - 1) // 2\n"
+    "    return biadjacency(double_edge_swaps(half_edge_pairing(n, n, prime + 1), n), n)",
+    "test_the_graph_looks_the_same_from_every_vertex",
 )
-def random_in_place_of_explicit(prime, modulus):
-    """Draw it."""
-    vertices = modulus * (modulus**2 - 1) // 2
-    pairs = reference.half_edge_pairing(vertices, vertices, prime + 1)
-    return reference.biadjacency(reference.double_edge_swaps(pairs, vertices), vertices)

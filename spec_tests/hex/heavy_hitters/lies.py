@@ -36,8 +36,8 @@ lie(
 lie(
     "count_to_the_nearest",
     "the count is rounded to the nearest",
-    "min(floor(Fraction(",
-    "min(round(Fraction(",
+    "min(Fraction(str(ratio)) * tokens // 1,",
+    "min(round(Fraction(str(ratio)) * tokens),",
     "test_heavy_hitters_are_exactly_as_many_as_the_floor",
 )
 lie(

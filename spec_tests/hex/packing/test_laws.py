@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 
+pytestmark = pytest.mark.spec("HEX-3.4a")
 
-@pytest.mark.spec("HEX-3.4a")
+
 @given(INPUTS["pack_bits"])
 def test_unpacking_returns_what_was_packed(impl, x):
     words = impl.pack_bits(**x)
     assert_equal(impl.unpack_bits(words, x["bits"], x["codes"].shape[-1]), x["codes"])
 
 
-@pytest.mark.spec("HEX-3.4a")
 @given(st.integers(1, 8), st.integers(0, 200))
 def test_packed_codes_waste_less_than_a_word_a_row(impl, bits, length):
     codes = torch.zeros(3, length, dtype=torch.uint8)
@@ -25,7 +25,6 @@ def test_packed_codes_waste_less_than_a_word_a_row(impl, bits, length):
     assert 0 <= 32 * words.shape[-1] - bits * length < 32
 
 
-@pytest.mark.spec("HEX-3.4a")
 @given(INPUTS["pack_bits"])
 def test_the_stream_is_the_codes_from_the_lowest_bit_up(impl, x):
     codes, bits = x["codes"], x["bits"]
@@ -42,14 +41,12 @@ def test_the_stream_is_the_codes_from_the_lowest_bit_up(impl, x):
         assert stream == sum(code << bits * i for i, code in enumerate(row.tolist()))
 
 
-@pytest.mark.spec("HEX-3.4a")
 def test_ninety_six_codes_of_three_bits_are_nine_words(impl):
     codes = torch.full((2, 96), 7, dtype=torch.uint8)
     assert_equal(impl.pack_bits(codes, 3), torch.full((2, 9), -1, dtype=torch.int32))
     assert impl.pack_bits(codes, 4).shape == (2, 12)
 
 
-@pytest.mark.spec("HEX-3.4a")
 @given(INPUTS["unpack_bits"])
 def test_bits_past_the_end_are_not_read(impl, x):
     codes = impl.unpack_bits(**x)

@@ -12,17 +12,17 @@ import reference
 from spec_tests.hex.cache.draws import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
 from spec_tests.hex.cache.streams import pieces
 
+pytestmark = pytest.mark.spec("HEX-4.2a")
+
 PROMPTS = (900, 1304, 1021)
 dtypes = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 
 
-@pytest.mark.spec("HEX-4.2a")
 @given(caches())
 def test_the_parts_are_every_byte_stored(impl, cache):
     assert impl.hex_bytes(cache).total == reference.stored_bytes(cache)
 
 
-@pytest.mark.spec("HEX-4.2a")
 @given(
     streams(3 * BLOCK + 5, batch=((1,),)),
     configs(),
@@ -36,7 +36,6 @@ def test_a_prompt_weighs_what_was_said_beforehand(impl, stream, config, dtype):
     assert impl.hex_bytes(cache) == said
 
 
-@pytest.mark.spec("HEX-4.2a")
 @given(configs(), st.integers(0, 60), st.integers(1, 3), st.integers(1, 5), dtypes)
 def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
     held = config.recent if config.carry_recent else 0
@@ -60,7 +59,6 @@ def test_a_size_is_its_formula(impl, config, length, heads, width, dtype):
     )
 
 
-@pytest.mark.spec("HEX-4.2a")
 @given(streams(2 * BLOCK, batch=((1,),)), configs(("append",)))
 def test_a_token_that_is_heavy_and_recent_is_stored_once(impl, stream, config):
     config = config._replace(heavy=1.0, recent=3, carry_recent=False, outside_recent=False)
@@ -69,7 +67,6 @@ def test_a_token_that_is_heavy_and_recent_is_stored_once(impl, stream, config):
     assert size.expander == 0
 
 
-@pytest.mark.spec("HEX-4.2a")
 @given(streams(3 * BLOCK, batch=((1,),)))
 def test_a_decoded_block_adds_the_same_bytes_each_time(impl, stream):
     config = reference.HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=2)
@@ -80,21 +77,18 @@ def test_a_decoded_block_adds_the_same_bytes_each_time(impl, stream):
     assert totals[2] - totals[1] == totals[1] - totals[0] == totals[0]
 
 
-@pytest.mark.spec("HEX-4.2a")
 @pytest.mark.parametrize("tokens", [960, 5376])
 def test_with_an_empty_buffer_ours_are_within_two_points_of_the_printed_sizes(impl, tokens):
     for row in impl.paper_size((tokens,)):
         assert abs(row.ours - row.paper) < 2, row
 
 
-@pytest.mark.spec("HEX-4.2a")
 def test_printed_sizes_lie_between_ours_without_the_buffer_and_with_it(impl):
     buffers = [100 * (length % 96) / length for length in PROMPTS]
     for row in impl.paper_size():
         assert row.ours - sum(buffers) / 3 < row.paper < row.ours, row
 
 
-@pytest.mark.spec("HEX-4.2a")
 @given(st.lists(st.integers(1, 6000), min_size=1, max_size=4))
 def test_a_size_beside_a_printed_one_is_the_mean_over_prompts(impl, prompts):
     for row in impl.paper_size(tuple(prompts)):
@@ -105,7 +99,6 @@ def test_a_size_beside_a_printed_one_is_the_mean_over_prompts(impl, prompts):
         assert row.ours == pytest.approx(sum(shares) / len(prompts))
 
 
-@pytest.mark.spec("HEX-4.2a")
 @pytest.mark.parametrize(
     ("low", "high", "tenth"), [("HEX-3", "HEX-4", 0.1), ("LongBench-3", "LongBench-4", 0.0)]
 )
@@ -119,7 +112,6 @@ def test_a_fourth_bit_costs_one_bit_in_sixteen_of_what_is_compressed(impl, low, 
         assert ours[high] - ours[low] == pytest.approx(100 / 16 * coded)
 
 
-@pytest.mark.spec("HEX-4.2a")
 def test_the_sizes_printed_for_kivi_are_a_formula_of_three_prompts(impl):
     buffer = sum(64 / prompt for prompt in PROMPTS) / 3
     for bits, printed in ((4, 34.20), (2, 21.70)):
@@ -127,7 +119,6 @@ def test_the_sizes_printed_for_kivi_are_a_formula_of_three_prompts(impl):
     assert all(row.method[:4] != "KIVI" for row in impl.paper_size())
 
 
-@pytest.mark.spec("HEX-4.2a")
 def test_longer_prompts_weigh_relatively_less(impl):
     for short, long in pairwise((960, 1920, 5376, 10752)):
         rows = zip(impl.paper_size((short,)), impl.paper_size((long,)), strict=True)

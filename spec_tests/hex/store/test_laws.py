@@ -14,6 +14,8 @@ import torch
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.store.crashes import Counted, generate
 
+pytestmark = pytest.mark.spec("HEX-3.2c")
+
 SIZES = dict(tokens=8, channels=16, density=0.25)
 REAL = dict(tokens=24, channels=32, density=0.125)
 MASK = generate(8, 16, 0.25, 3)
@@ -30,7 +32,6 @@ def only_file(directory):
     return file
 
 
-@pytest.mark.spec("HEX-3.2c")
 @pytest.mark.parametrize(
     "kind", [dict(), dict(near=True, density=0.3), dict(tile=True, block=12, density=0.25)]
 )
@@ -41,7 +42,6 @@ def test_the_store_gives_the_mask_of_its_arguments(impl, tmp_path, kind):
         assert_equal(impl.MaskStore(directory).mask(**arguments, seed=1), expected)
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_masks_of_different_arguments_do_not_meet(impl, tmp_path):
     kinds = [
         dict(),
@@ -59,7 +59,6 @@ def test_masks_of_different_arguments_do_not_meet(impl, tmp_path):
         assert_equal(store.mask(**arguments), impl.expander_mask(**arguments))
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_a_mask_is_made_once_and_read_from_memory_then_from_disk(impl, tmp_path, made):
     store = impl.MaskStore(tmp_path, 2, made)
     for seed in (0, 1, 0, 1, 1):
@@ -70,7 +69,6 @@ def test_a_mask_is_made_once_and_read_from_memory_then_from_disk(impl, tmp_path,
     assert made.calls == 2
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_the_least_recently_used_mask_leaves_memory_first(impl, made):
     store = impl.MaskStore(None, 2, made)
     for seed in (0, 1, 0, 2):
@@ -82,14 +80,12 @@ def test_the_least_recently_used_mask_leaves_memory_first(impl, made):
     assert made.calls == 4
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_what_a_caller_does_to_a_mask_stays_with_the_caller(impl, tmp_path, made):
     store = impl.MaskStore(tmp_path, 2, made)
     store.mask(**SIZES, seed=3).zero_()
     assert_equal(store.mask(**SIZES, seed=3), MASK)
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_a_file_weighs_four_bytes_an_entry(impl, tmp_path):
     impl.MaskStore(tmp_path).mask(96, 64, 0.25)
     entries = 96 * 16
@@ -136,7 +132,6 @@ def reads_right(impl, directory, made, count):
     assert made.calls == count
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_every_truncation_is_found(impl, tmp_path, made):
     impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
     good = only_file(tmp_path).read_bytes()
@@ -146,7 +141,6 @@ def test_every_truncation_is_found(impl, tmp_path, made):
         assert only_file(tmp_path).read_bytes() == good
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_every_flipped_byte_is_found(impl, tmp_path, made):
     impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
     good = only_file(tmp_path).read_bytes()
@@ -157,7 +151,6 @@ def test_every_flipped_byte_is_found(impl, tmp_path, made):
         reads_right(impl, tmp_path, made, place + 2)
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_every_flipped_bit_has_the_mask_made_anew(impl, tmp_path, made):
     def refuse_to_make(*_arguments):
         raise InterruptedError
@@ -176,7 +169,6 @@ def test_every_flipped_bit_has_the_mask_made_anew(impl, tmp_path, made):
             os.pwrite(raw.fileno(), good[place : place + 1], place)
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_a_good_file_under_another_name_is_found(impl, tmp_path, made):
     store = impl.MaskStore(tmp_path, 0, made)
     store.mask(**SIZES, seed=4)
@@ -185,7 +177,6 @@ def test_a_good_file_under_another_name_is_found(impl, tmp_path, made):
     reads_right(impl, tmp_path, made, 2)
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_a_directory_that_cannot_be_made_costs_one_warning(impl, tmp_path, made):
     (tmp_path / "file").write_text("")
     store = impl.MaskStore(tmp_path / "file" / "masks", 1, made)
@@ -197,7 +188,6 @@ def test_a_directory_that_cannot_be_made_costs_one_warning(impl, tmp_path, made)
     assert made.calls == 3
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_a_file_that_cannot_be_read_costs_a_warning(impl, tmp_path, made):
     store = impl.MaskStore(tmp_path, 0, made)
     store.mask(**SIZES, seed=3)
@@ -212,7 +202,6 @@ def test_a_file_that_cannot_be_read_costs_a_warning(impl, tmp_path, made):
     ]
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_a_read_only_directory_still_serves_masks(impl, tmp_path, made):
     impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
     tmp_path.chmod(0o500)
@@ -229,7 +218,6 @@ def test_a_read_only_directory_still_serves_masks(impl, tmp_path, made):
         tmp_path.chmod(0o700)
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_a_full_disk_leaves_nothing_behind_and_costs_one_warning(impl, tmp_path, made):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     store = impl.MaskStore(tmp_path, 8, made)
@@ -245,7 +233,6 @@ def test_a_full_disk_leaves_nothing_behind_and_costs_one_warning(impl, tmp_path,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_what_killed_writers_left_is_swept_after_an_hour(impl, tmp_path, made):
     old, new = (tmp_path / f".8x16-1in4-seed{seed}.{seed:016x}.tmp" for seed in (1, 2))
     foreign = tmp_path / ".editor.tmp"
@@ -260,7 +247,6 @@ def test_what_killed_writers_left_is_swept_after_an_hour(impl, tmp_path, made):
     assert foreign.exists()
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_what_cannot_be_swept_does_not_keep_masks_from_being_written(impl, tmp_path, made):
     stuck = tmp_path / f".8x16-1in4-seed1.{1:016x}.tmp"
     stuck.mkdir()
@@ -272,7 +258,6 @@ def test_what_cannot_be_swept_does_not_keep_masks_from_being_written(impl, tmp_p
     assert made.calls == 1
 
 
-@pytest.mark.spec("HEX-3.2c")
 def test_killed_and_racing_writers_never_leave_a_wrong_mask(impl, tmp_path):
     assert impl.MaskStore
     command = [sys.executable, "-m", "spec_tests.hex.store.crashes", impl.name, str(tmp_path)]

@@ -66,12 +66,14 @@ INPUTS = dict(
     subtile_expander=expander(),
 )
 
+# a seed whose first graph is none
+CORNERS = dict(subtile_expander=[dict(tokens=12, heads=3, seed=1, width=4, subtile=4)])
+
 no_power = Refusal("width", 24, ValueError, "a power of two")
 bad_subtile = [
     Refusal("subtile", 3, ValueError, "a power of two"),
     Refusal("subtile", 16, ValueError, "in [1, 8]"),
 ]
-
 
 REFUSALS = dict(
     subtile_codes=(

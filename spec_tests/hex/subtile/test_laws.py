@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import CORNERS, INPUTS
 
+pytestmark = pytest.mark.spec("HEX-Subtile")
 
-@pytest.mark.spec("HEX-Subtile")
+
 @given(INPUTS["subtile_permutations"])
 def test_every_code_is_a_permutation(impl, x):
     images = impl.subtile_permutations(**x)
@@ -17,7 +18,6 @@ def test_every_code_is_a_permutation(impl, x):
     assert_equal(images.sort(-1).values, ordered.contiguous())
 
 
-@pytest.mark.spec("HEX-Subtile")
 @given(INPUTS["subtile_codes"])
 def test_codes_are_four_bytes_with_odd_multipliers(impl, x):
     codes = impl.subtile_codes(**x)
@@ -25,7 +25,6 @@ def test_codes_are_four_bytes_with_odd_multipliers(impl, x):
     assert ((codes >= 0) & (codes < 2**32) & (codes & 0x10001 == 0x10001)).all()
 
 
-@pytest.mark.spec("HEX-Subtile")
 @given(INPUTS["subtile_mask"])
 def test_a_token_keeps_its_share_of_each_head_and_a_channel_one_token_a_subtile(impl, x):
     heads, subtiles, width = x["permutations"].shape
@@ -34,7 +33,6 @@ def test_a_token_keeps_its_share_of_each_head_and_a_channel_one_token_a_subtile(
     assert (mask.sum(1) == 1).all()
 
 
-@pytest.mark.spec("HEX-Subtile")
 @given(INPUTS["subtile_mask"])
 def test_a_token_owns_the_channels_at_its_places_of_the_permutation(impl, x):
     heads, _, width = x["permutations"].shape
@@ -46,7 +44,6 @@ def test_a_token_owns_the_channels_at_its_places_of_the_permutation(impl, x):
             assert row[head * width + owned].all()
 
 
-@pytest.mark.spec("HEX-Subtile")
 @given(INPUTS["subtile_expander"] | st.sampled_from(CORNERS["subtile_expander"]))
 def test_the_codes_are_the_first_whose_mask_is_ramanujan(impl, x):
     found = impl.subtile_expander(**x)
@@ -59,7 +56,6 @@ def test_the_codes_are_the_first_whose_mask_is_ramanujan(impl, x):
     assert_equal(found.codes, impl.subtile_codes(*sizes, found.draws - 1, width, subtile))
 
 
-@pytest.mark.spec("HEX-Subtile")
 def test_the_family_has_the_degrees_of_the_block_mask(impl):
     codes = impl.subtile_expander(96, 8).codes
     mask = impl.subtile_mask(impl.subtile_permutations(codes))

@@ -1,7 +1,6 @@
 """Lies about the ungated variant and head budgets."""
 
-import reference
-from spec_tests.mutants.make import lies, mutant
+from spec_tests.mutants.make import lies
 
 lie = lies("hubkv/budgets")
 
@@ -61,14 +60,10 @@ lie(
     '"selectivity": _fractions(width),\n        "entropy": _fractions(spread),',
     "test_a_more_selective_head_gets_no_less",
 )
-
-
-@mutant(
-    "head_budgets",
+lie(
+    "protected_beyond_the_budgets",
     "protected tokens come on top of the budget",
-    killer="test_vectors.py::test_vector[budgets-budgets-hold-protected-tokens]",
+    "total = keep * len(heads)",
+    "total = keep * len(heads) + sum(lowest)",
+    "vector:budgets-hold-protected-tokens",
 )
-def protected_beyond_the_budgets(scores, keep, rule, protected=None, epsilon=1e-6):
-    """Divide the budget first, then make room."""
-    budgets = reference.head_budgets(scores, keep, rule, None, epsilon)
-    return budgets if protected is None else budgets.maximum(protected.sum(-1))

@@ -11,6 +11,8 @@ from spec_tests.hubkv.budgets import oracle
 from spec_tests.hubkv.discount.oracle import exact
 from spec_tests.inputs import INPUTS
 
+pytestmark = pytest.mark.spec("HubKV-B")
+
 rules = st.sampled_from(["waterfill", "entropy", "selectivity", "hybrid"])
 
 
@@ -31,27 +33,23 @@ def ever_sharper_heads(draw):
     return scores[:, list(order)]
 
 
-@pytest.mark.spec("HubKV-B")
 @given(INPUTS["ungated_refine"])
 def test_the_ungated_variant_is_refinement_at_ratio_one(impl, x):
     assert_equal(impl.ungated_refine(**x), impl.hubkv_refine(ratio=1.0, **x))
 
 
-@pytest.mark.spec("HubKV-B")
 @given(grid(2, 3, 12), st.integers(0, 4))
 def test_the_ungated_variant_halves_whatever_the_compression(impl, scores, radius):
     alike = impl.ungated_refine(scores, None, radius, tau=0.0)
     assert_equal(alike, impl.smd(scores, radius))
 
 
-@pytest.mark.spec("HubKV-B")
 @given(INPUTS["head_budgets"])
 def test_budgets_add_up_in_every_layer(impl, x):
     budgets = impl.head_budgets(**x)
     assert (budgets.sum(-1) == x["keep"] * x["scores"].shape[-2]).all()
 
 
-@pytest.mark.spec("HubKV-B")
 @given(INPUTS["head_budgets"])
 def test_budgets_hold_the_protected_and_no_more_than_there_is(impl, x):
     budgets = impl.head_budgets(**x)
@@ -59,7 +57,6 @@ def test_budgets_hold_the_protected_and_no_more_than_there_is(impl, x):
     assert (budgets <= x["scores"].shape[-1]).all()
 
 
-@pytest.mark.spec("HubKV-B")
 @given(grid(3, 8), rules, st.integers(3, 8), st.integers(0, 2))
 def test_a_head_of_nothing_but_protected_tokens_keeps_them_all(impl, scores, rule, keep, head):
     protected = torch.zeros(3, 8, dtype=torch.bool)
@@ -67,7 +64,6 @@ def test_a_head_of_nothing_but_protected_tokens_keeps_them_all(impl, scores, rul
     assert impl.head_budgets(scores, keep, rule, protected)[head] == 8
 
 
-@pytest.mark.spec("HubKV-B")
 @given(rules, st.integers(1, 16), st.integers(1, 5), st.integers(0, 12), st.integers(0, 4))
 def test_uniform_scores_share_equally(impl, rule, level, heads, keep, sinks):
     scores = torch.full((2, heads, 12), level / 16)
@@ -76,7 +72,6 @@ def test_uniform_scores_share_equally(impl, rule, level, heads, keep, sinks):
     assert (impl.head_budgets(scores, keep, rule, protected) == keep).all()
 
 
-@pytest.mark.spec("HubKV-B")
 @given(INPUTS["head_budgets"], st.data())
 def test_budgets_do_not_ask_where_a_score_stands(impl, x, data):
     order = data.draw(st.permutations(range(x["scores"].shape[-1])))
@@ -86,26 +81,22 @@ def test_budgets_do_not_ask_where_a_score_stands(impl, x, data):
     assert_equal(impl.head_budgets(**{**x, **moved}), impl.head_budgets(**x))
 
 
-@pytest.mark.spec("HubKV-B")
 @given(grid(2, 3, 10), rules, st.integers(0, 10), st.integers(-20, 20))
 def test_budgets_do_not_ask_for_the_scale_of_a_layer(impl, scores, rule, keep, exponent):
     scaled = impl.head_budgets(scores * 2.0**exponent, keep, rule, epsilon=0.0)
     assert_equal(scaled, impl.head_budgets(scores, keep, rule, epsilon=0.0))
 
 
-@pytest.mark.spec("HubKV-B")
 @given(ever_sharper_heads(), st.integers(0, 16))
 def test_a_more_selective_head_gets_no_less(impl, scores, keep):
     assert (impl.head_budgets(scores, keep, "selectivity").diff() >= 0).all()
 
 
-@pytest.mark.spec("HubKV-B")
 @given(ever_sharper_heads(), st.integers(0, 16))
 def test_a_more_evenly_spread_head_gets_no_less(impl, scores, keep):
     assert (impl.head_budgets(scores, keep, "entropy").diff() <= 0).all()
 
 
-@pytest.mark.spec("HubKV-B")
 @given(ever_sharper_heads())
 def test_entropy_counts_the_tokens_a_head_spreads_over(impl, scores):
     """Even over 16, 8, 4, 2 of 30 tokens: the first is full, 30 places go as 8 : 4 : 2."""
@@ -113,7 +104,6 @@ def test_entropy_counts_the_tokens_a_head_spreads_over(impl, scores):
     assert impl.head_budgets(scores, 15, "entropy").tolist() == [30, 17, 9, 4]
 
 
-@pytest.mark.spec("HubKV-B")
 @given(INPUTS["head_budgets"])
 def test_waterfill_never_takes_back_a_place(impl, x):
     x = {**x, "rule": "waterfill"}
@@ -122,14 +112,12 @@ def test_waterfill_never_takes_back_a_place(impl, x):
         assert (more >= fewer).all()
 
 
-@pytest.mark.spec("HubKV-B")
 @given(grid(4, 6), st.integers(0, 6))
 def test_waterfill_counts_the_winners_of_a_common_ranking(impl, scores, keep):
     expected = oracle.winners([exact(row) for row in scores], 4 * keep)
     assert impl.head_budgets(scores, keep, "waterfill").tolist() == expected
 
 
-@pytest.mark.spec("HubKV-B")
 def test_a_budget_can_shrink_while_the_total_grows(impl):
     """Largest remainders: 9 places as 1 : 12 : 12 leave one for the first head, 12 leave none."""
     scores = torch.zeros(3, 32)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.inputs import INPUTS
 
+pytestmark = pytest.mark.spec("HubKV-D")
+
 # Table 4's last column, and how many of its 415 tokens give it
 CHANGED = {
     "82.2%": 341,
@@ -19,7 +21,6 @@ CHANGED = {
 }
 
 
-@pytest.mark.spec("HubKV-D")
 @pytest.mark.parametrize("printed", CHANGED)
 def test_the_changed_share_counts_tokens(impl, printed):
     """With 36 layers of 8 heads, each of these tokens lost a single one of its 288 places."""
@@ -32,7 +33,6 @@ def test_the_changed_share_counts_tokens(impl, printed):
     assert_close(diagnostic.change, -CHANGED[printed] / (288 * 415))
 
 
-@pytest.mark.spec("HubKV-D")
 @given(INPUTS["retained_chains"])
 def test_means_run_over_the_span_alone(impl, x):
     base, refined, span = x["base"], x["refined"], x["span"]
@@ -44,7 +44,6 @@ def test_means_run_over_the_span_alone(impl, x):
     assert_equal(tuple(elsewhere), tuple(diagnostic))
 
 
-@pytest.mark.spec("HubKV-D")
 @given(INPUTS["retained_chains"])
 def test_swapping_the_selections_turns_the_change_around(impl, x):
     there = impl.retained_chains(**x)
@@ -53,7 +52,6 @@ def test_swapping_the_selections_turns_the_change_around(impl, x):
     assert (back.change, back.changed) == (-there.change, there.changed)
 
 
-@pytest.mark.spec("HubKV-D")
 @given(INPUTS["retained_chains"], st.integers(0, 3))
 def test_a_token_that_moves_to_another_head_is_unchanged(impl, x, shift):
     heads = x["base"].shape[:-1].numel()
@@ -63,7 +61,6 @@ def test_a_token_that_moves_to_another_head_is_unchanged(impl, x, shift):
     assert moved.changed == 0
 
 
-@pytest.mark.spec("HubKV-D")
 @pytest.mark.door
 @pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
 def test_selections_without_a_place_are_refused(impl, shape):

@@ -1,11 +1,7 @@
 """Lies about hubs and the discount off them."""
 
-import torch
+from spec_tests.mutants.make import lies
 
-import reference
-from spec_tests.mutants.make import lies, mutant
-
-LAWS = "hubkv/discount/test_laws.py::"
 lie = lies("hubkv/discount")
 
 lie(
@@ -43,44 +39,28 @@ lie(
     "start + window.shape[-1] - 1 - window.flip(-1).argmax(-1) == i",
     "test_a_hub_has_no_stronger_or_earlier_equal_in_its_window",
 )
-
-
-@mutant(
-    "smd",
+lie(
+    "blind_at_block_borders",
     "blocks of 256 tokens do not see each other",
-    killer=LAWS + "test_windows_reach_across_a_long_row",
+    "max(0, i - radius)\n        window = scores[..., start : i + radius + 1]",
+    "max(i // 256 * 256, i - radius)\n"
+    "        window = scores[..., start : min(i // 256 * 256 + 256, i + radius + 1)]",
+    "test_windows_reach_across_a_long_row",
 )
-def blind_at_block_borders(scores, radius=2, gamma=0.5, protected=None):
-    """Take each block for a row."""
-    blocks = range(0, scores.shape[-1], 256)
-    aside = torch.zeros_like(scores, dtype=torch.bool) if protected is None else protected
-    parts = [
-        reference.smd(scores[..., i : i + 256], radius, gamma, aside[..., i : i + 256])
-        for i in blocks
-    ]
-    return torch.cat([*parts, scores[..., :0]], -1)
-
-
-@mutant(
-    "smd",
+lie(
+    "hole_at_the_end",
     "the last token is never written",
-    killer=LAWS + "test_windows_reach_across_a_long_row",
+    "    return discounted if",
+    "    discounted[..., -1:] = torch.empty_like(scores[..., -1:])\n    return discounted if",
+    "test_windows_reach_across_a_long_row",
 )
-def hole_at_the_end(scores, radius=2, gamma=0.5, protected=None):
-    """Leave uninitialised memory, which the suite fills with NaN."""
-    discounted = torch.empty_like(scores)
-    discounted[..., :-1] = reference.smd(scores, radius, gamma, protected)[..., :-1]
-    return discounted
-
-
-@mutant(
-    "smd",
+lie(
+    "truncated_products",
     "half-precision products are cut off, not rounded",
-    killer=LAWS + "test_a_discounted_score_is_rounded_once[torch.bfloat16]",
+    "    return torch.where(hubs, scores, gamma * scores)",
+    "    if scores.dtype == torch.bfloat16:\n"
+    "        cut = (gamma * scores.float()).view(torch.int32) >> 16 << 16\n"
+    "        return torch.where(hubs, scores, cut.view(torch.float32).bfloat16())\n"
+    "    return torch.where(hubs, scores, gamma * scores)",
+    "test_a_discounted_score_is_rounded_once[torch.bfloat16]",
 )
-def truncated_products(scores, radius=2, gamma=0.5, protected=None):
-    """Drop the low bits of a float32 product."""
-    if scores.dtype != torch.bfloat16:
-        return reference.smd(scores, radius, gamma, protected)
-    wide = reference.smd(scores.float(), radius, gamma, protected)
-    return (wide.view(torch.int32) >> 16 << 16).view(torch.float32).to(scores.dtype)

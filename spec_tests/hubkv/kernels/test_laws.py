@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close
 
+pytestmark = pytest.mark.spec("HubKV-5")
 
-@pytest.mark.spec("HubKV-5")
+
 @given(st.integers(1, 12), st.integers(0, 6))
 def test_a_window_at_the_end_spreads_over_fewer_places(impl, tokens, radius):
     shape = impl.window_kernel(tokens, radius, torch.float64)
@@ -19,7 +20,6 @@ def test_a_window_at_the_end_spreads_over_fewer_places(impl, tokens, radius):
         assert_close(weights[j, j], 1 / places)
 
 
-@pytest.mark.spec("HubKV-5")
 @given(st.integers(2, 20), st.sampled_from([0.5, 1.0, 4.0]))
 def test_a_gaussian_starts_at_one_and_falls(impl, tokens, deviation):
     shape = impl.gaussian_kernel(tokens, deviation, torch.float64)

@@ -42,18 +42,13 @@ def cake_preference(draw, shape=observed()):  # noqa: B008
 
 INPUTS = dict(cake=cake(), cake_preference=cake_preference())
 
-
 generator = torch.Generator().manual_seed(3)
-
 
 queries, keys = (torch.randn(heads, 6, 2, generator=generator) for heads in (4, 2))
 
-
 valid = torch.arange(6) > 0
 
-
 seen = dict(queries=queries, keys=keys, window=2, valid=valid)
-
 
 bad_attention = [
     Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
@@ -63,7 +58,6 @@ bad_attention = [
     Refusal("window", 1, ValueError, ">= 2"),
     bad_padding,
 ]
-
 
 REFUSALS = dict(
     cake=(

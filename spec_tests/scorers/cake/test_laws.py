@@ -1,6 +1,6 @@
 """CAKE's scores and preferences."""
 
-from itertools import product
+from functools import partial
 
 import pytest
 import torch
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.draw import grid, real
-from spec_tests.scorers.allocations import largest
 from spec_tests.scorers.cake import oracle
 from spec_tests.scorers.cake.draws import cake, cake_preference, observed
 from spec_tests.scorers.padded import masks
+from spec_tests.scorers.rows import alone, assert_rows
 
-CHOICES = ("window", "gamma", "kernel")
+pytestmark = pytest.mark.spec("GraphKV-CAKE")
 
 
 @st.composite
@@ -30,70 +30,38 @@ def grouped(draw, group, number=real):
     )
 
 
-def alone(x):
-    """Yield each batch row with what it is without padding."""
-    *batch, _, tokens, _ = x["keys"].shape
-    for row in product(*map(range, batch)):
-        count = tokens if x["valid"] is None else int(x["valid"][row].sum())
-        rest = {k: v for k, v in x.items() if k not in ("queries", "keys", "valid")}
-        skipped = max(0, x["queries"].shape[-2] - count)
-        queries = x["queries"][row][:, skipped:]
-        yield row, count, rest | dict(queries=queries, keys=x["keys"][row][:, tokens - count :])
-
-
-@pytest.mark.spec("GraphKV-CAKE")
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_scores_agree_with_scalar_loops(impl, group, data):
     x = data.draw(cake(grouped(group)))
-    scored = impl.cake(**x)
-    for row, count, y in alone(x):
-        tensors = {k: y.pop(k).double().tolist() for k in ("queries", "keys")}
-        expected = torch.zeros(scored.scores[row].shape, dtype=torch.float64)
-        if count:
-            expected[:, -count:] = torch.tensor(oracle.scores(**tensors, **y))
-        assert_close(scored.scores[row], expected, max(1.0, x["gamma"]))
+    choice = {name: x[name] for name in ("window", "gamma", "kernel")}
+    scores = impl.cake(**x).scores
+    assert_rows(scores, x, partial(oracle.scores, **choice), max(1.0, x["gamma"]))
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_preferences_agree_with_scalar_loops(impl, group, data):
     x = data.draw(cake_preference(grouped(group)))
+    choice = {name: x[name] for name in ("window", "tau1", "tau2")}
     found = impl.cake_preference(**x)
-    for row, count, y in alone(x):
-        tensors = {k: y.pop(k).double().tolist() for k in ("queries", "keys")}
-        expected = oracle.preference(**tensors, **y) if count else 0.0
+    for row, parts in alone(x):
+        rows = {name: tensor.tolist() for name, tensor in parts.items()}
+        expected = oracle.preference(**rows, **choice) if parts["keys"].shape[-2] else 0.0
         assert_close(found[row], expected)
 
 
-@pytest.mark.spec("GraphKV-CAKE")
-@given(cake(grouped(2)) | cake())
-def test_a_padded_row_scores_as_it_does_alone(impl, x):
-    scored = impl.cake(**x)
-    for row, count, y in alone(x):
-        expected = impl.cake(**y)
-        start = scored.scores.shape[-1] - count
-        assert (scored.scores[row][:, :start] == 0).all()
-        assert not scored.protected[row][:, :start].any()
-        assert_close(scored.scores[row][:, start:], expected.scores.double(), max(1.0, x["gamma"]))
-        assert_equal(scored.protected[row][:, start:].clone(), expected.protected)
-
-
-@pytest.mark.spec("GraphKV-CAKE")
 @given(cake(grouped(2)) | cake())
 def test_the_window_is_protected_and_has_no_score(impl, x):
     scored = impl.cake(**x)
-    for row, count, _ in alone(x):
-        last = torch.arange(scored.scores.shape[-1]) >= scored.scores.shape[-1] - min(
-            count, x["window"]
-        )
+    for row, parts in alone(x):
+        window = min(parts["keys"].shape[-2], x["window"])
+        last = impl.recent_mask(scored.scores.shape[-1], window)
         assert_equal(scored.protected[row], last.expand_as(scored.protected[row]).clone())
     assert (scored.scores[scored.protected] == 0).all()
     assert (scored.scores >= 0).all()
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(cake())
 def test_a_window_of_queries_is_enough(impl, x):
     """Those before it say nothing, so that a prompt in chunks need hold no more of them."""
@@ -108,14 +76,6 @@ def test_a_window_of_queries_is_enough(impl, x):
         )
 
 
-@pytest.mark.spec("GraphKV-CAKE")
-@pytest.mark.parametrize("name", ["cake", "cake_preference"])
-def test_nothing_of_queries_by_tokens_is_allocated(impl, name):
-    x = dict(queries=torch.ones(2, 128, 1), keys=torch.ones(1, 128, 1), window=8)
-    assert largest(getattr(impl, name), **x) < 128 * 128
-
-
-@pytest.mark.spec("GraphKV-CAKE")
 @given(observed(batch=st.just(())))
 def test_without_variance_and_pooling_a_score_is_the_mean_of_the_window(impl, x):
     x = x | dict(valid=None)
@@ -129,14 +89,12 @@ def test_without_variance_and_pooling_a_score_is_the_mean_of_the_window(impl, x)
         assert_close(scored.scores[..., : tokens - window], expected)
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(cake(), st.sampled_from([0.5, 3.0, 200.0]))
 def test_the_variance_counts_gamma_times(impl, x, gamma):
     none, one, many = (impl.cake(**x | dict(gamma=g)).scores.double() for g in (0.0, 1.0, gamma))
     assert_close(many.float(), none + gamma * (one - none), 16 * gamma)
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(cake(), st.integers(2, 3))
 def test_repeated_query_heads_change_nothing(impl, x, times):
     repeated = x["queries"].repeat_interleave(times, -3)
@@ -144,7 +102,6 @@ def test_repeated_query_heads_change_nothing(impl, x, times):
     assert_close(impl.cake(**x | dict(queries=repeated)).scores, expected, max(1.0, x["gamma"]))
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(st.integers(1, 6), st.integers(2, 4), grid(1, 4, 2))
 def test_a_layer_that_looks_the_same_way_prefers_nothing(impl, old, window, queries):
     """The window's own keys draw nothing, so that every query spreads over the tokens before."""
@@ -154,7 +111,6 @@ def test_a_layer_that_looks_the_same_way_prefers_nothing(impl, old, window, quer
     assert_equal(impl.cake_preference(same, keys, window), torch.tensor(0.0))
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(observed())
 def test_temperatures_are_roots(impl, x):
     plain = impl.cake_preference(**x).double()
@@ -162,7 +118,6 @@ def test_temperatures_are_roots(impl, x):
     assert_close(impl.cake_preference(**x, tau1=2.0, tau2=2.0), plain.sqrt())
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(observed())
 def test_twice_the_heads_prefer_four_times_as_much(impl, x):
     """Entropy and variance are both summed over heads: only ratios between layers count."""

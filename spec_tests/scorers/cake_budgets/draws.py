@@ -32,15 +32,11 @@ def cake_budgets(draw, most=14):
 
 INPUTS = dict(cake_budgets=cake_budgets(), cake_cascade=cake_budgets())
 
-
 preferences = torch.tensor([[0.5, 1.0], [0.25, 2.0]])
-
 
 lengths = torch.tensor([7, 9])
 
-
 budgeted = dict(preferences=preferences, keep=5, tokens=lengths, window=3, exact=False)
-
 
 bad_budgets = [
     Refusal("keep", 2, ValueError, ">= 3"),
@@ -48,7 +44,6 @@ bad_budgets = [
     Refusal("tokens", 2.0, TypeError, "integer"),
     Refusal("tokens", lambda n: n[:1], ValueError, "shape (2,)"),
 ]
-
 
 REFUSALS = dict(
     cake_budgets=(budgeted, bad_budgets),

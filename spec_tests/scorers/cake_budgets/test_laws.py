@@ -11,6 +11,8 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.scorers.cake_budgets import oracle
 
+pytestmark = pytest.mark.spec("GraphKV-CAKE")
+
 budgeted = INPUTS["cake_budgets"]
 
 
@@ -38,7 +40,6 @@ def counted(draw):
     return wishes, window + beyond, tokens, window
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @pytest.mark.parametrize("exact", [False, True])
 @given(counted())
 def test_budgets_of_whole_preferences_agree_with_counting(impl, exact, x):
@@ -47,7 +48,6 @@ def test_budgets_of_whole_preferences_agree_with_counting(impl, exact, x):
     assert budgets.tolist() == oracle.budgets(wishes, keep, tokens, window, exact)
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_exact_budgets_add_up_to_all_there_is(impl, x):
     budgets = impl.cake_budgets(**x | dict(exact=True))
@@ -56,9 +56,9 @@ def test_exact_budgets_add_up_to_all_there_is(impl, x):
     assert_equal(beside.sum(0), torch.minimum(whole(x), room(x) * layers))
 
 
-@pytest.mark.spec("GraphKV-CAKE")
-@given(budgeted)
-def test_a_prompt_of_a_window_more_than_the_budget_is_kept_whole(impl, x):
+@given(budgeted, st.booleans())
+def test_a_prompt_of_a_window_more_than_the_budget_is_kept_whole(impl, x, just):
+    x = x | dict(tokens=x["keep"] + x["window"]) if just else x
     budgets = impl.cake_budgets(**x | dict(exact=False))
     layers, every = len(x["preferences"]), lengths(x)
     kept = every <= x["keep"] + x["window"]
@@ -66,7 +66,6 @@ def test_a_prompt_of_a_window_more_than_the_budget_is_kept_whole(impl, x):
     assert (budgets.sum(0) <= layers * x["keep"])[~kept].all()
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_only_a_layer_dealt_more_than_it_can_hold_loses_places(impl, x):
     x = x | dict(exact=False)
@@ -76,7 +75,6 @@ def test_only_a_layer_dealt_more_than_it_can_hold_loses_places(impl, x):
     assert (budgets.sum(0) == layers * x["keep"])[evicted & ~full].all()
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_budgets_hold_the_window_and_no_more_than_there_is(impl, x):
     budgets = impl.cake_budgets(**x)
@@ -84,7 +82,6 @@ def test_budgets_hold_the_window_and_no_more_than_there_is(impl, x):
     assert (budgets <= lengths(x)).all()
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_a_layer_that_prefers_more_gets_at_most_a_place_less_a_deal(impl, x):
     budgets, wishes = impl.cake_budgets(**x), x["preferences"]
@@ -93,14 +90,12 @@ def test_a_layer_that_prefers_more_gets_at_most_a_place_less_a_deal(impl, x):
         assert (budgets[more] + deals >= budgets[less])[wishes[more] >= wishes[less]].all()
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted, st.sampled_from([2.0**-20, 0.5, 2.0, 2.0**40]))
 def test_the_scale_of_preferences_does_not_matter(impl, x, scale):
     scaled = impl.cake_budgets(**x | dict(preferences=x["preferences"].double() * scale))
     assert_equal(scaled, impl.cake_budgets(**x))
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(counted(), st.sampled_from([0.0, 0.5]), st.booleans())
 def test_layers_that_prefer_the_same_share_equally(impl, x, level, exact):
     wishes, *sizes = x
@@ -109,7 +104,6 @@ def test_layers_that_prefer_the_same_share_equally(impl, x, level, exact):
     assert_equal(budgets, budgets.sort(descending=True).values)
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_a_row_of_a_batch_gets_what_it_gets_alone(impl, x):
     budgets, every = impl.cake_budgets(**x), lengths(x)
@@ -118,7 +112,6 @@ def test_a_row_of_a_batch_gets_what_it_gets_alone(impl, x):
         assert_equal(budgets[(slice(None), *row)].clone(), impl.cake_budgets(**own))
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @pytest.mark.parametrize("exact", [False, True])
 @given(counted())
 def test_the_cascade_of_whole_preferences_agrees_with_counting(impl, exact, x):
@@ -127,7 +120,6 @@ def test_the_cascade_of_whole_preferences_agrees_with_counting(impl, exact, x):
     assert cascade.tolist() == oracle.cascade(wishes, keep, tokens, window, exact)
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_what_a_layer_has_given_up_does_not_come_back(impl, x):
     cascade = impl.cake_cascade(**x)
@@ -135,7 +127,6 @@ def test_what_a_layer_has_given_up_does_not_come_back(impl, x):
         assert (cascade[step, :step] <= cascade[step - 1, :step]).all()
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_every_step_of_an_exact_cascade_shares_the_whole_budget(impl, x):
     cascade = impl.cake_cascade(**x | dict(exact=True))
@@ -145,7 +136,6 @@ def test_every_step_of_an_exact_cascade_shares_the_whole_budget(impl, x):
         assert_equal(beside.sum(0), torch.minimum(whole(x), room(x) * (step + 1)))
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_a_cascade_never_holds_more_than_sharing_at_once_would_give(impl, x):
     """A step is the budgets of the layers passed, less what they have given up before."""
@@ -159,7 +149,6 @@ def test_a_cascade_never_holds_more_than_sharing_at_once_would_give(impl, x):
         assert (cascade.sum(1) == passed * lengths(x))[:, kept].all()
 
 
-@pytest.mark.spec("GraphKV-CAKE")
 @given(budgeted)
 def test_a_step_of_the_cascade_knows_no_later_layer(impl, x):
     cascade = impl.cake_cascade(**x)

@@ -14,6 +14,8 @@ from spec_tests.scorers.expected_attention import oracle
 from spec_tests.scorers.expected_attention.draws import expected_attention
 from spec_tests.scorers.padded import masks
 
+pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
+
 drawn = expected_attention()
 
 
@@ -48,7 +50,6 @@ def lengths(x):
     return {row: int(full[row].sum()) for row in product(*map(range, batch))}
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_scores_agree_with_scalar_loops(impl, group, data):
@@ -67,7 +68,6 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
             assert_close(scores[row][:, start:], torch.tensor(expected), 2.0)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(drawn)
 def test_without_covariance_it_is_the_attention_of_the_mean_query(impl, x):
     """Softmax at the rotated mean, times the length of the value."""
@@ -85,7 +85,6 @@ def test_without_covariance_it_is_the_attention_of_the_mean_query(impl, x):
         assert_close(scores[row][:, start:], mean * norms, 16.0)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(grid(1, low=-16), grid(1, high=16), grid(1, 3, 1, low=-16))
 def test_scores_are_in_the_ratio_of_mean_exponentials(impl, mean, variance, keys):
     """The exponential of a logit, averaged over Gaussian queries by quadrature."""
@@ -100,7 +99,6 @@ def test_scores_are_in_the_ratio_of_mean_exponentials(impl, mean, variance, keys
     assert_close(scored.scores[0], torch.tensor(exact).double() / sum(exact))
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(drawn)
 def test_a_padded_row_scores_as_it_does_alone(impl, x):
     scored = impl.expected_attention(**x)
@@ -117,7 +115,6 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
         assert_equal(scored.protected[row][:, start:].clone(), expected.protected)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(drawn)
 def test_sinks_are_protected_and_the_rest_scores_as_without_them(impl, x):
     scored = impl.expected_attention(**x)
@@ -135,14 +132,12 @@ def test_sinks_are_protected_and_the_rest_scores_as_without_them(impl, x):
     assert (scored.scores >= 0).all()
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(drawn, st.sampled_from([0.5, 4.0]))
 def test_scores_scale_with_the_values(impl, x, power):
     scaled = impl.expected_attention(**x | dict(values=x["values"] * power)).scores
     assert_equal(scaled, impl.expected_attention(**x).scores * power)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(drawn)
 def test_epsilon_adds_the_length_of_the_value(impl, x):
     plain = impl.expected_attention(**x | dict(epsilon=0.0)).scores.double()

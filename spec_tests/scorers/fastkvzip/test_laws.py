@@ -13,6 +13,8 @@ from spec_tests.scorers.fastkvzip import oracle
 from spec_tests.scorers.fastkvzip.draws import fastkvzip, fastkvzip_loss
 from spec_tests.scorers.padded import masks
 
+pytestmark = pytest.mark.spec("HubKV-FastKVzip")
+
 gated, judged = fastkvzip(), fastkvzip_loss()
 
 
@@ -35,7 +37,6 @@ def logit(scores):
     return (scores / (1 - scores)).log()
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_scores_agree_with_scalar_loops(impl, group, data):
@@ -49,7 +50,6 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
             assert_close(scores[row, 0, j], expected)
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @given(gated, st.randoms(use_true_random=False))
 def test_no_token_depends_on_another(impl, x, random):
     order = [*range(x["hidden"].shape[-2])]
@@ -59,7 +59,6 @@ def test_no_token_depends_on_another(impl, x, random):
     assert_close(shuffled, impl.fastkvzip(**x).scores[..., order].double())
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @given(gated)
 def test_a_padded_row_scores_as_it_does_alone(impl, x):
     scored, tokens = impl.fastkvzip(**x), x["hidden"].shape[-2]
@@ -77,7 +76,6 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
         assert_equal(protected[:, start:].clone(), expected.protected)
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @given(grouped(1), st.sampled_from([-1.0, 0.5, 2.0]))
 def test_the_bias_enters_once(impl, x, bias):
     """With one query head, what the bias adds to the logit of the score is the bias."""
@@ -88,7 +86,6 @@ def test_the_bias_enters_once(impl, x, bias):
     assert_close(logit(after).float(), logit(before) + bias, 64.0)
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @given(grouped(1))
 def test_learned_keys_compete_with_the_token(impl, x):
     """Each of them twice costs a score ln 2 of its logit."""
@@ -100,7 +97,6 @@ def test_learned_keys_compete_with_the_token(impl, x):
     assert_close(logit(after).float(), logit(before) - math.log(2), 64.0)
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @given(gated)
 def test_sinks_and_recent_tokens_are_protected(impl, x):
     x = x | dict(valid=None)
@@ -109,7 +105,6 @@ def test_sinks_and_recent_tokens_are_protected(impl, x):
     assert_equal(protected, mask.expand_as(protected).clone())
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @pytest.mark.parametrize("part", ["query", "query_bias", "key", "learned", "bias"])
 def test_weights_that_do_not_fit_are_refused_by_name(impl, part):
     weights = impl.FastKVzipGate(3, 2, 2, dim=4).weights()
@@ -118,7 +113,6 @@ def test_weights_that_do_not_fit_are_refused_by_name(impl, part):
         impl.fastkvzip(torch.zeros(5, 3), bad)
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @given(judged)
 def test_the_loss_agrees_with_scalar_loops(impl, x):
     real = torch.ones_like(x["scores"][..., 0, :], dtype=torch.bool)
@@ -128,7 +122,6 @@ def test_the_loss_agrees_with_scalar_loops(impl, x):
     assert_close(impl.fastkvzip_loss(**x), sum(map(oracle.loss, *heads)))
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @given(judged)
 def test_nothing_loses_less_than_the_targets_themselves(impl, x):
     least = impl.fastkvzip_loss(**x | dict(scores=x["targets"]))
@@ -136,7 +129,6 @@ def test_nothing_loses_less_than_the_targets_themselves(impl, x):
     assert_at_most(least, impl.fastkvzip_loss(**x))
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 def test_a_saturated_score_has_a_finite_loss_and_gradient(impl):
     scores = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
     loss = impl.fastkvzip_loss(scores, torch.tensor([[1.0, 0.0, 0.5]]))

@@ -11,6 +11,8 @@ from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.draw import grid, signed
 from spec_tests.scorers.fastkvzip_trainer.draws import train_fastkvzip
 
+pytestmark = pytest.mark.spec("HubKV-FastKVzip")
+
 trained = train_fastkvzip()
 SMALL = dict(group=2, dim=2, learned=2)
 few = settings(max_examples=10)
@@ -50,7 +52,6 @@ def stepped(weights, slopes, rate, momentum):
     return weights
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @few
 @given(lessons(), st.integers(0, 5), st.sampled_from([0.0, 0.5]))
 def test_without_steps_the_weights_are_those_of_a_fresh_gate(impl, x, seed, spread):
@@ -60,7 +61,6 @@ def test_without_steps_the_weights_are_those_of_a_fresh_gate(impl, x, seed, spre
         assert_equal(part, other.detach())
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @pytest.mark.parametrize("hidden", [4, 64])
 def test_a_fresh_gate_is_uniform_within_the_root_of_the_width(impl, hidden):
     weights = impl.FastKVzipGate(hidden, 8, 4, dim=16, seed=1).weights()
@@ -72,7 +72,6 @@ def test_a_fresh_gate_is_uniform_within_the_root_of_the_width(impl, hidden):
         assert value is None or (part == value).all()
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @few
 @given(lessons(), st.sampled_from([0.0, 0.5, 0.9]), st.sampled_from([8, 1, 2, 5]))
 def test_steps_go_down_the_slope_of_the_loss_with_momentum(impl, x, momentum, steps):
@@ -86,7 +85,6 @@ def test_steps_go_down_the_slope_of_the_loss_with_momentum(impl, x, momentum, st
         assert_close(part, other, 64.0)
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 def test_the_first_hundredth_of_the_steps_is_slow(impl):
     """In 101 steps the first takes nothing of the rate and the second a hundredth."""
     hidden = torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]], dtype=torch.float64)
@@ -99,7 +97,6 @@ def test_the_first_hundredth_of_the_steps_is_slow(impl):
         assert_close(part, other, 64.0)
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_token_is_seen_again_only_after_the_others(impl, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -122,7 +119,6 @@ def test_a_token_is_seen_again_only_after_the_others(impl, seed):
     assert_at_most(min(apart), torch.tensor(2.0**-40))
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @few
 @given(lessons(), st.integers(0, 5))
 def test_learned_keys_stay_alike_unless_they_start_apart(impl, x, seed):
@@ -133,14 +129,12 @@ def test_learned_keys_stay_alike_unless_they_start_apart(impl, x, seed):
     assert (apart[:, 0] - apart[:, 1]).abs().amax(-1).min() > 2.0**-20
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @few
 @given(trained)
 def test_the_same_seed_gives_the_same_weights(impl, x):
     assert_equal(impl.train_fastkvzip(**x), impl.train_fastkvzip(**x))
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 def test_training_finds_what_another_gate_knows(impl):
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(2, 64, 6, generator=generator, dtype=torch.float64)
@@ -156,7 +150,6 @@ def test_training_finds_what_another_gate_knows(impl):
     assert loss(60) - least < (loss(0) - least) / 4
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 @few
 @given(lessons(), st.integers(0, 3))
 def test_padding_teaches_nothing(impl, x, seed):
@@ -167,7 +160,6 @@ def test_padding_teaches_nothing(impl, x, seed):
     assert_equal(masked, impl.train_fastkvzip(**cut, **choices))
 
 
-@pytest.mark.spec("HubKV-FastKVzip")
 def test_the_module_is_the_function_with_its_parameters(impl):
     gate = impl.FastKVzipGate(3, 2, 2, dim=4)
     hidden = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))

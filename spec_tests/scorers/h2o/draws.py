@@ -42,7 +42,6 @@ def h2o(draw):
 
 INPUTS = dict(h2o_mass=h2o_mass(), h2o=h2o())
 
-
 REFUSALS = dict(
     h2o_mass=(
         dict(queries=queries, keys=cache, mass=torch.tensor([[0.5], [0.25]]), valid=valid),

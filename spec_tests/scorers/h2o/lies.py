@@ -1,7 +1,6 @@
 """Lies about H2O."""
 
-import reference
-from spec_tests.mutants.make import lies, mutant, weighed
+from spec_tests.mutants.make import lies
 
 lie = lies("scorers/h2o")
 
@@ -54,28 +53,17 @@ lie(
     "recent = (keep + 1) // 2 if",
     "test_the_last_real_tokens_are_protected_half_the_budget_unless_told",
 )
-
-
-@mutant(
-    "h2o_mass",
+lie(
+    "aligned_at_the_front",
     "the first query sits at the first key",
-    killer="test_vectors.py::test_vector[h2o-a-decoded-query-sees-the-whole-cache]",
+    "seen = tokens - count + q + 1",
+    "seen = q + 1",
+    "vector:a-decoded-query-sees-the-whole-cache",
 )
-def aligned_at_the_front(queries, keys, mass=None, valid=None):
-    """Let a chunk see no more keys than it has queries."""
-    count = queries.shape[-2]
-    total = reference.h2o_mass(queries[..., :0, :], keys, mass, valid)
-    seen = None if valid is None else valid[..., :count]
-    total[..., :count] += reference.h2o_mass(queries, keys[..., :count, :], None, seen)
-    return total
-
-
-@mutant(
-    "h2o_mass",
+lie(
+    "all_weights_at_once",
     "all weights are held at once",
-    killer="scorers/h2o/test_laws.py::test_nothing_of_queries_by_tokens_is_allocated",
+    "    *batch, kv_heads, tokens, _ = keys.shape",
+    "    attention_weights(queries, keys)\n    *batch, kv_heads, tokens, _ = keys.shape",
+    "scorers/snapkv/test_laws.py::test_nothing_of_queries_by_tokens_is_allocated[h2o_mass]",
 )
-def all_weights_at_once(queries, keys, mass=None, valid=None):
-    """Sum a matrix of queries by tokens."""
-    old = reference.h2o_mass(queries[..., :0, :], keys, mass, valid)
-    return old + weighed(queries, keys).sum((-3, -2))

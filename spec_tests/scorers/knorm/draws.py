@@ -16,7 +16,6 @@ def knorm(draw):
 
 INPUTS = dict(knorm=knorm())
 
-
 REFUSALS = dict(
     knorm=(
         dict(keys=cache, valid=valid, shift=False),

@@ -12,8 +12,9 @@ from spec_tests.scorers.attended import crowds
 from spec_tests.scorers.knorm import oracle
 from spec_tests.scorers.rows import assert_rows
 
+pytestmark = pytest.mark.spec("GraphKV-KNorm")
 
-@pytest.mark.spec("GraphKV-KNorm")
+
 @given(crowds())
 def test_a_score_is_minus_the_length_of_the_key(impl, x):
     keys = dict(keys=x["keys"], valid=x["valid"])
@@ -22,14 +23,12 @@ def test_a_score_is_minus_the_length_of_the_key(impl, x):
     assert not scored.protected.any()
 
 
-@pytest.mark.spec("GraphKV-KNorm")
 @given(real(2, 9, 5), st.integers(0, 9))
 def test_chunks_score_as_the_whole_bit_for_bit(impl, keys, cut):
     chunks = [impl.knorm(chunk).scores for chunk in (keys[:, :cut], keys[:, cut:])]
     assert_equal(torch.cat(chunks, -1), impl.knorm(keys).scores)
 
 
-@pytest.mark.spec("GraphKV-KNorm")
 @given(INPUTS["knorm"])
 def test_the_longest_real_key_of_a_head_is_shifted_to_zero(impl, x):
     raw, shifted = (impl.knorm(**x | dict(shift=shift)).scores for shift in (False, True))
@@ -41,7 +40,6 @@ def test_the_longest_real_key_of_a_head_is_shifted_to_zero(impl, x):
     assert (shifted[real & (raw == least)] == 0).all()
 
 
-@pytest.mark.spec("GraphKV-KNorm")
 @given(INPUTS["knorm"])
 def test_shifted_scores_rank_as_they_did(impl, x):
     raw, shifted = (
@@ -51,7 +49,6 @@ def test_shifted_scores_rank_as_they_did(impl, x):
     assert (shifted.gather(-1, order).diff(dim=-1) <= 0).all()
 
 
-@pytest.mark.spec("GraphKV-KNorm")
 @given(INPUTS["knorm"])
 def test_a_quarter_turn_of_two_channels_keeps_the_score(impl, x):
     turned = torch.cat([-x["keys"][..., 1:], x["keys"][..., :1]], -1)

@@ -1,9 +1,6 @@
 """Lies about KVzip."""
 
-import torch
-
-import reference
-from spec_tests.mutants.make import in_turn, lies, mutant
+from spec_tests.mutants.make import lies
 
 lie = lies("scorers/kvzip")
 
@@ -49,91 +46,31 @@ lie(
     "return Scored(scores.masked_fill(protected, 1), protected)",
     "test_sinks_and_recent_tokens_are_protected_by_the_mask_alone",
 )
-
-
-def query_by_query(queries, keys, repeat_keys, index, chunk, sinks, valid, repeat_valid, change):
-    """Return each query's scores of a chunk, with the queries and keys of its turn changed."""
-    count, repeat = queries.shape[-2], repeat_keys.shape[-2]
-    found = [reference.kvzip_chunk(queries[..., :0, :], keys, repeat_keys, index, chunk, sinks)]
-    for q in range(count):
-        seen = change(repeat - count + q + 1)
-        mask = None if repeat_valid is None else repeat_valid[..., :seen].contiguous()
-        found.append(
-            reference.kvzip_chunk(
-                queries[..., q : q + 1, :],
-                keys,
-                repeat_keys[..., :seen, :],
-                index,
-                chunk,
-                sinks,
-                valid,
-                mask,
-            )
-        )
-    return torch.stack(found)
-
-
-def later(scores, past):
-    """Return the larger of scores and past."""
-    return scores if past is None else torch.maximum(scores, past)
-
-
-@mutant(
-    "kvzip_chunk",
+lie(
+    "mean_of_queries",
     "queries are averaged",
-    killer="test_vectors.py::test_vector[kvzip-the-best-query-counts]",
+    "torch.maximum(best, drawn)",
+    "best + drawn / count",
+    "vector:the-best-query-counts",
 )
-def mean_of_queries(
-    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
-):
-    """Take the mean where the maximum counts."""
-    x = (queries, keys, repeat_keys, index, chunk, sinks, valid, repeat_valid)
-    found = query_by_query(*x, lambda seen: seen)[1:]
-    return later(found.mean(0) if len(found) else reference.kvzip_chunk(*x), past)
-
-
-@mutant(
-    "kvzip_chunk",
+lie(
+    "mean_of_group",
     "the group is averaged",
-    killer="test_vectors.py::test_vector[kvzip-the-best-of-the-group-counts]",
+    "weights[h, 0, sinks : sinks + stop - start]",
+    "weights.unflatten(0, (-1, group))[h // group, :, 0, sinks : sinks + stop - start].mean(0)",
+    "vector:the-best-of-the-group-counts",
 )
-def mean_of_group(
-    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
-):
-    """Score each query head of the group alone and take the mean."""
-    group = queries.shape[-3] // max(1, keys.shape[-3])
-    rest = (keys, repeat_keys, index, chunk, sinks, valid, repeat_valid)
-    parts = [reference.kvzip_chunk(queries[..., g::group, :, :], *rest) for g in range(group)]
-    return later(torch.stack(parts).mean(0), past)
-
-
-@mutant(
-    "kvzip",
+lie(
+    "kvzip_heads_in_turn",
     "query heads are dealt out to key heads in turn",
-    killer="scorers/kvzip/test_laws.py::test_scores_agree_with_scalar_loops[4]",
+    "queries[row][:, q, None]",
+    "queries[row][sorted(range(len(queries[row])), key=lambda h: h % keys.shape[-3]), q, None]",
+    "test_scores_agree_with_scalar_loops[4]",
 )
-def kvzip_heads_in_turn(
-    queries, keys, repeat_keys, chunk=2000, sinks=4, recent=None, valid=None, repeat_valid=None
-):
-    """Take a head's remainder where its quotient counts."""
-    turned = tuple(in_turn(asking, keys.shape[-3]) for asking in queries)
-    rest = (chunk, sinks, recent, valid, repeat_valid)
-    return reference.kvzip(turned, keys, repeat_keys, *rest)
-
-
-@mutant(
-    "kvzip",
+lie(
+    "one_chunk",
     "there is one chunk",
-    killer="test_vectors.py::test_vector[kvzip-the-last-chunk-may-be-short]",
+    "repeat_keys[index], index, chunk,",
+    "repeat_keys[index], 0, keys.shape[-2] + 1,",
+    "vector:the-last-chunk-may-be-short",
 )
-def one_chunk(
-    queries, keys, repeat_keys, chunk=2000, sinks=4, recent=None, valid=None, repeat_valid=None
-):
-    """Let every repeat input see the whole context."""
-    rest = (keys.shape[-2] + 1, sinks, valid)
-    scored = reference.kvzip(queries, keys, repeat_keys, chunk, sinks, recent, valid, repeat_valid)
-    scores = torch.zeros_like(scored.scores)
-    for index, (asking, echo) in enumerate(zip(queries, repeat_keys, strict=True)):
-        mask = None if repeat_valid is None else repeat_valid[index]
-        scores = reference.kvzip_chunk(asking, keys, echo, 0, *rest, mask, scores)
-    return scored._replace(scores=scores)

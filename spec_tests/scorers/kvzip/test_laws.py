@@ -14,6 +14,8 @@ from spec_tests.scorers.kvzip import oracle
 from spec_tests.scorers.kvzip.draws import chunk_count, kvzip, kvzip_chunk
 from spec_tests.scorers.padded import masks
 
+pytestmark = pytest.mark.spec("HubKV-KVzip")
+
 
 @st.composite
 def grouped(draw, group, number=real):
@@ -48,7 +50,6 @@ def rows(x):
         yield row, first, echoes
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_scores_agree_with_scalar_loops(impl, group, data):
@@ -68,7 +69,6 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
         assert_close(scores[row][:, first:], expected)
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @given(kvzip(busy=True))
 def test_a_padded_row_scores_as_it_does_alone(impl, x):
     scored = impl.kvzip(**x)
@@ -84,7 +84,6 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
         assert_equal(scored.protected[row][:, first:].clone(), expected.protected)
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @given(kvzip(busy=True))
 def test_the_whole_context_is_its_chunks_one_after_the_other(impl, x):
     scores, masks = None, x["repeat_valid"]
@@ -97,7 +96,6 @@ def test_the_whole_context_is_its_chunks_one_after_the_other(impl, x):
     assert_close(whole, expected.double())
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @given(kvzip_chunk(busy=True), st.integers(0, 4))
 def test_stretches_of_queries_combine_by_the_larger_score(impl, x, cut):
     """Each sees what it sees in the whole: the repeat input up to its own last query."""
@@ -115,7 +113,6 @@ def test_stretches_of_queries_combine_by_the_larger_score(impl, x, cut):
     assert_close(impl.kvzip_chunk(**x | tail), impl.kvzip_chunk(**x).double())
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @given(kvzip_chunk(busy=True))
 def test_only_the_chunk_gets_scores_and_the_past_is_never_undone(impl, x):
     fresh = impl.kvzip_chunk(**x | dict(past=None))
@@ -131,7 +128,6 @@ def test_only_the_chunk_gets_scores_and_the_past_is_never_undone(impl, x):
         assert_equal(impl.kvzip_chunk(**x), torch.maximum(fresh, x["past"]))
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @given(kvzip(busy=True))
 def test_sinks_and_recent_tokens_are_protected_by_the_mask_alone(impl, x):
     scored = impl.kvzip(**x)
@@ -143,7 +139,6 @@ def test_sinks_and_recent_tokens_are_protected_by_the_mask_alone(impl, x):
         assert (scored.scores[row][:, first : first + x["sinks"]] == 0).all()
 
 
-@pytest.mark.spec("HubKV-KVzip")
 def test_by_default_a_fiftieth_of_the_real_tokens_is_recent(impl):
     valid = torch.arange(149) >= torch.tensor([[0], [50]])
     nothing = torch.zeros(2, 1, 1, 1)
@@ -152,7 +147,6 @@ def test_by_default_a_fiftieth_of_the_real_tokens_is_recent(impl):
     assert scored.protected.sum(-1).flatten().tolist() == [4 + 2, 4 + 1]
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @given(signed(1, 8, 2), signed(1, 8, 2), st.sampled_from([1, 2, 4]))
 def test_the_chunk_is_part_of_the_definition(impl, keys, echoes, chunk):
     """The same queries over smaller chunks: less shares the softmax, so no score is lower."""
@@ -166,7 +160,6 @@ def test_the_chunk_is_part_of_the_definition(impl, keys, echoes, chunk):
     assert (parts > whole).all()
 
 
-@pytest.mark.spec("HubKV-KVzip")
 def test_no_more_than_a_block_of_queries_meets_the_chunk_at_once(impl):
     tokens = repeat = 640
     keys, echoes = torch.zeros(1, tokens, 1), torch.zeros(1, repeat, 1)
@@ -174,7 +167,6 @@ def test_no_more_than_a_block_of_queries_meets_the_chunk_at_once(impl):
     assert largest(impl.kvzip, **work) < tokens * repeat / 2
 
 
-@pytest.mark.spec("HubKV-KVzip")
 @pytest.mark.parametrize("name", ["queries", "repeat_keys", "repeat_valid"])
 def test_a_bad_chunk_is_refused_by_name_and_number(impl, name):
     good = torch.zeros(1, 2, 2)

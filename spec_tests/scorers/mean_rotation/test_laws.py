@@ -9,11 +9,12 @@ from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.draw import grid
 from spec_tests.scorers.mean_rotation import oracle
 
+pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
+
 turns = grid(2, high=32)
 positions = st.integers(0, 40)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(turns, positions, st.integers(1, 8), grid(4, low=-16))
 def test_it_is_the_mean_of_the_rotated_vectors(impl, frequencies, start, future, vector):
     mean = impl.mean_rotation(frequencies, start, future)
@@ -23,7 +24,6 @@ def test_it_is_the_mean_of_the_rotated_vectors(impl, frequencies, start, future,
     assert_close(mean.double() @ vector.double(), expected, torch.finfo(torch.float32).eps * 2**52)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(turns, positions)
 def test_one_position_is_a_rotation(impl, frequencies, start):
     once = impl.mean_rotation(frequencies.double(), start, 1)
@@ -31,7 +31,6 @@ def test_one_position_is_a_rotation(impl, frequencies, start):
     assert_equal(impl.mean_rotation(frequencies, 0, 1).abs(), torch.eye(4))
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(turns, positions, st.integers(1, 8), st.integers(1, 8))
 def test_stretches_average_to_the_whole(impl, frequencies, start, first, second):
     frequencies = frequencies.double()
@@ -41,7 +40,6 @@ def test_stretches_average_to_the_whole(impl, frequencies, start, first, second)
     assert_close(whole, (first * head + second * tail) / (first + second), 4.0)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(turns, st.lists(positions, min_size=1, max_size=3), st.integers(1, 8))
 def test_every_row_starts_where_it_ends(impl, frequencies, starts, future):
     rows = impl.mean_rotation(frequencies, torch.tensor(starts), future)
@@ -49,7 +47,6 @@ def test_every_row_starts_where_it_ends(impl, frequencies, starts, future):
         assert_close(row, impl.mean_rotation(frequencies, start, future).double())
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 def test_by_default_the_next_512_positions_count(impl):
     frequencies = torch.tensor([2 * torch.pi / 512, 0.0], dtype=torch.float64)
     mean = impl.mean_rotation(frequencies, 7)

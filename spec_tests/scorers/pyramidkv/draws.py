@@ -27,6 +27,14 @@ def pyramidkv_budgets(draw):
 
 INPUTS = dict(pyramidkv_budgets=pyramidkv_budgets())
 
+# a line that rounding leaves short of its sum; layers that share evenly; one layer
+CORNERS = dict(
+    pyramidkv_budgets=[
+        dict(keep=40, layers=layers, tokens=tokens, window=8, beta=20, exact=True)
+        for layers, tokens in ((4, 100), (4, torch.tensor([100, 30, 4])), (1, 100))
+    ]
+)
+
 
 REFUSALS = dict(
     pyramidkv_budgets=(

@@ -46,6 +46,11 @@ def query_statistics(draw):
 
 INPUTS = dict(query_statistics=query_statistics())
 
+some = torch.ones(1, 2, 3, 2)
+counted = QueryStatistics(torch.tensor([2]), torch.tensor([1]), some[:, :, 0], some[:, :, :2])
+# a past that has not skipped every sink
+CORNERS = dict(query_statistics=[dict(queries=some, sinks=2, valid=None, past=counted)])
+
 
 generator = torch.Generator().manual_seed(5)
 queries, keys, values = (torch.randn(2, 6, 2, generator=generator) for _ in range(3))

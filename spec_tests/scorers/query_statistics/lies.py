@@ -1,7 +1,6 @@
 """Lies about query statistics."""
 
-import reference
-from spec_tests.mutants.make import lies, mutant
+from spec_tests.mutants.make import lies
 
 lie = lies("scorers/query_statistics")
 
@@ -26,14 +25,11 @@ lie(
     "0 * torch.outer",
     "vector:a-chunk-continues-the-past",
 )
-
-
-@mutant(
-    "query_statistics",
+lie(
+    "sinks_counted",
     "sinks count",
-    killer="scorers/query_statistics/test_laws.py::test_sinks_and_padding_do_not_count",
+    "before, new = int(count[row]), chunk - first - skip\n        skipped[row] += skip",
+    "skipped[row], skip = skipped[row] + skip, 0\n"
+    "        before, new = int(count[row]), chunk - first",
+    "test_sinks_and_padding_do_not_count",
 )
-def sinks_counted(queries, sinks=4, valid=None, past=None):
-    """Skip nothing, and say otherwise."""
-    found = reference.query_statistics(queries, 0, valid, past)
-    return found._replace(skipped=found.counted.clamp(max=sinks))

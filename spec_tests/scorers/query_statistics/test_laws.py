@@ -13,6 +13,8 @@ from spec_tests.scorers.padded import masks
 from spec_tests.scorers.query_statistics import oracle
 from spec_tests.scorers.query_statistics.draws import query_statistics
 
+pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
+
 
 @st.composite
 def prompt(draw):
@@ -40,7 +42,6 @@ def assert_moments(actual, expected):
     assert_close(actual.covariance, expected.covariance.double())
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(prompt())
 def test_moments_agree_with_scalar_loops(impl, x):
     found = impl.query_statistics(**x)
@@ -53,7 +54,6 @@ def test_moments_agree_with_scalar_loops(impl, x):
             assert_close(found.covariance[row, h], torch.tensor(covariance))
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(prompt(), st.lists(st.integers(0, 9), max_size=3))
 def test_a_prompt_in_chunks_has_the_moments_of_one_piece(impl, x, cuts):
     tokens, found = x["queries"].shape[-2], None
@@ -65,7 +65,6 @@ def test_a_prompt_in_chunks_has_the_moments_of_one_piece(impl, x, cuts):
     assert_moments(found, impl.query_statistics(**x))
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(prompt())
 def test_sinks_and_padding_do_not_count(impl, x):
     tokens, found = x["queries"].shape[-2], impl.query_statistics(**x)
@@ -77,7 +76,6 @@ def test_sinks_and_padding_do_not_count(impl, x):
     assert_moments(impl.query_statistics(**x | dict(queries=other)), found)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(query_statistics(), st.sampled_from([-2.0, 0.5, 4.0]))
 def test_moments_scale_with_the_queries(impl, x, power):
     x = x | dict(past=None)
@@ -87,7 +85,6 @@ def test_moments_scale_with_the_queries(impl, x, power):
     assert_equal(found.covariance, plain.covariance * power**2)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @given(prompt())
 def test_a_row_has_the_moments_it_has_alone(impl, x):
     found = impl.query_statistics(**x)
@@ -97,7 +94,6 @@ def test_a_row_has_the_moments_it_has_alone(impl, x):
         assert_close(found.covariance[row], alone.covariance.double())
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 @pytest.mark.parametrize("part", ["mean", "covariance", "counted"])
 def test_a_past_of_another_shape_is_refused(impl, part):
     past = impl.query_statistics(torch.zeros(2, 5, 3), sinks=0)
@@ -106,7 +102,6 @@ def test_a_past_of_another_shape_is_refused(impl, part):
         impl.query_statistics(torch.zeros(2, 5, 3), past=bad)
 
 
-@pytest.mark.spec("HubKV-ExpectedAttention")
 def test_padding_after_the_first_token_is_refused(impl):
     past = impl.query_statistics(torch.zeros(2, 5, 3))
     with pytest.raises(ValueError, match="valid"):

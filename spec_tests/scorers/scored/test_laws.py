@@ -13,6 +13,10 @@ from spec_tests.draw import signed
 from spec_tests.scorers.attended import attended
 from spec_tests.scorers.rows import alone
 
+pytestmark = pytest.mark.spec(
+    "GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "GraphKV-CAKE", "HubKV-StreamingLLM"
+)
+
 WINDOW = 3
 sequences = attended(least=WINDOW, number=signed)
 
@@ -28,12 +32,12 @@ SCORERS: dict[str, Callable[..., Any]] = {
     "h2o": h2o,
     "snapkv": lambda impl, x: impl.snapkv(**x, window=WINDOW),
     "snapkv, max": lambda impl, x: impl.snapkv(**x, window=WINDOW, kernel=3, pooling="max"),
+    "cake": lambda impl, x: impl.cake(**x, window=WINDOW, gamma=1.0),
     "streaming_llm": lambda impl, x: impl.streaming_llm(x["keys"], 2, x["valid"]),
 }
 every_scorer = pytest.mark.parametrize("scorer", SCORERS.values(), ids=SCORERS)
 
 
-@pytest.mark.spec("GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "HubKV-StreamingLLM")
 @every_scorer
 @given(sequences)
 def test_a_padded_row_scores_as_the_row_alone(impl, scorer, x):
@@ -45,7 +49,6 @@ def test_a_padded_row_scores_as_the_row_alone(impl, scorer, x):
         assert_equal(protected[row][:, padding:].clone(), lone.protected)
 
 
-@pytest.mark.spec("GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "HubKV-StreamingLLM")
 @every_scorer
 @given(sequences)
 def test_padding_scores_nothing_and_is_not_protected(impl, scorer, x):
@@ -56,7 +59,6 @@ def test_padding_scores_nothing_and_is_not_protected(impl, scorer, x):
     assert not protected[padding].any()
 
 
-@pytest.mark.spec("GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "HubKV-StreamingLLM")
 @every_scorer
 @given(sequences)
 def test_what_stands_at_padding_changes_nothing(impl, scorer, x):
@@ -69,7 +71,6 @@ def test_what_stands_at_padding_changes_nothing(impl, scorer, x):
     assert_equal(scorer(impl, other), scorer(impl, x))
 
 
-@pytest.mark.spec("GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "HubKV-StreamingLLM")
 @every_scorer
 @given(sequences, st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]))
 def test_scores_are_finite_float32_or_float64_whatever_is_protected(impl, scorer, x, dtype):

@@ -20,7 +20,6 @@ def snapkv(draw):
 
 INPUTS = dict(snapkv=snapkv())
 
-
 REFUSALS = dict(
     snapkv=(
         dict(queries=queries, keys=cache, window=1, kernel=3, pooling="max", valid=valid),

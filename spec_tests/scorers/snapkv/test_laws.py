@@ -89,7 +89,9 @@ def test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken(impl,
     assert_at_most(scores, impl.snapkv(**x | dict(pooling="max")).scores)
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
-def test_nothing_of_queries_by_tokens_is_allocated(impl):
-    x = dict(queries=torch.ones(2, 128, 1), keys=torch.ones(1, 128, 1))
-    assert largest(impl.snapkv, **x, window=8) < 128 * 128
+@pytest.mark.spec("GraphKV-SnapKV", "GraphKV-H2O", "GraphKV-CAKE")
+@pytest.mark.parametrize("name", ["h2o_mass", "snapkv", "cake", "cake_preference"])
+def test_nothing_of_queries_by_tokens_is_allocated(impl, name):
+    window = dict() if name == "h2o_mass" else dict(window=8)
+    x = dict(queries=torch.ones(2, 300, 1), keys=torch.ones(1, 300, 1))
+    assert largest(getattr(impl, name), **x, **window) < 300 * 300

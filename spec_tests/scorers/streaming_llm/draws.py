@@ -16,7 +16,6 @@ def streaming_llm(draw):
 
 INPUTS = dict(streaming_llm=streaming_llm())
 
-
 REFUSALS = dict(
     streaming_llm=(dict(keys=cache, sinks=1, valid=valid), [bad_padding]),
 )

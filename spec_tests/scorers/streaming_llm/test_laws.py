@@ -10,8 +10,9 @@ from spec_tests.inputs import INPUTS
 from spec_tests.scorers.rows import alone
 from spec_tests.scorers.streaming_llm import oracle
 
+pytestmark = pytest.mark.spec("HubKV-StreamingLLM")
 
-@pytest.mark.spec("HubKV-StreamingLLM")
+
 @given(INPUTS["streaming_llm"], st.sampled_from([2, 1, 3, 0, 10]))
 def test_the_first_and_the_last_real_tokens_are_kept(impl, x, spare):
     scores, protected = impl.streaming_llm(**x)
@@ -26,7 +27,6 @@ def test_the_first_and_the_last_real_tokens_are_kept(impl, x, spare):
             assert set(head.nonzero().flatten().tolist()) == wanted
 
 
-@pytest.mark.spec("HubKV-StreamingLLM")
 @given(INPUTS["streaming_llm"])
 def test_the_sinks_are_the_first_real_tokens(impl, x):
     protected = impl.streaming_llm(**x).protected
@@ -37,7 +37,6 @@ def test_the_sinks_are_the_first_real_tokens(impl, x):
         assert_equal(protected[row], sinks.expand(protected[row].shape).clone())
 
 
-@pytest.mark.spec("HubKV-StreamingLLM")
 @given(INPUTS["streaming_llm"])
 def test_a_score_is_the_number_of_real_tokens_up_to_it(impl, x):
     scores = impl.streaming_llm(**x).scores

@@ -1,0 +1,100 @@
+"""`python -m optimized.bench aot`: what the kernels are as machine code, without a GPU.
+
+Every row of `gates` is compiled ahead of time: for sm_80 and sm_90 it must not spill, fit into
+shared memory and keep its budget of instructions; for sm_100 and gfx942 it must compile.
+"""
+
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import Any
+
+Cells = tuple[str, ...]
+
+MARGIN = 1.05
+"""How far above its budget a row may be."""
+
+KERNELS: Cells = (
+    *("operation", "kernel", "target", "programs", "registers", "spills", "shared"),
+    *("lane-instructions an element", "budget"),
+)
+TIMES: Cells = (
+    *("operation", "shape", "kernels", "H100 µs", "bound by", "H200 µs", "bound by"),
+    *("goal µs", "paper µs"),
+)
+
+
+def main() -> None:
+    """Compile, print both tables, and fail on a miss."""
+    os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
+    from optimized.bench.gates import GATES
+    from optimized.bench.launches import launched
+    from optimized.bench.machine_code import SHARED, compiled, source
+
+    found = [launched(gate.call) for gate in GATES]
+    sources = dict.fromkeys(source(launch) for launches in found for launch in launches)
+    wanted = [*product(sources, SHARED)]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        made = dict(zip(wanted, pool.map(compiled, *zip(*wanted, strict=True)), strict=True))
+
+    rows, times, misses = [KERNELS], [TIMES], list[str]()
+    for gate, launches in zip(GATES, found, strict=True):
+        for target in SHARED:
+            codes = [made[source(launch), target] for launch in launches]
+            rows += judged(gate, target, launches, codes, misses)
+        times.append(timed(gate, launches, [made[source(launch), 90] for launch in launches]))
+    print(aligned(rows))
+    print("\npredicted, not measured: from counted instructions, and bytes that pass once a kernel")
+    print(aligned(times))
+    print("\n" + ("\n".join(f"MISS {miss}" for miss in misses) or "no miss"))
+    sys.exit(bool(misses))
+
+
+def judged(
+    gate: Any, target: Any, launches: list[Any], codes: list[Any], misses: list[str]
+) -> list[Cells]:
+    """Return the rows of an operation on one architecture; add what it misses."""
+    from optimized.bench.machine_code import SHARED
+
+    rows, total, budget = list[Cells](), 0.0, gate.budgets.get(target)
+    for launch, code in zip(launches, codes, strict=True):
+        name = launch.kernel.fn.__name__
+        numbers = (launch.programs, code.registers, code.spills, code.shared)
+        share = ""
+        if code.shared > SHARED[target]:
+            misses.append(f"{gate.title}: {name} on {target} shares {code.shared} bytes")
+        if budget is not None:
+            if code.spills:
+                misses.append(f"{gate.title}: {name} on {target} spills {code.spills} times")
+            trips = gate.trips.get(name, ())
+            if len(trips) != len(code.loops):
+                misses.append(f"{gate.title}: {name} on {target} has loops {code.loops}")
+            lanes = launch.lanes(sum(code.counted(trips).values())) / gate.elements
+            total, share = total + lanes, f"{lanes:.1f}"
+        rows.append((gate.name, name, str(target), *map(str, numbers), share, ""))
+    if budget is None:
+        return rows
+    if total > budget * MARGIN:
+        misses.append(f"{gate.title} on {target}: {total:.1f} lane-instructions, budget {budget}")
+    return [*rows, (gate.title, "together", str(target), *[""] * 4, f"{total:.1f}", str(budget))]
+
+
+def timed(gate: Any, launches: list[Any], codes: list[Any]) -> Cells:
+    """Return the predicted times of an operation."""
+    from optimized.bench.machine_code import GPUS, predicted
+
+    counts = [
+        code.counted(gate.trips.get(launch.kernel.fn.__name__, ()))
+        for launch, code in zip(launches, codes, strict=True)
+    ]
+    times = [predicted(launches, counts, gpu) for gpu in GPUS.values()]
+    cells = [cell for time in times for cell in (f"{1e6 * time.seconds:.1f}", time.bound)]
+    return (gate.name, gate.shape, str(len(launches)), *cells, gate.goal, gate.paper)
+
+
+def aligned(rows: list[Cells]) -> str:
+    """Return rows as a table."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,66 @@
+"""What a launcher would launch, recorded instead of run: on `meta` tensors it costs nothing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import signature
+from math import prod
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+from reference.contract import trusted
+
+
+class Launch(NamedTuple):
+    """One kernel, over a grid of programs."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: dict[str, Any]  # constants included
+    options: dict[str, int]  # such as num_warps
+
+    @property
+    def programs(self) -> int:
+        """How many programs run."""
+        return prod(self.grid)
+
+    @property
+    def warps(self) -> int:
+        """How many warps a program has."""
+        return self.options.get("num_warps", 4)
+
+    def lanes(self, instructions: float) -> float:
+        """Return how often all lanes together run so many instructions a warp."""
+        return instructions * 32 * self.warps * self.programs
+
+    @property
+    def moved(self) -> int:
+        """Bytes of all tensors, each read or written once."""
+        tensors = {id(a): a for a in self.arguments.values() if isinstance(a, Tensor)}
+        return sum(tensor.nbytes for tensor in tensors.values())
+
+
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Collect the launches of a block, none of which takes place."""
+    found: list[Launch] = []
+
+    def record(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **rest: Any) -> None:
+        del warmup
+        options = {name: rest.pop(name) for name in [*rest] if name not in kernel.arg_names}
+        bound = signature(kernel.fn).bind(*args, **rest)
+        bound.apply_defaults()
+        found.append(Launch(kernel, tuple(grid), dict(bound.arguments), options))
+
+    with patch.object(JITFunction, "run", record), patch.object(InterpretedFunction, "run", record):
+        yield found
+
+
+def launched(call: Callable[[], object]) -> list[Launch]:
+    """Return what a trusted call launches."""
+    with trusted(), recorded() as launches:
+        call()
+    return launches

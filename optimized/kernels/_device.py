@@ -1,0 +1,32 @@
+"""What kernels share: how numbers are widened, rounded and ordered."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def widened(x):
+    """Return loaded numbers in float32, or as they are where they already are float64.
+
+    Before any arithmetic or comparison: the interpreter holds raw bfloat16 as its bits.
+    """
+    if x.dtype == tl.float64:
+        return x
+    elif x.dtype == tl.bfloat16:
+        # by hand, as below: the interpreter's own conversion loses the smallest
+        bits = x.to(tl.uint16, bitcast=True).to(tl.uint32) << 16
+        return bits.to(tl.float32, bitcast=True)
+    else:
+        return x.to(tl.float32)
+
+
+@triton.jit
+def rounded(x, dtype: tl.constexpr):
+    """Return float32 or float64 in another dtype, half to even."""
+    if dtype == tl.bfloat16:
+        # by hand: the interpreter's own conversion cuts the low bits off
+        bits = x.to(tl.float32).to(tl.uint32, bitcast=True)
+        even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        return even.to(tl.uint16).to(tl.bfloat16, bitcast=True)
+    else:
+        return x.to(dtype)

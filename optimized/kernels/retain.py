@@ -1,0 +1,227 @@
+"""Exact selection without a sort: the digits of the last key kept, then the rank of its ties.
+
+A program owns a block of what is next to each other in a pool. The keys are integers that order and
+tie as the scores do. Kernel after kernel counts how often each value of the next digit occurs among
+the keys that share the digits found so far; the counts say which value completes the budget.
+Counters are integers, so that no order of programs changes a result.
+"""
+
+from math import prod
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from optimized import vector
+from reference.contract import scanning
+from reference.retain import kept_count, room
+from reference.rules import AXES
+
+BLOCK = 4096
+TILES = 1024  # counts that one program adds up at a time
+
+INTEGERS = {
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+DIGITS = {2: (6, 5, 5), 4: (8,) * 4, 8: (8,) * 8}
+"""Bits of the digits of a key, by its bytes."""
+MOST = 256  # values of a digit
+
+
+@triton.jit
+def place(tiles, pools):
+    """Return the program's stretch, its tile there, its pool, and the tile's rank in the pool.
+
+    Scores are laid out `[layers, pools, stretch]`; what has no layers has one.
+    """
+    stretch = tl.program_id(0) // tiles
+    tile = tl.program_id(0) % tiles
+    rank = stretch // pools * tiles + tile
+    return stretch.to(tl.int64), tile.to(tl.int64), (stretch % pools).to(tl.int64), rank
+
+
+@triton.jit
+def keys(
+    scores, protected, stretch, tile, length, row,
+    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Return the unsigned keys of a block, and which of them there are."""
+    start, i = tile * BLOCK, tl.arange(0, BLOCK)
+    inside = (i >= 0) if EVEN else (i < tl.minimum(length - start, BLOCK).to(tl.int32))
+    start += stretch * length
+    bits = tl.load(scores + start + i, mask=inside, other=0)
+    width: tl.constexpr = bits.dtype.primitive_bitwidth
+    most: tl.constexpr = 2 ** (width - 1) - 1
+    if width == 16:
+        bits = bits.to(tl.int32)
+    # minus zero becomes zero
+    bits = tl.where(bits < 0, -(bits & most), bits)
+    if SHIELDED:
+        # all rows share a mask of one row; otherwise a row is all there is
+        aside = tl.load(protected + start % row + i, mask=inside, other=0) != 0
+        # no score has the largest key, for plus infinity and NaN are refused
+        bits = tl.where(aside, most, bits)
+    if width == 16:
+        return (bits + 32768).to(tl.uint32), inside
+    elif width == 32:
+        return bits.to(tl.uint32, bitcast=True) ^ 0x80000000, inside
+    else:
+        return bits.to(tl.uint64, bitcast=True) ^ 0x8000000000000000, inside
+
+
+@triton.jit
+def pick(found, counts, pool, BINS: tl.constexpr, MOST: tl.constexpr):
+    """Return the digits found with one more, and how many keys that share them are kept.
+
+    The digit is the largest for which so many keys have it or a larger one.
+    """
+    before = tl.load(found + pool * 2)
+    need = tl.load(found + pool * 2 + 1)
+    bins = tl.arange(0, BINS)
+    count = tl.load(counts + pool * MOST + bins)
+    digit = tl.sum((tl.cumsum(count, 0, reverse=True) >= need).to(tl.int32), 0) - 1
+    above = tl.sum(tl.where(bins > digit, count, 0), 0)
+    return before * BINS + digit, need - above
+
+
+@triton.jit
+def count_kernel(
+    scores, protected, found, counts, ties, length, row, tiles, pools,
+    STEP: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr, BEFORE: tl.constexpr,
+    LAST: tl.constexpr, MOST: tl.constexpr,
+    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Count the digits of a block's keys at one step."""
+    stretch, tile, pool, rank = place(tiles, pools)
+    key, match = keys(scores, protected, stretch, tile, length, row, EVEN, SHIELDED, BLOCK)
+    BINS: tl.constexpr = 2**BITS
+    digit = (key >> SHIFT).to(tl.int32) & (BINS - 1)
+    some = True
+    if STEP > 0:
+        last = found + (STEP - 1) * 2 * pools
+        prefix, need = pick(last, counts + (STEP - 1) * MOST * pools, pool, BEFORE, MOST)
+        if rank == 0:
+            tl.store(last + (pools + pool) * 2, prefix)
+            tl.store(last + (pools + pool) * 2 + 1, need)
+        match &= (key >> (SHIFT + BITS)) == prefix.to(key.dtype)
+        if STEP > 2:
+            some = tl.max(match.to(tl.int32), 0) > 0
+    count = tl.zeros([BINS], tl.int32)
+    if some:
+        count = tl.histogram(digit, BINS, mask=match)
+        here = counts + (STEP * pools + pool) * MOST + tl.arange(0, BINS)
+        tl.atomic_add(here, count.to(tl.int64), mask=count > 0, sem="relaxed")
+    if LAST:
+        total = tl.num_programs(0) // pools
+        tl.store(ties + (pool * total + rank) * BINS + tl.arange(0, BINS), count)
+
+
+@triton.jit
+def cut_kernel(
+    scores, protected, found, counts, ties, cuts, length, row, tiles, pools, total,
+    STEP: tl.constexpr, BINS: tl.constexpr, MOST: tl.constexpr, TILES: tl.constexpr,
+    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Find where a pool ends: its last key, and before which place ties of that are kept."""
+    pool = tl.program_id(0).to(tl.int64)
+    last, need = pick(found + STEP * 2 * pools, counts + STEP * MOST * pools, pool, BINS, MOST)
+    # tiles that keep all of their ties
+    whole, kept, seen = 0, need * 0, need * 0
+    for start in range(0, total, TILES):
+        rank = start + tl.arange(0, TILES)
+        here = ties + (pool * total + rank) * BINS + last % BINS
+        count = tl.load(here, mask=rank < total, other=0).to(tl.int64)
+        short = (rank < total) & (seen + tl.cumsum(count, 0) < need)
+        whole += tl.sum(short.to(tl.int32), 0)
+        kept += tl.sum(tl.where(short, count, 0), 0)
+        seen += tl.sum(count, 0)
+    stretch = (whole // tiles).to(tl.int64) * pools + pool
+    tile = (whole % tiles).to(tl.int64)
+    key, inside = keys(scores, protected, stretch, tile, length, row, EVEN, SHIELDED, BLOCK)
+    equal = ((key == last.to(key.dtype)) & inside).to(tl.int32)
+    before = tl.cumsum(equal, 0) - equal
+    end = whole.to(tl.int64) * BLOCK + tl.sum((before < need - kept).to(tl.int32), 0)
+    tl.store(cuts + pool * 2, last)
+    tl.store(cuts + pool * 2 + 1, end)
+
+
+@triton.jit
+def mark_kernel(
+    scores, protected, cuts, kept, length, row, tiles, pools,
+    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Mark what a block keeps: all above the last key, and its ties before the end."""
+    stretch, tile, pool, rank = place(tiles, pools)
+    key, inside = keys(scores, protected, stretch, tile, length, row, EVEN, SHIELDED, BLOCK)
+    last = tl.load(cuts + pool * 2).to(key.dtype)
+    end = tl.load(cuts + pool * 2 + 1) - rank.to(tl.int64) * BLOCK
+    end = tl.minimum(tl.maximum(end, 0), BLOCK).to(tl.int32)
+    i = tl.arange(0, BLOCK)
+    marked = (key > last) | ((key == last) & (i < end))
+    tl.store(kept + stretch * length + tile * BLOCK + i, marked, mask=inside)
+
+
+def retain(
+    scores: Tensor,
+    protected: Tensor | None = None,
+    *,
+    keep: int | Tensor | None = None,
+    ratio: float | None = None,
+    scope: str = "head",
+) -> Tensor:
+    if scores.dtype not in INTEGERS:
+        return vector.retain(scores, protected, keep=keep, ratio=ratio, scope=scope)
+    kept = torch.empty(scores.shape, dtype=torch.bool, device=scores.device)
+    if not scores.numel():
+        return kept
+    axes = AXES[scope]
+    layers = scores.shape[0] if scope == "model" else 1
+    length = prod(scores.shape[-min(axes, 2) :])
+    pools = scores.numel() // (layers * length)
+    if layers > 1 and pools == 1:
+        layers, length = 1, layers * length
+    if ratio is not None:
+        keep = kept_count(layers * length, ratio)
+    block = min(BLOCK, triton.next_power_of_2(length))
+    tiles = triton.cdiv(length, block)
+    programs, rank = (layers * pools * tiles,), layers * tiles
+    bits = scores.contiguous().view(INTEGERS[scores.dtype])
+    aside, row = (bits, 1) if protected is None else laid_out(protected, block)
+    digits = DIGITS[scores.itemsize]
+    # what the keys of a pool begin with, and how many of those are kept, before each step
+    found = scores.new_zeros((len(digits), pools, 2), dtype=torch.int64)
+    found[0, :, 1] = keep.flatten() if isinstance(keep, Tensor) else keep
+    counts = scores.new_zeros((len(digits), pools, MOST), dtype=torch.int64)
+    ties = scores.new_empty((pools * rank, 2 ** digits[-1]), dtype=torch.int32)
+    cuts = scores.new_empty((pools, 2), dtype=torch.int64)
+    places = (length, row, tiles, pools)
+    constants = dict(EVEN=length % block == 0, SHIELDED=protected is not None, BLOCK=block)
+    for step in range(len(digits)):
+        count_kernel[programs](
+            bits, aside, found, counts, ties, *places,
+            STEP=step, SHIFT=sum(digits[step + 1 :]), BITS=digits[step],
+            BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits), MOST=MOST, **constants,
+        )  # fmt: skip
+    cut_kernel[(pools,)](
+        bits, aside, found, counts, ties, cuts, *places, rank,
+        STEP=len(digits) - 1, BINS=2 ** digits[-1], MOST=MOST,
+        TILES=min(TILES, triton.next_power_of_2(rank)), **constants,
+    )  # fmt: skip
+    mark_kernel[programs](bits, aside, cuts, kept, *places, **constants)
+    if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
+        shields = protected.movedim(0, -3) if scope == "model" else protected
+        budgets = found[0, :, 1].view(shields.shape[:-axes])
+        room(keep, ratio, budgets, shields.flatten(-axes).sum(-1))
+    return kept
+
+
+def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
+    """Return a mask, and how long it is until it repeats: one that all rows share is not copied."""
+    tokens = protected.shape[-1]
+    if not any(protected.stride()[:-1]) and protected.stride(-1) == 1 and tokens % block == 0:
+        return protected, tokens
+    return protected.contiguous(), protected.numel()

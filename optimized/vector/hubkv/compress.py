@@ -1,0 +1,46 @@
+"""HubKV as a whole: the ends of all rows at once."""
+
+import torch
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+from optimized.vector.compress import pool_budgets, pool_sizes, rows_of
+from reference.hex.presets import HexConfig
+from reference.hubkv.compress import tell
+from reference.rules import AXES
+from reference.scorers.scored import Scored
+
+
+def with_ends(
+    scored: Scored,
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    sinks: int,
+    recent: int | None,
+    valid: Tensor | None,
+    store: HexConfig | None = None,
+) -> Scored:
+    rows = rows_of(scored, scope, valid, {})
+    scores, protected = rows.scored
+    length, pool = scores.shape[-1], scores.shape[-AXES[scope] :].numel()
+    between = [1] * (scores.ndim - rows.real.ndim)
+    first = (length - rows.real).view(*rows.real.shape, *between)
+    place = torch.arange(length, device=scores.device)
+    window = left = rows.real // 50 if recent is None else rows.real.clamp(max=recent)
+    ends = length - window.view(first.shape)
+    others = (protected | (place < first + sinks)) & (place >= first) & (place < ends)
+    if store is None and scores.numel():
+        spare = pool_budgets(keep, ratio, pool_sizes(rows, scope))
+        spare = spare - others.flatten(-AXES[scope]).sum(-1)
+        spare = spare.div(pool // length, rounding_mode="floor")
+        spare = spare.amin(-1) if scope == "head" else spare
+        left = torch.minimum(window, spare.clamp(min=0))
+        tell(int((window - left).amax()))
+    protected = others | (place >= length - left.view(first.shape))
+    return scored._replace(protected=protected.movedim(-3, 0) if scope == "model" else protected)
+
+
+hubkv_select = composed(reference.hubkv_select)
+hubkv_compress = composed(reference.hubkv_compress)

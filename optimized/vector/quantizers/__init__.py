@@ -1,0 +1,1 @@
+"""The quantisers' bodies: all rows, all heads at once."""

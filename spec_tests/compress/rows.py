@@ -1,0 +1,63 @@
+"""How the laws of whole compressors look at one row."""
+
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference import Scored
+from spec_tests.refinement.draws import rows_of
+from spec_tests.retain.draws import AXES
+
+
+def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:
+    """Return keys, values and positions of each head, whichever form the cache has."""
+    if hasattr(cache, "offsets"):
+        spans = zip(cache.offsets[:-1].tolist(), cache.offsets[1:].tolist(), strict=True)
+        return [tuple(part[a:b] for part in cache[:3]) for a, b in spans]
+    return [tuple(part[head] for part in cache[:3]) for head in product(*map(range, heads))]
+
+
+def of_row(found: list[Any], heads: torch.Size, at: tuple[Any, ...]) -> list[Any]:
+    """Return what belongs to the heads of one row, of something for each head."""
+    places = torch.arange(heads.numel()).view(heads)
+    return [found[place] for place in places[at].flatten().tolist()]
+
+
+def marked(cache: Any, shape: torch.Size) -> Tensor:
+    """Mark the entries that a cache holds."""
+    kept = torch.zeros(shape, dtype=torch.bool)
+    found = entries(cache, shape[:-1])
+    for head, entry in zip(product(*map(range, shape[:-1])), found, strict=True):
+        kept[head][entry[2]] = True
+    return kept
+
+
+def rows(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int]]:
+    """Return how to index each row, and where it begins behind its padding."""
+    model, found = x["scope"] == "model", []
+    for row in product(*map(range, rows_of(x["scored"].scores, x["scope"]))):
+        start = 0 if x["valid"] is None else int((~x["valid"][row]).sum())
+        found.append(((slice(None), *row) if model else row, start))
+    return found
+
+
+def alone(x: dict[str, Any], at: tuple[Any, ...], start: int) -> dict[str, Any]:
+    """Return a row as a call of its own, without its padding."""
+    scores, protected = (part[at][..., start:] for part in x["scored"])
+    keep = x["keep"]
+    pool = scores.shape[-AXES[x["scope"]] :].numel()
+    if isinstance(keep, Tensor):
+        keep = keep[at[1:] if x["scope"] == "model" else at].clamp(max=pool)
+    elif keep is not None:
+        keep = min(keep, pool)
+    names = [name for name in ("keys", "values", "queries") if x.get(name) is not None]
+    parts = {name: x[name][at][..., start:, :] for name in names}
+    return x | parts | dict(scored=Scored(scores, protected), keep=keep, valid=None)
+
+
+def counts(cache: Any, shape: torch.Size) -> Tensor:
+    """Return how many entries each head keeps."""
+    kept = [len(head[2]) for head in entries(cache, shape)]
+    return torch.tensor(kept, dtype=torch.int64).view(shape)

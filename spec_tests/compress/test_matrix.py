@@ -1,0 +1,141 @@
+"""Every scorer, refinement, scope and store through the same calls."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
+from spec_tests.accuracy import assert_equal
+from spec_tests.compress.rows import counts
+
+
+class Prompt(NamedTuple):
+    """What two layers compute of two rows, ten tokens and seven behind padding."""
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    hidden: Tensor
+    valid: Tensor
+
+
+generator = torch.Generator().manual_seed(5)
+keys, values, hidden, *queries = torch.randn(5, 2, 2, 2, 10, 4, generator=generator)
+VALID = torch.arange(10) >= torch.tensor([0, 3])[:, None]
+PROMPT = Prompt(torch.cat(queries, -3), keys, values, hidden[..., 0, :, :], VALID.expand(2, 2, 10))
+
+SCORERS: dict[str, Callable[[Any, Prompt], Scored]] = dict(
+    knorm=lambda impl, x: impl.knorm(x.keys, x.valid, shift=True),
+    h2o=lambda impl, x: impl.h2o(
+        impl.h2o_mass(x.queries, x.keys, valid=x.valid), keep=4, valid=x.valid
+    ),
+    snapkv=lambda impl, x: impl.snapkv(x.queries, x.keys, window=2, valid=x.valid),
+    pyramidkv=lambda impl, x: SCORERS["snapkv"](impl, x),
+    cake=lambda impl, x: impl.cake(x.queries, x.keys, window=2, valid=x.valid),
+    expected_attention=lambda impl, x: impl.expected_attention(
+        impl.query_statistics(x.queries, sinks=1, valid=x.valid),
+        x.keys,
+        x.values,
+        impl.mean_rotation(torch.ones(2), start=10, future=2),
+        sinks=1,
+        valid=x.valid,
+    ),
+    kvzip=lambda impl, x: impl.kvzip(
+        x.queries.split(4, -2), x.keys, x.keys.split(4, -2), chunk=4, sinks=1, valid=x.valid
+    ),
+    fastkvzip=lambda impl, x: impl.fastkvzip(
+        x.hidden,
+        impl.train_fastkvzip(
+            x.hidden, SCORERS["kvzip"](impl, x).scores, group=2, steps=1, valid=x.valid
+        ),
+        sinks=1,
+        valid=x.valid,
+    ),
+    streaming_llm=lambda impl, x: impl.streaming_llm(x.keys, sinks=2, valid=x.valid),
+)
+# What a head keeps in each layer of each row, by the systems that say so.
+BUDGETS: dict[str, Callable[[Any, Prompt], Tensor]] = dict(
+    pyramidkv=lambda impl, x: impl.pyramidkv_budgets(
+        keep=4, layers=2, tokens=x.valid[0].sum(-1), window=2
+    ),
+    cake=lambda impl, x: impl.cake_budgets(
+        impl.cake_preference(x.queries, x.keys, window=2, valid=x.valid),
+        keep=4,
+        tokens=x.valid[0].sum(-1),
+        window=2,
+    ),
+)
+REFINEMENTS = (None, HubSettings(), NmsSettings(), GraphSettings(2))
+HEX = HexConfig(block=4, density=0.0, recent=1)
+
+
+@pytest.fixture(scope="module")
+def scored(impl, request) -> tuple[Scored, Tensor | None]:
+    """What a scorer says of all tokens, and what it lets a head keep, if it says that too."""
+    budgets = BUDGETS.get(request.param)
+    return SCORERS[request.param](impl, PROMPT), budgets and budgets(impl, PROMPT)
+
+
+def pools(budgets: Tensor, scope: str) -> Tensor:
+    """Add up what the two heads of each layer keep, by pools."""
+    heads = budgets[..., None].expand(2, 2, 2)
+    return dict(head=heads, layer=heads.sum(-1), model=heads.sum((0, -1)))[scope]
+
+
+def crossed(test: Callable[..., None]) -> Any:
+    """Run a test for every scorer, refinement and scope."""
+    test = pytest.mark.parametrize("scored", SCORERS, indirect=True)(test)
+    names = [type(refinement).__name__ for refinement in REFINEMENTS]
+    test = pytest.mark.parametrize("refinement", REFINEMENTS, ids=names)(test)
+    return pytest.mark.parametrize("scope", ["head", "layer", "model"])(test)
+
+
+@pytest.mark.spec("HubKV-1", "HubKV-13", "GraphKV-4.1")
+@crossed
+def test_any_scorer_any_refinement_any_scope_may_evict(impl, scored, refinement, scope):
+    scores, budgets = scored
+    cache = impl.compress(
+        PROMPT.keys,
+        PROMPT.values,
+        scores,
+        keep=None if budgets is None else pools(budgets, scope),
+        ratio=0.5 if budgets is None else None,
+        scope=scope,
+        refinement=refinement,
+        valid=VALID if scope == "model" else PROMPT.valid,
+    )
+    real = pools(PROMPT.valid.sum(-1), scope)
+    kept = counts(cache, PROMPT.keys.shape[:-2])
+    heads = dict(head=kept, layer=kept.sum(-1), model=kept.sum((0, -1)))[scope]
+    assert_equal(heads, real // 2 if budgets is None else pools(budgets, scope).clone())
+    assert impl.stored_bytes(cache) < 2 * PROMPT.keys.nbytes
+
+
+@pytest.mark.spec("HEX-3.5a", "HubKV-13", "GraphKV-4.1")
+@crossed
+def test_any_scorer_any_refinement_any_scope_may_choose_for_hex(impl, scored, refinement, scope):
+    scores, budgets = scored
+    keep = budgets if budgets is None or scope != "model" else budgets.sum(0)
+    cache = impl.compress(
+        PROMPT.keys,
+        PROMPT.values,
+        scores,
+        keep=keep,
+        ratio=0.5 if budgets is None else None,
+        scope=scope,
+        refinement=refinement,
+        valid=VALID if scope == "model" else PROMPT.valid,
+        store=HEX,
+    )
+    (block,) = cache.blocks
+    assert not (block.dynamic & ~VALID[:, :8]).any()
+    beside = scores.protected[..., :8].any(-2) | (torch.arange(8) == 7)
+    assert (block.dynamic | ~beside).all()
+    assert (block.dynamic & ~beside).any()
+    read, _ = impl.hex_read(cache)
+    exact = block.dynamic[..., None, :].expand(2, 2, 2, 8)
+    assert_equal(read[..., :8, :][exact], PROMPT.keys[..., :8, :][exact])
+    assert_equal(read[..., 8:, :].clone(), PROMPT.keys[..., 8:, :].clone())

@@ -1,0 +1,43 @@
+"""Draws of GraphKV as a whole."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.compress.draws import bad_rows, bad_store, keys, scored, valid, values
+from spec_tests.draw import Refusal
+from spec_tests.refinement.draws import bad_graph, graph, graph_settings, scored_caches
+
+
+@st.composite
+def graphkv_compress(draw):
+    """One budget, or one a layer."""
+    refinement = draw(graph_settings())
+    x = draw(scored_caches("head", refinement, marked=False))
+    tokens, lead = x["keys"].shape[-2], x["keys"].shape[:-3]
+    layers = lead[0] if lead else 0
+    each = st.lists(st.integers(0, tokens), min_size=layers, max_size=layers)
+    forms = [st.fixed_dictionaries(dict(keep=st.integers(0, tokens), ratio=st.none()))]
+    forms += [st.fixed_dictionaries(dict(keep=st.none(), ratio=st.sampled_from([0.0, 0.5, 0.9])))]
+    if lead:
+        forms += [each.map(lambda keep: dict(keep=torch.tensor(keep, dtype=torch.int64)))]
+    length = draw(st.sampled_from([1000, 2000, 3500, 2999, 999, 0, None]))
+    return x | draw(st.one_of(forms)) | dict(refinement=refinement, length=length)
+
+
+INPUTS = dict(graphkv_select=graphkv_compress(), graphkv_compress=graphkv_compress())
+
+layered = dict(
+    keys=keys, values=values, scored=scored, refinement=graph, keep=3, ratio=None, length=8,
+    queries=keys, valid=valid.expand(2, 3, 8),
+)  # fmt: skip
+bad_layers = [
+    *bad_rows,
+    *bad_graph,
+    Refusal("keep", 9, ValueError, "[0, 8]"),
+    Refusal("keep", torch.tensor([3]), ValueError, "shape"),
+]
+
+REFUSALS = dict(
+    graphkv_select=(layered, bad_layers),
+    graphkv_compress=(layered | dict(store=None), [*bad_layers, *bad_store]),
+)

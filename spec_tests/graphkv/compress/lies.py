@@ -1,0 +1,41 @@
+"""Lies about GraphKV as a whole."""
+
+from spec_tests.mutants.make import lies
+
+lie = lies("graphkv/compress")
+
+lie(
+    "marks_of_each_head",
+    "each head marks what it protects itself",
+    "scored.protected.any(-2, keepdim=True)",
+    "scored.protected",
+    "vector:what-one-head-protects-is-marked-in-all",
+)
+lie(
+    "protected_per_head",
+    "each head protects its own tokens, though the layer keeps one set",
+    "if refinement.per_head:",
+    "if not refinement.per_head:",
+    "vector:a-token-protected-by-one-head-is-kept-by-all",
+)
+lie(
+    "first_budget",
+    "the first layer's budget serves all",
+    "keep.view(-1, *[1] * (len(pools) - 1))",
+    "keep[:1]",
+    "test_each_layer_has_a_budget_of_its_own",
+)
+lie(
+    "uncapped",
+    "a short input has as many neighbours as a long one unless its length is given",
+    "adaptive=length is None",
+    "adaptive=False",
+    "test_an_input_below_a_thousand_tokens_has_no_neighbours",
+)
+lie(
+    "longest_row",
+    "padding counts into the length of a row",
+    "refinement = refinement._replace(adaptive=length is None)",
+    "length = scored.scores.shape[-1] if length is None else length",
+    "test_each_row_has_neighbours_by_its_own_thousands_without_its_padding",
+)

@@ -1,0 +1,148 @@
+"""GraphKV as a whole: one kept set a layer, budgets layer by layer: §4.1, §6."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import GraphSettings, HexConfig, Scored
+from spec_tests.accuracy import assert_equal
+from spec_tests.compress.rows import counts, entries
+from spec_tests.draw import booleans
+from spec_tests.inputs import INPUTS
+from spec_tests.refinement.draws import bare
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(INPUTS["graphkv_compress"])
+def test_a_layer_keeps_one_set_for_all_its_heads(impl, x):
+    x |= dict(refinement=x["refinement"]._replace(per_head=False))
+    shape = x["scored"].scores.shape
+    found = entries(impl.graphkv_compress(**x), shape[:-1])
+    for first in range(0, len(found), shape[-2]):
+        for _, _, positions in found[first : first + shape[-2]]:
+            assert_equal(positions, found[first][2])
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(INPUTS["graphkv_compress"], st.data())
+def test_what_one_head_protects_its_layer_keeps(impl, x, data):
+    shape = x["scored"].scores.shape
+    protected = data.draw(booleans(*shape))
+    if x["valid"] is not None:
+        protected &= x["valid"][..., None, :]
+    x |= dict(keep=shape[-1], ratio=None, scored=Scored(x["scored"].scores, protected))
+    union = protected.any(-2)
+    most = int(union.sum(-1).max()) if union.numel() else 0
+    x |= dict(keep=most, refinement=x["refinement"]._replace(per_head=False))
+    found = entries(impl.graphkv_compress(**x), shape[:-1])
+    shields = union[..., None, :].expand(shape).flatten(0, -2)
+    for (_, _, positions), shield in zip(found, shields, strict=True):
+        assert set(shield.nonzero()[:, 0].tolist()) <= set(positions.tolist())
+
+
+@pytest.mark.spec("GraphKV-4.1", "GraphKV-6.1")
+@given(INPUTS["graphkv_compress"], st.data())
+def test_each_layer_has_a_budget_of_its_own(impl, x, data):
+    shape = x["scored"].scores.shape
+    if len(shape) < 3:
+        x = {k: v[None] if k in ("keys", "values") else v for k, v in x.items()}
+        x |= dict(scored=Scored(*(part[None] for part in x["scored"])), valid=None)
+        shape = x["scored"].scores.shape
+    each = st.lists(st.integers(0, shape[-1]), min_size=shape[0], max_size=shape[0])
+    keep = torch.tensor(data.draw(each), dtype=torch.int64)
+    x |= dict(keep=keep, ratio=None)
+    together = entries(impl.graphkv_compress(**x), shape[:-1])
+    per_layer = shape[1:-1].numel()
+    for layer in range(shape[0]):
+        one = x | {name: x[name][layer] for name in ("keys", "values")}
+        one |= dict(scored=Scored(*(part[layer] for part in x["scored"])), keep=int(keep[layer]))
+        one |= dict(valid=None if x["valid"] is None else x["valid"][layer])
+        apart = entries(impl.graphkv_compress(**one), shape[1:-1])
+        for now, then in zip(together[layer * per_layer :], apart, strict=False):
+            assert_equal(now, then)
+
+
+@pytest.mark.spec("GraphKV-6.2")
+@pytest.mark.parametrize(
+    ("length", "expected"), [(None, [0, 1]), (0, [0, 1]), (999, [0, 1]), (1000, [0, 2])]
+)
+def test_an_input_below_a_thousand_tokens_has_no_neighbours(impl, length, expected):
+    """Token 1 has the key of the best one, and falls behind unless the graph has no edge."""
+    keys = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    scored = bare(torch.tensor([[3.0, 2.0, 1.0]]))
+    cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
+    assert cache.positions.tolist() == [expected]
+
+
+LENGTHS = {999: 0, 1000: 1, 1999: 1, 2000: 2, 3999: 3, 5000: 3}
+"""Tokens of an input, and how many of three neighbours its source has."""
+
+
+def crowds(*order):
+    """Rows of those lengths, each with three copies of its best token, right behind it."""
+    size = max(order)
+    keys, scores = torch.zeros(len(order), 1, size, 2), torch.zeros(len(order), 1, size)
+    valid = torch.arange(size) >= size - torch.tensor(order)[:, None]
+    for row, length in enumerate(order):
+        first = size - length
+        keys[row, 0, first : first + 4, 0] = 1.0
+        scores[row, 0, first:] = 1.0
+        scores[row, 0, first : first + 4] = torch.tensor([9.0, 8.0, 7.0, 6.0])
+    return keys, bare(scores), valid
+
+
+@pytest.mark.spec("GraphKV-6.2")
+@pytest.mark.parametrize("order", [tuple(LENGTHS), tuple(reversed(LENGTHS))])
+def test_each_row_has_neighbours_by_its_own_thousands_without_its_padding(impl, order):
+    keys, scored, valid = crowds(*order)
+    settings = GraphSettings(3, signal="evict")
+    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=4, valid=valid)
+    for row, length in enumerate(order):
+        copies = cache.positions[row, 0] - (max(order) - length)
+        left = [token for token in copies.tolist() if 0 < token < 4]
+        assert left == list(range(LENGTHS[length] + 1, 4))
+
+
+@pytest.mark.spec("GraphKV-6.2")
+def test_each_row_of_hex_has_neighbours_by_its_own_thousands(impl):
+    order, config = (2048, 1500, 700), HexConfig(block=64, density=0.0, recent=0)
+    keys, scored, valid = crowds(*order)
+    settings = GraphSettings(3, signal="evict", adaptive=True)
+    cache = impl.compress(
+        keys, keys, scored, keep=4, valid=valid, refinement=settings, store=config
+    )
+    for row, (length, evicted) in enumerate(zip(order, (2, 1, 0), strict=True)):
+        best = cache.blocks[0].dynamic[row, 2048 - length :][:4]
+        assert best.tolist() == [True, *[False] * evicted, *[True] * (3 - evicted)]
+
+
+@pytest.mark.spec("GraphKV-6.1")
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(6, [0, 1, 3, 4, 5, 6]), (7, [0, 1, 3, 4, 5, 6, 7])]
+)
+def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
+    """Tokens 1, 2 are copies of token 0: a budget of 6 has one source, one of 7 has two."""
+    keys = torch.eye(8)[None].clone()
+    keys[0, 1] = keys[0, 2] = keys[0, 0]
+    scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
+    scored = bare(scores)
+    settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
+    cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
+    assert cache.positions[0].tolist() == expected
+    assert counts(cache, scores.shape[:-1]).tolist() == [keep]
+
+
+@pytest.mark.spec("GraphKV-4.1")
+def test_budgets_of_layers_need_layers(impl):
+    keys = torch.ones(2, 4, 2)
+    scored = bare(torch.ones(2, 4))
+    with pytest.raises(ValueError, match="at least 3 axes"):
+        impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=torch.tensor([1, 2]))
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(INPUTS["graphkv_select"])
+def test_what_is_left_is_what_graphkv_select_marks(impl, x):
+    kept = impl.graphkv_select(**x)
+    assert_equal(impl.evict(x["keys"], x["values"], kept), impl.graphkv_compress(**x))

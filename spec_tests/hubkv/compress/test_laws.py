@@ -1,0 +1,169 @@
+"""HubKV as a whole: one ranking of the model, ends that stay, a window that gives way: A.1."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import HexConfig, HubSettings, Scored
+from spec_tests.accuracy import assert_equal
+from spec_tests.compress.rows import alone, counts, entries, marked, of_row, rows
+from spec_tests.draw import real
+from spec_tests.hubkv.compress.draws import hubkv_compress
+from spec_tests.inputs import INPUTS
+from spec_tests.refinement.draws import bare, spread
+
+WINDOW = "recent window clipped"
+SUITE = Path(__file__).parents[2]
+
+
+def ends(x):
+    """Mark the sinks and the recent window of each row, and what the scorer protects."""
+    scores, protected = x["scored"]
+    marked = protected.clone()
+    for at, start in rows(x):
+        tokens = scores.shape[-1] - start
+        window = tokens // 50 if x["recent"] is None else x["recent"]
+        place = torch.arange(tokens)
+        marked[at][..., start:] |= (place < x["sinks"]) | (place >= tokens - window)
+    return marked
+
+
+@pytest.mark.spec("HubKV-11", "HubKV-13")
+@given(INPUTS["hubkv_compress"])
+def test_it_is_the_four_calls_around_both_ends(impl, x):
+    plain = {k: v for k, v in x.items() if k not in ("sinks", "recent")}
+    plain |= dict(scored=Scored(x["scored"].scores, ends(x)))
+    assert_equal(impl.hubkv_compress(**x), impl.compress(**plain))
+
+
+@pytest.mark.spec("HubKV-11")
+@given(hubkv_compress())
+def test_padding_is_no_sink(impl, x):
+    shape = x["scored"].scores.shape
+    whole = entries(impl.hubkv_compress(**x), shape[:-1])
+    for at, start in rows(x):
+        one = alone(x, at, start)
+        found = entries(impl.hubkv_compress(**one), one["scored"].scores.shape[:-1])
+        together = of_row(whole, shape[:-1], at)
+        for entry, (_, _, positions) in zip(together, found, strict=True):
+            assert_equal(entry[2], positions + start)
+
+
+@st.composite
+def crowded(draw):
+    """A window that no budget holds, in each scope, perhaps behind padding."""
+    scope = draw(st.sampled_from(["head", "layer", "model"]))
+    layers, heads, tokens = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 12
+    sinks, room = draw(st.integers(0, 2)), draw(st.integers(0, 4))
+    pool = dict(head=1, layer=heads, model=layers * heads)[scope]
+    extra = draw(st.integers(0, pool - 1))
+    scores = draw(real(layers, 2, heads, tokens)).abs()
+    starts = torch.tensor([[0], [draw(st.integers(0, 3))]])
+    valid = torch.arange(tokens) >= starts
+    if scope != "model":
+        valid = valid.expand(layers, 2, tokens)
+    there = spread(valid, scores.shape, scope)
+    x = dict(
+        keys=scores[..., None], values=scores[..., None],
+        scored=bare(scores.where(there, 0)),
+        keep=pool * (sinks + room) + extra, ratio=None, scope=scope, sinks=sinks,
+        recent=room + 2, valid=valid,
+    )  # fmt: skip
+    return x, room
+
+
+@pytest.mark.spec("HubKV-11")
+@given(crowded())
+def test_the_window_gives_way_and_says_so(impl, x):
+    x, room = x
+    shape = x["scored"].scores.shape
+    with pytest.warns(UserWarning, match=f"{WINDOW} by 2 tokens") as told:
+        cache = impl.hubkv_compress(**x)
+    if impl.ours and impl.has_door:  # and so to whoever called
+        assert Path(told[0].filename).is_relative_to(SUITE)
+    kept = marked(cache, shape)
+    for at, start in rows(x):
+        assert kept[at][..., start : start + x["sinks"]].all()
+        assert kept[at][..., shape[-1] - room :].all()
+    total = counts(cache, shape[:-1])
+    pools = shape[:-1].numel() * x["keep"] // dict(
+        head=1, layer=shape[-2], model=shape[0] * shape[-2]
+    )[x["scope"]]  # fmt: skip
+    assert total.sum() == pools
+
+
+@pytest.mark.spec("HubKV-11")
+def test_sinks_never_give_way(impl):
+    keys = torch.ones(1, 1, 1, 8, 2)
+    scored = bare(torch.ones(1, 1, 1, 8))
+    with pytest.raises(ValueError, match="keep must be >= the 4 protected"):
+        impl.hubkv_compress(keys, keys, scored, keep=3, recent=0)
+
+
+@pytest.mark.spec("HubKV-11")
+def test_what_the_scorer_protects_stays_and_counts(impl):
+    keys = torch.ones(1, 1, 1, 8, 2)
+    protected = torch.arange(8).view(1, 1, 1, 8) == 3
+    scored = Scored(torch.arange(8.0).view(1, 1, 1, 8) / 8, protected)
+    cache = impl.hubkv_compress(keys, keys, scored, keep=4, sinks=1, recent=1)
+    assert cache.positions.flatten().tolist() == [0, 3, 6, 7]
+
+
+@pytest.mark.spec("HubKV-1")
+def test_layers_compete_with_each_other_by_default(impl):
+    keys = torch.ones(2, 1, 1, 8, 2)
+    scores = torch.stack([torch.full((1, 1, 8), 0.25), torch.full((1, 1, 8), 0.75)])
+    scored = bare(scores)
+    cache = impl.hubkv_compress(keys, keys, scored, ratio=0.5, sinks=0)
+    assert counts(cache, scores.shape[:-1]).flatten().tolist() == [0, 8]
+
+
+@pytest.mark.spec("HubKV-11", "HEX-3.5a")
+@pytest.mark.parametrize("mode", ["append", "full", "oracle"])
+def test_in_hex_the_ends_need_no_budget(impl, mode):
+    keys = torch.ones(1, 1, 8, 2)
+    scored = bare(torch.ones(1, 1, 8))
+    config = HexConfig(block=8, density=0.0, recent=0, mode=mode)
+    try:
+        cache = impl.hubkv_compress(
+            keys, keys, scored, keep=1, sinks=2, recent=2, scope="head", store=config,
+            refinement=HubSettings(radius=1),
+        )  # fmt: skip
+    except ValueError as refusal:
+        pytest.fail(f"refused: {refusal}")
+    assert cache.blocks[0].dynamic.int().tolist() == [[1, 1, 1, 0, 0, 0, 1, 1]]
+
+
+@pytest.mark.spec("HubKV-1", "HubKV-13")
+@given(INPUTS["hubkv_select"])
+def test_what_is_left_is_what_hubkv_select_marks(impl, x):
+    kept = impl.hubkv_select(**x)
+    assert_equal(impl.evict(x["keys"], x["values"], kept), impl.hubkv_compress(**x))
+
+
+@st.composite
+def sharing(draw):
+    """Layers that share a budget unevenly, each with a head or two, and what each may keep."""
+    scope = draw(st.sampled_from(["head", "layer"]))
+    layers, heads, tokens = draw(st.integers(2, 3)), draw(st.integers(1, 2)), 12
+    scores = draw(real(layers, heads, tokens)).abs()
+    keep = draw(st.lists(st.integers(0, tokens), min_size=layers, max_size=layers))
+    return scores, torch.tensor(keep), scope
+
+
+@pytest.mark.spec("HubKV-10", "HubKV-13")
+@given(sharing())
+def test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own(impl, x):
+    scores, keep, scope = x
+    heads, tokens = scores.shape[1:]
+    keys = scores[..., None]
+    how = dict(scope=scope, sinks=0, recent=0)
+    pools = keep[:, None].expand(-1, heads) if scope == "head" else keep * heads
+    kept = impl.hubkv_select(keys, keys, bare(scores), keep=pools, **how)
+    for layer, count in enumerate(keep.tolist()):
+        refined = impl.hubkv_refine(scores[layer], 1 - count / tokens)
+        pool = count if scope == "head" else count * heads
+        assert_equal(kept[layer], impl.retain(refined, keep=pool, scope=scope))

@@ -1,0 +1,63 @@
+"""The gates' table is complete, and its reader of machine code counts what runs."""
+
+import pytest
+
+from optimized import kernels
+from optimized.bench.gates import GATES
+from optimized.bench.launches import launched
+from optimized.bench.machine_code import GPUS, WARP, Code, busy, parsed, predicted
+
+EVERY = [gate.title for gate in GATES]
+LISTING = """
+        .headerflags    @"EF_CUDA_SM90"
+.text.kernel:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+.L_x_1:
+        /*0010*/                   LDG.E.128 R4, [R2.64] ;
+.L_x_0:
+        /*0020*/              @!P0 FADD R4, R4, R5 ;
+        /*0030*/               @P1 BRA `(.L_x_0) ;
+        /*0040*/                   BRA `(.L_x_1) ;
+        /*0050*/              @!P2 EXIT ;
+.L_x_2:
+        /*0060*/                   BRA `(.L_x_2);
+        /*0070*/                   NOP ;
+"""
+
+
+def test_every_kernel_of_the_map_has_a_row():
+    assert {gate.name for gate in GATES} >= {*kernels.__all__}
+    assert len(set(EVERY)) == len(EVERY)
+
+
+@pytest.mark.parametrize("gate", GATES, ids=EVERY)
+def test_a_row_launches_kernels_and_budgets_both_architectures(gate):
+    launches = launched(gate.call)
+    assert launches
+    assert gate.budgets.keys() == {80, 90}
+    assert {launch.kernel.fn.__name__ for launch in launches} >= gate.trips.keys()
+
+
+def test_instructions_are_counted_as_often_as_their_loops_run():
+    opcodes, loops = parsed(LISTING)
+    code = Code(0, 0, 0, opcodes, loops)
+    assert loops == ((1, 5), (2, 4))
+    counts = code.counted((2, 3))
+    assert counts == {"LDC": 1, "LDG.E.128": 2, "FADD": 6, "BRA": 9, "EXIT": 1}
+
+
+def test_an_instruction_keeps_its_part_of_the_processor_busy():
+    clocks = busy({"FADD": 4, "LOP3.LUT": 4, "MUFU.EX2": 4, "LDG.E.128": 4, "HMMA.16816.F32": 4})
+    wanted = {"issue": 5, "integer": 2, "special": 8, "memory pipe": 16, "tensor cores": 6}
+    assert clocks == wanted
+
+
+def test_a_time_is_that_of_what_is_busiest():
+    gpu, launches = GPUS["H100"], launched(GATES[0].call)[:1]
+    idle = predicted(launches, [{}], gpu)
+    assert idle.bound == "bandwidth"
+    assert idle.seconds > launches[0].moved / gpu.bandwidth
+    working = predicted(launches, [{"FADD": 10000}], gpu)
+    assert working.bound == "issue"
+    lanes = 10000 * WARP * 4 * launches[0].programs
+    assert working.seconds > lanes / (gpu.processors * gpu.clock * 128)

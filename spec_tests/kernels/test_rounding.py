@@ -1,0 +1,45 @@
+"""Numbers go in and come out as torch rounds them, in the interpreter too."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from optimized.kernels._device import rounded, widened
+from spec_tests.accuracy import assert_equal
+
+HALVES = [torch.bfloat16, torch.float16]
+every_half = pytest.mark.parametrize("dtype", HALVES, ids=str)
+
+
+@triton.jit
+def copied(source, target, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(target + i, rounded(widened(tl.load(source + i)), target.dtype.element_ty))
+
+
+def copy(source, dtype):
+    """Return numbers in another dtype by way of what kernels share."""
+    target = torch.empty_like(source, dtype=dtype)
+    copied[(1,)](source, target, BLOCK=source.numel())
+    return target
+
+
+def every(dtype):
+    """Return all numbers of a dtype of 16 bits, but NaN."""
+    numbers = torch.arange(2**16).to(torch.uint16).view(dtype)
+    return numbers.where(~numbers.isnan(), 0)
+
+
+@every_half
+def test_every_half_widens_to_itself(dtype):
+    assert_equal(copy(every(dtype), torch.float32), every(dtype).float())
+
+
+@every_half
+def test_float32_is_rounded_half_to_even(dtype):
+    """Every number of the dtype, halfway between it and the next, and one bit to either side."""
+    numbers = every(dtype).float()
+    halfway = (numbers.double() + every(dtype).roll(-1).double()) / 2
+    for near in (halfway.float(), *(halfway.float().nextafter(torch.tensor(x)) for x in (-9, 9.0))):
+        assert_equal(copy(near, dtype), near.to(dtype))

@@ -1,1 +1,0 @@
-"""Slow, independent second opinions: exact arithmetic, exhaustive search."""

@@ -1,0 +1,1 @@
+"""Tests of this repository: its docs, layers, mutants, and the suite itself."""

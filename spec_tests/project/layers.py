@@ -1,0 +1,155 @@
+"""Read the source of the fast layers: what they import from the reference, where they loop."""
+
+import ast
+from collections.abc import Iterator
+from inspect import getsource, isfunction, unwrap
+from textwrap import dedent
+from types import CodeType, FunctionType
+from typing import Any
+
+import reference
+from optimized import vector
+
+CHECKS = ("contract", "errors", "rules")
+"""Modules of the reference that refuse: what they do is no part of a body."""
+
+# `file::function`, and why its loop is not one over tokens, heads or queries.
+ALLOWED_LOOPS: dict[str, str] = {
+    "reference/evict.py::stored_bytes": "tensors that an object holds",
+    "reference/evict.py::_tensors": "parts of an object",
+    "reference/evict.py::_parts": "classes of an object",
+    "reference/scorers/kvzip.py::kvzip": "chunks of the context, each with a repeat input",
+    "reference/scorers/fastkvzip_trainer.py::train_fastkvzip": "steps of training",
+    "reference/hex/expander.py::feasible": "multiples of a degree, to name the nearest densities",
+    "reference/hex/subtile.py::subtile_expander": "draws, until one is accepted",
+    "reference/hex/covering.py::ramanujan_lift": "draws, until one is accepted",
+    "reference/hex/cache.py::hex_append": "compressed spans, each over what the ones before left",
+    "reference/hex/cache.py::hex_read": "compressed spans, each of a size of its own",
+    "reference/hex/size.py::hex_bytes": "compressed spans, and their tensors",
+    "reference/hex/size.py::paper_size": "tables of the paper",
+    "reference/hex/size.py::mean_percent": "three prompts",
+    "reference/decoding.py::decoding_append": "compressions, each over what the one before left",
+    "reference/quantizers/gear_cache.py::gear_append": "compressed blocks, each corrected alone",
+    "reference/quantizers/gear_cache.py::gear_read": "compressed spans, each of a size of its own",
+    "reference/quantizers/size.py::quantizer_bytes": "compressed spans, and their tensors",
+    "reference/quantizers/size.py::gear_size": "compressed spans",
+    "reference/quantizers/published.py::quantizer_sizes": "rows of a table",
+    "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",
+    "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
+    "vector/hex/_codes.py::fields": "bit fields of a byte",
+    "vector/hex/_codes.py::Stream": "bit fields of a byte, and as many bytes as a cache holds",
+    "vector/hex/attention.py::kept_by": "what is known of an entry",
+    "vector/hex/attention.py::spans": "compressed spans, joined where they are of one length",
+    "vector/hex/attention.py::side_by_side": "compressed spans of one length, and their parts",
+    "vector/hex/attention.py::laid_out": "settings of a mask",
+    "vector/hex/attention.py::attend": "blocks of queries, and lengths of compressed spans",
+    "vector/hex/attention.py::hex_decode": "compressed spans, each over what the ones before left",
+    "vector/hex/pairing.py::swaps": "rounds of swaps, each over all repeated edges",
+    "vector/hex/pairing.py::connect": "swaps, one for each component but the last",
+    "vector/hex/pairing.py::_hangs_together": "steps of a walk, each over all edges",
+    "vector/hex/expander.py::random_expander": "draws, until one is accepted",
+    "vector/hex/expansion.py::cheeger_constant": "doublings of the sets, one a vertex of 20",
+    "vector/hex/expansion.py::conductance": "doublings of the sets, one a vertex of 20",
+    "vector/hex/explicit.py::_projective": "inverses in a field of a few dozen numbers",
+    "vector/quantizers/low_rank.py::low_rank": "rounds of power iteration",
+    "vector/ragged.py::ragged_attention": "blocks of queries, and where heads begin",
+    "vector/ragged.py::attend": "heads, no two of one length, each read where it lies",
+    "vector/scorers/cake_budgets.py::cake_cascade": "layers, each after what others gave up",
+    "vector/scorers/expected_attention.py::_logits": "blocks of tokens, as a cache holds",
+    "vector/scorers/kvzip.py::_drawn": "blocks of queries, as many as a cache holds",
+    "vector/hex/heavy_hitters.py::attention_mass": "blocks of queries, as many as a cache holds",
+    "vector/hex/sensitivity.py::sensitivity": "over settings",
+    "vector/hex/sensitivity.py::stream": "compressed spans, each over what the ones before left",
+    "vector/hex/spectrum.py::is_within": "steps of Lanczos, until the verdict is certain",
+    "vector/hex/spectrum.py::_lanczos": "steps of Lanczos",
+    "vector/retain.py::_by_counting": "over layers or batch rows, each a long pool",
+    "vector/hubkv/discount.py::strongest_neighbours": "log2(radius) doublings of a window",
+    "vector/hubkv/refine.py::hubkv_refine": "whole layers, as many at a time as a cache holds",
+    "vector/graphkv/refine.py::_acting": "over the different sizes of a protected window",
+    "vector/compress.py::pool_budgets": "over the different sizes of a pool",
+    "vector/compress.py::rows_of": "over the kinds of vectors an edge compares",
+    "vector/compress.py::refine_rows": "over the different budgets of a row",
+    "vector/decoding.py::survivors": "over the kinds of vectors an edge compares",
+    "vector/hubkv/greedy.py::greedy": "a pick depends on the picks before it",
+}
+
+
+def reached(function: FunctionType) -> Iterator[FunctionType]:
+    """Yield a function of this project and all of its that it calls, checks left out."""
+    seen: set[int] = set()
+    waiting: list[Any] = [function]
+    while waiting:
+        found = waiting.pop()
+        found = found.__wrapped__ if hasattr(found, "cache_parameters") else found
+        if not isfunction(found) or id(found) in seen or not of_a_body(found.__module__):
+            continue
+        seen.add(id(found))
+        yield found
+        called = names(found.__code__)
+        here = {name: found.__globals__.get(name) for name in called}
+        if reference in here.values():
+            public = called & set(reference.__all__)
+            here |= {name: unwrap(getattr(reference, name)) for name in public}
+        waiting += here.values()
+
+
+def names(code: CodeType) -> set[str]:
+    """Return the names that code looks up, in the functions inside it too."""
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    return set(code.co_names).union(*map(names, inner))
+
+
+def of_a_body(module: str) -> bool:
+    """Whether a module is the reference's, or of the fast layers, and no mere check."""
+    head, _, tail = module.rpartition(".")
+    return head.partition(".")[0] in ("reference", "optimized") and tail not in CHECKS
+
+
+def slow(body: FunctionType) -> list[str]:
+    """Return what a vectorised body reaches and must not: the specification, or a loop of it."""
+    found = []
+    for function in reached(body):
+        name, home = function.__name__, function.__module__
+        if home.startswith("optimized.vector"):
+            continue
+        spec = unwrap(getattr(reference, name)) if name in reference.__all__ else None
+        if function is spec and getattr(vector, name, spec) is not spec:
+            found.append(f"{home}.{name}")
+        place = f"{home.replace('optimized.composed', 'reference').replace('.', '/')}.py::{name}"
+        if place not in ALLOWED_LOOPS and loops(ast.parse(dedent(getsource(function)))):
+            found.append(place)
+    return found
+
+
+def loops(source: ast.Module) -> list[str]:
+    """Return the functions with a loop, but one over a literal or within a kernel.
+
+    A loop over a literal tuple or list runs a fixed number of times; a loop inside a Triton kernel
+    is device code.
+    """
+    return [
+        getattr(statement, "name", "<module>")
+        for statement in source.body
+        if not is_kernel(statement) and any(is_loop(node) for node in ast.walk(statement))
+    ]
+
+
+def is_kernel(statement: ast.stmt) -> bool:
+    """Whether Triton compiles the function."""
+    marks = statement.decorator_list if isinstance(statement, ast.FunctionDef) else []
+    return any("triton.jit" in ast.unparse(mark) for mark in marks)
+
+
+def is_loop(node: ast.AST) -> bool:
+    """Whether a node repeats something as often as its data say."""
+    if isinstance(node, ast.For | ast.comprehension):
+        return not is_literal(node.iter)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in ("map", "filter")
+    return isinstance(node, ast.While)
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Whether a tuple or list is written out element by element."""
+    written_out = isinstance(node, ast.Tuple | ast.List)
+    return written_out and not any(isinstance(element, ast.Starred) for element in node.elts)

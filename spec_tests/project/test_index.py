@@ -1,0 +1,160 @@
+"""Paper, code, tests and docs name the same things, checked both ways.
+
+`python -m spec_tests.project.test_index` writes docs/equations.md anew.
+"""
+
+import re
+from inspect import getdoc, isfunction
+from pathlib import Path
+
+import pytest
+
+import reference
+from spec_tests import index
+from spec_tests.index import HERE as SUITE
+from spec_tests.index import ROOT
+
+EQUATIONS = index.equations()
+CODE, TESTS = index.cited_by_code(), index.cited_by_tests()
+PAGE, DOCS = ROOT / "docs/equations.md", ROOT / "docs"
+REFERENCE = ROOT / "reference"
+# argument checks and the precision rule: docs/conventions.md is about them
+NOT_AN_IDEA = (
+    "__init__",
+    "careful",
+    "contract",
+    "errors",
+    "kinds",
+    "precision",
+    "rules",
+    "said",
+)
+FILES = [
+    path.relative_to(REFERENCE).with_suffix("")
+    for path in sorted(REFERENCE.rglob("*.py"))
+    if path.stem not in NOT_AN_IDEA and not path.stem.startswith("_")
+]
+SHOWN = re.compile(r"^::: reference\.([\w.]+)$", re.MULTILINE)
+ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")
+
+
+def of_kind(*kinds: str) -> list[str]:
+    """Ids of these kinds that can be checked now."""
+    waiting = ("later", "skip")
+    return [
+        i for i, e in EQUATIONS.items() if e["kind"] in kinds and not any(w in e for w in waiting)
+    ]
+
+
+def page_of(name: str) -> Path:
+    """The page that must show a public name: the one of the file that defines it."""
+    return DOCS / Path(*index.path_of(name).split(".")[1:-1]).with_suffix(".md")
+
+
+def shown() -> dict[str, list[Path]]:
+    """Every name that a page shows, and the pages that do."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(DOCS.rglob("*.md")):
+        for place in SHOWN.findall(path.read_text()):
+            found.setdefault(name_at(place), []).append(path)
+    return found
+
+
+def name_at(place: str) -> str:
+    """The name at `gate` or `hubkv.gate.gate`; at `retain` a file, its function is one deeper."""
+    file = f"{place}.py"
+    return file if (REFERENCE / file).exists() else place.rpartition(".")[2]
+
+
+def laws_of(file: Path) -> list[Path]:
+    """The laws of a reference file: in its own folder, its paper's, or the shared one."""
+    shared = SUITE / (file.parent if file.parent.name else "attention")
+    return [*(SUITE / file).glob("test_*.py"), *shared.glob(f"test_{file.name}*.py")]
+
+
+def test_a_function_states_each_equation():
+    silent = set(of_kind("code")) - CODE.keys()
+    assert not silent, "no public docstring cites them under `Source:`"
+
+
+def test_a_law_or_a_vector_checks_each_equation():
+    unchecked = set(of_kind("code", "law", "table")) - TESTS.keys()
+    assert not unchecked, "no `spec` mark and no vector names them"
+
+
+def test_a_benchmark_measures_each_timing():
+    assert set(of_kind("bench")) <= index.cited_by_benches()
+
+
+def test_a_timing_is_never_a_test():
+    assert not [i for i, entry in EQUATIONS.items() if entry["kind"] == "bench" and i in TESTS]
+
+
+def test_what_waits_or_is_skipped_is_cited_nowhere():
+    idle = {i for i, entry in EQUATIONS.items() if "later" in entry or "skip" in entry}
+    assert not idle & (CODE.keys() | TESTS.keys()), "remove its `later` or `skip`"
+
+
+def test_nothing_cites_an_unknown_equation():
+    idle = {spec for path in SUITE.rglob("test_*.py") for spec, _ in index.marked(path, idle=True)}
+    cited = CODE.keys() | TESTS.keys() | index.cited_by_benches() | idle
+    assert not cited - EQUATIONS.keys()
+
+
+def test_only_a_test_that_takes_an_implementation_counts(tmp_path):
+    lines = (
+        "pytestmark = pytest.mark.spec('HubKV-5')",
+        "@pytest.mark.spec('HubKV-6')\ndef test_hubs(impl, x): ...",
+        "@pytest.mark.spec('HubKV-7')\ndef test_a_theorem(x): ...",
+    )
+    file = tmp_path / "test_some.py"
+    file.write_text("\n".join(lines))
+    assert index.marked(file) == [("HubKV-5", "test_hubs"), ("HubKV-6", "test_hubs")]
+    idle = [("HubKV-5", "test_a_theorem"), ("HubKV-7", "test_a_theorem")]
+    assert index.marked(file, idle=True) == idle
+
+
+def test_every_function_states_its_source():
+    functions = [n for n in reference.__all__ if isfunction(getattr(reference, n))]
+    assert not [name for name in functions if not index.source(name)], "no id under `Source:`"
+
+
+def test_a_public_name_is_shown_once_on_its_files_page():
+    pages = {name: [page_of(name)] for name in reference.__all__}
+    assert shown() == pages | {"kinds.py": [DOCS / "kinds.md"]}
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
+    assert (DOCS / file).with_suffix(".md").exists()
+    marks = [spec for path in laws_of(file) for spec, _ in index.marked(path)]
+    assert marks, "no law carries a `spec` mark"
+
+
+def test_every_reading_is_explained_in_the_errata():
+    docs = [getdoc(getattr(reference, name)) or "" for name in reference.__all__]
+    assert set(ERRATUM.findall(" ".join(d.partition("Reading:")[2] for d in docs))) <= set(errata())
+
+
+def test_every_erratum_is_told_once_and_can_be_linked_to():
+    assert len(errata()) == len(set(errata()))
+    for path in sorted((DOCS / "errata").glob("*.md")):
+        for heading in re.findall(r"^### .*$", path.read_text(), re.MULTILINE):
+            ids = re.findall(r"\{ #(E-[A-Z]\d+) \}", heading)
+            assert ids, f"{path.name}: `{heading}` ends with no {{ #id }}"
+            assert set(ids) <= set(ERRATUM.findall(heading)), heading
+
+
+def errata() -> list[str]:
+    """Every id that a heading of the errata tells of, once a heading."""
+    text = "\n".join(path.read_text() for path in sorted((DOCS / "errata").glob("*.md")))
+    headings = re.findall(r"^### .*$", text, re.MULTILINE)
+    return [i for heading in headings for i in dict.fromkeys(ERRATUM.findall(heading))]
+
+
+def test_the_page_of_equations_is_current():
+    assert PAGE.read_text() == index.page(), "run `python -m spec_tests.project.test_index`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(index.page())

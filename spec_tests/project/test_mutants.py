@@ -1,0 +1,26 @@
+"""The suite bites: every mutant dies by a law or a vector, never by agreement alone."""
+
+import json
+import subprocess
+import sys
+
+from spec_tests.mutants import MUTANTS
+
+
+def test_every_mutant_is_killed():
+    """In one run of its own, each mutant against the test that must kill it."""
+    command = [sys.executable, "-m", "spec_tests.mutants", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout.splitlines()[-1])
+    assert list(outcomes) == list(MUTANTS)
+    unmatched = [name for name in MUTANTS if not outcomes[name]]
+    assert not unmatched, f"no test is called as their killers are: {unmatched}"
+    alive = [name for name in MUTANTS if "failed" not in outcomes[name]]
+    assert not alive, f"their killers let them live: {alive}"
+
+
+def test_every_killer_is_a_law_or_a_vector():
+    generic = ("test_agreement", "test_errors", "project/")
+    others = [name for name, m in MUTANTS.items() if any(file in m.killer for file in generic)]
+    assert not others

@@ -1,0 +1,269 @@
+"""The suite itself: what it reports, what it refuses, and that it bites."""
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from inspect import isfunction, signature
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from jaxtyping import Float, TypeCheckError
+from torch import Tensor
+
+import reference
+from spec_tests.accuracy import assert_as_accurate
+from spec_tests.index import HERE, ROOT
+from spec_tests.inputs import INPUTS, REFUSALS
+from spec_tests.needs import asked
+from spec_tests.test_agreement import held_to_its_types
+
+MODULE = """
+from types import SimpleNamespace
+import torch
+import reference
+
+def every_token(scores, radius=2, protected=None):
+    return torch.ones_like(scores, dtype=torch.bool)
+
+def unwritten(scores, hubs, gamma=0.5):
+    return torch.empty_like(scores)
+
+partial = SimpleNamespace(hub_mask=reference.hub_mask)
+wrong = SimpleNamespace(hub_mask=every_token)
+holes = SimpleNamespace(discount=unwritten)
+named = SimpleNamespace(knorm=lambda keys: keys, hub_mask=every_token)
+"""
+VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
+NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
+
+
+def printed():
+    """Return the module that the docs print as a complete submission."""
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    return "".join(example.source for example in doctest.DocTestParser().get_examples(page))
+
+
+def collected(path):
+    """Whether pytest looks for tests there."""
+    return path.is_dir() or path.name.startswith("test_")
+
+
+class Ended(NamedTuple):
+    """How a run of the suite ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    """Run the suite from another folder, on a module `theirs` that stands in that folder."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "theirs.py").write_text(MODULE)
+    (folder / "printed.py").write_text(printed())
+    command = [sys.executable, "-m", "spec_tests.project.runs"]
+    place = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes: dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=folder, env=place, **pipes) as runs:
+        assert runs.stdin
+        assert runs.stdout
+        answers = iter(runs.stdout)
+
+        def run(*words: str, only=("hubkv",), xfails: str = "") -> Ended:
+            (folder / "xfails.txt").write_text(xfails)
+            # collecting what a test does not run would take most of its time
+            others = (path for path in HERE.iterdir() if path.name not in only)
+            words += tuple(f"--ignore={path}" for path in others if collected(path))
+            words += ("--xfails", "xfails.txt") if xfails else ()
+            print(json.dumps(words), file=runs.stdin, flush=True)
+            return Ended(*json.loads(next(answers)))
+
+        yield run
+        runs.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def report(suite):
+    """One run over three modules: a partial one, a wrong one, one that leaves memory unwritten."""
+    tests = f"{VECTOR} or {LAW} or {NEEDS_DISCOUNT} or test_index or test_layers"
+    modules = ("theirs:partial", "theirs:wrong", "theirs:holes")
+    only = ("hubkv", "test_vectors.py", "project")
+    return suite(*modules, "-v", "--tb=no", "-k", tests, only=only).stdout
+
+
+def test_a_partial_module_passes_and_what_it_lacks_is_one_count(report):
+    assert f"{LAW}[theirs:partial] PASSED" in report
+    assert f"{NEEDS_DISCOUNT}[theirs:partial]" not in report
+    assert not re.search("skipped", report, re.IGNORECASE)
+    assert "theirs:partial fails" not in report
+    assert len(re.findall("theirs:partial lacks.*", report)) == 1
+    assert re.search(r"theirs:partial lacks \d+ functions$", report, re.MULTILINE)
+
+
+def test_a_wrong_module_fails_a_law_and_a_vector(report):
+    assert f"{LAW}[theirs:wrong] FAILED" in report
+    assert f"[theirs:wrong-discount-{VECTOR}] FAILED" in report
+    assert "theirs:wrong fails: HubKV-6" in report
+
+
+def test_a_result_with_unwritten_memory_is_found_out(report):
+    assert f"{NEEDS_DISCOUNT}[theirs:holes] FAILED" in report
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_unwritten_memory_is_poisoned(dtype):
+    assert torch.empty(1000, dtype=dtype).isnan().all()
+
+
+def test_other_peoples_modules_are_not_held_to_our_docs_and_layers(report):
+    assert "test_index.py" not in report
+    assert "test_layers.py" not in report
+
+
+def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
+    # a profile may stand after a space
+    words = ("theirs:partial", "-k", LAW, "--hypothesis-profile", "conformance")
+    assert suite(*words).returncode == pytest.ExitCode.OK
+    complete = suite(*words, "--complete")
+    assert complete.returncode == pytest.ExitCode.TESTS_FAILED
+    assert re.search("theirs:partial lacks .*: .*discount", complete.stdout)
+
+
+def test_what_the_papers_only_name_is_tested_on_request(suite):
+    generic = ("test_agreement.py", "test_errors.py")
+    words = ("theirs:named", "-k", "knorm or hub_mask", "-q", "--tb=no")
+    usual = suite(*words, only=(*generic, "attention")).stdout
+    assert "test_agrees_with_reference[theirs:named-hub_mask]" in usual
+    assert "FAILED" in usual
+    assert "knorm" not in usual
+    all_of_it = suite(*words, "--ours", only=generic).stdout
+    for test in ("agreement.py::test_signature", "agreement.py::test_manners", "test_refuses"):
+        assert re.search(rf"FAILED .*{test}.*knorm", all_of_it)
+
+
+def test_what_a_test_asks_for_is_read_from_its_text(tmp_path):
+    file = tmp_path / "test_some.py"
+    file.write_text(
+        "def scored(impl): return impl.smd\n"
+        "def helper(module, impl): return impl.gate(module.decay)\n"
+        "def other(impl): return impl.retain\n"
+        "def test_hubs(impl, scored): assert helper(reference, impl) == impl.hub_mask(x.discount)\n"
+    )
+    assert asked(file, "test_hubs") == {"smd", "gate", "hub_mask"}
+
+
+def test_an_expected_failure_is_strict(suite):
+    lines = f"{LAW}[theirs:wrong]  # a known bug\n{LAW}[theirs:partial]  # mended since\n"
+    done = suite("theirs:wrong", "theirs:partial", "-v", "-k", LAW, xfails=lines)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert f"{LAW}[theirs:wrong] - a known bug" in done.stdout
+    assert "[XPASS(strict)] mended since" in done.stdout
+
+
+def test_an_expected_failure_that_matches_nothing_is_a_usage_error(suite):
+    done = suite("theirs:partial", xfails="test_of_another_day  # renamed since\n")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no such test: test_of_another_day" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "theirs:no_such_attribute"])
+def test_an_unknown_module_is_a_usage_error(suite, module):
+    done = suite(module)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--impl: " in done.stderr
+    assert module.rpartition(":")[2] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_small_elements_are_held_to_their_own_size():
+    scores = torch.tensor([[1.0, 0.015, 0.01, 0.005]]).bfloat16()
+    blanked = reference.smd(scores).where(scores > 0.02, 0)
+    with pytest.raises(AssertionError):
+        assert_as_accurate(blanked, reference.smd, dict(scores=scores))
+
+
+class Held(NamedTuple):
+    """What a cache remembers of attention, and of keys."""
+
+    mass: Tensor
+    keys: Tensor
+
+
+@pytest.mark.parametrize("field", Held._fields)
+def test_a_mass_that_a_cache_remembers_is_rounded_as_attention_is(field):
+    def held(mass, keys):
+        return Held(mass, keys)
+
+    inputs = {name: torch.tensor([1.0, 1e-9], dtype=torch.float64) for name in Held._fields}
+    near = held(**inputs | {field: inputs[field] + torch.tensor([0, 1e-22])})
+    if field == "mass":
+        assert_as_accurate(near, held, inputs)
+    else:
+        with pytest.raises(AssertionError):
+            assert_as_accurate(near, held, inputs)
+
+
+def test_the_submission_the_docs_print_is_complete(suite):
+    done = suite("printed", "-k", "hub_mask or hubkv", only=("hubkv", "test_agreement.py"))
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert "printed fails" not in done.stdout
+
+
+def test_an_unknown_device_is_a_usage_error(suite):
+    done = suite("theirs:partial", "--device", "banana")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--device: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_inputs_and_refusals_cover_the_api():
+    functions = [n for n in reference.__all__ if isfunction(getattr(reference, n))]
+    assert sorted(INPUTS) == sorted(REFUSALS) == sorted(functions)
+
+
+def test_every_argument_that_can_be_wrong_is_tried():
+    """Each parameter of each function has a refusal, or cannot be wrong (a flag)."""
+    for name, (good, refusals) in REFUSALS.items():
+        tried = {refusal.argument for refusal in refusals}
+        flags = {k for k, v in good.items() if isinstance(v, bool)}
+        parameters = set(signature(getattr(reference, name)).parameters)
+        assert parameters <= tried | flags, (name, parameters - tried - flags)
+
+
+class Parts(NamedTuple):
+    """A result in parts."""
+
+    scores: Float[Tensor, "*heads tokens"]
+    halves: tuple[Float[Tensor, "tokens"], ...]
+
+
+def halved(scores: Float[Tensor, "*heads tokens"]) -> Parts:
+    """A function whose annotations say that the length stays."""
+    return Parts(scores, (scores[0], scores[-1]))
+
+
+def test_a_field_of_another_length_is_seen():
+    scores = torch.ones(2, 4)
+    held_to_its_types(halved, halved)(scores)
+    with pytest.raises(AssertionError, match="halves"):
+        held_to_its_types(halved, lambda scores: Parts(scores, (scores[0, :2],)))(scores)
+
+
+def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
+    """A function whose annotations say that the shape stays."""
+    return scores + scores
+
+
+@pytest.mark.parametrize(
+    "lie", [lambda scores: scores[..., 1:], lambda scores: scores.long(), lambda scores: scores[0]]
+)
+def test_a_result_of_another_shape_or_dtype_is_seen(lie):
+    scores = torch.ones(2, 3)
+    held_to_its_types(doubled, doubled)(scores)
+    with pytest.raises(TypeCheckError):
+        held_to_its_types(doubled, lie)(scores)

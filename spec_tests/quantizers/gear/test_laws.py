@@ -1,0 +1,198 @@
+"""GEAR's spans: codes, outliers, correction."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import real
+from spec_tests.quantizers.gear import oracle
+from spec_tests.quantizers.gear.draws import gear_compress
+
+SIDES = st.sampled_from(["channel", "token"])
+SPANS = st.tuples(st.sampled_from([(1,), (2,), (2, 1)]), st.integers(1, 9), st.integers(1, 4))
+DENSE = SPANS.flatmap(lambda s: real(*s[0], *s[1:]))
+TALL = st.integers(4, 9).flatmap(lambda tokens: real(2, tokens, 4))
+
+
+def restored(impl: Any, x: Tensor, **settings: Any) -> Tensor:
+    """Compress and restore."""
+    return impl.gear_reconstruct(impl.gear_compress(x, **settings))
+
+
+def norm(x):
+    """Return each head's norm."""
+    return torch.linalg.matrix_norm(x)
+
+
+def as_rows(x, by):
+    """Return channels as rows of tokens, or tokens as rows of all heads' channels."""
+    return x.mT if by == "channel" else x.transpose(-3, -2).flatten(-2)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(gear_compress())
+def test_a_span_is_what_the_definition_gives_one_number_at_a_time(impl, x):
+    x |= dict(x=x["x"].double(), scales=None)
+    out = restored(impl, **x)
+    assert out.shape == x["x"].shape
+    if not out.numel():
+        return
+    layout = x["by"], x["bits"], Fraction(str(x["outliers"])), x["rank"], x["fill"], x["seed"]
+    sequences = x["x"].reshape(-1, *out.shape[-3:])
+    alone = [oracle.gear(sequence.tolist(), *layout)[0] for sequence in sequences]
+    alone = torch.tensor(alone, dtype=torch.float64).reshape(out.shape)
+    # in units of the sums that the correction takes over tokens and channels
+    assert_close(out, alone, x["x"].abs().sum())
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(DENSE, SIDES, st.integers(1, 8), st.sampled_from([0.0, 0.3, 0.6]), st.booleans())
+def test_without_a_correction_any_numbers_are_stored_as_the_definition_says(
+    impl, x, by, bits, share, fill
+):
+    x = x.double()
+    out = restored(impl, x, by=by, bits=bits, outliers=share, rank=0, fill=fill)
+    layout = by, bits, Fraction(str(share)), 0, fill, 0
+    sequences = x.reshape(-1, *x.shape[-3:])
+    alone = [oracle.gear(sequence.tolist(), *layout)[0] for sequence in sequences]
+    assert_close(out, torch.tensor(alone, dtype=torch.float64).reshape(x.shape), x.abs().amax())
+
+
+@pytest.mark.spec("HEX-GEAR", "HEX-3.4b")
+@given(DENSE, st.integers(1, 8), st.booleans(), st.sampled_from([None, torch.float16]))
+def test_without_outliers_and_correction_it_is_kcvt_bit_for_bit(impl, x, bits, fill, scales):
+    bare = dict(bits=bits, outliers=0.0, rank=0, fill=fill, scales=scales)
+    pair = (restored(impl, x, by="channel", **bare), restored(impl, x, by="token", **bare))
+    assert_equal(pair, impl.kcvt(x, x, bits, scales=scales))
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(TALL, SIDES, st.sampled_from([0.25, 0.5, 1.0]), st.integers(1, 3), st.booleans())
+def test_outliers_are_stored_exactly_and_moved_by_the_correction_alone(
+    impl, x, by, share, rank, fill
+):
+    settings = dict(by=by, bits=2, outliers=share, fill=fill)
+    block, rows = impl.gear_compress(x, rank=rank, **settings), as_rows(x, by)
+    apart = impl.outlier_mask(rows, share)
+    assert_equal(block.outliers, rows[apart].reshape(block.outliers.shape))
+    assert_equal(rows.gather(-1, block.places.long()), block.outliers)
+    assert (block.places.long().diff() > 0).all()
+    exact = as_rows(impl.gear_reconstruct(block, exact_outliers=True), by)
+    assert_equal(exact[apart], rows[apart])
+    moved = as_rows(impl.gear_reconstruct(block), by)
+    assert_equal(moved[~apart], exact[~apart])
+    correction = as_rows(block.left @ block.right.mT, by)
+    assert_close(moved[apart], (rows + correction)[apart].double(), x.abs().amax())
+    plain = as_rows(restored(impl, x, rank=0, **settings), by)
+    assert_equal(plain[apart], rows[apart])
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(st.integers(1, 8), SIDES, st.booleans())
+def test_a_grid_has_two_to_the_bits_levels_with_outliers_too(impl, bits, by, fill):
+    levels = torch.arange(2.0**bits)
+    # as far below as above, so that the mean stays within
+    row = torch.cat([levels, torch.tensor([-100.0, 100.0 + len(levels) - 1])])
+    x = row[None, :, None] if by == "channel" else row[None, None, :]
+    share = 3 / len(row)
+    block = impl.gear_compress(x, by=by, bits=bits, outliers=share, rank=0, fill=fill)
+    codes = impl.unpack_bits(block.words, bits, len(row)).flatten()
+    assert codes.tolist() == [*range(2**bits), 0, 0]
+    assert block.steps.flatten().tolist() == [1.0]
+    assert block.minima.flatten().tolist() == [0.0]
+
+
+@pytest.mark.spec("HEX-GEAR")
+def test_the_mean_of_a_row_may_stretch_the_grid_of_the_rest(impl):
+    x = torch.tensor([0.0, 1.0, 2.0, 1000.0])[None, :, None]
+    settings = dict(bits=2, outliers=0.5, rank=0)
+    block = impl.gear_compress(x, **settings)
+    assert block.outliers.flatten().tolist() == [0.0, 1000.0]
+    assert (block.minima.item(), block.steps.item()) == (1.0, (250.75 - 1) / 3)
+    assert restored(impl, x, **settings).flatten().tolist() == [0.0, 1.0, 1.0, 1000.0]
+    assert_equal(restored(impl, x, fill=False, **settings), x)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(st.sampled_from([3e38, -3e38, 0.1]), SPANS, SIDES, st.sampled_from([0.5, 1.0, 0.0]))
+def test_equal_numbers_have_a_grid_of_one_point_however_large(impl, number, shape, by, share):
+    x = torch.full((*shape[0], *shape[1:]), number)
+    block = impl.gear_compress(x, by=by, outliers=share)
+    assert not block.steps.any()
+    assert_equal(impl.gear_reconstruct(block), x)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(DENSE, SIDES, st.sampled_from([0.0, 0.4]), st.integers(0, 20))
+def test_the_error_of_a_head_never_grows_with_the_rank(impl, x, by, share, seed):
+    x = x.double()
+    settings = dict(by=by, bits=2, outliers=share, seed=seed)
+    errors = [norm(x - restored(impl, x, rank=r, **settings)) for r in range(5)]
+    scale = x.abs().sum()
+    for more, fewer in zip(errors[1:], errors, strict=False):
+        assert_at_most(more + scale, fewer + scale)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(real(2, 9, 4), SIDES, st.integers(1, 4))
+def test_codes_are_used_and_a_correction_helps(impl, x, by, bits):
+    x = x.double()
+    none, one = (norm(x - restored(impl, x, by=by, bits=bits, rank=r)) for r in (0, 1))
+    assert (none > 0).all()
+    assert (one < none).all()
+    assert (one > 0).all()
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(gear_compress(whole=True), st.sampled_from([0, 99]))
+def test_a_correction_of_the_errors_whole_rank_mends_everything(impl, x, more):
+    x |= dict(x=x["x"].double(), scales=None, rank=x["rank"] + more)
+    assert_close(restored(impl, **x), x["x"], x["x"].abs().sum())
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(gear_compress(sides=("channel",), whole=True))
+def test_each_head_has_a_correction_of_its_own(impl, x):
+    x |= dict(x=x["x"].double(), scales=None)
+    span = x.pop("x")
+    together = impl.gear_compress(span, **x)
+    for head in range(span.shape[-3]):
+        one = slice(head, head + 1)
+        alone = impl.gear_compress(span[..., one, :, :], **x)
+        assert_equal(together.words[..., one, :, :], alone.words)
+        assert_close(together.left[..., one, :, :], alone.left)
+        assert_close(together.right[..., one, :, :], alone.right, span.abs().sum())
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(DENSE, SIDES, st.integers(0, 3))
+def test_the_same_seed_gives_the_same_block(impl, x, by, rank):
+    torch.manual_seed(0)
+    first = impl.gear_compress(x, by=by, rank=rank, seed=5)
+    torch.manual_seed(1)
+    assert_equal(impl.gear_compress(x, by=by, rank=rank, seed=5), first)
+
+
+@pytest.mark.spec("HEX-GEAR")
+def test_the_last_place_of_a_long_row_can_be_counted(impl):
+    """Of 32 769 members the last is the first whose place two bytes do not hold."""
+    x = torch.zeros(1, 1, 2**15 + 1)
+    x[..., -1], x[..., 0] = 9.0, -1.0
+    block = impl.gear_compress(x, by="token", bits=1, outliers=0.0001, rank=0)
+    assert block.places.tolist() == [[0, 2**15]]
+    assert block.outliers.tolist() == [[-1.0, 9.0]]
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(st.sampled_from(["channel", "token"]), st.integers(1, 8))
+def test_the_largest_numbers_stay_finite(impl, by, bits):
+    limit = torch.finfo(torch.float16).max
+    x = torch.tensor([-limit, -limit / 3, limit / 3, limit, 0, 1, 2, 3]).reshape(1, 4, 2)
+    x = (x / 2 * 2 ** (bits > 1)).half()
+    assert restored(impl, x, by=by, bits=bits).isfinite().all()

@@ -1,0 +1,199 @@
+"""KIVI: what HEX's Table 2 compares with."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import real
+from spec_tests.inputs import INPUTS
+from spec_tests.quantizers.kivi import oracle
+from spec_tests.quantizers.kivi.draws import kivi_settings, kivi_streams
+
+SHAPES = st.sampled_from([(1,), (2,), (2, 1)])
+
+
+@st.composite
+def gaussian(draw, most=3):
+    """A stream of real numbers and its settings."""
+    settings = draw(kivi_settings())
+    tokens = draw(st.integers(1, most * settings["residual"] + 1))
+    shape = (*draw(SHAPES), tokens, settings["group"] * draw(st.integers(1, 2)))
+    return draw(real(*shape)).double(), draw(real(*shape)).double() + 3, settings
+
+
+@st.composite
+def cut(draw):
+    """A stream on exact codes, its settings, and where it is cut."""
+    settings = draw(kivi_settings())
+    tokens = draw(st.integers(1, 4 * settings["residual"]))
+    stream = draw(kivi_streams(settings, tokens, SHAPES))
+    one_by_one = st.just([*range(tokens)])
+    cuts = draw(st.lists(st.integers(0, tokens), min_size=1, max_size=4) | one_by_one)
+    return stream, settings, sorted(cuts)
+
+
+def parts(stream, start, stop):
+    """Return a stretch of keys and values."""
+    return [x[..., start:stop, :] for x in stream]
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(gaussian())
+def test_every_head_is_what_the_definition_gives_one_number_at_a_time(impl, x):
+    keys, values, settings = x
+    settings["scales"] = None
+    restored = impl.kivi_read(impl.kivi_prefill(keys, values, **settings))
+    layout = settings["bits"], settings["group"], settings["residual"]
+    sides = zip((keys, values), restored, (oracle.kivi_keys, oracle.kivi_values), strict=True)
+    for raw, out, alone in sides:
+        expected = [alone(head.tolist(), *layout) for head in raw.flatten(0, -3)]
+        exact = torch.tensor(expected, dtype=torch.float64)
+        assert_close(out.flatten(0, -3), exact, raw.abs().amax())
+
+
+@pytest.mark.spec("HEX-KIVI", "HEX-3.4b")
+@given(st.sampled_from([2, 4, 8]), st.integers(1, 6), st.data())
+def test_one_group_of_all_tokens_without_a_residual_is_kcvt(impl, bits, tokens, data):
+    keys = data.draw(real(2, 2, tokens, 2 * tokens))
+    cache = impl.kivi_prefill(keys, keys, bits, group=tokens, residual=tokens)
+    assert cache.residual_keys.shape[-2] == 0
+    assert_equal(impl.kivi_read(cache)[0], impl.kcvt(keys, keys, bits)[0])
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(gaussian())
+def test_the_last_tokens_are_exact(impl, x):
+    *stream, settings = x
+    tokens, residual = stream[0].shape[-2], settings["residual"]
+    cache = impl.kivi_prefill(*stream, **settings)
+    exact = tokens % residual, min(tokens, residual)
+    buffers = cache.residual_keys, cache.residual_values
+    for raw, out, buffer, count in zip(stream, impl.kivi_read(cache), buffers, exact, strict=True):
+        assert out.shape == raw.shape
+        assert_equal(buffer, raw[..., tokens - count :, :])
+        assert_equal(out[..., tokens - count :, :], buffer)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(cut())
+def test_any_chunks_of_tokens_give_the_same_cache(impl, x):
+    stream, settings, cuts = x
+    tokens = stream[0].shape[-2]
+    once = impl.kivi_prefill(*stream, **settings)
+    cache = impl.kivi_prefill(*parts(stream, 0, cuts[0]), **settings)
+    for start, stop in pairwise([*cuts, tokens]):
+        cache = impl.kivi_append(cache, *parts(stream, start, stop))
+    assert_equal(cache, once)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(cut())
+def test_append_never_changes_a_byte_of_earlier_groups(impl, x):
+    stream, settings, (*_, first) = x
+    before = impl.kivi_prefill(*parts(stream, 0, first), **settings)
+    after = impl.kivi_append(before, *parts(stream, first, None))
+    for side, axis in (("key", -3), ("value", -2)):
+        for part in ("words", "steps", "minima"):
+            old, new = (getattr(cache, f"{side}_{part}") for cache in (before, after))
+            assert_equal(new.narrow(axis, 0, old.shape[axis]), old)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(gaussian())
+def test_the_error_is_at_most_half_a_step_of_the_members_own_group(impl, x):
+    keys, values, settings = x
+    group, residual, top = settings["group"], settings["residual"], 2 ** settings["bits"] - 1
+    settings["scales"] = None
+    restored = impl.kivi_read(impl.kivi_prefill(keys, values, **settings))
+    whole = keys.shape[-2] // residual * residual
+    old = max(0, keys.shape[-2] - residual)
+    rows = (
+        (keys[..., :whole, :].mT, restored[0][..., :whole, :].mT),
+        (values[..., :old, :], restored[1][..., :old, :]),
+    )
+    for raw, out in rows:
+        raw, out = (y.unflatten(-1, (y.shape[-1] // group, group)) for y in (raw, out))
+        if raw.numel():
+            half = (raw.amax(-1) - raw.amin(-1)) / top / 2
+            scale = raw.abs().amax()
+            assert_at_most((out - raw).abs() + scale, half[..., None] + scale)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(real(2, 9, 4), real(2, 9, 4), st.integers(1, 4))
+def test_codes_are_used_where_they_are_supposed_to_be(impl, keys, values, bits):
+    restored = impl.kivi_read(impl.kivi_prefill(keys, values, bits, group=4, residual=4))
+    assert ((restored[0] - keys)[..., :4, :].abs().amax(-2) > 0).all()
+    assert ((restored[0] - keys)[..., 4:8, :].abs().amax(-2) > 0).all()
+    assert ((restored[1] - values)[..., :5, :].abs().amax(-1) > 0).all()
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(real(2, 8, 4), st.integers(1, 8), st.sampled_from([torch.float16, torch.bfloat16]))
+def test_clamping_before_rounding_gives_the_same_codes(impl, x, bits, dtype):
+    # far from zero, where stored scales are off by as much as a step
+    keys = (x + 50).to(dtype)
+    cache = impl.kivi_prefill(keys, keys, bits, group=4, residual=8, scales=torch.float16)
+    codes = impl.unpack_bits(cache.key_words, bits, 8)[..., 0, :, :].unflatten(-1, (2, 4))
+    low, step = (y[..., 0, :, :, None].float() for y in (cache.key_minima, cache.key_steps))
+    top = 2**bits - 1
+    quotient = (keys.float().mT.unflatten(-1, (2, 4)) - low) / step
+    clamped_first = quotient.clamp(0, top).round().masked_fill(step == 0, 0)
+    assert_equal(codes.float(), clamped_first)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(real(2, 1, 4), st.integers(1, 8))
+def test_constant_groups_come_back_exactly(impl, x, bits):
+    keys, values = x.expand(2, 8, 4), x[..., :1].expand(2, 8, 4)
+    restored = impl.kivi_read(impl.kivi_prefill(keys, values, bits, group=4, residual=4))
+    assert_equal(restored, (keys, values))
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(cut())
+def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
+    stream, settings, _ = x
+    batch = [torch.stack([y, y.flip(-2)]) for y in stream]
+    together = impl.kivi_prefill(*batch, **settings)
+    for row in range(2):
+        alone = impl.kivi_prefill(*(y[row] for y in batch), **settings)
+        for joint, single in zip(together, alone, strict=True):
+            assert_equal(joint[row] if isinstance(joint, torch.Tensor) else joint, single)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(INPUTS["kivi_append"])
+def test_tokens_of_other_heads_are_refused(impl, x):
+    twice = {name: torch.cat([x[name], x[name]], -3) for name in ("keys", "values")}
+    with pytest.raises(ValueError, match="keys must have shape"):
+        impl.kivi_append(x["cache"], **twice)
+
+
+@pytest.mark.spec("HEX-KIVI")
+@pytest.mark.parametrize("scales", [None, torch.float16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_scales_are_stored_in_the_type_asked_for(impl, dtype, scales):
+    x = torch.arange(12, dtype=dtype).reshape(1, 6, 2)
+    cache = impl.kivi_prefill(x[:, :3], x[:, :3], 2, group=2, residual=2, scales=scales)
+    for part in (cache, impl.kivi_append(cache, x[:, 3:], x[:, 3:])):
+        own = dtype if dtype in (torch.float16, torch.float64) else torch.float32
+        for stored in (part.key_steps, part.key_minima, part.value_steps, part.value_minima):
+            assert stored.numel()
+            assert stored.dtype == (scales or own)
+        assert all(read.dtype == dtype for read in impl.kivi_read(part))
+
+
+@pytest.mark.spec("HEX-KIVI")
+@given(st.integers(2, 8))
+def test_the_largest_numbers_stay_finite(impl, bits):
+    limit = torch.finfo(torch.float16).max
+    x = torch.tensor([-limit, -limit / 3, limit / 3, limit], dtype=torch.float16)
+    keys = x[None, :, None].expand(1, 4, 4)
+    values = x.expand(1, 8, 4)
+    cache = impl.kivi_prefill(torch.cat([keys, keys], -2), values, bits, group=4, residual=4)
+    assert all(read.isfinite().all() for read in impl.kivi_read(cache))

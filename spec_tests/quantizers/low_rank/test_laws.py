@@ -1,0 +1,137 @@
+"""The low-rank correction: GEAR's power iteration."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.draw import real
+from spec_tests.inputs import INPUTS
+from spec_tests.quantizers.low_rank import oracle
+
+MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(lambda s: real(2, *s))
+SEEDS = st.integers(0, 100)
+
+
+def left_over(impl, x, rank, seed=0, rounds=3):
+    """Return the norm of what a correction leaves, a matrix."""
+    factors = impl.low_rank(x, rank, rounds, seed)
+    return torch.linalg.matrix_norm(x - factors.left @ factors.right.mT)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(MATRICES | real(2, 9, 5), SEEDS, st.integers(1, 3))
+def test_a_higher_rank_never_leaves_more(impl, x, seed, rounds):
+    x = x.double()
+    norms = [left_over(impl, x, rank, seed, rounds) for rank in range(min(x.shape[-2:]) + 1)]
+    scale = norms[0].max()
+    assert_close(norms[0], torch.linalg.matrix_norm(x))
+    for more, fewer in zip(norms[1:], norms, strict=False):
+        assert_at_most(more + scale, fewer + scale)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(MATRICES, SEEDS)
+def test_a_rank_above_zero_leaves_less(impl, x, seed):
+    x = x.double()
+    assert (left_over(impl, x, 1, seed) < torch.linalg.matrix_norm(x)).all()
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(st.integers(1, 5).flatmap(lambda n: real(2, n, n)), st.integers(0, 3), SEEDS)
+def test_full_rank_leaves_nothing(impl, x, extra, seed):
+    # turns: no direction is stronger than another
+    turn = torch.linalg.qr(x.double()).Q
+    factors = impl.low_rank(turn, x.shape[-1] + extra, seed=seed)
+    assert_close(factors.left @ factors.right.mT, turn, x.shape[-1])
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(INPUTS["low_rank"])
+def test_factors_are_a_basis_and_the_shadow_on_it(impl, x):
+    matrix = x["x"].double()
+    factors = impl.low_rank(matrix, x["rank"], x["rounds"], x["seed"])
+    assert factors.left.shape[-1] == min(x["rank"], *matrix.shape[-2:])
+    some = matrix.abs().flatten(-2).sum(-1) > 0
+    gram = factors.left.mT @ factors.left
+    assert_close(gram, torch.eye(gram.shape[-1]).double() * some[..., None, None])
+    assert_close(factors.right, matrix.mT @ factors.left, matrix.abs().sum())
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(INPUTS["low_rank"])
+def test_the_correction_is_what_one_number_at_a_time_gives(impl, x):
+    exact = x | dict(x=x["x"].double())
+    factors = impl.low_rank(**exact)
+    product = factors.left @ factors.right.mT
+    if not x["x"].numel():
+        assert product.shape == x["x"].shape
+        return
+    rank = min(x["rank"], *x["x"].shape[-2:])
+    matrices = exact["x"].reshape(-1, *x["x"].shape[-2:])
+    alone = [oracle.low_rank(m.tolist(), rank, x["rounds"], x["seed"]) for m in matrices]
+    alone = torch.tensor(alone, dtype=torch.float64).reshape(product.shape)
+    assert_close(product, alone, exact["x"].abs().sum())
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(real(5, 3), st.integers(1, 4), SEEDS)
+def test_one_direction_of_any_matrix_is_that_of_its_powers(impl, x, rounds, seed):
+    factors = impl.low_rank(x.double(), 1, rounds, seed)
+    alone = torch.tensor(oracle.low_rank(x.tolist(), 1, rounds, seed), dtype=torch.float64)
+    assert_close(factors.left @ factors.right.mT, alone, x.abs().sum())
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(MATRICES, SEEDS)
+def test_another_round_finds_a_direction_no_worse(impl, x, seed):
+    x = x.double()
+    norms = [left_over(impl, x, 1, seed, rounds) for rounds in range(1, 5)]
+    scale = norms[0].max()
+    for later, earlier in zip(norms[1:], norms, strict=False):
+        assert_at_most(later + scale, earlier + scale)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(MATRICES, st.integers(0, 4))
+def test_the_seed_alone_decides(impl, x, rank):
+    torch.manual_seed(rank)
+    first = impl.low_rank(x, rank, seed=3)
+    torch.manual_seed(rank + 1)
+    assert_equal(impl.low_rank(x, rank, seed=3), first)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(real(6, 4), SEEDS)
+def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
+    start = 2 * np.random.RandomState([seed, 4]).random_sample(4) - 1
+    reached = x.double() @ torch.from_numpy(start)
+    left, right = impl.low_rank(x.double(), 1, 1, seed)
+    assert left[:, 0] @ reached > 0
+    assert right[:, 0] @ torch.from_numpy(start) > 0
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(real(6, 4), SEEDS)
+def test_another_seed_starts_elsewhere(impl, x, seed):
+    one, other = (impl.low_rank(x.double(), 1, 1, s).left for s in (seed, seed + 1))
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(MATRICES, st.integers(0, 3), st.integers(-60, 60))
+def test_a_power_of_two_passes_through(impl, x, rank, power):
+    factors = impl.low_rank(x, rank)
+    scaled = impl.low_rank(x * 2.0**power, rank)
+    assert_equal(scaled, (factors.left, factors.right * 2.0**power))
+
+
+@pytest.mark.spec("HEX-GEAR")
+@given(MATRICES, st.integers(0, 3))
+def test_nothing_comes_of_nothing_and_each_matrix_is_its_own(impl, x, rank):
+    both, alone = impl.low_rank(torch.stack([x[0] * 0, x[0]]), rank), impl.low_rank(x[0], rank)
+    for factors, single in zip(both, alone, strict=True):
+        assert_equal(factors[0], torch.zeros_like(single))
+        assert_equal(factors[1].isfinite().all(), torch.tensor(True))

@@ -1,0 +1,110 @@
+"""The step between scoring and selecting: HubKV A.1, GraphKV §4.1, or none."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import GraphSettings, HubSettings, NmsSettings, Scored
+from spec_tests.accuracy import assert_equal
+from spec_tests.draw import grid
+from spec_tests.inputs import INPUTS
+from spec_tests.refinement.draws import (
+    KINDS,
+    bare,
+    graph_settings,
+    hub_settings,
+    nms_settings,
+    refined_by,
+)
+
+
+@pytest.mark.spec("HubKV-13")
+@given(refined_by(st.none()))
+def test_without_settings_scores_pass_through(impl, x):
+    refined = impl.refine(**x)
+    assert_equal(refined, x["scored"].scores)
+    assert refined.data_ptr() != x["scored"].scores.data_ptr() or not refined.numel()
+
+
+@pytest.mark.spec("HubKV-13")
+@given(refined_by(hub_settings), st.sampled_from([0.0, 0.3, 1.0]))
+def test_hub_settings_are_hubkvs_own_arguments(impl, x, ratio):
+    scores, protected = x["scored"]
+    expected = impl.hubkv_refine(scores, ratio, protected, **x["refinement"]._asdict())
+    assert_equal(impl.refine(**x, ratio=ratio), expected)
+
+
+@pytest.mark.spec("GraphKV-4.1")
+@given(refined_by(graph_settings(kinds=KINDS)))
+def test_graph_settings_are_graphkvs_own_arguments(impl, x):
+    scores, protected = x["scored"]
+    expected = impl.graphkv_refine(
+        scores, x["keys"], x["keep"], protected=protected, queries=x["queries"],
+        values=x["values"], **x["refinement"]._asdict(),
+    )  # fmt: skip
+    assert_equal(impl.refine(**x), expected)
+
+
+@pytest.mark.spec("HubKV-Obs3")
+@given(refined_by(nms_settings))
+def test_suppression_compares_content_with_content_alone(impl, x):
+    scores, protected = x["scored"]
+    refined, (radius, factor) = impl.refine(**x), x["refinement"]
+    for score, apart, z in zip(
+        scores.flatten(0, -2).tolist(),
+        protected.flatten(0, -2).tolist(),
+        refined.flatten(0, -2).tolist(),
+        strict=True,
+    ):
+        for i in (i for i, p in enumerate(apart) if not p):
+            near = [j for j in range(len(score)) if abs(i - j) <= radius and not apart[j]]
+            best = max(near, key=lambda j: (score[j], -j))
+            assert z[i] == (score[i] if best == i else factor * score[i])
+
+
+@pytest.mark.spec("HubKV-12", "GraphKV-4.1", "HubKV-Obs3")
+@given(INPUTS["refine"], st.data())
+def test_what_stands_outside_the_content_moves_no_score_inside(impl, x, data):
+    scores, outside = x["scored"]
+    if isinstance(x["refinement"], GraphSettings) and not x["refinement"].per_head:
+        outside = outside.any(-2, keepdim=True).expand(outside.shape)
+    others = data.draw(grid(*scores.shape, high=32))
+    changed = x | dict(
+        scored=Scored(torch.where(outside, others, scores), outside),
+        keys=torch.where(outside[..., None], -x["keys"], x["keys"]),
+    )
+    before = impl.refine(**x | dict(scored=Scored(scores, outside)))
+    assert_equal(impl.refine(**changed)[~outside], before[~outside])
+
+
+@pytest.mark.spec("HubKV-15")
+@given(refined_by(hub_settings))
+def test_the_gate_takes_the_share_removed_unless_told_otherwise(impl, x):
+    tokens = x["scored"].scores.shape[-1]
+    ratio = 1 - x["keep"] / max(1, tokens)
+    assert_equal(impl.refine(**x), impl.refine(**x, ratio=ratio))
+
+
+@pytest.mark.spec("HubKV-13")
+@pytest.mark.parametrize("settings", [HubSettings(), GraphSettings(1), NmsSettings()], ids=str)
+@pytest.mark.parametrize("score", [-0.25, float("nan"), float("inf")])
+def test_every_refinement_refuses_scores_it_cannot_discount(impl, settings, score):
+    scored = bare(torch.tensor([[0.5, score]]))
+    with pytest.raises(ValueError, match="finite and >= 0"):
+        impl.refine(scored, settings, keep=1, keys=torch.ones(1, 2, 2))
+
+
+@pytest.mark.spec("HubKV-13")
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        ((torch.ones(1, 3), torch.zeros(1, 2, dtype=torch.bool)), ValueError),
+        ((torch.ones(1, 3), torch.zeros(1, 3)), TypeError),
+        ((torch.ones(1, 3).long(), torch.zeros(1, 3, dtype=torch.bool)), TypeError),
+        ((torch.ones(3), torch.zeros(3, dtype=torch.bool)), ValueError),
+    ],
+)
+def test_parts_that_do_not_fit_each_other_are_refused(impl, parts, error):
+    with pytest.raises(error):
+        impl.refine(Scored(*parts), keep=1)
