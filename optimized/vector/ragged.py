@@ -18,9 +18,9 @@ def ragged_attention(
     cache: RaggedCache,
     keys: Tensor,
     values: Tensor,
-    valid: Tensor | None = None,
-    causal: bool = True,
-    scale: float | None = None,
+    valid: Tensor | None,
+    causal: bool,
+    scale: float | None,
 ) -> Tensor:
     *_, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
