@@ -340,10 +340,10 @@ def drawn(queries: Tensor, cache: HexCache) -> Tensor:
 def hex_attention(
     queries: Tensor,
     cache: HexCache,
-    valid: Tensor | None = None,
-    causal: bool = True,
-    scale: float | None = None,
-    mass: bool = False,
+    valid: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    mass: bool,
 ) -> HexAttention:
     output, given = attend(queries, cache, valid, causal, scale)
     return HexAttention(output, given if mass else None)
