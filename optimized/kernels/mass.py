@@ -213,6 +213,8 @@ def columns(
     common = dict(
         CAUSAL=causal, PADDED=valid is not None, WIDTH=width, ROOM=room(width),
         NATIVE=native(sums_kernel, queries, keys),
+        # a product of float32 is no work of tensor cores, and keeps its rows in registers
+        num_warps=8 if max(queries.itemsize, keys.itemsize) > 2 else 4,
     )  # fmt: skip
 
     stacked = count <= half
