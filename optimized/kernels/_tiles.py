@@ -8,7 +8,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from optimized.kernels._device import widened
 
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+DTYPES = {torch.bfloat16, torch.float16, torch.float32}
 WIDEST = 256
 """Channels of the widest rows that fit into shared memory."""
 PROGRAMS = 264
@@ -35,11 +35,10 @@ def product(one, other, NATIVE: tl.constexpr):
         return tl.dot(widened(one), widened(other), input_precision="ieee")
 
 
-def fits(*tensors: Tensor) -> bool:
+def fits(queries: Tensor, keys: Tensor) -> bool:
     """Whether kernels are made for rows like these; what they are not made for is handed on."""
-    wide = max(tensor.shape[-1] for tensor in tensors) > WIDEST
-    empty = not all(tensor.numel() for tensor in tensors)
-    return not (wide or empty) and all(tensor.dtype in DTYPES for tensor in tensors)
+    known = {queries.dtype, keys.dtype} <= DTYPES and queries.shape[-1] <= WIDEST
+    return known and min(queries.numel(), keys.numel()) > 0
 
 
 def room(width: int) -> int:
@@ -47,7 +46,6 @@ def room(width: int) -> int:
     return max(16, triton.next_power_of_2(width))
 
 
-def native(kernel: object, *tensors: Tensor) -> bool:
+def native(kernel: object, queries: Tensor, keys: Tensor) -> bool:
     """Whether a product takes rows as they are stored: the interpreter multiplies bits."""
-    alike = len({tensor.dtype for tensor in tensors}) == 1
-    return alike and not isinstance(kernel, InterpretedFunction)
+    return queries.dtype == keys.dtype and not isinstance(kernel, InterpretedFunction)
