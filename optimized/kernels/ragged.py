@@ -140,9 +140,9 @@ def ragged_attention(
     cache: RaggedCache,
     keys: Tensor,
     values: Tensor,
-    valid: Tensor | None = None,
-    causal: bool = True,
-    scale: float | None = None,
+    valid: Tensor | None,
+    causal: bool,
+    scale: float | None,
 ) -> Tensor:
     if not queries.numel():
         return torch.empty_like(queries)
