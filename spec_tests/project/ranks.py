@@ -17,9 +17,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from optimized import distributed
+from optimized.bench.ranks import counted
 
 MOST = 4
-TIMEOUT = 20
+TIMEOUT = 30
 FILE = Path(str(distributed.__file__))
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -32,32 +33,6 @@ def lying(old: str, new: str) -> ModuleType:
     sys.modules[module.__name__] = module
     exec(compile(text.replace(old, new), str(FILE), "exec"), vars(module))
     return module
-
-
-@contextmanager
-def counted() -> Iterator[list[int]]:
-    """Collect how many bytes this rank gives to each collective."""
-    sent: list[int] = []
-    sizes = dict(
-        all_reduce=lambda tensor, **_: tensor.nbytes,
-        all_gather=lambda _, tensor, **__: tensor.nbytes,
-    )
-    before = {name: getattr(dist, name) for name in sizes}
-
-    def counting(name: str) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            sent.append(sizes[name](*args, **kwargs))
-            return before[name](*args, **kwargs)
-
-        return call
-
-    try:
-        for name in sizes:
-            setattr(dist, name, counting(name))
-        yield sent
-    finally:
-        for name, function in before.items():
-            setattr(dist, name, function)
 
 
 def serve(number: int, meeting: str, pipe: Any) -> None:

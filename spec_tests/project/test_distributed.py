@@ -198,10 +198,6 @@ LIES = {
         "dist.all_reduce(counts, group=group)",
         "counts = counts.clone()",
     ),
-    "the budget is of the heads of this rank": (
-        "pool = layers * sum(ranks.heads) * scores.shape[-1]",
-        "pool = shape[-1]",
-    ),
     "minus signs are not seen": ("digit + bins // 2 if step == 0 else", "digit if step < 0 else"),
     "protected entries compete": (
         "keys = keys.masked_fill(aside, torch.iinfo(keys.dtype).max)",
@@ -229,16 +225,10 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_found_out(ranks, lie):
-    dtypes = (torch.bfloat16, torch.float32)
-    calls = [c for dtype in dtypes for c in (*refinements(dtype), *selections(dtype))]
-    differ = 0
-    for heads in ((3, 5), (0, 8)):
-        try:
-            for alone, together, _ in both(ranks, heads, calls, lie=LIES[lie]):
-                differ += not torch.equal(together, alone)
-        except (TypeError, ValueError, RuntimeError):
-            differ += 1
-    assert differ
+    calls = [*refinements(torch.float32), *selections(torch.float32)]
+    heads = (0, 8) if "without heads" in lie else (3, 5)
+    found = both(ranks, heads, calls, lie=LIES[lie])
+    assert any(not torch.equal(together, alone) for alone, together, _ in found)
 
 
 GOOD = dict(
