@@ -234,7 +234,7 @@ def test_a_lie_is_found_out(ranks, lie):
 GOOD = dict(
     head_weights=dict(selectivity=torch.rand(2, 3)),
     hubkv_refine=dict(scores=torch.rand(2, 3, 8), ratio=0.5, protected=None),
-    retain=dict(scores=torch.rand(2, 3, 8), protected=None, ratio=0.5, scope="layer"),
+    retain=dict(scores=torch.rand(2, 3, 8), protected=None, ratio=0.75, scope="layer"),
 )
 MASK = torch.ones(2, 3, 8, dtype=torch.bool)
 REFUSED = [
@@ -256,7 +256,7 @@ REFUSED = [
     ("retain", dict(keep=3), ValueError, "keep must be alike on every rank"),
     ("retain", dict(protected=MASK), ValueError, "ratio must leave the 24 protected entries"),
     ("retain", dict(protected=MASK[0]), ValueError, "protected must have shape"),
-    ("retain", dict(scope="all"), ValueError, "scope must be one of"),
+    ("retain", dict(scope="all"), ValueError, "scope must be .*layer"),
 ]
 
 
