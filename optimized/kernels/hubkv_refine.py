@@ -5,6 +5,7 @@ What a score is multiplied by depends on its head, and on whether it is a hub: t
 
 import math
 from itertools import chain
+from typing import Any
 
 import torch
 import triton
@@ -146,15 +147,40 @@ def hubkv_refine(
     power: float = 2.0,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    # statistics are of float32
-    if scores.dtype not in (torch.bfloat16, torch.float16, torch.float32) or radius > RADII:
-        knobs = (radius, gamma, tau, minimum, maximum, power, epsilon)
+    knobs = (radius, gamma, tau, minimum, maximum, power, epsilon)
+    if not fits(scores, radius):
         return vector.hubkv_refine(scores, ratio, protected, *knobs)
+    return refine_among(scores, ratio, protected, *knobs)
+
+
+def fits(scores: Tensor, radius: int) -> bool:
+    """Whether the kernels are made for a call: statistics are of float32."""
+    return scores.dtype in (torch.bfloat16, torch.float16, torch.float32) and radius <= RADII
+
+
+def refine_among(
+    scores: Tensor,
+    ratio: float,
+    protected: Tensor | None,
+    radius: int,
+    gamma: float,
+    tau: float,
+    minimum: float,
+    maximum: float,
+    power: float,
+    epsilon: float,
+    ranks: Any = None,
+) -> Tensor:
+    """Launch the kernels over these heads, which stand among those of `ranks` if there are some.
+
+    A head's moments are the same whichever heads stand beside it; its weight is computed on every
+    rank from those of all heads.
+    """
     scores = scores.contiguous()
     refined = torch.empty_like(scores)
-    if not scores.numel():
+    if not (scores.numel() if ranks is None else scores.shape[:-2].numel() * scores.shape[-1]):
         return refined
-    heads, tokens = scores.shape[-2:]
+    here, tokens = scores.shape[-2:]
     rows = scores.numel() // tokens
     blocks = triton.cdiv(tokens, BLOCK)
     content, mask, row = scores, scores, 0
@@ -162,22 +188,34 @@ def hubkv_refine(
         content = torch.empty_like(scores)
         mask, row = shared(protected)
     moments = scores.new_empty((rows, blocks, 4), dtype=torch.float32)
-    selectivity, weights = scores.new_empty((2, rows), dtype=torch.float32)
-    factors = scores.new_empty((rows, 2), dtype=torch.float32)
-    moments_kernel[(rows * blocks,)](
-        scores, mask, content, moments, tokens, row,
-        HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
-    )  # fmt: skip
+    if rows:
+        moments_kernel[(rows * blocks,)](
+            scores, mask, content, moments, tokens, row,
+            HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
+        )  # fmt: skip
+    heads, mine = here, slice(None)
+    if ranks is not None:
+        heads, mine = sum(ranks.heads), ranks.mine
+        moments = ranks.gather(moments.view(scores.shape[:-2].numel(), here, blocks, 4), 1)
+        if not heads:
+            return refined
+    layers = scores.shape[:-2].numel()
+    selectivity, weights = scores.new_empty((2, layers * heads), dtype=torch.float32)
+    factors = scores.new_empty((layers, heads, 2), dtype=torch.float32)
     several = triton.next_power_of_2(heads)
     settings = (epsilon, tau, minimum, maximum, ratio**power, gamma)
-    weights_kernel[(rows // heads,)](
+    weights_kernel[(layers,)](
         moments, selectivity, weights, factors, heads, blocks, *chain(*map(halved, settings)),
         HEADS=several,
         MOMENTS=min(triton.next_power_of_2(blocks), max(1, MOMENTS // several)),
     )  # fmt: skip
     errors.in_range("scores", selectivity)
     errors.in_range("scores", weights)
-    refine_kernel[(rows * blocks,)](content, factors, refined, tokens, RADIUS=radius, BLOCK=BLOCK)
+    if rows:
+        factors = factors[:, mine].contiguous()
+        refine_kernel[(rows * blocks,)](
+            content, factors, refined, tokens, RADIUS=radius, BLOCK=BLOCK
+        )
     errors.in_range("scores", refined)
     return refined
 
