@@ -25,6 +25,7 @@ COLUMNS = 8
 PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
 WIDTHS = (64, 128)
 CODES = (4,)
+DENSITIES = (0.0,)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
 UNIT = tl.constexpr(32768.0)
 """What stands for 1 in half precision, so that what is far smaller keeps its bits."""
