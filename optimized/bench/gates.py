@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
+from optimized.kernels.hex_attention import attended
+from optimized.layout import TILE, PackedCache, Run
+from reference import HexCache, hex_preset
 
 
 class Gate(NamedTuple):
@@ -81,6 +84,37 @@ def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) ->
     )
 
 
+def of_hex(bits: int, rows: int, tokens: int, residual: int = 95, **rest: Any) -> Gate:
+    """Return a row of decode attention: a layer of 32 heads over 8 key heads of 128 channels.
+
+    It counts the tokens of each key head. The prompt is one span, of `tokens` less the residual
+    buffer's.
+    """
+    heads, width, half = 8, 128, torch.float16
+    span = tokens - residual
+    tiles = span // TILE
+    words = empty(1, rows, heads, tiles, TILE * width * bits // 32, dtype=torch.int32)
+    steps = empty(1, rows, heads, width, dtype=half)
+    value_steps = empty(1, rows, span, dtype=half)
+    none = empty(rows, heads, 0, width, dtype=half)
+    exact = empty(rows, heads, residual, width, dtype=half)
+    run = Run(
+        bits, span, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
+        none.flatten(), none.flatten(), (0,), empty(1, rows, span, dtype=torch.bool),
+    )  # fmt: skip
+    mass = empty(rows, residual, dtype=torch.float32)
+    config = hex_preset("KCVT-4")._replace(bits=bits)
+    cache = HexCache(config, (), exact, exact.clone(), mass, mass[:, :0], none, none)
+    queries = empty(rows, 32, 1, width, dtype=half)
+    return Gate(
+        "hex_attention",
+        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {bits} bits",
+        lambda: attended(queries, PackedCache((run,), cache)),
+        rows * heads * tokens,
+        **rest,
+    )
+
+
 GATES = [
     of_scores("smd", *WHOLE, budgets={80: 37.1, 90: 37.4}),
     of_refinement("hubkv_refine", *WHOLE, budgets={80: 99, 90: 99}),
@@ -94,5 +128,13 @@ GATES = [
         shielded=False,
         budgets={80: 99, 90: 99},
         trips=dict(cut_kernel=(3,)),
+    ),
+    of_hex(
+        4,
+        8,
+        32735,
+        budgets={80: 747, 90: 753},
+        trips=dict(fours_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3)),
+        goal="162",
     ),
 ]

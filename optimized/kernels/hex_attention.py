@@ -100,7 +100,12 @@ def fours_kernel(
     for tile in range(start, tl.minimum(start + share, count)):
         span, within = tile // tiles, tile % tiles
         group = span.to(tl.int64) * rows * heads + head
-        keys = key_words + (group * tiles + within) * (24 * WIDTH // 2) + t[:, None] * (GROUP // 2) + j[None, :]
+        keys = (
+            key_words
+            + (group * tiles + within) * (24 * WIDTH // 2)
+            + t[:, None] * (GROUP // 2)
+            + j[None, :]
+        )
         steps = key_steps + group * WIDTH
         step = widened(tl.load(steps + channels))
         top = tl.max(step, 0)
@@ -152,13 +157,22 @@ def fours_kernel(
         o2 *= fade[None, :]
         o3 *= fade[None, :]
         tokens = (span.to(tl.int64) * rows * value_heads + value_row) * length + within * 96
-        values = value_words + (group * tiles + within) * (24 * WIDTH // 2) + r[None, :] * GROUP + c[:, None]
+        values = (
+            value_words
+            + (group * tiles + within) * (24 * WIDTH // 2)
+            + r[None, :] * GROUP
+            + c[:, None]
+        )
         for third in tl.static_range(3):
             p = s0 if third == 0 else (s1 if third == 1 else s2)
             if PARTIAL:
                 there = third * 32 + t < left
-                step = widened(tl.load(value_steps + tokens + third * 32 + t, mask=there, other=0.0))
-                low = widened(tl.load(value_minima + tokens + third * 32 + t, mask=there, other=0.0))
+                step = widened(
+                    tl.load(value_steps + tokens + third * 32 + t, mask=there, other=0.0)
+                )
+                low = widened(
+                    tl.load(value_minima + tokens + third * 32 + t, mask=there, other=0.0)
+                )
             else:
                 step = widened(tl.load(value_steps + tokens + third * 32 + t))
                 low = widened(tl.load(value_minima + tokens + third * 32 + t))
@@ -209,7 +223,9 @@ def plain_kernel(
         largest = higher
         p = tl.exp2(s - higher[None, :])
         total = total * fade + tl.sum(p, 0)
-        v = widened(tl.load(values + at[None, :] + channels[:, None], mask=there[None, :], other=0.0))
+        v = widened(
+            tl.load(values + at[None, :] + channels[:, None], mask=there[None, :], other=0.0)
+        )
         o = tl.dot(v, p, o * fade[None, :], input_precision="ieee")
     place = pid * splits + first
     o *= (1.0 / total)[None, :]
@@ -218,9 +234,7 @@ def plain_kernel(
 
 
 @triton.jit
-def merge_kernel(
-    found, norms, output, whole, splits, limit, WIDTH: tl.constexpr, C: tl.constexpr
-):
+def merge_kernel(found, norms, output, whole, splits, limit, WIDTH: tl.constexpr, C: tl.constexpr):
     """Merge what all programs of a column found, weighed by their sums of exponentials."""
     pid = tl.program_id(0).to(tl.int64)  # a column
     part, column = pid // C, pid % C
