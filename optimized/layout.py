@@ -12,8 +12,8 @@ Two, four and eight bits: `16 / bits` fields a half, field i at bit `bits * i`; 
 
 Three bits: three planes of five fields a half, field f at bit `3 f`, make groups 0 to 14; bit 15
 of the halves of plane p is bit p of group 15. A group is 16 channels, and a row `256 / width`
-tokens, `rows = 96 * width / 256` apart: group u is channels `16 v` on of token `t + rows * k`, where
-`u = width / 16 * k + v`.
+tokens, `rows = 96 * width / 256` apart: group u is channels `16 v` on of token `t + rows * k`,
+where `u = width / 16 * k + v`.
 
 - keys `[3, rows, 8]`: row t, word j, half h is token t, channel `2 j + h` of the group;
 - values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.

@@ -14,7 +14,7 @@ from torch import Tensor
 from optimized import kernels
 from optimized.kernels.hex_attention import attended
 from optimized.layout import TILE, PackedCache, Run
-from reference import HexCache, hex_preset
+from reference import HexCache, expander_mask, hex_preset
 
 
 class Gate(NamedTuple):
@@ -84,31 +84,34 @@ def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) ->
     )
 
 
-def of_hex(bits: int, rows: int, tokens: int, residual: int = 95, **rest: Any) -> Gate:
+def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) -> Gate:
     """Return a row of decode attention: a layer of 32 heads over 8 key heads of 128 channels.
 
-    It counts the tokens of each key head. The prompt is one span, of `tokens` less the residual
-    buffer's.
+    It counts the tokens of each key head. The prompt is one span; the mask of a block is repeated
+    along it, since that of a long span takes long to draw.
     """
     heads, width, half = 8, 128, torch.float16
-    span = tokens - residual
-    tiles = span // TILE
+    config = hex_preset(preset)._replace(tile=True)
+    bits, span = config.bits, tiles * TILE
+    tokens = span + residual
     words = empty(1, rows, heads, tiles, TILE * width * bits // 32, dtype=torch.int32)
     steps = empty(1, rows, heads, width, dtype=half)
     value_steps = empty(1, rows, span, dtype=half)
     none = empty(rows, heads, 0, width, dtype=half)
     exact = empty(rows, heads, residual, width, dtype=half)
+    static = 0 if not config.density else int(expander_mask(TILE, heads * width).sum()) * tiles
+    whole = int(config.heavy * span) + config.recent * bool(config.heavy)
+    kept = empty(rows * (static + whole * (heads * width - static // span)), dtype=half)
     run = Run(
         bits, span, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
-        none.flatten(), none.flatten(), (0,), empty(1, rows, span, dtype=torch.bool),
+        kept, kept.clone(), (kept.numel(),), empty(1, rows, span, dtype=torch.bool),
     )  # fmt: skip
     mass = empty(rows, residual, dtype=torch.float32)
-    config = hex_preset("KCVT-4")._replace(bits=bits)
     cache = HexCache(config, (), exact, exact.clone(), mass, mass[:, :0], none, none)
     queries = empty(rows, 32, 1, width, dtype=half)
     return Gate(
         "hex_attention",
-        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {bits} bits",
+        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {preset}",
         lambda: attended(queries, PackedCache((run,), cache)),
         rows * heads * tokens,
         **rest,
@@ -130,10 +133,18 @@ GATES = [
         trips=dict(cut_kernel=(3,)),
     ),
     of_hex(
-        4,
+        "KCVT-4",
         8,
-        32735,
+        340,
         budgets={80: 747, 90: 753},
+        trips=dict(fours_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3)),
+        goal="162",
+    ),
+    of_hex(
+        "HEX-4",
+        8,
+        340,
+        budgets={80: 99, 90: 99},
         trips=dict(fours_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3)),
         goal="162",
     ),

@@ -6,8 +6,7 @@ the values go into the weights. What a program finds is merged by the log-sum-ex
 what others find; the residual buffer is one program more.
 """
 
-from math import log2, e, sqrt
-from typing import NamedTuple
+from math import e, log2, sqrt
 
 import torch
 import torch.nn.functional as F
@@ -17,15 +16,18 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import rounded, widened
-from optimized.layout import TILE, PackedCache, Run
+from optimized.kernels._hex_entries import begins, logits_kernel, reading_kernel, tables
+from optimized.layout import TILE, PackedCache
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
+from reference.hex.compress import HexBlock
+from reference.hex.presets import HexConfig
 
 COLUMNS = 8
 PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
+MASK = ("density", "seed", "near", "tile", "block")
 WIDTHS = (64, 128)
 CODES = (4,)
-DENSITIES = (0.0,)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
 UNIT = tl.constexpr(32768.0)
 """What stands for 1 in half precision, so that what is far smaller keeps its bits."""
@@ -287,14 +289,15 @@ def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
         and queries.shape[-1] in WIDTHS
         and queries.shape[-3] > 0
         and valid is None
+        and cache.config.density < 1
         and bool(cache.blocks)
         and all(plain(block) for block in cache.blocks)
     )
 
 
-def plain(block) -> bool:
-    """Whether a block has codes of a width that kernels read, and keeps no entry."""
-    return block.bits in CODES and block.dynamic.numel() > 0 and not block.kept_keys.numel()
+def plain(block: HexBlock) -> bool:
+    """Whether a block has codes of a width that kernels read."""
+    return block.bits in CODES and block.dynamic.numel() > 0
 
 
 def hex_attention(
@@ -333,20 +336,41 @@ def attended(
     splits = sum(programs) + (residual > 0)
     found = query.new_empty(grid, splits, COLUMNS, width)
     norms = query.new_empty(grid, splits, COLUMNS)
-    exact = queries.dtype == torch.float32 or rest.residual_keys.dtype == torch.float32
+    # the mass is float32, whatever the queries are
+    exact = mass or torch.float32 in (queries.dtype, rest.residual_keys.dtype)
     logits, first = [], 0
     for run, count, share, several in zip(cache.runs, counts, shares, programs, strict=True):
-        logits.append(query.new_empty(grid, count * TILE, COLUMNS) if mass else query)
+        kept = run.kept_keys.numel() > 0
+        room = grid, count * TILE, COLUMNS
+        logits.append(query.new_empty(room) if mass or kept else query)
+        # what is kept adds to the logits in place
         value_heads = heads if run.value_steps.ndim == 4 else 1
         reach = run.value_steps.float().amax((0, -1)).contiguous()
+        where = (run.tiles, rows, heads, parts)
+        if kept:
+            drawn = {name: getattr(rest.config, name) for name in MASK}
+            table = tables(HexConfig(**drawn), run.length, heads, width, run.dynamic.device)
+            begin = begins(run, table.counts)
+            logits_kernel[(grid, count)](
+                query, tops, run.kept_keys, run.key_minima, run.dynamic, begin,
+                table.counts, table.starts, table.channels, logits[-1], count, *where, run.length,
+                WIDTH=width, C=COLUMNS, num_warps=4,
+            )  # fmt: skip
         fours_kernel[(grid, several)](
             query, tops, run.key_words, run.key_steps, run.key_minima,
             run.value_words, run.value_steps, run.value_minima, reach,
-            query, logits[-1], found, norms,
-            count, share, run.tiles, rows, heads, parts, value_heads, run.length, splits, first,
+            logits[-1], logits[-1], found, norms,
+            count, share, *where, value_heads, run.length, splits, first,
             WIDTH=width, C=COLUMNS, EXACT=exact, PARTIAL=run.length % TILE > 0,
-            ENTRIES=False, LOGITS=mass, PTX=PTX, num_warps=1, num_stages=2,
+            ENTRIES=kept, LOGITS=mass or kept, PTX=PTX, num_warps=1, num_stages=2,
         )  # fmt: skip
+        if kept:
+            reading_kernel[(grid, several)](
+                logits[-1], norms, run.kept_values, run.value_minima, run.dynamic, begin,
+                table.tile_counts, table.tile_starts, table.tokens, table.ranks, found,
+                count, share, *where, value_heads, run.length, splits, first,
+                WIDTH=width, C=COLUMNS, num_warps=4,
+            )  # fmt: skip
         first += several
     if residual:
         logits.append(query.new_empty(grid, residual, COLUMNS) if mass else query)

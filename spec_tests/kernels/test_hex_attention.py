@@ -16,9 +16,7 @@ from spec_tests.kernels.wide import wide
 
 home = import_module("optimized.kernels.hex_attention")
 few = settings(max_examples=12)
-taken = wide(bits=home.CODES, densities=home.DENSITIES, widths=home.WIDTHS).filter(
-    lambda x: home.taken(**x, valid=None)
-)
+taken = wide(bits=home.CODES, widths=home.WIDTHS).filter(lambda x: home.taken(**x, valid=None))
 
 
 @few
