@@ -39,17 +39,16 @@ class Tables(NamedTuple):
 @lru_cache(maxsize=64)
 def tables(static: HexConfig, length: int, heads: int, width: int, device: torch.device) -> Tables:
     """Find the entries of a span: the same for all layers, rows and spans."""
-    kept = kept_by(static, length, heads, width, device)
+    kept = kept_by(static, length, heads, width, torch.device("cpu"))
     tile, tiles = kept.by_channel.of_head // TILE, -(-length // TILE)
     place = tile * heads * width + kept.by_channel.channels
-    among = torch.zeros(tiles * heads * width, dtype=torch.int32, device=device)
-    among.index_add_(0, place, torch.ones_like(place))
-    among = among.view(tiles, heads * width)
+    among = place.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
     before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + kept.by_channel.starts
-    return Tables(
+    found = (
         kept.counts.contiguous(), kept.by_token.starts, kept.by_token.channels,
-        among, before.to(torch.int32), kept.by_channel.of_head, kept.by_channel.rank,
+        among, before, kept.by_channel.of_head, kept.by_channel.rank,
     )  # fmt: skip
+    return Tables(*(table.to(device, torch.int32) for table in found))
 
 
 def begins(run: Run, counts: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from spec_tests.kernels.interpreter import ORDERS, programs
 from spec_tests.kernels.wide import wide
 
 home = import_module("optimized.kernels.hex_attention")
-few = settings(max_examples=12)
+few = settings(max_examples=8)
 taken = wide(bits=home.CODES, widths=home.WIDTHS).filter(lambda x: home.taken(**x, valid=None))
 
 
@@ -28,7 +28,7 @@ def test_programs_read_what_the_specification_restores(x, many, scale, mass):
     assert_as_accurate(attended, reference.hex_attention, x)
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(taken)
 def test_programs_in_another_order_give_the_same_bits(x):
     found = home.hex_attention(**x, mass=True)
