@@ -162,13 +162,10 @@ def blocks(one: Run, batch: torch.Size) -> list[HexBlock]:
         stream(one.key_words, "keys"), one.key_steps, one.key_minima,
         stream(one.value_words, "values"), one.value_steps, one.value_minima,
     )  # fmt: skip
-    return [
-        HexBlock(
-            one.bits,
-            *(x[i].reshape(*batch, *x.shape[2:]) for x in parts),
-            kept[0][i].clone(),
-            kept[1][i].clone(),
-            one.dynamic[i].reshape(*batch, one.length),
-        )
-        for i in range(len(one.entries))
-    ]
+    found = []
+    for i in range(len(one.entries)):
+        stored = [x[i].reshape(*batch, *x.shape[2:]) for x in parts]
+        entries = [x[i].clone() for x in kept]
+        dynamic = one.dynamic[i].reshape(*batch, one.length)
+        found.append(HexBlock(one.bits, *[*stored, *entries, dynamic]))
+    return found

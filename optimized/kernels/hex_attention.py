@@ -6,6 +6,8 @@ the values go into the weights. What a program finds is merged by the log-sum-ex
 what others find; the residual buffer is one program more.
 """
 
+# pyright: reportArgumentType=false
+
 from math import e, log2, sqrt
 
 import torch

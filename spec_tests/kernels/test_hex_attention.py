@@ -51,7 +51,7 @@ def test_each_rule_hands_on_by_itself(change):
     generator = torch.Generator().manual_seed(0)
     stream = torch.randn(3, 2, 96, 64, generator=generator)
     config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
-    cache = vector.hex_prefill(*stream, config)
+    cache = vector.hex_prefill(*stream, config=config)
     assert home.taken(stream[0][:, -1:], cache, None)
     queries = stream[0][:, -2:] if change == "several" else stream[0][:, -1:]
     queries = queries.double() if change == "double" else queries

@@ -32,7 +32,7 @@ def wide(draw, bits=(2, 3, 4, 8), densities=(0.0, 0.125), widths=(64, 128), mode
     noise = torch.randn(*batch, heads, tokens + 1, width, generator=generator).to(dtype)
     keys, values, queries = noise.split([KV_HEADS, KV_HEADS, KV_HEADS * group], -3)
     stream = queries / 4, keys + 1, values + 1
-    cache = optimized.hex_prefill(*(x[..., :prompt, :].clone() for x in stream), config)
+    cache = optimized.hex_prefill(*(x[..., :prompt, :].clone() for x in stream), config=config)
     cache = optimized.hex_append(cache, *(x[..., prompt:tokens, :].clone() for x in stream))
     return dict(queries=stream[0][..., tokens:, :].clone(), cache=cache)
 
