@@ -22,4 +22,4 @@ def lines() -> list[tuple[str, str, str]]:
 
 if __name__ == "__main__":
     for name, body, kernel in lines():
-        print(f"{name:<24}{body:<48}{kernel}")
+        print(f"{name:<24}{body:<56}{kernel}")
