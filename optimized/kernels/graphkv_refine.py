@@ -228,22 +228,22 @@ def keys(values, start, length, CHUNK: tl.constexpr):
 
 @triton.jit
 def ranked(values, length, rank, CHUNK: tl.constexpr):
-    """Return the key at a rank from the top, bit after bit, and how many keys are above it."""
-    found = tl.zeros([1], tl.uint32)
-    bit = tl.full([1], 2147483648, tl.uint32)
-    for _ in range(0, 32):
-        trial = found | bit
-        count = tl.zeros([1], tl.int32)
+    """Return the key at a rank from the top, digit after digit, and how many keys are above it."""
+    found = tl.full((), 0, tl.uint32)
+    need = tl.full((), 0, tl.int32) + rank
+    bins = tl.arange(0, 256)
+    for step in tl.static_range(4):
+        shift = 24 - 8 * step
+        count = tl.zeros([256], tl.int32)
         for start in range(0, length, CHUNK):
-            key, inside = keys(values, start, length, CHUNK)
-            count += tl.sum(((key >= trial) & inside).to(tl.int32), 0)
-        found = tl.where(count >= rank, trial, found)
-        bit = bit >> 1
-    above = tl.zeros([1], tl.int32)
-    for start in range(0, length, CHUNK):
-        key, inside = keys(values, start, length, CHUNK)
-        above += tl.sum(((key > found) & inside).to(tl.int32), 0)
-    return found, above
+            key, match = keys(values, start, length, CHUNK)
+            if step > 0:
+                match &= (key >> (shift + 8)) == found
+            count += tl.histogram(((key >> shift) & 255).to(tl.int32), 256, mask=match)
+        digit = tl.sum((tl.cumsum(count, 0, reverse=True) >= need).to(tl.int32), 0) - 1
+        need -= tl.sum(tl.where(bins > digit, count, 0), 0)
+        found = (found << 8) | digit.to(tl.uint32)
+    return found, rank - need
 
 
 @triton.jit
@@ -257,8 +257,8 @@ def pick_kernel(maxima, picked, subtiles, several, CHUNK: tl.constexpr):
     maxima += row * subtiles
     last, above = ranked(maxima, subtiles, several, CHUNK)
     room = several - above
-    listed = tl.zeros([1], tl.int32)
-    tied = tl.zeros([1], tl.int32)
+    listed = tl.full((), 0, tl.int32)
+    tied = tl.full((), 0, tl.int32)
     for start in range(0, subtiles, CHUNK):
         key, inside = keys(maxima, start, subtiles, CHUNK)
         equal = (key == last) & inside
@@ -314,8 +314,8 @@ def cut_kernel(
     exact += row * length
     last, above = ranked(exact, length, count, CHUNK)
     room = count - above
-    tied = tl.zeros([1], tl.int32)
-    place = tl.zeros([1], tl.int32)
+    tied = tl.full((), 0, tl.int32)
+    place = tl.full((), 0, tl.int32)
     for start in range(0, length, CHUNK):
         key, inside = keys(exact, start, length, CHUNK)
         rank = tied + tl.cumsum(((key == last) & inside).to(tl.int32), 0)
@@ -326,9 +326,8 @@ def cut_kernel(
     edge = tl.where(bits < 0, bits ^ -2147483648, ~bits).to(tl.float32, bitcast=True)
     # a rank beyond the sources of its graph reaches nothing
     acts = row % rows < tl.load(acting + row // rows)
-    one = tl.zeros([1], tl.int32)
-    tl.store(cuts + row + one, tl.where(acts, edge, float("inf")))
-    tl.store(ends + row + one, end)
+    tl.store(cuts + row, tl.where(acts, edge, float("inf")))
+    tl.store(ends + row, end)
 
 
 @triton.jit
@@ -547,7 +546,7 @@ def sent(
     tile |= dict(SOURCES=sources, BLOCK=BLOCK)
     maxima = scores.new_empty((graphs, rows, subtiles))
     maxima_kernel[(graphs * blocks * triton.cdiv(rows, sources),)](
-        *graph, maxima, tokens, rows, heads, subtiles, SUBTILE=subtile, **tile
+        *graph, maxima, tokens, rows, heads, subtiles, SUBTILE=subtile, num_warps=8, **tile
     )
     picked = chosen.new_empty((graphs, rows, several), dtype=torch.int32)
     chunk = min(CHUNK, triton.next_power_of_2(subtiles))
@@ -555,7 +554,7 @@ def sent(
     exact = scores.new_empty((graphs, rows, several * subtile))
     parts = triton.cdiv(several, BLOCK // subtile)
     exact_kernel[(graphs * rows * parts,)](
-        *graph, picked, exact, tokens, rows, heads, several, SUBTILE=subtile, **tile
+        *graph, picked, exact, tokens, rows, heads, several, SUBTILE=subtile, num_warps=8, **tile
     )
     cuts, ends = scores.new_empty((graphs, rows)), picked.new_empty((graphs, rows))
     chunk = min(CHUNK, triton.next_power_of_2(several * subtile))
@@ -565,6 +564,6 @@ def sent(
     signal_kernel[(graphs * blocks,)](
         *graph, cuts, ends, scores, refined, strength, tokens, rows, heads,
         RULE=rule, ROUNDS=rounds, BITS=rounds.bit_length(),
-        LEVELS=sources.bit_length() - 1, SAFE=SAFE, **tile,
+        LEVELS=sources.bit_length() - 1, SAFE=SAFE, num_warps=8, **tile,
     )  # fmt: skip
     return refined
