@@ -81,6 +81,26 @@ def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) ->
     )
 
 
+def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
+    """Return a row of a decay over one layer of 8 heads, 153 sources of 8 neighbours."""
+    knobs = dict(queries=None, values=None, kind="kk", fraction=0.3, rounds=1, strength=1.0)
+    knobs |= dict(rule="product", signal="decay", per_head=False, spare_sources=False)
+    knobs |= dict(clamp=False, exclude_window=False, adaptive=False)
+    trips = dict(lengths_kernel=(16, 0), maxima_kernel=(16, 0), exact_kernel=(16, 0))
+    trips |= dict(pick_kernel=(chunks,) * 5, cut_kernel=(1,) * 5, signal_kernel=(3, 16, 0))
+    return Gate(
+        "graphkv_refine",
+        f"[8, {tokens}, 128] bfloat16",
+        lambda: kernels.graphkv_refine(
+            empty(8, tokens), empty(8, tokens, 128), 512, 8, None, **knobs
+        ),
+        153 * tokens,
+        goal=goal,
+        trips=trips,
+        **rest,
+    )
+
+
 GATES = [
     of_scores("smd", *WHOLE, budgets={80: 37.1, 90: 37.4}),
     of_refinement("hubkv_refine", *WHOLE, budgets={80: 99, 90: 99}),
@@ -95,4 +115,7 @@ GATES = [
         budgets={80: 99, 90: 99},
         trips=dict(cut_kernel=(3,)),
     ),
+    of_graph(8192, "25", 1, budgets={80: 99, 90: 99}),
+    of_graph(32768, "75", 1, budgets={80: 99, 90: 99}),
+    of_graph(131072, "280", 2, budgets={80: 99, 90: 99}),
 ]

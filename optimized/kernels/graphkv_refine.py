@@ -61,14 +61,11 @@ def entries(vectors, start, at, inside, step, tokens, WIDTH: tl.constexpr, CHANN
 
 @triton.jit
 def lengths_kernel(
-    vectors, chosen, lengths, powers, copies, tokens, rows, heads,
+    vectors, chosen, lengths, powers, tokens, rows, heads,
     GATHERED: tl.constexpr, BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Write the lengths of vectors, and the powers of two they are divided by before.
-
-    What is gathered is copied, divided.
-    """
+    """Write the lengths of vectors, and the powers of two they are divided by before."""
     blocks = tl.cdiv(rows, ROWS)
     graph = (tl.program_id(0) // blocks).to(tl.int64)
     first = (tl.program_id(0) % blocks).to(tl.int64) * ROWS
@@ -99,23 +96,39 @@ def lengths_kernel(
                 again += tl.sum(x * x, 1)
             squares = tl.where(power != 1, again, squares)
     tl.store(lengths + row, tl.sqrt_rn(squares), mask=inside)
-    if GATHERED:
-        for step in range(0, heads * PARTS):
-            x = entries(vectors, start, at, inside, step, tokens, WIDTH, CHANNELS)
-            if BALANCED:
-                y = widened(x)
-                y = tl.div_rn(y, tl.broadcast_to(power[:, None], y.shape))
-                if x.dtype == tl.bfloat16:
-                    # a power of two less is exact: what is cut off is 0
-                    x = (y.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16)
-                    x = x.to(tl.bfloat16, bitcast=True)
-                else:
-                    x = y
-            c = step % PARTS * CHANNELS + tl.arange(0, CHANNELS)
-            here = copies + (row[:, None] * heads + step // PARTS) * WIDTH + c[None, :]
-            tl.store(here, x, mask=inside[:, None] & (c < WIDTH)[None, :])
-    else:
-        tl.store(powers + row, power, mask=inside)
+    tl.store(powers + row, power, mask=inside)
+
+
+@triton.jit
+def copies_kernel(
+    vectors, chosen, powers, copies, tokens, rows, heads,
+    BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Copy vectors, divided by their powers of two."""
+    PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
+    step = tl.program_id(0) % (heads * PARTS)
+    blocks = tl.cdiv(rows, ROWS)
+    block = tl.program_id(0) // (heads * PARTS)
+    graph = (block // blocks).to(tl.int64)
+    first = (block % blocks).to(tl.int64) * ROWS
+    r = tl.arange(0, ROWS)
+    inside = r < rows - first
+    row = graph * rows + first + r
+    at = tl.load(chosen + row, mask=inside, other=0)
+    start = graph * heads * tokens * WIDTH
+    x = entries(vectors, start, at, inside, step, tokens, WIDTH, CHANNELS)
+    if BALANCED:
+        power = tl.load(powers + row, mask=inside, other=1.0)
+        y = widened(x)
+        y = tl.div_rn(y, tl.broadcast_to(power[:, None], y.shape))
+        if x.dtype == tl.bfloat16:
+            # a power of two less is exact: what is cut off is 0
+            x = (y.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+        else:
+            x = y
+    c = step % PARTS * CHANNELS + tl.arange(0, CHANNELS)
+    here = copies + (row[:, None] * heads + step // PARTS) * WIDTH + c[None, :]
+    tl.store(here, x, mask=inside[:, None] & (c < WIDTH)[None, :])
 
 
 @triton.jit
@@ -171,7 +184,7 @@ def edges(
         vectors, copies, power, start, at, inside, across, present, tokens, heads,
         False, WIDE, WIDTH, CHANNELS,
     )  # fmt: skip
-    if BALANCED:
+    if BALANCED:  # noqa: SIM102 a constant first
         if tl.max((power != 1).to(tl.int32), 0) > 0:
             divided = products(
                 vectors, copies, power, start, at, inside, across, present, tokens, heads,
@@ -193,7 +206,8 @@ def edges(
 
 @triton.jit
 def maxima_kernel(
-    vectors, lengths, powers, copies, reaches, chosen, barred, maxima, tokens, rows, heads, subtiles,
+    vectors, lengths, powers, copies, reaches, chosen, barred, maxima,
+    tokens, rows, heads, subtiles,
     BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
     BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
@@ -348,8 +362,8 @@ def power_of_two(exponent):
 
 @triton.jit
 def signal_kernel(
-    vectors, lengths, powers, copies, reaches, chosen, barred, cuts, ends, scores, refined, strength,
-    tokens, rows, heads,
+    vectors, lengths, powers, copies, reaches, chosen, barred, cuts, ends, scores, refined,
+    strength, tokens, rows, heads,
     RULE: tl.constexpr, ROUNDS: tl.constexpr, BITS: tl.constexpr,
     BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
@@ -526,16 +540,20 @@ def sent(
     channels = min(CHANNELS[end.itemsize], max(16, triton.next_power_of_2(width)))
     shape = dict(WIDTH=width, CHANNELS=channels)
 
-    reaches = scores.new_empty((graphs, rows))
+    reaches, own = scores.new_empty((2, graphs, rows))
     copies = start.new_empty((graphs, rows, heads, width))
-    lengths_kernel[(graphs * triton.cdiv(rows, ROWS),)](
-        start, chosen, reaches, reaches, copies, tokens, rows, heads,
-        GATHERED=True, BALANCED=start.dtype != torch.float16, ROWS=ROWS, **shape,
-    )  # fmt: skip
+    several = graphs * triton.cdiv(rows, ROWS)
+    scaled = dict(BALANCED=start.dtype != torch.float16, ROWS=ROWS, **shape)
+    lengths_kernel[(several,)](
+        start, chosen, reaches, own, tokens, rows, heads, GATHERED=True, **scaled
+    )
+    copies_kernel[(several * heads * triton.cdiv(width, channels),)](
+        start, chosen, own, copies, tokens, rows, heads, **scaled
+    )
     lengths, powers = scores.new_empty((2, graphs, tokens))
     balanced = end.dtype != torch.float16
     lengths_kernel[(graphs * triton.cdiv(tokens, ROWS),)](
-        end, chosen, lengths, powers, copies, tokens, tokens, heads,
+        end, chosen, lengths, powers, tokens, tokens, heads,
         GATHERED=False, BALANCED=balanced, ROWS=ROWS, **shape,
     )  # fmt: skip
 
