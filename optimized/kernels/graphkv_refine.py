@@ -567,7 +567,7 @@ def sent(
         *graph, maxima, tokens, rows, heads, subtiles, SUBTILE=subtile, num_warps=8, **tile
     )
     picked = chosen.new_empty((graphs, rows, several), dtype=torch.int32)
-    chunk = min(CHUNK, triton.next_power_of_2(subtiles))
+    chunk = min(CHUNK, max(1024, triton.next_power_of_2(subtiles)))
     pick_kernel[(graphs * rows,)](maxima, picked, subtiles, several, CHUNK=chunk)
     exact = scores.new_empty((graphs, rows, several * subtile))
     parts = triton.cdiv(several, BLOCK // subtile)
@@ -582,6 +582,6 @@ def sent(
     signal_kernel[(graphs * blocks,)](
         *graph, cuts, ends, scores, refined, strength, tokens, rows, heads,
         RULE=rule, ROUNDS=rounds, BITS=rounds.bit_length(),
-        LEVELS=sources.bit_length() - 1, SAFE=SAFE, num_warps=8, **tile,
+        LEVELS=sources.bit_length() - 1, SAFE=SAFE, num_warps=8, num_stages=1, **tile,
     )  # fmt: skip
     return refined
