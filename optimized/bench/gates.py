@@ -115,7 +115,7 @@ GATES = [
         budgets={80: 99, 90: 99},
         trips=dict(cut_kernel=(3,)),
     ),
-    of_graph(8192, "25", 1, budgets={80: 99, 90: 99}),
-    of_graph(32768, "75", 1, budgets={80: 99, 90: 99}),
-    of_graph(131072, "280", 2, budgets={80: 99, 90: 99}),
+    of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
+    of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),
+    of_graph(131072, "280", 2, budgets={80: 378.7, 90: 356.2}),
 ]

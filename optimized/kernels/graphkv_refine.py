@@ -567,7 +567,7 @@ def sent(
         *graph, maxima, tokens, rows, heads, subtiles, SUBTILE=subtile, num_warps=8, **tile
     )
     picked = chosen.new_empty((graphs, rows, several), dtype=torch.int32)
-    chunk = min(CHUNK, max(1024, triton.next_power_of_2(subtiles)))
+    chunk = min(CHUNK, max(2048, triton.next_power_of_2(subtiles)))
     pick_kernel[(graphs * rows,)](maxima, picked, subtiles, several, CHUNK=chunk)
     exact = scores.new_empty((graphs, rows, several * subtile))
     parts = triton.cdiv(several, BLOCK // subtile)
