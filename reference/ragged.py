@@ -19,8 +19,6 @@ def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
         raise ValueError(
             f"cache must have {heads + 1} offsets to fit keys, got {len(cache.offsets)}"
         )
-    if cache.keys.dtype != keys.dtype:
-        raise TypeError(f"cache must be of dtype {keys.dtype} to fit keys, got {cache.keys.dtype}")
     if scanning(cache.offsets):
         steps = [int(cache.offsets[0]), *cache.offsets.diff().tolist()]
         if steps[0] or min(steps) < 0 or sum(steps) != entries:

@@ -53,17 +53,44 @@ def gathered(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> t
     return keys.gather(-2, index), values.gather(-2, index)
 
 
+def ragged(tokens: int) -> Inputs:
+    """Return a cache of which heads keep different numbers of entries."""
+    scores = normal(2, 1, HEADS, tokens) + torch.linspace(-1, 1, HEADS)[:, None]
+    return dict(
+        keys=normal(0, 1, HEADS, tokens, WIDTH),
+        values=normal(1, 1, HEADS, tokens, WIDTH),
+        kept=kv.retain(scores, ratio=0.9, scope="layer"),
+    )
+
+
+def one_by_one(keys: Tensor, values: Tensor, kept: Tensor) -> list[Tensor]:
+    """Index each head by its own mask."""
+    heads = zip(kept[0], keys[0], values[0], strict=True)
+    return [rows[mask] for mask, *both in heads for rows in both]
+
+
+RAGGED = 32768
 ROWS = [
     Row(
         "evict",
-        f"[1, {HEADS}, {tokens}, {WIDTH}] float32, {ratio:.0%} removed",
-        lambda tokens=tokens, ratio=ratio: layer(tokens, ratio),
-        evicted,
-        gathered,
-        "score-order gather",
-    )
-    for ratio in RATIOS
-    for tokens in TOKENS
+        f"[1, {HEADS}, {RAGGED}, {WIDTH}] float32, 90% removed, heads apart",
+        lambda: ragged(RAGGED),
+        kv.evict,
+        one_by_one,
+        "one head after another",
+    ),
+    *(
+        Row(
+            "evict",
+            f"[1, {HEADS}, {tokens}, {WIDTH}] float32, {ratio:.0%} removed",
+            lambda tokens=tokens, ratio=ratio: layer(tokens, ratio),
+            evicted,
+            gathered,
+            "score-order gather",
+        )
+        for ratio in RATIOS
+        for tokens in TOKENS
+    ),
 ]
 
 

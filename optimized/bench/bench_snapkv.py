@@ -59,6 +59,21 @@ def usual_scores(queries: Tensor, keys: Tensor) -> Tensor:
     return F.pad(mean, (0, WINDOW))
 
 
+PROMPT = 8192 if torch.cuda.is_available() else 512
+
+
+def prompt(tokens: int) -> Inputs:
+    """Return queries, keys and values of a prompt."""
+    cache = dict(keys=KV_HEADS, values=KV_HEADS, queries=QUERY_HEADS)
+    shapes = {name: (1, heads, tokens, WIDTH) for name, heads in cache.items()}
+    return {name: normal(4, *shape).bfloat16() for name, shape in shapes.items()}
+
+
+def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Attend as the model does, in one fused kernel where there is one."""
+    return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
+
+
 ROWS = [
     *(
         Row("snapkv", LAYER.format(n), lambda n=n: layer(n), scores, usual_scores, "the usual way")
@@ -66,6 +81,14 @@ ROWS = [
     ),
     versus("snapkv", "one window against the reference, 4096 tokens", lambda: layer(4096)),
     versus("h2o_mass", "a decoding step, 4096 tokens", lambda: last_query(4096)),
+    Row(
+        "h2o_mass",
+        f"a prompt of {PROMPT} tokens, {QUERY_HEADS} heads, bfloat16",
+        lambda: prompt(PROMPT),
+        lambda queries, keys, values: kv.h2o_mass(queries, keys),  # noqa: ARG005
+        forward,
+        "attention forward",
+    ),
     versus("knorm", LAYER.format(4096), lambda: dict(keys=layer(4096)["keys"])),
 ]
 

@@ -176,15 +176,23 @@ GPUS = {"H100": Gpu(3.0e12, 132, 1.755e9), "H200": Gpu(4.3e12, 132, 1.755e9)}
 GAP = 1.5e-6
 """Seconds from one kernel of a CUDA graph to the next: an estimate."""
 
-LANES = {"issue": 128, "integer": 64, "special": 16, "float64": 64, "memory pipe": 32}
+LANES = {
+    "issue": 128,
+    "integer": 64,
+    "multiplier": 128,
+    "special": 16,
+    "float64": 64,
+    "memory pipe": 32,
+}
 """Results a clock of one multiprocessor, as NVIDIA's guide has them for compute capability 9.0."""
 
 PIPES = {
     "integer": (
         *("LOP3", "PLOP3", "SHF", "IADD3", "ISETP", "SEL", "PRMT", "FMNMX", "FSETP", "FSEL"),
-        *("IMNMX", "VIMNMX", "LEA", "IMAD", "VOTE", "I2F", "F2I", "F2F", "I2FP", "F2FP", "IABS"),
+        *("IMNMX", "VIMNMX", "LEA", "VOTE", "I2F", "F2I", "F2F", "I2FP", "F2FP", "IABS"),
         *("SHL", "SHR", "BMSK", "SGXT", "VIADD", "VIADDMNMX", "IADD"),
     ),
+    "multiplier": ("IMAD", "FFMA", "FMUL", "FADD"),
     "special": ("MUFU", "POPC", "FLO", "BREV", "REDUX"),
     "float64": ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"),
     "memory pipe": ("LDG", "STG", "LDS", "STS", "SHFL", "RED", "ATOM", "ATOMG", "ATOMS", "LDSM"),

@@ -5,6 +5,7 @@ What a score is multiplied by depends on its head, and on whether it is a hub: t
 
 import math
 from itertools import chain
+from typing import Any
 
 import torch
 import triton
@@ -22,8 +23,9 @@ MOMENTS = 2048  # of so many blocks at a time a program adds up the moments
 
 @triton.jit
 def moments_kernel(
-    scores, protected, moments, tokens, row, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr
-):
+    scores, protected, content, moments, tokens, row,
+    HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Write how many scores a block has, the lowest, the mean above it, and its part of the spread.
 
     Measured from the lowest score, so that equal scores deviate by exactly 0; divided before they
@@ -33,9 +35,14 @@ def moments_kernel(
     head = (tl.program_id(0) // blocks).to(tl.int64)
     i = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = i < tokens
-    score = widened(tl.load(scores + head * tokens + i, mask=inside, other=0.0))
+    raw = tl.load(scores + head * tokens + i, mask=inside, other=0.0)
+    score = widened(raw)
     if HAS_PROTECTED:
-        inside &= tl.load(protected + head * row + i, mask=inside, other=1) == 0
+        there, aside = inside, tl.load(protected + head * row + i, mask=inside, other=1) != 0
+        # minus infinity loses to every score, and marks what is set aside
+        lost = rounded(tl.where(aside, -float("inf"), score), raw.dtype)
+        tl.store(content + head * tokens + i, lost, mask=there)
+        inside &= ~aside
     count = tl.sum(inside.to(tl.int32), 0).to(tl.float32)
     share = 1.0 / tl.maximum(count, 1.0)
     low = tl.min(tl.where(inside, score, float("inf")), 0)
@@ -114,23 +121,17 @@ def weights_kernel(
 
 
 @triton.jit
-def refine_kernel(
-    scores, protected, factors, refined, tokens, row,
-    RADIUS: tl.constexpr, HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Write one block of refined scores."""
+def refine_kernel(content, factors, refined, tokens, RADIUS: tl.constexpr, BLOCK: tl.constexpr):
+    """Write one block of refined scores; 1 where minus infinity stands for them."""
     blocks = tl.cdiv(tokens, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64)
     i = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
-    inside = i < tokens
-    raw = tl.load(scores + head * tokens + i, mask=inside, other=0.0)
+    row, inside = content + head * tokens, i < tokens
+    raw = tl.load(row + i, mask=inside, other=0.0)
     mine = widened(raw)
-    other, hub = tl.load(factors + head * 2), tl.load(factors + head * 2 + 1)
-    mark = protected + head * row
-    hubs = is_hub(mine, scores + head * tokens, mark, i, tokens, RADIUS, HAS_PROTECTED)
-    out = mine * tl.where(hubs, hub, other)
-    if HAS_PROTECTED:
-        out = tl.where(tl.load(mark + i, mask=inside, other=0) != 0, 1.0, out)
+    hub = is_hub(mine, row, row, i, tokens, RADIUS, False)
+    factor = tl.where(hub, tl.load(factors + head * 2 + 1), tl.load(factors + head * 2))
+    out = tl.where(mine < 0, 1.0, mine * factor)
     tl.store(refined + head * tokens + i, rounded(out, raw.dtype), mask=inside)
 
 
@@ -146,35 +147,75 @@ def hubkv_refine(
     power: float = 2.0,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    # statistics are of float32
-    if scores.dtype not in (torch.bfloat16, torch.float16, torch.float32) or radius > RADII:
-        knobs = (radius, gamma, tau, minimum, maximum, power, epsilon)
+    knobs = (radius, gamma, tau, minimum, maximum, power, epsilon)
+    if not fits(scores, radius):
         return vector.hubkv_refine(scores, ratio, protected, *knobs)
+    return refine_among(scores, ratio, protected, *knobs)
+
+
+def fits(scores: Tensor, radius: int) -> bool:
+    """Whether the kernels are made for a call: statistics are of float32."""
+    return scores.dtype in (torch.bfloat16, torch.float16, torch.float32) and radius <= RADII
+
+
+def refine_among(
+    scores: Tensor,
+    ratio: float,
+    protected: Tensor | None,
+    radius: int,
+    gamma: float,
+    tau: float,
+    minimum: float,
+    maximum: float,
+    power: float,
+    epsilon: float,
+    ranks: Any = None,
+) -> Tensor:
+    """Launch the kernels over these heads, which stand among those of `ranks` if there are some.
+
+    A head's moments are the same whichever heads stand beside it; its weight is computed on every
+    rank from those of all heads.
+    """
     scores = scores.contiguous()
     refined = torch.empty_like(scores)
-    if not scores.numel():
+    if not (scores.numel() if ranks is None else scores.shape[:-2].numel() * scores.shape[-1]):
         return refined
-    heads, tokens = scores.shape[-2:]
+    here, tokens = scores.shape[-2:]
     rows = scores.numel() // tokens
     blocks = triton.cdiv(tokens, BLOCK)
-    mask, row = (scores, 0) if protected is None else shared(protected)
+    content, mask, row = scores, scores, 0
+    if protected is not None:
+        content = torch.empty_like(scores)
+        mask, row = shared(protected)
     moments = scores.new_empty((rows, blocks, 4), dtype=torch.float32)
-    selectivity, weights = scores.new_empty((2, rows), dtype=torch.float32)
-    factors = scores.new_empty((rows, 2), dtype=torch.float32)
-    has = dict(HAS_PROTECTED=protected is not None, BLOCK=BLOCK)
-    moments_kernel[(rows * blocks,)](scores, mask, moments, tokens, row, **has)
+    if rows:
+        moments_kernel[(rows * blocks,)](
+            scores, mask, content, moments, tokens, row,
+            HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
+        )  # fmt: skip
+    heads, mine = here, slice(None)
+    if ranks is not None:
+        heads, mine = sum(ranks.heads), ranks.mine
+        moments = ranks.gather(moments.view(scores.shape[:-2].numel(), here, blocks, 4), 1)
+        if not heads:
+            return refined
+    layers = scores.shape[:-2].numel()
+    selectivity, weights = scores.new_empty((2, layers * heads), dtype=torch.float32)
+    factors = scores.new_empty((layers, heads, 2), dtype=torch.float32)
     several = triton.next_power_of_2(heads)
     settings = (epsilon, tau, minimum, maximum, ratio**power, gamma)
-    weights_kernel[(rows // heads,)](
+    weights_kernel[(layers,)](
         moments, selectivity, weights, factors, heads, blocks, *chain(*map(halved, settings)),
         HEADS=several,
         MOMENTS=min(triton.next_power_of_2(blocks), max(1, MOMENTS // several)),
     )  # fmt: skip
     errors.in_range("scores", selectivity)
     errors.in_range("scores", weights)
-    refine_kernel[(rows * blocks,)](
-        scores, mask, factors, refined, tokens, row, RADIUS=radius, **has
-    )
+    if rows:
+        factors = factors[:, mine].contiguous()
+        refine_kernel[(rows * blocks,)](
+            content, factors, refined, tokens, RADIUS=radius, BLOCK=BLOCK
+        )
     errors.in_range("scores", refined)
     return refined
 

@@ -45,32 +45,39 @@ def place(tiles, pools):
 
 
 @triton.jit
-def keys(
-    scores, protected, stretch, tile, length, row,
-    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Return the unsigned keys of a block, and which of them there are."""
+def block_of(stretch, tile, length, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    """Return where a block starts, its places from there, and which of them are in the stretch."""
     start, i = tile * BLOCK, tl.arange(0, BLOCK)
     inside = (i >= 0) if EVEN else (i < tl.minimum(length - start, BLOCK).to(tl.int32))
-    start += stretch * length
-    bits = tl.load(scores + start + i, mask=inside, other=0)
-    width: tl.constexpr = bits.dtype.primitive_bitwidth
-    most: tl.constexpr = 2 ** (width - 1) - 1
-    if width == 16:
+    return stretch * length + start, i, inside
+
+
+@triton.jit
+def made(bits, aside, SHIELDED: tl.constexpr):
+    """Return unsigned keys, as wide as the scores, that order and tie as they do."""
+    unsigned: tl.constexpr = tl.core.get_int_dtype(bits.dtype.primitive_bitwidth, False)
+    most: tl.constexpr = 2 ** (bits.dtype.primitive_bitwidth - 1) - 1
+    if bits.dtype.primitive_bitwidth == 16:
         bits = bits.to(tl.int32)
     # minus zero becomes zero
     bits = tl.where(bits < 0, -(bits & most), bits)
     if SHIELDED:
-        # all rows share a mask of one row; otherwise a row is all there is
-        aside = tl.load(protected + start % row + i, mask=inside, other=0) != 0
         # no score has the largest key, for plus infinity and NaN are refused
         bits = tl.where(aside, most, bits)
-    if width == 16:
-        return (bits + 32768).to(tl.uint32), inside
-    elif width == 32:
-        return bits.to(tl.uint32, bitcast=True) ^ 0x80000000, inside
+    if unsigned == tl.uint16:
+        return (bits + 32768).to(unsigned)
+    elif unsigned == tl.uint32:
+        return bits.to(unsigned, bitcast=True) ^ 0x80000000
     else:
-        return bits.to(tl.uint64, bitcast=True) ^ 0x8000000000000000, inside
+        return bits.to(unsigned, bitcast=True) ^ 0x8000000000000000
+
+
+@triton.jit
+def loaded(keys, start, i, inside):
+    """Return keys that were stored, of at least 32 bits."""
+    key = tl.load(keys + start + i, mask=inside, other=0)
+    key = key.to(tl.core.get_int_dtype(key.dtype.primitive_bitwidth, False), bitcast=True)
+    return key.to(tl.uint32) if key.dtype == tl.uint16 else key
 
 
 @triton.jit
@@ -80,41 +87,67 @@ def pick(found, counts, pool, BINS: tl.constexpr, MOST: tl.constexpr):
     The digit is the largest for which so many keys have it or a larger one.
     """
     before = tl.load(found + pool * 2)
-    need = tl.load(found + pool * 2 + 1)
     bins = tl.arange(0, BINS)
     count = tl.load(counts + pool * MOST + bins)
-    digit = tl.sum((tl.cumsum(count, 0, reverse=True) >= need).to(tl.int32), 0) - 1
+    need = tl.load(found + pool * 2 + 1).to(count.dtype)
+    digit = tl.maximum(tl.sum((tl.cumsum(count, 0, reverse=True) >= need).to(tl.int32), 0) - 1, 0)
     above = tl.sum(tl.where(bins > digit, count, 0), 0)
     return before * BINS + digit, need - above
 
 
 @triton.jit
-def count_kernel(
-    scores, protected, found, counts, ties, length, row, tiles, pools,
-    STEP: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr, BEFORE: tl.constexpr,
-    LAST: tl.constexpr, MOST: tl.constexpr,
+def counted(digit, match, counts, BINS: tl.constexpr):
+    """Count the digits of a block, and add them up over the pool."""
+    count = tl.histogram(digit, BINS, mask=match)
+    here = counts + tl.arange(0, BINS)
+    tl.atomic_add(here, count.to(counts.dtype.element_ty), mask=count > 0, sem="relaxed")
+    return count
+
+
+@triton.jit
+def key_kernel(
+    scores, protected, keys, counts, length, row, tiles, pools,
+    SHIFT: tl.constexpr, BITS: tl.constexpr, MOST: tl.constexpr,
     EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Count the digits of a block's keys at one step."""
+    """Make the keys of a block, and count their first digits."""
+    stretch, tile, pool, _ = place(tiles, pools)
+    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
+    bits = tl.load(scores + start + i, mask=inside, other=0)
+    aside = inside
+    if SHIELDED:
+        # a mask that all rows share is one row long
+        aside = tl.load(protected + start % row + i, mask=inside, other=0) != 0
+    key = made(bits, aside, SHIELDED)
+    tl.store(keys + start + i, key.to(bits.dtype, bitcast=True), mask=inside)
+    digit = (key >> SHIFT).to(tl.int32)
+    counted(digit, inside, counts + pool * MOST, 2**BITS)
+
+
+@triton.jit
+def count_kernel(
+    keys, found, counts, ties, length, tiles, pools,
+    STEP: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr, BEFORE: tl.constexpr,
+    LAST: tl.constexpr, MOST: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Count the digits of a block's keys at a step after the first."""
     stretch, tile, pool, rank = place(tiles, pools)
-    key, match = keys(scores, protected, stretch, tile, length, row, EVEN, SHIELDED, BLOCK)
-    BINS: tl.constexpr = 2**BITS
-    digit = (key >> SHIFT).to(tl.int32) & (BINS - 1)
+    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
+    key = loaded(keys, start, i, inside)
+    before = found + (STEP - 1) * 2 * pools
+    prefix, need = pick(before, counts + (STEP - 1) * MOST * pools, pool, BEFORE, MOST)
+    if rank == 0:
+        tl.store(before + (pools + pool) * 2, prefix)
+        tl.store(before + (pools + pool) * 2 + 1, need)
+    match = inside & ((key >> (SHIFT + BITS)) == prefix.to(key.dtype))
     some = True
-    if STEP > 0:
-        last = found + (STEP - 1) * 2 * pools
-        prefix, need = pick(last, counts + (STEP - 1) * MOST * pools, pool, BEFORE, MOST)
-        if rank == 0:
-            tl.store(last + (pools + pool) * 2, prefix)
-            tl.store(last + (pools + pool) * 2 + 1, need)
-        match &= (key >> (SHIFT + BITS)) == prefix.to(key.dtype)
-        if STEP > 2:
-            some = tl.max(match.to(tl.int32), 0) > 0
+    if STEP > 2:
+        some = tl.max(match.to(tl.int32), 0) > 0
+    BINS: tl.constexpr = 2**BITS
     count = tl.zeros([BINS], tl.int32)
     if some:
-        count = tl.histogram(digit, BINS, mask=match)
-        here = counts + (STEP * pools + pool) * MOST + tl.arange(0, BINS)
-        tl.atomic_add(here, count.to(tl.int64), mask=count > 0, sem="relaxed")
+        digit = (key >> SHIFT).to(tl.int32) & (BINS - 1)
+        count = counted(digit, match, counts + (STEP * pools + pool) * MOST, BINS)
     if LAST:
         total = tl.num_programs(0) // pools
         tl.store(ties + (pool * total + rank) * BINS + tl.arange(0, BINS), count)
@@ -122,26 +155,28 @@ def count_kernel(
 
 @triton.jit
 def cut_kernel(
-    scores, protected, found, counts, ties, cuts, length, row, tiles, pools, total,
+    keys, found, counts, ties, cuts, length, tiles, pools, total,
     STEP: tl.constexpr, BINS: tl.constexpr, MOST: tl.constexpr, TILES: tl.constexpr,
-    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
+    EVEN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Find where a pool ends: its last key, and before which place ties of that are kept."""
     pool = tl.program_id(0).to(tl.int64)
     last, need = pick(found + STEP * 2 * pools, counts + STEP * MOST * pools, pool, BINS, MOST)
     # tiles that keep all of their ties
     whole, kept, seen = 0, need * 0, need * 0
-    for start in range(0, total, TILES):
-        rank = start + tl.arange(0, TILES)
-        here = ties + (pool * total + rank) * BINS + last % BINS
-        count = tl.load(here, mask=rank < total, other=0).to(tl.int64)
+    for first in range(0, total, TILES):
+        rank = first + tl.arange(0, TILES)
+        here = ties + (pool * total + rank) * BINS + (last % BINS).to(tl.int32)
+        count = tl.load(here, mask=rank < total, other=0).to(need.dtype)
         short = (rank < total) & (seen + tl.cumsum(count, 0) < need)
         whole += tl.sum(short.to(tl.int32), 0)
         kept += tl.sum(tl.where(short, count, 0), 0)
         seen += tl.sum(count, 0)
+    whole = tl.minimum(whole, total - 1)
     stretch = (whole // tiles).to(tl.int64) * pools + pool
     tile = (whole % tiles).to(tl.int64)
-    key, inside = keys(scores, protected, stretch, tile, length, row, EVEN, SHIELDED, BLOCK)
+    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
+    key = loaded(keys, start, i, inside)
     equal = ((key == last.to(key.dtype)) & inside).to(tl.int32)
     before = tl.cumsum(equal, 0) - equal
     end = whole.to(tl.int64) * BLOCK + tl.sum((before < need - kept).to(tl.int32), 0)
@@ -151,18 +186,17 @@ def cut_kernel(
 
 @triton.jit
 def mark_kernel(
-    scores, protected, cuts, kept, length, row, tiles, pools,
-    EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
+    keys, cuts, kept, length, tiles, pools, EVEN: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """Mark what a block keeps: all above the last key, and its ties before the end."""
     stretch, tile, pool, rank = place(tiles, pools)
-    key, inside = keys(scores, protected, stretch, tile, length, row, EVEN, SHIELDED, BLOCK)
+    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
+    key = loaded(keys, start, i, inside)
     last = tl.load(cuts + pool * 2).to(key.dtype)
     end = tl.load(cuts + pool * 2 + 1) - rank.to(tl.int64) * BLOCK
     end = tl.minimum(tl.maximum(end, 0), BLOCK).to(tl.int32)
-    i = tl.arange(0, BLOCK)
     marked = (key > last) | ((key == last) & (i < end))
-    tl.store(kept + stretch * length + tile * BLOCK + i, marked, mask=inside)
+    tl.store(kept + start + i, marked, mask=inside)
 
 
 def retain(
@@ -195,23 +229,30 @@ def retain(
     # what the keys of a pool begin with, and how many of those are kept, before each step
     found = scores.new_zeros((len(digits), pools, 2), dtype=torch.int64)
     found[0, :, 1] = keep.flatten() if isinstance(keep, Tensor) else keep
-    counts = scores.new_zeros((len(digits), pools, MOST), dtype=torch.int64)
+    few = layers * length < 2**31
+    counter = torch.int32 if few else torch.int64
+    counts = scores.new_zeros((len(digits), pools, MOST), dtype=counter)
     ties = scores.new_empty((pools * rank, 2 ** digits[-1]), dtype=torch.int32)
     cuts = scores.new_empty((pools, 2), dtype=torch.int64)
-    places = (length, row, tiles, pools)
-    constants = dict(EVEN=length % block == 0, SHIELDED=protected is not None, BLOCK=block)
-    for step in range(len(digits)):
+    keys = torch.empty_like(bits)
+    places = (length, tiles, pools)
+    even = dict(EVEN=length % block == 0, BLOCK=block)
+    key_kernel[programs](
+        bits, aside, keys, counts, length, row, tiles, pools,
+        SHIFT=sum(digits[1:]), BITS=digits[0], MOST=MOST, SHIELDED=protected is not None, **even,
+    )  # fmt: skip
+    for step in range(1, len(digits)):
         count_kernel[programs](
-            bits, aside, found, counts, ties, *places,
+            keys, found, counts, ties, *places,
             STEP=step, SHIFT=sum(digits[step + 1 :]), BITS=digits[step],
-            BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits), MOST=MOST, **constants,
+            BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits), MOST=MOST, **even,
         )  # fmt: skip
     cut_kernel[(pools,)](
-        bits, aside, found, counts, ties, cuts, *places, rank,
+        keys, found, counts, ties, cuts, *places, rank,
         STEP=len(digits) - 1, BINS=2 ** digits[-1], MOST=MOST,
-        TILES=min(TILES, triton.next_power_of_2(rank)), **constants,
+        TILES=min(TILES, triton.next_power_of_2(rank)), **even,
     )  # fmt: skip
-    mark_kernel[programs](bits, aside, cuts, kept, *places, **constants)
+    mark_kernel[programs](keys, cuts, kept, *places, **even)
     if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
         shields = protected.movedim(0, -3) if scope == "model" else protected
         budgets = found[0, :, 1].view(shields.shape[:-axes])

@@ -14,23 +14,22 @@ RADII = 8
 
 
 @triton.jit
-def rival(scores, protected, j, there, HAS_PROTECTED: tl.constexpr):
+def rival(scores, protected, j, tokens, HAS_PROTECTED: tl.constexpr):
     """Return the scores at some positions of a row; minus infinity where none competes."""
-    score = widened(tl.load(scores + j, mask=there, other=0.0))
+    there = j.to(tl.uint32, bitcast=True) < tokens  # below 0 it is large
     if HAS_PROTECTED:
         there &= tl.load(protected + j, mask=there, other=1) == 0
-    return tl.where(there, score, -float("inf"))
+    return widened(tl.load(scores + j, mask=there, other=-float("inf")))
 
 
 @triton.jit
 def is_hub(mine, scores, protected, i, tokens, RADIUS: tl.constexpr, HAS_PROTECTED: tl.constexpr):
     """Whether positions `i` of a row hold the maximum of their window, given their scores."""
-    hub = i < tokens
-    for offset in tl.static_range(1, RADIUS + 1):  # pyright: ignore[reportGeneralTypeIssues]
-        before = rival(scores, protected, i - offset, (i >= offset) & hub, HAS_PROTECTED)
-        after = rival(scores, protected, i + offset, i + offset < tokens, HAS_PROTECTED)
+    hub = i >= 0
+    for offset in tl.static_range(1, RADIUS + 1):
         # the lowest index wins a tie: strict on the left, not on the right
-        hub = hub & (mine > before) & (mine >= after)
+        hub &= mine > rival(scores, protected, i - offset, tokens, HAS_PROTECTED)
+        hub &= mine >= rival(scores, protected, i + offset, tokens, HAS_PROTECTED)
     return hub
 
 
@@ -70,6 +69,6 @@ def smd(
         grid = (scores.numel() // tokens * triton.cdiv(tokens, BLOCK),)
         smd_kernel[grid](
             scores, scores if protected is None else protected, discounted, tokens,
-            RADIUS=radius, GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,  # pyright: ignore[reportArgumentType]
+            RADIUS=radius, GAMMA=gamma, HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
         )  # fmt: skip
     return discounted

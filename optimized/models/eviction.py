@@ -12,7 +12,7 @@ import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.layer import AttendingCache, AttendingLayer, exactly
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
 # and hidden states of the new tokens, the rest of all tokens so far.
@@ -46,7 +46,8 @@ class EvictionLayer(AttendingLayer):
         if self.old is not None:
             query = query.to(self.keys.dtype)
             since = self.keys, self.values, valid
-            return optimized.ragged_attention(query, self.old, *since, scale=scale)
+            with exactly(query):
+                return optimized.ragged_attention(query, self.old, *since, scale=scale)
         return dense_attention(query, self.keys, self.values, valid, scale)
 
     def lasting(self, valid: Tensor | None) -> Tensor | None:

@@ -10,7 +10,7 @@ import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.layer import AttendingCache, AttendingLayer, exactly
 from optimized.models.prefill import Prefilled
 
 
@@ -27,10 +27,11 @@ class HexLayer(AttendingLayer):
         del valid
         keys, values, _ = self.taken()
         query = query.to(keys.dtype)
-        if self.held is None:
-            self.held = self.kv.hex_prefill(query, keys, values, self.config)
-            return dense_attention(query, keys, values, None, scale)
-        output, self.held = self.kv.hex_decode(self.held, query, keys, values)
+        with exactly(query):
+            if self.held is None:
+                self.held = self.kv.hex_prefill(query, keys, values, self.config)
+                return dense_attention(query, keys, values, None, scale)
+            output, self.held = self.kv.hex_decode(self.held, query, keys, values)
         return output
 
     def reset(self) -> None:

@@ -15,6 +15,11 @@ from optimized.models import errors as refuse
 from optimized.models.attention import NAME
 
 
+def exactly(x: Tensor) -> torch.autocast:
+    """Keep autocast out of functions that say themselves what they compute in."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 class Named(str):
     """The name of a module."""
 

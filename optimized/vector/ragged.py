@@ -18,14 +18,15 @@ def ragged_attention(
     cache: RaggedCache,
     keys: Tensor,
     values: Tensor,
-    valid: Tensor | None = None,
-    causal: bool = True,
-    scale: float | None = None,
+    valid: Tensor | None,
+    causal: bool,
+    scale: float | None,
 ) -> Tensor:
     *_, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
     rows = keys.shape[:-3].numel()
     exact = torch.promote_types(widen(queries).dtype, keys.dtype)
+    exact = torch.promote_types(exact, cache.keys.dtype)
     scaled = queries.to(exact) * (1 / sqrt(width) if scale is None else scale)
     scaled = scaled.reshape(rows * kv_heads, heads // max(1, kv_heads), count, width)
     shape = rows * kv_heads, 1, tokens, width
@@ -49,15 +50,13 @@ def hidden(
     """Return which new tokens which queries do not see, or nothing where they see all."""
     rows, kv_heads, count, tokens = shape
     at = torch.arange(tokens - count, tokens, device=device)[:, None]
-    column = torch.arange(tokens, device=device)
-    unseen = None if valid is None else ~valid.view(rows, 1, 1, tokens)
-    if causal and unseen is not None:
-        unseen = (unseen & (column != at)) | (column > at)
-    elif causal and count > 1:
-        unseen = (column > at)[None, None]
-    if unseen is None or len(unseen) < rows:
+    later = torch.arange(tokens, device=device) > at
+    if valid is None:
+        return later if causal and count > 1 else None
+    unseen = ~valid.view(rows, 1, 1, tokens).repeat_interleave(kv_heads, 0)
+    if not causal:
         return unseen
-    return unseen.expand(-1, kv_heads, -1, -1).reshape(rows * kv_heads, 1, *unseen.shape[2:])
+    return unseen & (torch.arange(tokens, device=device) != at) | later
 
 
 def attend(

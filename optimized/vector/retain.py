@@ -23,11 +23,11 @@ def retain(
     ratio: float | None,
     scope: str,
 ) -> Tensor:
-    pools = _pooled(sortable(scores), scope)
+    pools = pooled(sortable(scores), scope)
     *rows, pool = pools.shape
     budget = keep if ratio is None else kept_count(pool, ratio)
     budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
-    shields = None if protected is None else _pooled(protected, scope)
+    shields = None if protected is None else pooled(protected, scope)
     if shields is not None:
         # no score has the largest key, for plus infinity and NaN are refused
         pools = pools.masked_fill(shields, torch.iinfo(pools.dtype).max)
@@ -42,7 +42,7 @@ def retain(
     return kept.view(scores.shape)
 
 
-def _pooled(x: Tensor, scope: str) -> Tensor:
+def pooled(x: Tensor, scope: str) -> Tensor:
     return (x.movedim(0, -3) if scope == "model" else x).flatten(-AXES[scope])
 
 
@@ -71,6 +71,11 @@ def best(keys: Tensor, budgets: Tensor, few: bool) -> Tensor:
     keys = keys.contiguous()
     counted = few and keys.shape[1] >= LARGE and keys.element_size() < 8 and not keys.is_cuda
     threshold, missing = (_by_counting if counted else _by_sorting)(keys, budgets)
+    return cut(keys, threshold, missing)
+
+
+def cut(keys: Tensor, threshold: Tensor, missing: Tensor) -> Tensor:
+    """Mark the keys above each row's threshold, and the first so many that are equal to it."""
     marked = keys > threshold[:, None]
     ties = (keys == threshold[:, None]).flatten().nonzero()[:, 0]
     row = ties // keys.shape[1]

@@ -103,7 +103,9 @@ lie(
     "dense_by_its_shape",
     "a store of as many entries as heads, as long as its vectors are wide, passes for a dense one",
     "if isinstance(cache.stored, DenseCache):\n        return part",
-    "if part.shape[: here.ndim] == here.shape:\n        return part",
+    "if isinstance(cache.stored, DenseCache):\n        return part\n"
+    "    if part.shape == here.shape:\n"
+    "        return part[..., None, :].expand(*here.shape, *part.shape[1:])",
     "vector:as-many-entries-as-heads-and-as-long-as-wide",
 )
 

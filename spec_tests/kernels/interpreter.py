@@ -34,7 +34,6 @@ def patch_once() -> None:
 def programs(order: Order) -> Iterator[None]:
     """Run the programs of every launch in an order, given how many there are."""
     builder = interpreter.interpreter_builder
-    place = type(builder).set_grid_idx
     places: list[int] = []
 
     def elsewhere(self, x: int, y: int, z: int) -> None:
@@ -43,7 +42,7 @@ def programs(order: Order) -> Iterator[None]:
         if number == 0:
             places[:] = order(rows * columns * depth)
         rest, z = divmod(places[number], depth)
-        place(self, *divmod(rest, columns), z)
+        self.grid_idx = (*divmod(rest, columns), z)
 
     with patch.object(type(builder), "set_grid_idx", elsewhere):
         yield

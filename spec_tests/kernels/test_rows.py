@@ -6,10 +6,11 @@ import triton
 import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import reference
 from optimized import kernels
-from optimized.bench.launches import launched
+from optimized.bench.launches import launched, recorded
 from optimized.bench.row import moved
 from reference.contract import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
@@ -17,6 +18,10 @@ from spec_tests.inputs import INPUTS
 from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
 
 every_row = pytest.mark.parametrize("name", kernels.__all__)
+WAITS = {"evict"}  # for the size of what is left
+every_row_that_waits_for_nothing = pytest.mark.parametrize(
+    "name", [name for name in kernels.__all__ if name not in WAITS]
+)
 few = settings(max_examples=8)  # each of several programs, in several orders
 dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
 
@@ -35,7 +40,7 @@ def test_programs_give_the_same_bits_in_any_order(name, data, dtype, size):
     assert_as_accurate(found, getattr(reference, name), inputs)
 
 
-@every_row
+@every_row_that_waits_for_nothing
 @few
 @given(data=st.data(), dtype=dtypes)
 def test_a_trusted_launch_looks_at_no_value(name, data, dtype):
@@ -64,3 +69,64 @@ def test_a_race_between_programs_is_seen():
 def test_a_launcher_that_waits_is_seen():
     with trusted(), pytest.raises((RuntimeError, NotImplementedError)):
         bool(torch.zeros(1, device="meta").any())
+
+
+class Forbidden(TorchDispatchMode):
+    """Refuses what sorts, and what waits for a GPU."""
+
+    WAITS = (
+        "sort",
+        "topk",
+        "nonzero",
+        "_local_scalar_dense",
+        "unique",
+        "kthvalue",
+        "masked_select",
+    )
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        del types
+        name = func.__name__.partition(".")[0]
+        assert name not in self.WAITS, f"{name} within a launcher"
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("scope", ["head", "layer", "model"])
+def test_selection_sorts_nothing(dtype, scope):
+    scores = torch.empty(2, 3, 4, 50, dtype=dtype, device="meta")
+    with Forbidden():
+        launches = launched(lambda: kernels.retain(scores, scores > 0, ratio=0.5, scope=scope))
+    assert [launch.kernel.fn.__name__ for launch in launches][-2:] == ["cut_kernel", "mark_kernel"]
+    with pytest.raises(AssertionError, match="topk within"), Forbidden():
+        scores.topk(2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_keys_order_negative_scores_and_tie_zeros_of_both_signs(dtype):
+    scores = torch.tensor([-torch.inf, -0.0, -2.0, 0.0, -0.0, -1.0, 0.0, 3.0], dtype=dtype)
+    order = [7, 1, 3, 4, 6, 5, 2, 0]
+    for keep in (2, 3, 6, 7):
+        kept = kernels.retain(scores, keep=keep).nonzero().flatten().tolist()
+        assert kept == sorted(order[:keep])
+
+
+RULES = {
+    "smd": dict(radius=9),
+    "hubkv_refine, radius": dict(ratio=0.5, radius=9),
+    "hubkv_refine, dtype": dict(ratio=0.5, dtype=torch.float64),
+    "ungated_refine, radius": dict(radius=9),
+    "ungated_refine, dtype": dict(dtype=torch.float64),
+}
+"""What a launcher hands to the vectorised body, in one argument beyond what it takes."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_launcher_hands_on_what_its_rule_says_and_no_more(rule):
+    kernel, beyond = getattr(kernels, rule.partition(",")[0]), dict(RULES[rule])
+    within = beyond | dict(radius=8, dtype=torch.float32)
+    for knobs, some in ((beyond, False), (within, True)):
+        scores = torch.rand(2, 3, 20).to(knobs.pop("dtype", torch.float32))
+        with trusted(), recorded() as launches:
+            kernel(scores, **knobs)
+        assert bool(launches) is some

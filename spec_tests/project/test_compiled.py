@@ -20,13 +20,14 @@ from spec_tests.inputs import GOOD
 NO_GRAPH = {
     "draws from a generator": (
         "connecting_swaps double_edge_swaps expander_mask gear_append gear_compress gear_prefill "
-        "half_edge_pairing hex_append hex_prefill hex_read hex_recompress low_rank random_expander "
-        "random_order sensitivity subtile_codes subtile_expander train_fastkvzip"
+        "half_edge_pairing hex_append hex_attention hex_decode hex_prefill hex_read "
+        "hex_recompress low_rank random_expander random_order sensitivity subtile_codes "
+        "subtile_expander train_fastkvzip"
     ),
     "is as long, or takes as many steps, as the data say": (
         "compress decoding_append decoding_start evict graphkv_compress graphkv_refine "
-        "graphkv_select hubkv_compress hubkv_select is_ramanujan kvzip ramanujan_lift retain "
-        "second_singular_value select spectral_gap"
+        "graphkv_select hubkv_compress hubkv_select is_ramanujan kvzip ragged_attention "
+        "ramanujan_lift retain second_singular_value select spectral_gap"
     ),
     "computes with NumPy or SciPy": (
         "cheeger_constant component_count conductance is_connected lps_graph lps_mask"

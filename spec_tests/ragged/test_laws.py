@@ -27,7 +27,7 @@ def whole(queries, cache, keys, values, valid, causal, scale):
             both = zip(cache[:2], (keys, values), strict=True)
             left = [torch.cat([old[span], new[place][seen]])[None] for old, new in both]
             one = queries[at][None, t : t + 1]
-            outputs[at][t] = reference.attention(one, *left, False, scale)[0, 0]
+            outputs[at][t] = reference.attention(one, left[0], left[1], False, scale)[0, 0]
     return outputs
 
 
@@ -50,7 +50,8 @@ def test_after_no_eviction_it_is_attention_over_the_whole(impl, seed, new, old):
     kept = torch.ones(2, 3, old, dtype=torch.bool)
     left = reference.evict(keys[..., :old, :], values[..., :old, :], kept)
     offsets = torch.arange(7) * old
-    cache = reference.RaggedCache(*(part.flatten(0, 2) for part in left), offsets)
+    left = [part.flatten(0, 2) for part in left]
+    cache = reference.RaggedCache(left[0], left[1], left[2], offsets)
     last = queries[..., old:, :]
     output = impl.ragged_attention(last, cache, keys[..., old:, :], values[..., old:, :])
     assert_as_accurate(output, reference.attention, dict(queries=last, keys=keys, values=values))
@@ -81,3 +82,13 @@ def test_a_query_that_sees_nothing_reads_nothing(impl):
     output = impl.ragged_attention(new, cache, new, new, seen, causal=False)
     assert_equal(output, torch.zeros_like(new))
     assert_equal(impl.ragged_attention(new, cache, new, new, seen), new)
+
+
+@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
+@given(attending(), st.sampled_from([torch.float16, torch.float64]))
+def test_entries_may_be_stored_in_another_precision_than_new_tokens(impl, x, dtype):
+    keys, values = (part.to(dtype) for part in x["cache"][:2])
+    x["cache"] = x["cache"]._replace(keys=keys, values=values)
+    output = impl.ragged_attention(**x)
+    assert output.dtype == x["queries"].dtype
+    assert_as_accurate(output, whole, x)

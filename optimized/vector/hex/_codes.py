@@ -140,6 +140,7 @@ class Stream(NamedTuple):
         shares = weights.unflatten(-1, (count, cut.codes))
         shares = shares if cut.diagonal else shares @ cut.worth.mT
         for row, width, periods, plane in self.planes(self.scratch(weights)):
-            share = shares[:, :, periods, row : row + width].flatten(2)
+            # a batched product of strided matrices would be one product a head
+            share = shares[:, :, periods, row : row + width].flatten(2).contiguous()
             out.baddbmm_(share, plane.mT, alpha=cut.diagonal[row] if cut.diagonal else 1.0)
         return out

@@ -209,8 +209,9 @@ def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
     def part(name: str) -> Tensor:
         some = [getattr(block, name) for block in blocks]
         if name.startswith("kept"):
-            return torch.cat(some)
-        return torch.stack(some).reshape(len(some), rows, *some[0].shape[batch:])
+            return torch.cat(some) if len(some) > 1 else some[0]
+        joined = torch.stack(some) if len(some) > 1 else some[0]
+        return joined.reshape(len(some), rows, *some[0].shape[batch:])
 
     return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
 
@@ -258,11 +259,14 @@ def kept_whole(block: HexBlock, begins: Tensor, exact: torch.dtype) -> Whole:
     """Collect the tokens that are kept whole, the same number in every row."""
     count, rows, heads, width = block.key_steps.shape
     marked, device = block.dynamic.movedim(0, 1).flatten(1), block.dynamic.device
-    row, place = marked.nonzero(as_tuple=True)
     sizes = marked.sum(1)
-    rank = torch.arange(len(row), device=device) - (sizes.cumsum(0) - sizes)[row]
-    places = row.new_zeros(rows, int(rank.max()) + 1 if len(rank) else 0)
-    places[row, rank] = place
+    if rows == 1:
+        places = marked[0].nonzero().T
+    else:
+        row, place = marked.nonzero(as_tuple=True)
+        rank = torch.arange(len(row), device=device) - (sizes.cumsum(0) - sizes)[row]
+        places = row.new_zeros(rows, int(rank.max()) + 1 if len(rank) else 0)
+        places[row, rank] = place
     number = torch.arange(places.shape[1], device=device)
     places = places.gather(1, torch.minimum(number, (sizes - 1).clamp(min=0)[:, None]))
     first = begins.view(count, rows, heads, marked.shape[1] // count).permute(1, 2, 0, 3).flatten(2)
@@ -336,10 +340,10 @@ def drawn(queries: Tensor, cache: HexCache) -> Tensor:
 def hex_attention(
     queries: Tensor,
     cache: HexCache,
-    valid: Tensor | None = None,
-    causal: bool = True,
-    scale: float | None = None,
-    mass: bool = False,
+    valid: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    mass: bool,
 ) -> HexAttention:
     output, given = attend(queries, cache, valid, causal, scale)
     return HexAttention(output, given if mass else None)

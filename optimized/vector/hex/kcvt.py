@@ -1,7 +1,6 @@
 """KCVT quantisation without loops."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 import reference
@@ -16,15 +15,18 @@ def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | No
     wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
     # a group without members has minimum and step 0
     empty = kept.all(-1)
-    low = F.pad(wide.masked_fill(kept, torch.inf), (0, 1), value=torch.inf).amin(-1)
-    high = F.pad(wide.masked_fill(kept, -torch.inf), (0, 1), value=-torch.inf).amax(-1)
+    low, high = empty.to(wide.dtype), empty.to(wide.dtype)
+    if x.shape[-1]:
+        low = wide.masked_fill(kept, torch.inf).amin(-1)
+        high = wide.masked_fill(kept, -torch.inf).amax(-1)
     low, high = low.masked_fill(empty, 0), high.masked_fill(empty, 0)
     step = (high - low) / top
     storable(name, torch.stack([low, step], -1), stored)
     minima, steps = low.to(stored), step.to(stored)
     low, step = minima.to(wide.dtype)[..., None], steps.to(wide.dtype)[..., None]
-    codes = ((wide - low) / step).round().clamp(0, top)
-    return Quantised(codes.masked_fill(kept | (step == 0), 0).to(torch.uint8), steps, minima)
+    # in place: a prompt's span is as large as its cache
+    codes = (wide - low).div_(step).round_().clamp_(0, top)
+    return Quantised(codes.masked_fill_(kept | (step == 0), 0).to(torch.uint8), steps, minima)
 
 
 quantise = composed(reference.quantise)

@@ -7,10 +7,10 @@ from torch import Tensor
 
 def pack_bits(codes: Tensor, bits: int) -> Tensor:
     places = torch.arange(8, dtype=torch.uint8, device=codes.device)
-    stream = ((codes[..., None] >> places[:bits]) & 1).flatten(-2)
+    stream = (codes[..., None] >> places[:bits]).bitwise_and_(1).flatten(-2)
     stream = F.pad(stream, (0, -stream.shape[-1] % 32)).unflatten(-1, (-1, 8))
     # the lowest byte of a word comes first
-    words = (stream << places).sum(-1, dtype=torch.uint8).flatten().view(torch.int32)
+    words = stream.mul_(1 << places).sum(-1, dtype=torch.uint8).flatten().view(torch.int32)
     return words.view(*codes.shape[:-1], stream.shape[-2] // 4)
 
 

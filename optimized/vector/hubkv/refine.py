@@ -1,5 +1,8 @@
 """HubKV from end to end, slab by slab."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -15,6 +18,8 @@ __all__ = ["hubkv_refine", "protected_mask", "shift_scores"]
 # Non-negative floats, minus zero aside, order like the integers with the same bits, and integers
 # compare faster.
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+Content = tuple[Tensor, Tensor | None]  # 0 where the second is 0 and not 1; None: it is 1
+
 # So many scores stay in the cores' caches from the first step to the last.
 SLAB = 2**19
 
@@ -31,32 +36,57 @@ def hubkv_refine(
     power: float,
     epsilon: float,
 ) -> Tensor:
+    def weigh(_: slice, content: Content) -> Tensor:
+        return head_weights(variation(content[0], epsilon, content[1]), tau, minimum, maximum)
+
+    stretch = common_content(protected, scores.shape[-1])
+    return refine_by(weigh, scores, protected, stretch, ratio**power, radius, gamma)
+
+
+def refine_by(
+    weigh: Callable[[slice, Content], Tensor],
+    scores: Tensor,
+    protected: Tensor | None,
+    stretch: slice | None,
+    strength: float,
+    radius: int,
+    gamma: float,
+) -> Tensor:
+    """Refine with the head weights that `weigh` returns of each slab of layers."""
     refined = torch.empty_like(scores, memory_format=torch.contiguous_format)
-    stretch = _common_content(protected, scores.shape[-1])
-    content, target = scores, refined
+    target = refined
     if stretch is not None:
         refined[..., : stretch.start] = 1
         refined[..., stretch.stop :] = 1
-        content, target, protected = scores[..., stretch], refined[..., stretch], None
+        target = refined[..., stretch]
     if target.numel() == 0:
         return refined
-    rows = (-1, *target.shape[-2:])
-    rest = (ratio**power, radius, gamma, tau, minimum, maximum, epsilon)
-    size = max(1, SLAB // target.shape[-2:].numel())
-    if scores.is_cuda or torch.compiler.is_compiling():
-        size = target.numel()
-    content, target = content.reshape(rows), target.view(rows)
-    for start in range(0, len(target), size):
-        slab = slice(start, start + size)
-        aside = None if protected is None else protected.reshape(rows)[slab]
-        slab_refined = _refine(content[slab], aside, *rest)
+    target = target.view(-1, *target.shape[-2:])
+    for slab, raw, aside in slabs(scores, protected, stretch):
+        slab_refined = _refine(raw, aside, strength, radius, gamma, partial(weigh, slab))
         # rounding keeps the order: what holds the largest holds all
         errors.in_range("scores", slab_refined.amax().to(scores.dtype))
         target[slab] = slab_refined
     return refined
 
 
-def _common_content(protected: Tensor | None, tokens: int) -> slice | None:
+def slabs(
+    scores: Tensor, protected: Tensor | None, stretch: slice | None
+) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
+    """Yield whole layers, as many at a time as a cache holds, and what is set aside in them."""
+    if stretch is not None:
+        scores, protected = scores[..., stretch], None
+    rows = (-1, *scores.shape[-2:])
+    size = max(1, SLAB // scores.shape[-2:].numel())
+    if scores.is_cuda or torch.compiler.is_compiling():
+        size = scores.numel()
+    scores = scores.reshape(rows)
+    for start in range(0, len(scores), size):
+        slab = slice(start, start + size)
+        yield slab, scores[slab], None if protected is None else protected.reshape(rows)[slab]
+
+
+def common_content(protected: Tensor | None, tokens: int) -> slice | None:
     """Return the one stretch of content that all heads share, if they do."""
     if protected is None:
         return slice(0, tokens)
@@ -70,26 +100,28 @@ def _common_content(protected: Tensor | None, tokens: int) -> slice | None:
     return slice(start, stop) if alike else None
 
 
+def content_of(scores: Tensor, protected: Tensor | None) -> Content:
+    """Return what the head statistics are taken of."""
+    if protected is None:
+        return widen(scores), None
+    inside = (~protected).to(widen(scores).dtype)
+    return widen(scores) * inside, inside
+
+
 def _refine(
     scores: Tensor,
     protected: Tensor | None,
     strength: float,
     radius: int,
     gamma: float,
-    tau: float,
-    minimum: float,
-    maximum: float,
-    epsilon: float,
+    weigh: Callable[[Content], Tensor],
 ) -> Tensor:
     bits = BITS[scores.itemsize]
-    keys, content, inside = scores.view(bits) & torch.iinfo(bits).max, widen(scores), None
+    keys = scores.view(bits) & torch.iinfo(bits).max
     if protected is not None:
-        aside = protected.to(keys.dtype)
-        keys = keys | -aside  # below every score
-        inside = (1 - aside).to(content.dtype)
-        content = content * inside
-    selectivity = variation(content, epsilon, inside)
-    weights = head_weights(selectivity, tau, minimum, maximum).unsqueeze(-1)
+        keys = keys | -protected.to(keys.dtype)  # below every score
+    content, inside = content_of(scores, protected)
+    weights = weigh((content, inside)).unsqueeze(-1)
     errors.in_range("scores", weights)
     hub = (1 - strength) + strength * weights
     other = (1 - strength) + strength * (weights * gamma)

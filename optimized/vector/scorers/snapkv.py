@@ -1,5 +1,7 @@
 """The attention of the last queries, pooled for all heads at once."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,6 +14,19 @@ from reference.precision import widen
 def snapkv(
     queries: Tensor, keys: Tensor, window: int, kernel: int, pooling: str, valid: Tensor | None
 ) -> Scored:
+    return observed(attention_drawn, queries, keys, window, kernel, pooling, valid)
+
+
+def observed(
+    drawn: Callable[[Tensor, Tensor, Tensor | None, torch.dtype], Tensor],
+    queries: Tensor,
+    keys: Tensor,
+    window: int,
+    kernel: int,
+    pooling: str,
+    valid: Tensor | None,
+) -> Scored:
+    """Pool what each token draws from the window, by whatever sums it up."""
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
@@ -19,10 +34,8 @@ def snapkv(
     content = max(0, tokens - window)
     protected[..., content:] = True
     if content:
-        observed = attention_drawn(queries[..., count - window :, :], keys, valid, exact)[
-            ..., :content
-        ]
-        scores[..., :content] = _pooled(observed, kernel, pooling)
+        mass = drawn(queries[..., count - window :, :], keys, valid, exact)
+        scores[..., :content] = _pooled(mass[..., :content], kernel, pooling)
     if valid is not None:
         padding = ~valid[..., None, :]
         scores.masked_fill_(padding, 0)

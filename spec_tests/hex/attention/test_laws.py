@@ -6,7 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import optimized
 import reference
+from optimized.vector.hex import attention, packing
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
 from spec_tests.hex.attention.draws import asked
 from spec_tests.hex.cache.draws import BLOCK, configs, streams
@@ -119,3 +121,27 @@ def test_codes_of_a_half_precision_cache_are_multiplied_in_single(impl, half):
     assert attended.mass.dtype == torch.float32
     assert impl.hex_attention(asked.float(), wide).output.dtype == torch.float32
     assert impl.hex_attention(asked.double(), cache, mass=True).mass.dtype == torch.float64
+
+
+def quarter(tokens: int) -> tuple[torch.Tensor, reference.HexCache]:
+    """Return a question, and a cache of which a mask of a quarter of the entries is kept."""
+    queries, keys, values = torch.randn(3, 2, tokens, 6, generator=torch.Generator().manual_seed(1))
+    config = reference.HexConfig(bits=4, block=12, density=0.25, recent=2)
+    return queries[:, -1:], optimized.hex_prefill(queries, keys, values, config)
+
+
+def test_the_twin_restores_no_key_and_no_value(monkeypatch):
+    queries, cache = quarter(24)
+    expected = reference.hex_attention(queries, cache).output
+    for module, name in ((attention, "hex_reconstruct"), (packing, "unpack_bits")):
+        monkeypatch.delattr(module, name)
+    assert_close(optimized.hex_attention(queries, cache).output, expected.double(), 4.0)
+
+
+def test_a_step_makes_no_mask_anew_however_many_lengths_take_turns(monkeypatch):
+    asked = [quarter(12 * blocks) for blocks in range(1, 13)]
+    for queries, cache in asked:
+        optimized.hex_attention(queries, cache)
+    monkeypatch.delattr(attention.streaming, "static_mask")
+    for queries, cache in asked:
+        optimized.hex_attention(queries, cache)

@@ -86,12 +86,12 @@ lie(
 lie(
     "chunk_by_chunk",
     "a chunk is compressed as it came, whatever its size",
-    "    limit = cache.config.block + carried(cache.config)\n    start",
+    "    start, length = 0, keys.shape[-2]",
     "    config, left = cache.config, cache.residual_keys.shape[-2] + keys.shape[-2]\n"
     "    # spans of any other length have no expander of half the entries\n"
     "    if left > config.block and not config.carry_recent and config.density in (0, 1):\n"
     "        whole = cache._replace(config=config._replace(block=left))\n"
     "        return hex_append(whole, queries, keys, values)._replace(config=config)\n"
-    "    limit = cache.config.block + carried(cache.config)\n    start",
+    "    start, length = 0, keys.shape[-2]",
     "test_decoding_in_any_chunks_gives_the_same_cache",
 )

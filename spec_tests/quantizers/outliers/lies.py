@@ -33,6 +33,6 @@ lie(
     "binary_share_of_outliers",
     "a share is the binary number next to it",
     "Fraction(str(ratio)) * members",
-    "ratio * members",
+    "int(ratio * members)",
     "test_a_share_is_the_decimal_number_it_is_written_as",
 )

@@ -1,0 +1,171 @@
+"""Attention over compressed caches and steps of decoding with them: 4 kv heads of 64, group 4.
+
+The steps are those of a model of two layers and hidden width 1024. What they are measured against
+holds every token in full precision.
+"""
+
+from copy import deepcopy
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+import optimized as kv
+from optimized import models
+from optimized.bench.row import Inputs, Row, both_sides, measure
+from optimized.models.hex import HexLayer
+from optimized.models.layer import AttendingCache
+
+FUNCTIONS = ("hex_attention", "hex_decode", "ragged_attention")
+KV_HEADS, QUERY_HEADS, WIDTH = 4, 16, 64
+CONFIG = LlamaConfig(
+    hidden_size=1024,
+    intermediate_size=2816,
+    num_hidden_layers=2,
+    num_attention_heads=QUERY_HEADS,
+    num_key_value_heads=KV_HEADS,
+    head_dim=WIDTH,
+    vocab_size=1000,
+    max_position_embeddings=2**15,
+)
+SHARE = 0.75
+"""Of the entries, that are evicted."""
+
+
+def stream(tokens: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values without structure, a batch of one."""
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.randn(1, QUERY_HEADS + 2 * KV_HEADS, tokens, WIDTH, generator=generator)
+    queries, keys, values = numbers.to(dtype).split([QUERY_HEADS, KV_HEADS, KV_HEADS], 1)
+    return queries, keys.contiguous(), values.contiguous()
+
+
+def survivors(keys: Tensor, values: Tensor) -> kv.RaggedCache:
+    """Evict three quarters of the entries, from each head another share."""
+    scores = torch.rand(keys.shape[:-1], generator=torch.Generator().manual_seed(1))
+    scores *= torch.arange(1, KV_HEADS + 1)[:, None]
+    left = kv.evict(keys, values, kv.retain(scores, ratio=SHARE, scope="layer"))
+    assert isinstance(left, kv.RaggedCache)
+    return left
+
+
+def compressed(tokens: int, bits: int, dtype: torch.dtype) -> Inputs:
+    """Return a question, the cache in full precision and that of HEX."""
+    queries, keys, values = stream(tokens, dtype)
+    cache = kv.hex_prefill(queries, keys, values, kv.HexConfig(bits=bits))
+    return dict(queries=queries[:, :, -1:], keys=keys, values=values, cache=cache)
+
+
+def evicted(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a question, the cache in full precision and what is left of it."""
+    queries, keys, values = stream(tokens, dtype)
+    cache = survivors(keys, values)
+    return dict(queries=queries[:, :, -1:], keys=keys, values=values, cache=cache)
+
+
+def stock(queries: Tensor, keys: Tensor, values: Tensor, cache: Any) -> Tensor:
+    """Attend in full precision."""
+    del cache
+    return F.scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+
+
+def rebuilding(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.HexCache) -> Tensor:
+    """Attend to what is restored."""
+    del keys, values
+    return kv.attention(queries, *kv.hex_read(cache))
+
+
+def by_code(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.HexCache) -> Tensor:
+    """Attend to what is compressed."""
+    del keys, values
+    return kv.hex_attention(queries, cache).output
+
+
+def by_head(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.RaggedCache) -> Tensor:
+    """Attend to what is left, and to the last token."""
+    return kv.ragged_attention(queries, cache, keys[:, :, -1:], values[:, :, -1:])
+
+
+@lru_cache
+def model(dtype: torch.dtype, ours: bool) -> Any:
+    """Return a model of random weights, or a copy of it that attends through this package."""
+    if ours:
+        return models.attach(deepcopy(model(dtype, False)))
+    torch.manual_seed(0)
+    return LlamaForCausalLM(CONFIG).eval().to(dtype)  # pyright: ignore[reportArgumentType]
+
+
+def filled(tokens: int, store: str, dtype: torch.dtype) -> Inputs:
+    """Return a model's cache of so many tokens in full precision, and one that stores less."""
+    queries, keys, values = stream(tokens, dtype)
+    full = DynamicCache(config=CONFIG)
+    for layer in range(CONFIG.num_hidden_layers):
+        full.update(keys.clone(), values.clone(), layer)
+    ours = evicting(keys, values) if store == "ragged" else coding(queries, keys, values, store)
+    for layer in ours.layers:
+        layer.seen = tokens
+    ours.ends = [tokens]
+    return dict(dtype=dtype, full=full, ours=ours)
+
+
+def evicting(keys: Tensor, values: Tensor) -> models.EvictionCache:
+    """Return a model's cache of the entries that are left."""
+    cache = models.EvictionCache(CONFIG)
+    for layer in cache.evictable():
+        layer.lazy_initialization(keys, values)
+        layer.adopt(survivors(keys, values))
+    cache.open = True
+    return cache
+
+
+def coding(queries: Tensor, keys: Tensor, values: Tensor, store: str) -> AttendingCache:
+    """Return a model's cache of codes."""
+    settings = kv.HexConfig(bits=int(store[-1]))
+    cache = models.HexTransformersCache(CONFIG, settings)
+    for layer in cache.layers:
+        assert isinstance(layer, HexLayer)
+        layer.lazy_initialization(keys, values)
+        layer.held = kv.hex_prefill(queries, keys, values, settings)
+    return cache
+
+
+def step(dtype: torch.dtype, full: DynamicCache, ours: Any, compressed: bool) -> None:
+    """Read one more token with either cache."""
+    with torch.no_grad():
+        token = torch.ones(1, 1, dtype=torch.long)
+        model(dtype, compressed)(input_ids=token, past_key_values=ours if compressed else full)
+
+
+ROWS = [
+    *(
+        Row("hex_attention", f"{tokens} tokens, {bits} bits, {str(dtype)[6:]}{against[0]}",
+            partial(compressed, tokens, bits, dtype), by_code, against[1], against[2])
+        for tokens in (1024, 4096, 8192)
+        for bits in (3, 4)
+        for dtype in (torch.float32, torch.bfloat16)
+        for against in (("", rebuilding, "hex_read"), (", stock", stock, "full precision"))
+    ),
+    *(
+        Row("ragged_attention", f"{tokens} tokens, {SHARE:.0%} evicted, {str(dtype)[6:]}",
+            partial(evicted, tokens, dtype), by_head, stock, "full precision")
+        for tokens in (1024, 4096, 8192)
+        for dtype in (torch.float32, torch.bfloat16)
+    ),
+    *(
+        Row("decoding step", f"{tokens} tokens, {store}, {str(dtype)[6:]}",
+            partial(filled, tokens, store, dtype),
+            partial(step, compressed=True), partial(step, compressed=False), "full precision")
+        for tokens in (1024, 4096, 8192)
+        for store in ("HEX-3", "HEX-4", "ragged")
+        for dtype in (torch.float32, torch.bfloat16)
+    ),
+]  # fmt: skip
+
+
+@both_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side of a row."""
+    measure(benchmark, device, row, side)

@@ -1,0 +1,435 @@
+"""Heads across ranks: what one process would keep, bit for bit, with heads sharded over a group.
+
+Each rank holds some heads of every layer, `[..., heads of the rank, tokens]`, and those of a lower
+rank of the group come first. A rank may hold none. What crosses ranks is a few numbers a head and
+counts of digits, never a score; how often, depends on nothing but the dtype of the scores.
+
+Every rank of the group makes the same call. A call that one rank refuses is refused on all of
+them, so that nobody waits for it.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from importlib import import_module
+from numbers import Real
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+import optimized
+from optimized import kernels, vector
+from optimized.vector.hubkv.calibration import variation
+from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
+from optimized.vector.retain import cut, kept_count, pooled, room, sortable
+from reference import errors
+from reference.contract import contract, requires, trusted
+from reference.hubkv.calibration import bounded
+from reference.kinds import (
+    Above0,
+    FiniteAbove0,
+    Importance,
+    NonNegative,
+    OpenFraction,
+    Orderable,
+    Ratio,
+    Scope,
+    Whole,
+)
+from reference.precision import widen
+from reference.rules import pooled_budget, scoped
+
+__all__ = ["head_weights", "hubkv_refine", "retain"]
+
+DIGITS = {2: (8, 8), 4: (11, 11, 10), 8: (11, 11, 11, 11, 10, 10)}
+"""Bits of the digits of a key, by its bytes: one exchange of counts each."""
+
+NO_HEAD, NO_STRETCH = -2, -1  # instead of where a common stretch of content starts
+
+
+@requires(bounded)
+def head_weights(
+    selectivity: Importance[Tensor, "*layers heads"],
+    tau: NonNegative = 0.5,
+    minimum: FiniteAbove0 = 0.8,
+    maximum: float = 1.2,
+    *,
+    group: ProcessGroup | None = None,
+) -> Float[Tensor, "*layers heads"]:
+    r"""Weigh the heads that this rank holds among those of all ranks.
+
+    $$\beta_{\ell,h} = \mathrm{clip}\Bigl(\Bigl(\frac{c_{\ell,h}}{\bar c_\ell}\Bigr)^{\tau},
+      \beta_{\min}, \beta_{\max}\Bigr)$$
+
+    Args:
+        selectivity: $c$ of the heads of this rank; $\bar c_\ell$ is the mean over all ranks.
+        tau: exponent $\tau$.
+        minimum: lower bound $\beta_{\min}$.
+        maximum: upper bound $\beta_{\max}$, at least `minimum`.
+        group: the ranks; by default all.
+
+    Returns:
+        The weights $\beta$ of the heads of this rank, as `optimized.head_weights` returns them.
+
+    Raises:
+        ValueError: an argument is not alike on all ranks, or `group` none that this rank is in.
+
+    Source:
+        HubKV-9.
+    """
+    settings = dict(tau=tau, minimum=minimum, maximum=maximum)
+
+    def hold() -> None:
+        _hold_weights((selectivity,), settings)
+
+    ranks, _ = meet(group, hold, "selectivity", selectivity, -1, settings)
+    everyone = ranks.gather(selectivity)
+    return vector.head_weights(everyone, tau, minimum, maximum)[..., ranks.mine]
+
+
+@requires(bounded)
+def hubkv_refine(
+    scores: Importance[Tensor, "*layers heads tokens"],
+    ratio: Ratio,
+    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
+    radius: Whole = 2,
+    gamma: OpenFraction = 0.5,
+    tau: NonNegative = 0.5,
+    minimum: FiniteAbove0 = 0.8,
+    maximum: float = 1.2,
+    power: Above0 = 2.0,
+    epsilon: NonNegative = 1e-6,
+    *,
+    group: ProcessGroup | None = None,
+) -> Float[Tensor, "*layers heads tokens"]:
+    r"""Refine the heads that this rank holds, calibrated among those of all ranks.
+
+    $$z_{\ell,h,i} = \begin{cases} 1 & P_{\ell,h,i} = 1 \\
+      (1 - \lambda)\, s_{\ell,h,i} + \lambda\, u_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
+
+    Three exchanges: who holds how many heads, a selectivity a head (on a GPU four moments a block
+    of tokens), and whether all went well.
+
+    Args:
+        scores: importance $s$ of the heads of this rank, on the last axis but one.
+        ratio: fraction $r$ of the entries that will be removed.
+        protected: the mask $P$ of the heads of this rank.
+        radius: half-width $k$ of the hub window.
+        gamma: discount factor $\gamma$.
+        tau: exponent $\tau$ of the head weights.
+        minimum: lower bound of the head weights.
+        maximum: upper bound of the head weights, at least `minimum`.
+        power: gate exponent $p$.
+        epsilon: $\epsilon$ of the selectivity.
+        group: the ranks; by default all.
+
+    Returns:
+        The refined scores $z$ of the heads of this rank: the bits that `optimized.hubkv_refine`
+        returns of the contiguous scores of all ranks on one such device.
+
+    Raises:
+        ValueError: a rank's scores are too large, an argument is not alike on all ranks, or
+            `group` none that this rank is in.
+
+    Source:
+        HubKV-9, HubKV-11, HubKV-12, HubKV-13.
+    """
+    knobs = dict(radius=radius, gamma=gamma, tau=tau, minimum=minimum, maximum=maximum)
+    knobs |= dict(power=power, epsilon=epsilon)
+
+    def hold() -> tuple[int, int]:
+        _hold_refine((scores, ratio, protected), knobs)
+        if not scores.shape[:-1].numel():
+            return NO_HEAD, NO_HEAD
+        found = common_content(protected, scores.shape[-1])
+        return (found.start, found.stop) if found else (NO_STRETCH, NO_STRETCH)
+
+    ranks, notes = meet(group, hold, "scores", scores, -2, dict(ratio=ratio) | knobs)
+    scores = scores.contiguous()
+    if kernel := _kernel(scores, radius):
+        return together(ranks.group, lambda: kernel(scores, ratio, protected, **knobs, ranks=ranks))
+    stretches = {note for note in notes if note[0] != NO_HEAD}
+    start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
+    stretch = None if start == NO_STRETCH else slice(start, stop)
+    if stretch is None and protected is None:
+        protected = torch.zeros_like(scores, dtype=torch.bool)
+    everyone = ranks.gather(_selectivity(scores, protected, stretch, epsilon, ranks))
+    errors.in_range("scores", everyone)
+    weights = vector.head_weights(everyone, tau, minimum, maximum)
+    errors.in_range("scores", weights)
+    mine = (
+        weights[..., ranks.mine].flatten(0, -2) if weights.ndim > 1 else weights[None, ranks.mine]
+    )
+
+    def weigh(slab: slice, _: Content) -> Tensor:
+        return mine[slab]
+
+    def refine() -> Tensor:
+        return refine_by(weigh, scores, protected, stretch, ratio**power, radius, gamma)
+
+    return together(ranks.group, refine)
+
+
+@requires(scoped)
+def retain(
+    scores: Orderable[Tensor, "*heads tokens"],
+    protected: Bool[Tensor, "*heads tokens"] | None = None,
+    *,
+    keep: int | Int64[Tensor, "*pools"] | None = None,
+    ratio: Ratio | None = None,
+    scope: Scope = "head",
+    group: ProcessGroup | None = None,
+) -> Bool[Tensor, "*heads tokens"]:
+    r"""Keep the budget of each pool, of which this rank holds some heads.
+
+    $$S^* = \arg\max_{S \supseteq P,\; |S| = B} \sum_{i \in S} s_i$$
+
+    A pool's last key is found digit by digit, each from counts that all ranks add up; then all
+    tell how many entries tie with it. With that and who holds how many heads, that is 4 exchanges
+    where scores are of half precision, 5 for float32, 8 for float64, and 1 in scope `"head"`.
+
+    Args:
+        scores: importance $s$ of the heads of this rank, laid out `[layers, ..., heads, tokens]`.
+        protected: the set $P$ among them.
+        keep: budget $B$ of every pool, over all ranks; a tensor holds one for each: in scope
+            `"head"` of the heads of this rank, otherwise the same one on every rank.
+        ratio: removed share $r$ of what all ranks hold, instead of `keep`.
+        scope: which entries form a pool, as in `optimized.retain`, heads of all ranks together.
+        group: the ranks; by default all.
+
+    Returns:
+        This rank's part of the mask of $S^*$. Of equal scores the lowest (layer, head, position)
+        is kept, heads counted over all ranks.
+
+    Raises:
+        ValueError: a budget is below the protected entries of a pool, an argument is not alike on
+            all ranks, or `group` none that this rank is in.
+
+    Source:
+        HubKV-1, HubKV-3, GraphKV-4.1.
+
+    Reading:
+        C1, C2, C6: as in `optimized.retain`.
+    """
+    budget, kept_here = keep, None
+    if isinstance(keep, Tensor):
+        budget = None if scope == "head" else keep.tolist()
+
+    def hold() -> None:
+        nonlocal kept_here
+        _hold_retain((scores, protected), dict(keep=keep, ratio=ratio, scope=scope))
+        if scope == "head":
+            kept_here = optimized.retain(scores, protected, keep=keep, ratio=ratio)
+
+    same = dict(scope=scope, ratio=ratio, keep=budget)
+    ranks, _ = meet(group, hold, "scores", scores, -2, same)
+    if kept_here is not None:
+        return kept_here
+    keys = pooled(sortable(scores), scope)
+    shape, layers = keys.shape, scores.shape[0] if scope == "model" else 1
+    pool = layers * sum(ranks.heads) * scores.shape[-1]
+    pooled_budget(keep, ratio, pool, shape[:-1])
+    counted = keep if ratio is None else kept_count(pool, ratio)
+    budgets = torch.as_tensor(counted, device=scores.device).expand(shape[:-1])
+    aside = None if protected is None else pooled(protected, scope)
+    if aside is not None:
+        # no score has the largest key, for plus infinity and NaN are refused
+        keys = keys.masked_fill(aside, torch.iinfo(keys.dtype).max)
+    keys = keys.reshape(budgets.numel(), shape[-1])
+    shields = budgets.new_zeros(shape[:-1]) if aside is None else aside.sum(-1)
+    last, missing, shields = _last_keys(keys, budgets.flatten(), shields.flatten(), ranks.group)
+    room(keep, ratio, budgets, shields.view(budgets.shape))
+    keys = keys.view(len(keys), layers, shape[-1] // max(1, layers))
+    ties = ranks.stack((keys == last[:, None, None]).sum(-1)).movedim(0, -1)
+    before = (ties.flatten(1).cumsum(-1).view(ties.shape) - ties)[..., ranks.number]
+    quota = (missing[:, None] - before).clamp(min=0).flatten()
+    kept = torch.zeros_like(keys, dtype=torch.bool)
+    if keys.numel():
+        kept = cut(keys.flatten(0, 1), last.repeat_interleave(layers), quota)
+    if scope == "model":
+        _, *batch, heads, tokens = scores.shape
+        return kept.view(*batch, layers, heads, tokens).movedim(-3, 0)
+    return kept.view(scores.shape)
+
+
+class Ranks(NamedTuple):
+    """A group, this rank's number in it, and how many heads each rank holds."""
+
+    group: ProcessGroup
+    number: int
+    heads: tuple[int, ...]
+
+    @property
+    def mine(self) -> slice:
+        """Where this rank's heads stand among all."""
+        end = sum(self.heads[: self.number + 1])
+        return slice(end - self.heads[self.number], end)
+
+    def stack(self, x: Tensor) -> Tensor:
+        """Return a tensor of every rank, all of one shape, one after the other."""
+        return stacked(x, self.group)
+
+    def gather(self, x: Tensor, axis: int = -1) -> Tensor:
+        """Return a tensor with the heads of all ranks on the axis where `x` has those of this."""
+        x = x.movedim(axis, 0)
+        padded = x.new_zeros(max(self.heads), *x.shape[1:])
+        padded[: len(x)] = x
+        parts = [part[:held] for part, held in zip(self.stack(padded), self.heads, strict=True)]
+        return torch.cat(parts).movedim(0, axis).contiguous()
+
+
+def meet(
+    group: ProcessGroup | None,
+    hold: Callable[[], tuple[int, int] | None],
+    name: str,
+    tensor: Tensor,
+    axis: int,
+    same: dict[str, Any],
+) -> tuple[Ranks, list[tuple[int, int]]]:
+    """Return the ranks, and what `hold` returned on each of them, once all have the same call.
+
+    `hold` refuses what is wrong on this rank; `name` is the argument that has the heads on an axis;
+    what is in `same` must be alike on all ranks.
+    """
+    if not dist.is_initialized() or dist.get_rank(group) < 0:
+        raise ValueError(f"group must be an initialised group that this rank is in, got {group}")
+    group = group or dist.group.WORLD
+    assert group is not None
+    note, heads, said, error = (0, 0), 0, {}, None
+    try:
+        note = hold() or note
+        shape = list(tensor.shape)
+        heads = shape.pop(axis) if len(shape) >= -axis else 1
+        said = {name: (shape, tensor.dtype, tensor.device.type), **same}
+    except (TypeError, ValueError) as refusal:
+        error = refusal
+    words = [digest(said.get(what)) for what in (name, *same)]
+    header = torch.tensor([error is not None, heads, *note, *words])
+    table = stacked(header.to(talking(group)), group).tolist()
+    if any(row[0] for row in table):
+        refuse(group, error)
+    for place, what in enumerate((name, *same), 4):
+        if len({row[place] for row in table}) > 1:
+            given = everything(group, said[what])
+            other = next(rank for rank, row in enumerate(table) if row[place] != table[0][place])
+            but = ", heads apart" if what == name else ""
+            raise ValueError(
+                f"{what} must be alike on every rank{but}, "
+                f"got {given[0]} on rank 0 and {given[other]} on rank {other}"
+            )
+    ranks = Ranks(group, dist.get_rank(group), tuple(row[1] for row in table))
+    return ranks, [(row[2], row[3]) for row in table]
+
+
+def together(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
+    """Return what this rank's part of the work does, if it succeeds on every rank."""
+    done, error = None, None
+    try:
+        done = work()
+    except (TypeError, ValueError) as refusal:
+        error = refusal
+    failed = torch.tensor([error is not None], dtype=torch.int32, device=talking(group))
+    dist.all_reduce(failed, group=group)
+    if bool(failed):
+        refuse(group, error)
+    assert done is not None
+    return done
+
+
+def refuse(group: ProcessGroup, error: Exception | None) -> NoReturn:
+    """Raise what was refused here, or else what the first rank that refused something says."""
+    said = everything(group, error and (type(error), str(error)))
+    if error:
+        raise error
+    rank, (kind, text) = next((rank, what) for rank, what in enumerate(said) if what)
+    raise kind(f"{text}, on rank {rank}")
+
+
+def everything(group: ProcessGroup, said: Any) -> list[Any]:
+    """Return what every rank says."""
+    found: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, said, group=group)
+    return found
+
+
+def stacked(x: Tensor, group: ProcessGroup) -> Tensor:
+    """Return a tensor of every rank, one after the other."""
+    found = x.new_empty(dist.get_world_size(group), *x.shape)
+    dist.all_gather([*found], x.contiguous(), group=group)
+    return found
+
+
+def talking(group: ProcessGroup) -> torch.device:
+    """Return where a few numbers must live for the group to exchange them: a CPU, if it can."""
+    kinds = [pair.partition(":")[0] for pair in str(dist.get_backend_config(group)).split(",")]
+    return torch.device("cpu" if "cpu" in kinds else kinds[0])
+
+
+def digest(value: object) -> int:
+    """Return a number that tells values apart, 1 and 1.0 not."""
+    plain = float(value) if isinstance(value, Real) else value
+    return int.from_bytes(blake2b(repr(plain).encode(), digest_size=8).digest(), signed=True)
+
+
+def _kernel(scores: Tensor, radius: int) -> Callable[..., Tensor] | None:
+    """Return what refines among ranks with the kernels of `optimized.hubkv_refine`, if it does."""
+    if not scores.is_cuda or not hasattr(kernels, "hubkv_refine"):
+        return None
+    home = import_module("optimized.kernels.hubkv_refine")
+    return home.refine_among if home.fits(scores, radius) else None
+
+
+def _selectivity(
+    scores: Tensor, protected: Tensor | None, stretch: slice | None, epsilon: float, ranks: Ranks
+) -> Tensor:
+    """Return the selectivity of each head, infinite where a score is too large to be squared."""
+    content = scores if stretch is None else scores[..., stretch]
+    found = widen(scores.new_zeros(scores.shape[:-1]))
+    if not content.numel():
+        return found
+    flat = found.view(-1, scores.shape[-2])
+    for slab, raw, aside in slabs(scores, protected, stretch):
+        rows = len(raw)
+        # a sum with one result is dealt out to threads, and rounds as no sum of several does
+        if sum(ranks.heads) > 1 == raw[..., 0].numel():
+            raw, aside = (x if x is None else x.repeat(2, 1, 1) for x in (raw, aside))
+        content, inside = content_of(raw, aside)
+        with trusted():  # whether it is finite, all ranks see together
+            flat[slab] = variation(content, epsilon, inside)[:rows]
+    return found
+
+
+def _last_keys(
+    keys: Tensor, budgets: Tensor, shields: Tensor, group: ProcessGroup
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return each pool's last key that is kept, how many of its ties, and the sum of `shields`.
+
+    The keys of a pool are a row, of which every rank has a part.
+    """
+    pools, dtype, shift = len(keys), keys.dtype, 8 * keys.element_size()
+    pool = torch.arange(pools, device=keys.device)[:, None].expand(keys.shape)
+    found, missing, total = torch.zeros_like(budgets), budgets, shields
+    for step, bits in enumerate(DIGITS[keys.element_size()]):
+        bins, shift = 1 << bits, shift - bits
+        digit = (keys >> shift).long()
+        digit = digit + bins // 2 if step == 0 else digit & (bins - 1)  # the first has the sign
+        here = (pool * bins + digit).flatten()
+        counts = torch.bincount(here, minlength=pools * bins).view(pools, bins).flip(-1)
+        if step == 0:
+            counts = torch.cat([counts, shields[:, None]], -1)
+        dist.all_reduce(counts, group=group)
+        if step == 0:
+            counts, total = counts[:, :bins], counts[:, bins]
+        short = counts.cumsum(-1) < missing[:, None]
+        missing = missing - (counts * short).sum(-1)
+        last = bins - 1 - short.sum(-1)
+        found = last - bins // 2 if step == 0 else found << bits | last
+        alive = digit == last[pool]
+        keys, pool = keys[alive], pool[alive]
+    return found.to(dtype), missing, total
+
+
+_hold_weights, _hold_refine, _hold_retain = map(contract, (head_weights, hubkv_refine, retain))

@@ -1,0 +1,292 @@
+"""Attention mass in two passes, without weights in memory.
+
+The first pass finds the largest logit of each query and the inverse of its sum of powers; the
+second adds up the columns. A program of the second owns a block of keys and takes the queries that
+see it in order, so that nothing is added atomically. Both numbers of a query are kept, and not one
+logarithm: where logits are large, its last place is worth more than that of a weight.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from optimized import vector
+from optimized.kernels._device import widened
+from optimized.kernels._tiles import PROGRAMS, fits, native, product, room, tile
+from optimized.vector.scorers.snapkv import observed
+from reference.scorers.scored import Scored
+
+BLOCK = 128  # keys of a program in the second pass, queries in the first; half as many others
+SPLITS = 64
+
+
+@triton.jit
+def raised(
+    high, total, query, at, keys, start, stop, first, scale,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
+    KEYS: tl.constexpr, NATIVE: tl.constexpr,
+):  # fmt: skip
+    """Return the largest logit and the sum of powers of each query, with one more tile of keys."""
+    logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, KEYS)), NATIVE)
+    if MASKED:
+        n = start + tl.arange(0, KEYS)
+        seen = ((n >= first) & (n < stop))[None, :]
+        if CAUSAL:
+            seen &= n[None, :] <= at[:, None]
+        logits = tl.where(seen, logits, -float("inf"))
+    top = tl.maximum(high, tl.max(logits, 1))
+    # a query that has seen nothing has no largest logit
+    base = tl.where(top == -float("inf"), 0.0, top)
+    total = total * tl.exp2((high - base) * scale)
+    return top, total + tl.sum(tl.exp2((logits - base[:, None]) * scale), 1)
+
+
+@triton.jit
+def store_sums(sums, row, rows, high, total, FINAL: tl.constexpr):
+    """Write what the second pass reads, or the parts of a query that are yet to be joined.
+
+    The weight of a logit is its power above the first number, times the second; of a query that
+    sees nothing every weight is 0.
+    """
+    if FINAL:
+        some = total > 0
+        high = tl.where(some, high, float("inf"))
+        total = tl.where(some, 1.0 / tl.where(some, total, 1.0), 0.0)
+    tl.store(sums + row * 2, high, mask=rows)
+    tl.store(sums + row * 2 + 1, total, mask=rows)
+
+
+@triton.jit
+def sums_kernel(
+    queries, keys, padding, sums, rows, count, tokens, group, kv_heads, blocks, splits, share,
+    all_rows, scale,
+    CAUSAL: tl.constexpr, PADDED: tl.constexpr, STACKED: tl.constexpr, FINAL: tl.constexpr,
+    WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    NATIVE: tl.constexpr,
+):  # fmt: skip
+    """Write the largest logit and the sum of powers of a block of queries over a share of the keys.
+
+    A program has queries of one head, or those of all heads of a group where they are few.
+    """
+    number = tl.program_id(0)
+    split = number % splits
+    block = blocks - 1 - number // splits % blocks  # what takes longest comes first
+    part = (number // splits // blocks).to(tl.int64)
+    head = part if STACKED else part // group
+    r0 = block * ROWS
+    r = r0 + tl.arange(0, ROWS)
+    before = tokens - count
+    if STACKED:
+        at = before + r % count
+        low, last = before, tokens
+    else:
+        at = before + r
+        low, last = before + r0, tl.minimum(before + r0 + ROWS, tokens)
+    begin, stop = split * share, tl.minimum((split + 1) * share, tokens)
+    whole = stop
+    if CAUSAL:
+        stop = tl.minimum(stop, last)
+        whole = tl.minimum(stop, low + 1)
+    first = 0
+    if PADDED:
+        first = tl.load(padding + head // kv_heads).to(tl.int32)
+        begin = tl.maximum(begin, first // KEYS * KEYS)
+        whole = begin
+    middle = begin + tl.maximum(whole - begin, 0) // KEYS * KEYS
+    keys += head * tokens * WIDTH
+    query = tile(queries + part * rows * WIDTH, r0, rows, WIDTH, ROOM, ROWS)
+    high = tl.full([ROWS], -float("inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    for start in range(begin, middle, KEYS):
+        high, total = raised(
+            high, total, query, at, keys, start, stop, first, scale,
+            CAUSAL, False, WIDTH, ROOM, KEYS, NATIVE,
+        )  # fmt: skip
+    for start in range(middle, stop, KEYS):
+        high, total = raised(
+            high, total, query, at, keys, start, stop, first, scale,
+            CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
+        )  # fmt: skip
+    if PADDED:  # what stands at padding sees nothing
+        total = tl.where(at >= first, total, 0.0)
+    here = split.to(tl.int64) * all_rows + part * rows + r
+    store_sums(sums, here, r < rows, high, total, FINAL)
+
+
+@triton.jit
+def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl.constexpr):
+    """Write the largest logit and the inverse sum of each query from its parts."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    s = tl.arange(0, SPLITS).to(tl.int64)
+    there = (s < splits)[None, :] & (row < rows)[:, None]
+    here = parts + (s[None, :] * rows + row[:, None]) * 2
+    high = tl.load(here, mask=there, other=-float("inf"))
+    total = tl.load(here + 1, mask=there, other=0.0)
+    top = tl.max(high, 1)
+    base = tl.where(top == -float("inf"), 0.0, top)
+    total = tl.sum(total * tl.exp2((high - base[:, None]) * scale), 1)
+    store_sums(sums, row, row < rows, top, total, True)
+
+
+@triton.jit
+def column(
+    drawn, key, queries, sums, row, start, rows, n, before, count, scale,
+    MASKED: tl.constexpr, STACKED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
+    ROWS: tl.constexpr, NATIVE: tl.constexpr,
+):  # fmt: skip
+    """Return what keys draw, with some more queries."""
+    r = start + tl.arange(0, ROWS)
+    query = tile(queries + row * WIDTH, start, rows, WIDTH, ROOM, ROWS)
+    base = tl.load(sums + (row + r) * 2, mask=r < rows, other=float("inf"))
+    share = tl.load(sums + (row + r) * 2 + 1, mask=r < rows, other=0.0)
+    logits = product(key, tl.trans(query), NATIVE)
+    if MASKED:
+        at = before + (r % count if STACKED else r)
+        logits = tl.where(at[None, :] >= n[:, None], logits, -float("inf"))
+    return drawn + tl.sum(tl.exp2((logits - base[None, :]) * scale) * share[None, :], 1)
+
+
+@triton.jit
+def mass_kernel(
+    queries, keys, padding, sums, mass, drawn, rows, parts, count, tokens, group, kv_heads,
+    before_mass, blocks, scale,
+    CAUSAL: tl.constexpr, PADDED: tl.constexpr, STACKED: tl.constexpr, CARRIED: tl.constexpr,
+    WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    NATIVE: tl.constexpr,
+):  # fmt: skip
+    """Write the attention that a block of keys draws from `parts` stretches of `rows` queries."""
+    number = tl.program_id(0)
+    place = (number // blocks).to(tl.int64)
+    n0 = number % blocks * KEYS
+    n = n0 + tl.arange(0, KEYS)
+    row = place * parts * rows
+    head = row // count // group
+    key = tile(keys + head * tokens * WIDTH, n0, tokens, WIDTH, ROOM, KEYS)
+    before = tokens - count
+    begin, whole = 0, 0
+    if CAUSAL and STACKED:
+        whole = rows
+    elif CAUSAL:
+        begin = tl.maximum(n0 - before, 0) // ROWS * ROWS
+        whole = tl.minimum(tl.cdiv(tl.maximum(n0 + KEYS - 1 - before, 0), ROWS) * ROWS, rows)
+    total = tl.zeros([KEYS], tl.float32)
+    for _ in range(parts):
+        for start in range(begin, whole, ROWS):
+            total = column(
+                total, key, queries, sums, row, start, rows, n, before, count, scale,
+                True, STACKED, WIDTH, ROOM, ROWS, NATIVE,
+            )  # fmt: skip
+        for start in range(whole, rows, ROWS):
+            total = column(
+                total, key, queries, sums, row, start, rows, n, before, count, scale,
+                False, STACKED, WIDTH, ROOM, ROWS, NATIVE,
+            )  # fmt: skip
+        row += rows
+    if CARRIED:
+        here = mass + place * before_mass + n
+        total += widened(tl.load(here, mask=n < before_mass, other=0.0))
+    if PADDED:
+        total = tl.where(n >= tl.load(padding + head // kv_heads), total, 0.0)
+    tl.store(drawn + place * tokens + n, total, mask=n < tokens)
+
+
+def columns(
+    queries: Tensor,
+    keys: Tensor,
+    valid: Tensor | None = None,
+    mass: Tensor | None = None,
+    causal: bool = True,
+    apart: bool = False,
+) -> Tensor:
+    """Return what each token draws, added to `mass`: a row a key head, or `apart` a query head."""
+    *batch, heads, count, width = queries.shape
+    kv_heads, tokens = keys.shape[-3:-1]
+    group, lines = heads // kv_heads, math.prod(batch) * heads
+    queries, keys = queries.contiguous(), keys.contiguous()
+    padding = keys if valid is None else (~valid).sum(-1).flatten()
+    block, half = sizes(queries, keys)
+    scale = math.log2(math.e) / math.sqrt(width)
+    exact = dict(dtype=torch.float32)
+    common = dict(
+        CAUSAL=causal, PADDED=valid is not None, WIDTH=width, ROOM=room(width),
+        NATIVE=native(sums_kernel, queries, keys),
+        # a product of float32 is no work of tensor cores, and keeps its rows in registers
+        num_warps=8 if max(queries.itemsize, keys.itemsize) > 2 else 4,
+    )  # fmt: skip
+
+    stacked = count <= half
+    rows = group * count if stacked else count
+    size = min(block, max(half // 4, triton.next_power_of_2(rows)))
+    blocks = triton.cdiv(rows, size)
+    programs = lines * count // rows * blocks
+    splits = max(1, min(PROGRAMS // programs, triton.cdiv(tokens, block), SPLITS))
+    share = triton.cdiv(triton.cdiv(tokens, splits), half) * half
+    sums = keys.new_empty((lines * count, 2), **exact)
+    found = sums if splits == 1 else keys.new_empty((splits, *sums.shape), **exact)
+    sums_kernel[(programs * splits,)](
+        queries, keys, padding, found, rows, count, tokens, group, kv_heads, blocks, splits, share,
+        len(sums), scale, STACKED=stacked, FINAL=splits == 1, ROWS=size, KEYS=half, **common,
+    )  # fmt: skip
+    if splits > 1:
+        join_kernel[(triton.cdiv(len(sums), half),)](
+            found, sums, len(sums), splits, scale,
+            ROWS=half, SPLITS=triton.next_power_of_2(splits),
+        )  # fmt: skip
+
+    stacked &= not apart
+    rows = group * count if stacked else count
+    parts = 1 if stacked or apart else group
+    drawn = keys.new_empty((*batch, heads if apart else kv_heads, tokens), **exact)
+    before = 0 if mass is None else mass.shape[-1]
+    blocks = triton.cdiv(tokens, block)
+    mass_kernel[(drawn.numel() // tokens * blocks,)](
+        queries, keys, padding, sums, mass.contiguous() if before else sums, drawn,
+        rows, parts, count, tokens, group, kv_heads, before, blocks, scale,
+        STACKED=stacked, CARRIED=before > 0, KEYS=block,
+        ROWS=min(half, max(half // 4, triton.next_power_of_2(rows))), **common,
+    )  # fmt: skip
+    return drawn
+
+
+def sizes(queries: Tensor, keys: Tensor) -> tuple[int, int]:
+    """Return how many keys and queries are multiplied at a time."""
+    large = max(queries.itemsize, keys.itemsize) > 2 or queries.shape[-1] > 128
+    block = BLOCK // 4 if large else BLOCK
+    return block, max(1, block // 2)
+
+
+def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor | None) -> Tensor:
+    if not fits(queries, keys) or (mass is not None and mass.dtype == torch.float64):
+        return vector.h2o_mass(queries, keys, mass, valid)
+    return columns(queries, keys, valid, mass)
+
+
+def attention_mass(
+    queries: Tensor, keys: Tensor, span: int | None, causal: bool, normalize: bool
+) -> Tensor:
+    if not fits(queries, keys):
+        return vector.attention_mass(queries, keys, span, causal, normalize)
+    tokens, count = keys.shape[-2], queries.shape[-2]
+    mass = columns(queries, keys, causal=causal).sum(-2)
+    if normalize and causal:
+        mass /= torch.arange(tokens, 0, -1, device=keys.device).clamp(1, count)
+    elif normalize:
+        mass /= count
+    return mass[..., 0 if span is None else tokens - span :].clone()
+
+
+def snapkv(
+    queries: Tensor, keys: Tensor, window: int, kernel: int, pooling: str, valid: Tensor | None
+) -> Scored:
+    if not fits(queries, keys):
+        return vector.snapkv(queries, keys, window, kernel, pooling, valid)
+    return observed(by_head, queries, keys, window, kernel, pooling, valid)
+
+
+def by_head(queries: Tensor, keys: Tensor, valid: Tensor | None, exact: torch.dtype) -> Tensor:
+    """Return the attention each token draws, the query heads of a key head one after another."""
+    drawn = columns(queries, keys, valid, apart=True)
+    return drawn.to(exact).unflatten(-2, (keys.shape[-3], -1))

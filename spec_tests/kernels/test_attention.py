@@ -1,0 +1,108 @@
+"""Kernels of attention: which input they hand on, tiles of full width, heads of any length."""
+
+from unittest.mock import patch
+
+import pytest
+import torch
+
+import reference
+from optimized import kernels, vector
+from optimized.bench.launches import launched
+from spec_tests.accuracy import assert_as_accurate
+from spec_tests.kernels.interpreter import small_blocks
+
+
+def normal(seed, *shape):
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def layer(count=5, tokens=9, width=4, dtype=torch.float32):
+    """Return queries and keys of two rows, two key heads and four query heads."""
+    return dict(
+        queries=normal(0, 2, 4, count, width).to(dtype),
+        keys=normal(1, 2, 2, tokens, width).to(dtype),
+    )
+
+
+REST = dict(
+    h2o_mass=dict(mass=None, valid=None),
+    attention_mass=dict(span=None, causal=True, normalize=False),
+    snapkv=dict(window=3, kernel=3, pooling="max", valid=None),
+)
+every_mass = pytest.mark.parametrize("name", REST)
+
+
+@every_mass
+def test_what_is_of_float64_wide_or_empty_is_handed_on(name):
+    kernel = getattr(kernels, name)
+    for x in (layer(dtype=torch.float64), layer(width=257), layer(tokens=0, count=0)):
+        with patch.object(vector, name) as handed:
+            assert kernel(**x, **REST[name]) is handed.return_value
+
+
+def test_a_mass_of_float64_is_handed_on():
+    with patch.object(vector, "h2o_mass") as handed:
+        kernels.h2o_mass(**layer(), mass=torch.zeros(2, 2, 3).double(), valid=None)
+    handed.assert_called_once()
+
+
+@every_mass
+@pytest.mark.parametrize("width", [16, 31, 128, 256])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_all_other_input_is_launched(name, width, dtype):
+    x = layer(count=4, width=width, dtype=dtype)
+    assert launched(lambda: getattr(kernels, name)(**x, **REST[name]))
+
+
+@every_mass
+@pytest.mark.parametrize(("count", "tokens"), [(20, 20), (13, 21), (3, 20)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_mass_agrees_over_several_tiles_of_full_width(name, count, tokens, dtype):
+    x = layer(count, tokens, 16, dtype) | REST[name]
+    if "valid" in x:
+        x["valid"] = torch.arange(tokens) >= torch.tensor([[0], [11]])
+    with small_blocks(32 if dtype == torch.float32 else 8):  # of which float32 has a quarter
+        found = getattr(kernels, name)(**x)
+    assert_as_accurate(found, getattr(reference, name), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("count", [1, 3])
+def test_ragged_attention_agrees_where_one_head_has_nearly_all_entries(count, dtype):
+    sizes = [70, 0, 1, 5]
+    entries, new = [normal(seed, sum(sizes), 16).to(dtype) for seed in (2, 3)], (2, 2, 3, 16)
+    offsets = torch.tensor([0, *sizes]).cumsum(0)
+    x = dict(
+        queries=normal(0, 2, 4, count, 16).to(dtype),
+        cache=reference.RaggedCache(*entries, torch.arange(sum(sizes)), offsets),
+        keys=normal(4, *new).to(dtype),
+        values=normal(5, *new).to(dtype),
+        valid=torch.tensor([[True, False, True], [False, True, True]]),
+        causal=True,
+        scale=None,
+    )
+    with small_blocks(8):
+        found = kernels.ragged_attention(**x)
+    assert_as_accurate(found, reference.ragged_attention, x)
+
+
+def test_a_mean_of_the_largest_values_stays_finite():
+    largest = torch.finfo(torch.float32).max
+    values = torch.full((7, 16), largest)
+    cache = reference.RaggedCache(torch.zeros(7, 16), values, torch.arange(7), torch.tensor([0, 7]))
+    new = torch.zeros(1, 2, 16)
+    queries = torch.ones(1, 1, 16)
+    x = dict(queries=queries, cache=cache, keys=new, values=new + largest)
+    with small_blocks(2):
+        found = kernels.ragged_attention(**x)
+    assert_as_accurate(found, reference.ragged_attention, x)
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(257, torch.float32), (2, torch.float64)])
+def test_ragged_attention_over_wide_heads_or_of_float64_is_handed_on(width, dtype):
+    x = torch.ones(1, 1, width, dtype=dtype)
+    left = torch.ones(3, width, dtype=dtype)
+    cache = reference.RaggedCache(left, left, torch.arange(3), torch.tensor([0, 3]))
+    with patch.object(vector, "ragged_attention") as handed:
+        assert kernels.ragged_attention(x, cache, x, x) is handed.return_value

@@ -1,0 +1,94 @@
+"""Elements beyond 2³¹: one program at the end of an array of which only the end is in memory."""
+
+import mmap
+from importlib import import_module
+from unittest.mock import patch
+
+import pytest
+import torch
+from triton.runtime import interpreter
+
+import reference
+from spec_tests.accuracy import assert_equal
+from spec_tests.kernels.interpreter import programs
+
+TOKENS, BLOCK = 1 << 15, 64
+ROWS = (1 << 31) // TOKENS + 1
+"""The last row starts at element 2³¹."""
+
+LENGTH = ROWS * TOKENS
+LAST = LENGTH // BLOCK - 1
+smd, refine, select = (
+    import_module(f"optimized.kernels.{name}") for name in ("smd", "hubkv_refine", "retain")
+)
+
+
+def sparse(dtype):
+    """Return zeros that take no memory until they are written."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    return torch.frombuffer(mmap.mmap(-1, LENGTH * dtype.itemsize, flags=flags), dtype=dtype)
+
+
+@pytest.fixture
+def last():
+    """Run a kernel's last program alone, and copy nothing back."""
+    in_place = patch.object(interpreter.GridExecutor, "_restore_args_dev", lambda *_: None)
+
+    def run(kernel, *arguments, **constants):
+        with in_place, programs(lambda _: [LAST]):
+            kernel[(1,)](*arguments, **constants, BLOCK=BLOCK)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def scores():
+    """Scores that are 0 but for the last block, which follows one of zeros."""
+    made = sparse(torch.bfloat16)
+    made[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
+    return made
+
+
+def test_scores_are_discounted(last, scores):
+    found = sparse(torch.bfloat16)
+    last(smd.smd_kernel, scores, scores, found, TOKENS, RADIUS=2, GAMMA=0.5, HAS_PROTECTED=False)
+    expected = reference.smd(scores[-2 * BLOCK :])
+    assert_equal(found[-2 * BLOCK :], expected)
+
+
+def test_scores_are_refined(last, scores):
+    found, factors = sparse(torch.bfloat16), torch.zeros(ROWS, 2)
+    factors[-1] = torch.tensor([0.5, 1.0])
+    last(refine.refine_kernel, scores, factors, found, TOKENS, RADIUS=2)
+    assert_equal(found[-BLOCK:], reference.smd(scores[-2 * BLOCK :])[-BLOCK:])
+
+
+def test_moments_are_taken(last, scores):
+    moments, content, protected = torch.zeros(LAST + 1, 4), sparse(torch.bfloat16), torch.zeros(1)
+    protected = sparse(torch.bool)
+    protected[-BLOCK // 2 :] = True
+    last(refine.moments_kernel, scores, protected, content, moments, TOKENS, TOKENS,
+         HAS_PROTECTED=True)  # fmt: skip
+    half = scores[-BLOCK : -BLOCK // 2].float()
+    assert moments[-1, 0] == BLOCK // 2
+    assert moments[-1, 1] == half.min()
+    assert torch.isinf(content[-BLOCK // 2 :]).all()
+    assert_equal(content[-BLOCK : -BLOCK // 2], scores[-BLOCK : -BLOCK // 2])
+
+
+def test_entries_are_selected(last, scores):
+    """Keys, their count and their mark; of equal ones the first below a place."""
+    keys, kept, bits = sparse(torch.int16), sparse(torch.bool), scores.view(torch.int16)
+    counts = torch.zeros(1, 3, select.MOST, dtype=torch.int64)
+    tiles = LAST + 1
+    last(select.key_kernel, bits, bits, keys, counts, LENGTH, 1, tiles, 1,
+         SHIFT=10, BITS=6, MOST=select.MOST, SHIELDED=False, EVEN=True)  # fmt: skip
+    unsigned = keys[-BLOCK:].view(torch.uint16).int()
+    assert counts.sum() == BLOCK
+    assert_equal(unsigned.argsort(stable=True), scores[-BLOCK:].argsort(stable=True))
+    middle = int(scores[-BLOCK:].argsort()[BLOCK // 2])
+    cut = torch.tensor([[int(unsigned[middle]), LENGTH - BLOCK + middle + 1]])
+    last(select.mark_kernel, keys, cut, kept, LENGTH, tiles, 1, EVEN=True)
+    assert_equal(
+        kept[-BLOCK:].nonzero().flatten().numel(), int((unsigned >= unsigned[middle]).sum())
+    )

@@ -1,0 +1,114 @@
+"""Four processes on this machine that make the same call, each with its part of the heads."""
+
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from optimized import distributed
+from optimized.bench.ranks import counted
+
+MOST = 4
+TIMEOUT = 30
+FILE = Path(str(distributed.__file__))
+Calls = list[tuple[str, dict[str, Any]]]
+
+
+def lying(old: str, new: str) -> ModuleType:
+    """Return the module with one line of its text changed."""
+    text = FILE.read_text()
+    assert text.count(old) == 1, f"stale: {old!r} stands {text.count(old)} times"
+    module = ModuleType("optimized.distributed_lie")
+    sys.modules[module.__name__] = module
+    exec(compile(text.replace(old, new), str(FILE), "exec"), vars(module))
+    return module
+
+
+def serve(number: int, meeting: str, pipe: Any) -> None:
+    """Answer with what each call returns or raises, and what it sent."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    store = dist.FileStore(meeting, MOST)
+    dist.init_process_group("gloo", store=store, rank=number, world_size=MOST)
+    groups = {size: dist.new_group(range(size)) for size in range(1, MOST + 1)}
+    while asked := pipe.recv_bytes():
+        size, lie, threads, calls = pickle.loads(asked)
+        torch.set_num_threads(threads)
+        module, answers = lying(*lie) if lie else distributed, []
+        for name, arguments in calls:
+            group = groups[size] if number < size else dist.GroupMember.NON_GROUP_MEMBER
+            with counted() as sent:
+                try:
+                    answer = getattr(module, name)(**arguments, group=group)
+                except (TypeError, ValueError) as error:
+                    answer = error
+            answers.append((answer, sent))
+        pipe.send_bytes(pickle.dumps(answers))
+    dist.destroy_process_group()
+
+
+class World:
+    """The ranks, started once."""
+
+    def __init__(self, folder: str):
+        context = get_context("forkserver")  # imports torch once, and not over running threads
+        context.set_forkserver_preload([__name__])
+        pipes = [context.Pipe() for _ in range(MOST)]
+        self.pipes = [mine for mine, _ in pipes]
+        place = str(Path(folder, "meeting"))
+        self.ranks = [
+            context.Process(target=serve, args=(number, place, theirs), daemon=True)
+            for number, (_, theirs) in enumerate(pipes)
+        ]
+        for rank in self.ranks:
+            rank.start()
+
+    def call(
+        self, calls: list[Calls], lie: tuple[str, str] | None = None, threads: int = 1
+    ) -> list[list[tuple[Any, list[int]]]]:
+        """Return what each rank answers to its calls."""
+        for pipe, mine in zip(self.pipes, calls, strict=False):
+            # by value: multiprocessing's own pickler shares a file for each tensor
+            pipe.send_bytes(pickle.dumps((len(calls), lie, threads, mine)))
+        answers = []
+        for pipe in self.pipes[: len(calls)]:
+            assert pipe.poll(TIMEOUT), "a rank waits for another"
+            answers.append(pickle.loads(pipe.recv_bytes()))
+        return answers
+
+    def end(self) -> None:
+        """Let all ranks leave."""
+        for pipe in self.pipes:
+            pipe.send_bytes(b"")
+        for rank in self.ranks:
+            rank.join(TIMEOUT)
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    """Start the ranks, and end them."""
+    with TemporaryDirectory() as folder:
+        started = World(folder)
+        try:
+            yield started
+        finally:
+            started.end()
+
+
+def sharded(x: Tensor | None, heads: tuple[int, ...], axis: int = -2) -> list[Tensor | None]:
+    """Return each rank's heads."""
+    if x is None:
+        return [None] * len(heads)
+    ends = pairwise(accumulate(heads, initial=0))
+    return [x.narrow(axis, start, end - start).clone() for start, end in ends]
