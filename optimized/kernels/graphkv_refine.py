@@ -562,13 +562,17 @@ def sent(
     graph = (end, lengths, powers, copies, reaches, chosen, chosen if barred is None else barred)
     tile = dict(BARRED=barred is not None, CLAMPED=clamp, BALANCED=balanced, WIDE=wide, **shape)
     tile |= dict(SOURCES=sources, BLOCK=BLOCK)
-    maxima = scores.new_empty((graphs, rows, subtiles))
-    maxima_kernel[(graphs * blocks * triton.cdiv(rows, sources),)](
-        *graph, maxima, tokens, rows, heads, subtiles, SUBTILE=subtile, num_warps=8, **tile
-    )
-    picked = chosen.new_empty((graphs, rows, several), dtype=torch.int32)
-    chunk = min(CHUNK, max(2048, triton.next_power_of_2(subtiles)))
-    pick_kernel[(graphs * rows,)](maxima, picked, subtiles, several, CHUNK=chunk)
+    if several < subtiles:
+        picked = chosen.new_empty((graphs, rows, several), dtype=torch.int32)
+        maxima = scores.new_empty((graphs, rows, subtiles))
+        maxima_kernel[(graphs * blocks * triton.cdiv(rows, sources),)](
+            *graph, maxima, tokens, rows, heads, subtiles, SUBTILE=subtile, num_warps=8, **tile
+        )
+        chunk = min(CHUNK, max(2048, triton.next_power_of_2(subtiles)))
+        pick_kernel[(graphs * rows,)](maxima, picked, subtiles, several, CHUNK=chunk)
+    else:
+        every = torch.arange(subtiles, dtype=torch.int32, device=chosen.device)
+        picked = every.expand(graphs, rows, several).contiguous()
     exact = scores.new_empty((graphs, rows, several * subtile))
     parts = triton.cdiv(several, BLOCK // subtile)
     exact_kernel[(graphs * rows * parts,)](
