@@ -395,7 +395,8 @@ def _selectivity(
         rows = len(raw)
         # a sum with one result is dealt out to threads, and rounds as no sum of several does
         if sum(ranks.heads) > 1 == raw[..., 0].numel():
-            raw, aside = (x if x is None else x.repeat(2, 1, 1) for x in (raw, aside))
+            raw = raw.repeat(2, 1, 1)
+            aside = None if aside is None else aside.repeat(2, 1, 1)
         content, inside = content_of(raw, aside)
         with trusted():  # whether it is finite, all ranks see together
             flat[slab] = variation(content, epsilon, inside)[:rows]

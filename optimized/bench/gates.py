@@ -14,6 +14,9 @@ from torch import Tensor
 from optimized import kernels
 from optimized.bench.machine_code import GPUS
 from optimized.kernels.evict import counted, gathered
+from optimized.kernels.hex_attention import attended
+from optimized.layout import TILE, PackedCache, Run
+from reference import HexCache, hex_preset
 from reference.evict import RaggedCache
 
 
@@ -174,6 +177,40 @@ def of_ragged(tokens: int, **rest: Any) -> Gate:
     )
 
 
+def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) -> Gate:
+    """Return a row of decode attention: a layer of 32 heads over 8 key heads of 128 channels.
+
+    It counts the tokens of each key head. The prompt is one span; the mask of a block is repeated
+    along it, since that of a long span takes long to draw.
+    """
+    heads, width, half = 8, 128, torch.float16
+    config = hex_preset(preset)._replace(tile=True)
+    bits, span = config.bits, tiles * TILE
+    tokens = span + residual
+    words = empty(1, rows, heads, tiles, TILE * width * bits // 32, dtype=torch.int32)
+    steps = empty(1, rows, heads, width, dtype=half)
+    value_steps = empty(1, rows, span, dtype=half)
+    none = empty(rows, heads, 0, width, dtype=half)
+    exact = empty(rows, heads, residual, width, dtype=half)
+    static = int(config.density * heads * width) * span
+    whole = int(config.heavy * span) + config.recent * bool(config.heavy)
+    kept = empty(rows * (static + whole * (heads * width - static // span)), dtype=half)
+    run = Run(
+        bits, span, words, steps, steps, words.clone(), value_steps, value_steps.clone(),
+        kept, kept.clone(), (kept.numel(),), empty(1, rows, span, dtype=torch.bool),
+    )  # fmt: skip
+    mass = empty(rows, residual, dtype=torch.float32)
+    cache = HexCache(config, (), exact, exact.clone(), mass, mass[:, :0], none, none)
+    queries = empty(rows, 32, 1, width, dtype=half)
+    return Gate(
+        "hex_attention",
+        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {preset}",
+        lambda: attended(queries, PackedCache((run,), cache)),
+        rows * heads * tokens,
+        **rest,
+    )
+
+
 def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
     """Return a row of a decay over one layer of 8 heads, 153 sources of 8 neighbours."""
     knobs = dict(queries=None, values=None, kind="kk", fraction=0.3, rounds=1, strength=1.0)
@@ -248,6 +285,28 @@ GATES = [
     ),
     of_eviction(32768, 0.5, budgets={80: 693.2, 90: 723.4}),
     of_ragged(8192, budgets={80: 1517.3, 90: 1513.5}, trips=dict(attend_kernel=(4,))),
+    of_hex(
+        "KCVT-4",
+        8,
+        340,
+        budgets={80: 747, 90: 753},
+        trips=dict(fours_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3)),
+        goal="162",
+    ),
+    of_hex(
+        "HEX-4",
+        8,
+        340,
+        budgets={80: 3261, 90: 3319},
+        trips=dict(
+            logits_kernel=(11, 2),
+            fours_kernel=(11,),
+            reading_kernel=(11, 3, 2),
+            plain_kernel=(3,),
+            merge_kernel=(7, 3),
+        ),
+        goal="162",
+    ),
     of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
     of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),
     of_graph(131072, "280", 2, budgets={80: 378.7, 90: 356.2}),

@@ -111,13 +111,19 @@ def kind(value: Any) -> str:
 
 @cache
 def compiled(wanted: Source, target: Target) -> Code:
-    """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name."""
+    """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
+
+    A kernel that spells out instructions of NVIDIA's does so under a constant `PTX`.
+    """
     gpu = GPUTarget("cuda", target, 32) if isinstance(target, int) else GPUTarget("hip", target, 64)
     made = triton.compile(
         ASTSource(
             fn=getattr(import_module(wanted.home), wanted.kernel),
             signature=dict(wanted.signature),
-            constexprs=dict(wanted.constants),
+            constexprs={
+                name: value if isinstance(target, int) or name != "PTX" else False
+                for name, value in wanted.constants
+            },
             attrs={(place,): [["tt.divisibility", 16]] for place in wanted.aligned},
         ),
         target=gpu,

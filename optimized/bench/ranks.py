@@ -42,8 +42,7 @@ def counted() -> Iterator[list[int]]:
 
 def rank(number: int, meeting: str) -> None:
     """Refine and retain this rank's half of the heads, and print what was sent."""
-    store = dist.FileStore(meeting, RANKS)
-    dist.init_process_group("gloo", store=store, rank=number, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=RANKS)
     for layers, batch, heads, tokens in SHAPES:
         for dtype in DTYPES:
             scores = torch.rand(layers, batch, heads // RANKS, tokens).to(dtype)

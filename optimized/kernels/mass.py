@@ -254,7 +254,7 @@ def columns(
 def sizes(queries: Tensor, keys: Tensor) -> tuple[int, int]:
     """Return how many keys and queries are multiplied at a time."""
     large = max(queries.itemsize, keys.itemsize) > 2 or queries.shape[-1] > 128
-    block = BLOCK // 4 if large else BLOCK
+    block = max(1, BLOCK // 4) if large else BLOCK
     return block, max(1, block // 2)
 
 

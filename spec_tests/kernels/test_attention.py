@@ -1,5 +1,6 @@
 """Kernels of attention: which input they hand on, tiles of full width, heads of any length."""
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -71,11 +72,12 @@ def test_mass_agrees_over_several_tiles_of_full_width(name, count, tokens, dtype
 @pytest.mark.parametrize("count", [1, 3])
 def test_ragged_attention_agrees_where_one_head_has_nearly_all_entries(count, dtype):
     sizes = [70, 0, 1, 5]
-    entries, new = [normal(seed, sum(sizes), 16).to(dtype) for seed in (2, 3)], (2, 2, 3, 16)
+    stored = [normal(seed, sum(sizes), 16).to(dtype) for seed in (2, 3)]
+    new = (2, 2, 3, 16)
     offsets = torch.tensor([0, *sizes]).cumsum(0)
-    x = dict(
+    x: dict[str, Any] = dict(
         queries=normal(0, 2, 4, count, 16).to(dtype),
-        cache=reference.RaggedCache(*entries, torch.arange(sum(sizes)), offsets),
+        cache=reference.RaggedCache(stored[0], stored[1], torch.arange(sum(sizes)), offsets),
         keys=normal(4, *new).to(dtype),
         values=normal(5, *new).to(dtype),
         valid=torch.tensor([[True, False, True], [False, True, True]]),
@@ -93,7 +95,7 @@ def test_a_mean_of_the_largest_values_stays_finite():
     cache = reference.RaggedCache(torch.zeros(7, 16), values, torch.arange(7), torch.tensor([0, 7]))
     new = torch.zeros(1, 2, 16)
     queries = torch.ones(1, 1, 16)
-    x = dict(queries=queries, cache=cache, keys=new, values=new + largest)
+    x: dict[str, Any] = dict(queries=queries, cache=cache, keys=new, values=new + largest)
     with small_blocks(2):
         found = kernels.ragged_attention(**x)
     assert_as_accurate(found, reference.ragged_attention, x)

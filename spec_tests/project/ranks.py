@@ -39,8 +39,7 @@ def serve(number: int, meeting: str, pipe: Any) -> None:
     """Answer with what each call returns or raises, and what it sent."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
-    store = dist.FileStore(meeting, MOST)
-    dist.init_process_group("gloo", store=store, rank=number, world_size=MOST)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=MOST)
     groups = {size: dist.new_group(range(size)) for size in range(1, MOST + 1)}
     while asked := pipe.recv_bytes():
         size, lie, threads, calls = pickle.loads(asked)

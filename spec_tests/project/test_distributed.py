@@ -163,6 +163,7 @@ def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
     knobs = (2, 0.5, 0.5, 0.8, 1.2, 2.0, 1e-6)
     heads, places = (3, 0, 5), (slice(0, 3), slice(3, 3), slice(3, 8))
     for protected in masks(scores.shape)[1::2]:
+        assert protected is not None
         moments = []
 
         def stop(mine, _, moments=moments):

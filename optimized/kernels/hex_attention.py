@@ -1,0 +1,404 @@
+"""Decode attention over a HEX cache: codes are multiplied as they lie in `optimized.layout`.
+
+A program owns some tiles of a key head and up to eight of its query heads, the columns. Steps of
+the keys go into the queries and minima of the keys into one number a column; steps and minima of
+the values go into the weights. What a program finds is merged by the log-sum-exp, to base 2, with
+what others find; the residual buffer is one program more.
+"""
+
+# pyright: reportArgumentType=false
+
+from math import e, log2, sqrt
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from optimized import vector
+from optimized.kernels._device import rounded, widened
+from optimized.kernels._hex_entries import begins, logits_kernel, reading_kernel, tables
+from optimized.layout import TILE, PackedCache
+from reference.hex.attention import HexAttention
+from reference.hex.cache import HexCache
+from reference.hex.compress import HexBlock
+from reference.hex.presets import HexConfig
+
+COLUMNS = 8
+PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
+MASK = ("density", "seed", "near", "tile", "block")
+WIDTHS = (64, 128)
+CODES = (4,)
+PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
+UNIT = tl.constexpr(32768.0)
+"""What stands for 1 in half precision, so that what is far smaller keeps its bits."""
+
+
+@triton.jit
+def halves(words, MASK: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
+    """Return the masked codes of the low and the high half of words, joined along the last axis.
+
+    Under the exponent of 1024 in half precision a code is a number as it stands. They are measured
+    from the middle of their range, where sums lose least.
+    """
+    if PTX:
+        # by itself the compiler takes two instructions, lest a register hold one of the constants
+        words = tl.inline_asm_elementwise(
+            "lop3.b32 $0, $1, $2, 0x64006400, 0xea;", "=r,r,r", [words, MASK],
+            dtype=tl.int32, is_pure=True, pack=1,
+        )  # fmt: skip
+        low, high = tl.inline_asm_elementwise(
+            "mov.b32 {$0, $1}, $2;", "=h,=h,r", [words],
+            dtype=(tl.float16, tl.float16), is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        words = (words & MASK) | 0x64006400
+        low = (words & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
+        high = ((words >> 16) & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
+    both = tl.join(low, high)
+    return tl.reshape(both, (both.shape[0], 2 * both.shape[1])) - (1024.0 + MIDDLE)
+
+
+@triton.jit
+def field(words, i: tl.constexpr, PTX: tl.constexpr):
+    """Return the i-th codes of four bits."""
+    return halves(words >> (4 * i), 0x000F000F, 8.0, PTX)
+
+
+@triton.jit
+def added(codes, factors, sums, EXACT: tl.constexpr):
+    """Add a product of codes with factors of float32, which take two numbers of half precision."""
+    near = factors.to(tl.float16)
+    sums = tl.dot(codes, near, sums)
+    if EXACT:
+        sums = tl.dot(codes, (factors - near.to(tl.float32)).to(tl.float16), sums)
+    return sums
+
+
+@triton.jit
+def fours_kernel(
+    query, tops, key_words, key_steps, key_minima, value_words, value_steps, value_minima, reach,
+    bias, logits, found, norms,
+    count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
+    WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr, PARTIAL: tl.constexpr,
+    ENTRIES: tl.constexpr, LOGITS: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    """Attend to some tiles of codes of four bits."""
+    GROUP: tl.constexpr = WIDTH // 4
+    pid = tl.program_id(0).to(tl.int64)
+    head = pid // parts  # of all rows
+    value_row = head // heads * value_heads + head % heads % value_heads
+    g, c, t = tl.arange(0, C), tl.arange(0, GROUP), tl.arange(0, 32)
+    channels, j, r = tl.arange(0, WIDTH), tl.arange(0, GROUP // 2), tl.arange(0, 16)
+    query += pid * WIDTH * C
+    scale = tl.load(tops + pid * C + g)
+    far = tl.load(reach + value_row)
+    near = UNIT / tl.where(far > 0, far, 1.0)
+    largest = tl.full([C], -float("inf"), tl.float32)
+    total = tl.zeros([C], tl.float32)
+    middles = total
+    o0 = tl.zeros([GROUP, C], tl.float32)
+    o1, o2, o3 = o0, o0, o0
+    start = tl.program_id(1) * share
+    for tile in range(start, tl.minimum(start + share, count)):
+        span, within = tile // tiles, tile % tiles
+        group = span.to(tl.int64) * rows * heads + head
+        keys = (
+            key_words
+            + (group * tiles + within) * (24 * WIDTH // 2)
+            + t[:, None] * (GROUP // 2)
+            + j[None, :]
+        )
+        steps = key_steps + group * WIDTH
+        step = widened(tl.load(steps + channels))
+        top = tl.max(step, 0)
+        top = tl.where(top > 0, top, 1.0) / UNIT
+        q = tl.load(query + channels[:, None] * C + g[None, :])
+        middle = widened(tl.load(key_minima + group * WIDTH + channels)) + 8.0 * step
+        below = tl.sum(q * middle[:, None], 0)
+        s0 = tl.zeros([32, C], tl.float32)
+        s1, s2 = s0, s0
+        k0 = tl.load(keys)
+        k1 = tl.load(keys + 32 * (GROUP // 2))
+        k2 = tl.load(keys + 64 * (GROUP // 2))
+        for i in tl.static_range(4):
+            at = i * GROUP + c
+            q = tl.load(query + at[:, None] * C + g[None, :])
+            q = q * (widened(tl.load(steps + at)) / top)[:, None]
+            s0 = added(field(k0, i, PTX), q, s0, EXACT)
+            s1 = added(field(k1, i, PTX), q, s1, EXACT)
+            s2 = added(field(k2, i, PTX), q, s2, EXACT)
+        s0 = (s0 * top + below[None, :]) * scale[None, :]
+        s1 = (s1 * top + below[None, :]) * scale[None, :]
+        s2 = (s2 * top + below[None, :]) * scale[None, :]
+        if ENTRIES or LOGITS:
+            here = (pid * count + tile) * 96 * C + t[:, None] * C + g[None, :]
+        if ENTRIES:
+            s0 += tl.load(bias + here)
+            s1 += tl.load(bias + here + 32 * C)
+            s2 += tl.load(bias + here + 64 * C)
+        if PARTIAL:
+            left = length - within * 96
+            s0 = tl.where((t < left)[:, None], s0, -float("inf"))
+            s1 = tl.where((t + 32 < left)[:, None], s1, -float("inf"))
+            s2 = tl.where((t + 64 < left)[:, None], s2, -float("inf"))
+        if LOGITS:
+            tl.store(logits + here, s0)
+            tl.store(logits + here + 32 * C, s1)
+            tl.store(logits + here + 64 * C, s2)
+        # every tile has a token, so that the largest logit is finite
+        higher = tl.maximum(largest, tl.max(tl.maximum(tl.maximum(s0, s1), s2), 0))
+        fade = tl.exp2(largest - higher)
+        largest = higher
+        s0 = tl.exp2(s0 - higher[None, :])
+        s1 = tl.exp2(s1 - higher[None, :])
+        s2 = tl.exp2(s2 - higher[None, :])
+        total = total * fade + tl.sum(s0 + s1 + s2, 0)
+        middles *= fade
+        o0 *= fade[None, :]
+        o1 *= fade[None, :]
+        o2 *= fade[None, :]
+        o3 *= fade[None, :]
+        tokens = (span.to(tl.int64) * rows * value_heads + value_row) * length + within * 96
+        values = (
+            value_words
+            + (group * tiles + within) * (24 * WIDTH // 2)
+            + r[None, :] * GROUP
+            + c[:, None]
+        )
+        for third in tl.static_range(3):
+            p = s0 if third == 0 else (s1 if third == 1 else s2)
+            if PARTIAL:
+                there = third * 32 + t < left
+                step = widened(
+                    tl.load(value_steps + tokens + third * 32 + t, mask=there, other=0.0)
+                )
+                low = widened(
+                    tl.load(value_minima + tokens + third * 32 + t, mask=there, other=0.0)
+                )
+            else:
+                step = widened(tl.load(value_steps + tokens + third * 32 + t))
+                low = widened(tl.load(value_minima + tokens + third * 32 + t))
+            middles += tl.sum(p * (low + 8.0 * step)[:, None], 0)
+            p = p * (step * near)[:, None]
+            v = tl.load(values + third * 16 * GROUP)
+            o0 = added(field(v, 0, PTX), p, o0, EXACT)
+            o1 = added(field(v, 1, PTX), p, o1, EXACT)
+            o2 = added(field(v, 2, PTX), p, o2, EXACT)
+            o3 = added(field(v, 3, PTX), p, o3, EXACT)
+    share_of = 1.0 / total
+    rest = (middles * share_of)[None, :]
+    share_of = (share_of * (far / UNIT))[None, :]
+    place = pid * splits + first + tl.program_id(1)
+    o = found + place * C * WIDTH + g[None, :] * WIDTH + c[:, None]
+    tl.store(o, o0 * share_of + rest)
+    tl.store(o + GROUP, o1 * share_of + rest)
+    tl.store(o + 2 * GROUP, o2 * share_of + rest)
+    tl.store(o + 3 * GROUP, o3 * share_of + rest)
+    tl.store(norms + place * C + g, largest + tl.log2(total))
+
+
+@triton.jit
+def plain_kernel(
+    query, tops, keys, values, logits, found, norms, parts, tokens, splits, first,
+    WIDTH: tl.constexpr, C: tl.constexpr, LOGITS: tl.constexpr,
+):  # fmt: skip
+    """Attend to tokens in full precision."""
+    pid = tl.program_id(0).to(tl.int64)
+    head = pid // parts
+    g, t, channels = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
+    q = tl.load(query + pid * WIDTH * C + channels[:, None] * C + g[None, :])
+    scale = tl.load(tops + pid * C + g)
+    largest = tl.full([C], -float("inf"), tl.float32)
+    total = tl.zeros([C], tl.float32)
+    o = tl.zeros([WIDTH, C], tl.float32)
+    for start in range(0, tokens, 32):
+        there = start + t < tokens
+        at = (head * tokens + start + t) * WIDTH
+        k = widened(tl.load(keys + at[:, None] + channels[None, :], mask=there[:, None], other=0.0))
+        s = tl.dot(k, q, input_precision="ieee") * scale[None, :]
+        s = tl.where(there[:, None], s, -float("inf"))
+        if LOGITS:
+            here = (pid * tokens + start + t)[:, None] * C + g[None, :]
+            tl.store(logits + here, s, mask=there[:, None])
+        higher = tl.maximum(largest, tl.max(s, 0))
+        fade = tl.exp2(largest - higher)
+        largest = higher
+        p = tl.exp2(s - higher[None, :])
+        total = total * fade + tl.sum(p, 0)
+        v = widened(
+            tl.load(values + at[None, :] + channels[:, None], mask=there[None, :], other=0.0)
+        )
+        o = tl.dot(v, p, o * fade[None, :], input_precision="ieee")
+    place = pid * splits + first
+    o *= (1.0 / total)[None, :]
+    tl.store(found + place * C * WIDTH + g[None, :] * WIDTH + channels[:, None], o)
+    tl.store(norms + place * C + g, largest + tl.log2(total))
+
+
+@triton.jit
+def merge_kernel(found, norms, output, whole, splits, limit, WIDTH: tl.constexpr, C: tl.constexpr):
+    """Merge what all programs of a column found, weighed by their sums of exponentials."""
+    pid = tl.program_id(0).to(tl.int64)  # a column
+    part, column = pid // C, pid % C
+    channels = tl.arange(0, WIDTH)
+    largest = tl.full([1], -float("inf"), tl.float32)
+    total = tl.zeros([1], tl.float32)
+    o = tl.zeros([WIDTH], tl.float32)
+    for split in range(splits):
+        place = (part * splits + split) * C + column
+        norm = tl.load(norms + place + tl.arange(0, 1))
+        higher = tl.maximum(largest, norm)
+        fade, weight = tl.exp2(largest - higher), tl.exp2(norm - higher)
+        largest = higher
+        total = total * fade + weight
+        o = o * fade + weight * tl.load(found + place * WIDTH + channels)
+    o = tl.minimum(tl.maximum(o / total, -limit), limit)
+    tl.store(output + pid * WIDTH + channels, rounded(o, output.dtype.element_ty))
+    tl.store(whole + pid + tl.arange(0, 1), largest + tl.log2(total))
+
+
+@triton.jit
+def mass_kernel(
+    logits, whole, mass, tokens, stored, length, padded, parts, heads, group, total, first,
+    C: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Add up the weights of some tokens: of all heads, in their order."""
+    row = tl.program_id(0).to(tl.int64)
+    token = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    there = token < tokens
+    at = token // length * padded + token % length  # spans are filled up to whole tiles
+    g = tl.arange(0, C)
+    sums = tl.zeros([BLOCK], tl.float32)
+    for part in range(heads * parts):
+        pid = row * heads * parts + part
+        s = tl.load(
+            logits + (pid * stored + at)[:, None] * C + g[None, :],
+            mask=there[:, None] & (part % parts * C + g < group)[None, :],
+            other=-float("inf"),
+        )
+        sums += tl.sum(tl.exp2(s - tl.load(whole + pid * C + g)[None, :]), 1)
+    tl.store(mass + row * total + first + token, sums, mask=there)
+
+
+def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
+    """Whether kernels are made for the call: a decoding step, without padding."""
+    exact = torch.promote_types(queries.dtype, cache.residual_keys.dtype)
+    return (
+        exact != torch.float64
+        and queries.shape[-2] == 1
+        and queries.shape[-1] in WIDTHS
+        and queries.shape[-3] > 0
+        and valid is None
+        and cache.config.density < 1
+        and bool(cache.blocks)
+        and all(plain(block) for block in cache.blocks)
+    )
+
+
+def plain(block: HexBlock) -> bool:
+    """Whether a block has codes of a width that kernels read."""
+    return block.bits in CODES and block.dynamic.numel() > 0
+
+
+def hex_attention(
+    queries: Tensor,
+    cache: HexCache,
+    valid: Tensor | None = None,
+    causal: bool = True,
+    scale: float | None = None,
+    mass: bool = False,
+) -> HexAttention:
+    if not taken(queries, cache, valid):
+        return vector.hex_attention(queries, cache, valid, causal, scale, mass)
+    return attended(queries, PackedCache.of(cache), scale, mass)
+
+
+def attended(
+    queries: Tensor, cache: PackedCache, scale: float | None = None, mass: bool = False
+) -> HexAttention:
+    """Return what one query of each head reads of a cache in the kernels' layout."""
+    rest = cache.rest
+    heads, residual, width = rest.residual_keys.shape[-3:]
+    rows = rest.residual_mass.shape[:-1].numel()
+    group = queries.shape[-3] // heads
+    parts = triton.cdiv(group, COLUMNS)
+    grid = rows * heads * parts
+    # columns of a program, each divided by its largest number so that half precision holds it
+    asked = queries.float().reshape(rows * heads, group, width)
+    asked = F.pad(asked, (0, 0, 0, parts * COLUMNS - group)).view(grid, COLUMNS, width)
+    tops = asked.abs().amax(-1)
+    tops = tops.where(tops > 0, 1)
+    query = (asked / tops[..., None]).mT.contiguous()
+    tops *= (1 / sqrt(width) if scale is None else scale) * log2(e)
+    counts = [len(run.entries) * run.tiles for run in cache.runs]
+    shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
+    programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]
+    splits = sum(programs) + (residual > 0)
+    found = query.new_empty(grid, splits, COLUMNS, width)
+    norms = query.new_empty(grid, splits, COLUMNS)
+    # the mass is float32, whatever the queries are
+    exact = mass or torch.float32 in (queries.dtype, rest.residual_keys.dtype)
+    logits, first = [], 0
+    for run, count, share, several in zip(cache.runs, counts, shares, programs, strict=True):
+        kept = run.kept_keys.numel() > 0
+        room = grid, count * TILE, COLUMNS
+        logits.append(query.new_empty(room) if mass or kept else query)
+        # what is kept adds to the logits in place
+        value_heads = heads if run.value_steps.ndim == 4 else 1
+        reach = run.value_steps.float().amax((0, -1)).contiguous()
+        where = (run.tiles, rows, heads, parts)
+        if kept:
+            drawn = {name: getattr(rest.config, name) for name in MASK}
+            table = tables(HexConfig(**drawn), run.length, heads, width, run.dynamic.device)
+            begin = begins(run, table.counts)
+            logits_kernel[(grid, count)](
+                query, tops, run.kept_keys, run.key_minima, run.dynamic, begin,
+                table.counts, table.starts, table.channels, logits[-1], count, *where, run.length,
+                WIDTH=width, C=COLUMNS, num_warps=4,
+            )  # fmt: skip
+        fours_kernel[(grid, several)](
+            query, tops, run.key_words, run.key_steps, run.key_minima,
+            run.value_words, run.value_steps, run.value_minima, reach,
+            logits[-1], logits[-1], found, norms,
+            count, share, *where, value_heads, run.length, splits, first,
+            WIDTH=width, C=COLUMNS, EXACT=exact, PARTIAL=run.length % TILE > 0,
+            ENTRIES=kept, LOGITS=mass or kept, PTX=PTX, num_warps=1, num_stages=2,
+        )  # fmt: skip
+        if kept:
+            reading_kernel[(grid, several)](
+                logits[-1], norms, run.kept_values, run.value_minima, run.dynamic, begin,
+                table.tile_counts, table.tile_starts, table.tokens, table.ranks, found,
+                count, share, *where, value_heads, run.length, splits, first,
+                WIDTH=width, C=COLUMNS, num_warps=4,
+            )  # fmt: skip
+        first += several
+    if residual:
+        logits.append(query.new_empty(grid, residual, COLUMNS) if mass else query)
+        plain_kernel[(grid,)](
+            query, tops, rest.residual_keys.contiguous(), rest.residual_values.contiguous(),
+            logits[-1], found, norms, parts, residual, splits, first,
+            WIDTH=width, C=COLUMNS, LOGITS=mass, num_warps=4,
+        )  # fmt: skip
+    output = queries.new_empty(grid, COLUMNS, width)
+    whole = query.new_empty(grid, COLUMNS)
+    limit = torch.finfo(queries.dtype).max
+    merge_kernel[(grid * COLUMNS,)](
+        found, norms, output, whole, splits, limit, WIDTH=width, C=COLUMNS, num_warps=1
+    )
+    output = output.view(rows * heads, parts * COLUMNS, width)[:, :group].reshape(queries.shape)
+    if not mass:
+        return HexAttention(output, None)
+    lengths = [len(run.entries) * run.length for run in cache.runs]
+    drawn = query.new_empty(rows, sum(lengths) + residual)
+    spans = [(run.length, run.tiles * TILE) for run in cache.runs] + [(residual, residual)]
+    lengths += [residual] * (residual > 0)
+    first = 0
+    for tokens, (length, padded), one in zip(lengths, spans, logits, strict=False):
+        mass_kernel[(rows, triton.cdiv(tokens, 128))](
+            one, whole, drawn, tokens, one.shape[1], length, padded, parts, heads, group,
+            drawn.shape[1], first, C=COLUMNS, BLOCK=128,
+        )  # fmt: skip
+        first += tokens
+    return HexAttention(output, drawn.view(*rest.residual_mass.shape[:-1], -1))

@@ -1,0 +1,171 @@
+"""The HEX cache as kernels read it: where every bit of its codes lies.
+
+A span is cut into tiles of 96 tokens, the last one filled up with code 0, and a tile of one head of
+`width` channels is `96 * width * bits` bits without a gap. A word of 32 bits is two halves, the low
+one first, and a half is read with one mask: it holds one code of each of some groups.
+
+Two, four and eight bits: `16 / bits` fields a half, field i at bit `bits * i`; a group is
+`w = width * bits / 16` channels.
+
+- keys `[96, w / 2]`: row t, word j, half h, field i is token t, channel `w i + 2 j + h`;
+- values `[48, w]`: row r, word j, half h, field i is token `2 r + h`, channel `w i + j`.
+
+Three bits: three planes of five fields a half, field f at bit `3 f`, make groups 0 to 14; bit 15
+of the halves of plane p is bit p of group 15. A group is 16 channels, and a row `256 / width`
+tokens, `rows = 96 * width / 256` apart: group u is channels `16 v` on of token `t + rows * k`,
+where `u = width / 16 * k + v`.
+
+- keys `[3, rows, 8]`: row t, word j, half h is token t, channel `2 j + h` of the group;
+- values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.
+
+All else is kept as the specification stores it.
+"""
+
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from optimized.vector.hex.packing import pack_bits, unpack_bits
+from reference.hex.cache import HexCache
+from reference.hex.compress import HexBlock
+
+TILE = 96
+"""Tokens of a tile."""
+
+
+class Run(NamedTuple):
+    """Spans of one length, side by side along the first axis; `rows` are all batch axes as one."""
+
+    bits: int
+    length: int  # tokens of a span
+    key_words: Tensor  # int32 [spans, rows, heads, tiles, words]
+    key_steps: Tensor  # [spans, rows, heads, width]
+    key_minima: Tensor
+    value_words: Tensor  # int32 [spans, rows, heads, tiles, words]
+    value_steps: Tensor  # [spans, rows, length] or [spans, rows, heads, length]
+    value_minima: Tensor
+    kept_keys: Tensor  # of one span after the other
+    kept_values: Tensor
+    entries: tuple[int, ...]  # how many are kept of each span
+    dynamic: Tensor  # bool [spans, rows, length]
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a span."""
+        return self.key_words.shape[3]
+
+
+class PackedCache(NamedTuple):
+    """A HEX cache in the layout of the kernels."""
+
+    runs: tuple[Run, ...]
+    rest: HexCache  # all but its blocks
+
+    @classmethod
+    def of(cls, cache: HexCache) -> "PackedCache":
+        """Lay a cache out."""
+        rows = cache.residual_mass.shape[:-1].numel()
+        alike = groupby(
+            cache.blocks, lambda x: (x.bits, x.dynamic.shape[-1], x.value_steps.ndim, x[2].dtype)
+        )
+        return cls(tuple(run(list(some), rows) for _, some in alike), cache._replace(blocks=()))
+
+    def cache(self) -> HexCache:
+        """Return the cache as the specification stores it, bit for bit."""
+        batch = self.rest.residual_mass.shape[:-1]
+        return self.rest._replace(blocks=tuple(b for one in self.runs for b in blocks(one, batch)))
+
+
+@lru_cache(maxsize=32)
+def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
+    """Return where each bit of each code of a tile lies, `[96, width, bits]`: 32 word + bit."""
+    token = torch.arange(TILE, device=device)[:, None, None]
+    channel = torch.arange(width, device=device)[:, None]
+    bit = torch.arange(bits, device=device)
+    if bits == 3:
+        rows = TILE * width // 256
+        group = width // 16 * (token // rows) + channel // 16
+        row, within = token % rows, channel % 16
+        plane = torch.where(group < 15, group // 5, bit)
+        place = torch.where(group < 15, 3 * (group % 5) + bit, 15)
+        if kind == "keys":
+            word, half = (plane * rows + row) * 8 + within // 2, within % 2
+        else:
+            word, half = (plane * (rows // 2) + row // 2) * 16 + within, row % 2
+    else:
+        group = width * bits // 16
+        place, within = bits * (channel // group) + bit, channel % group
+        if kind == "keys":
+            word, half = token * (group // 2) + within // 2, within % 2
+        else:
+            word, half = token // 2 * group + within, token % 2
+    return 32 * word + 16 * half + place
+
+
+def laid(codes: Tensor, bits: int, kind: str) -> Tensor:
+    """Write codes, `[..., tokens, width]`, as the words of tiles, `[..., tiles, words]`."""
+    tokens, width = codes.shape[-2:]
+    tiles = F.pad(codes, (0, 0, 0, -tokens % TILE)).unflatten(-2, (-1, TILE))
+    where = places(bits, width, kind, codes.device)
+    ones = tiles[..., None] >> torch.arange(bits, device=codes.device, dtype=torch.uint8) & 1
+    stream = torch.empty_like(ones.flatten(-3))
+    stream[..., where.flatten()] = ones.flatten(-3)
+    return pack_bits(stream, 1)
+
+
+def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tensor:
+    """Read codes back, `[..., tokens, width]`."""
+    where = places(bits, width, kind, words.device)
+    stream = unpack_bits(words, 1, 32 * words.shape[-1])[..., where.flatten()]
+    worth = torch.arange(bits, device=words.device, dtype=torch.uint8)
+    codes = (stream.unflatten(-1, where.shape) << worth).sum(-1, dtype=torch.uint8)
+    return codes.flatten(-3, -2)[..., :tokens, :]
+
+
+def run(some: list[HexBlock], rows: int) -> Run:
+    """Lay blocks of one length out."""
+    first, batch = some[0], some[0].dynamic.ndim - 1
+    bits, length = first.bits, first.dynamic.shape[-1]
+
+    def stacked(name: str) -> Tensor:
+        parts = [getattr(block, name) for block in some]
+        return torch.stack(parts).reshape(len(some), rows, *parts[0].shape[batch:])
+
+    def words(kind: str) -> Tensor:
+        return laid(unpack_bits(stacked(f"{kind[:-1]}_words"), bits, length).mT, bits, kind)
+
+    return Run(
+        bits, length,
+        words("keys"), stacked("key_steps"), stacked("key_minima"),
+        words("values"), stacked("value_steps"), stacked("value_minima"),
+        torch.cat([block.kept_keys for block in some]),
+        torch.cat([block.kept_values for block in some]),
+        tuple(block.kept_keys.numel() for block in some),
+        stacked("dynamic"),
+    )  # fmt: skip
+
+
+def blocks(one: Run, batch: torch.Size) -> list[HexBlock]:
+    """Return the blocks of a run, with their batch axes."""
+    width = one.key_steps.shape[-1]
+
+    def stream(words: Tensor, kind: str) -> Tensor:
+        codes = lifted(words, one.bits, width, kind, one.length)
+        return pack_bits(codes.mT.contiguous(), one.bits)
+
+    kept = one.kept_keys.split(one.entries), one.kept_values.split(one.entries)
+    parts = (
+        stream(one.key_words, "keys"), one.key_steps, one.key_minima,
+        stream(one.value_words, "values"), one.value_steps, one.value_minima,
+    )  # fmt: skip
+    found = []
+    for i in range(len(one.entries)):
+        stored = [x[i].reshape(*batch, *x.shape[2:]) for x in parts]
+        entries = [x[i].clone() for x in kept]
+        dynamic = one.dynamic[i].reshape(*batch, one.length)
+        found.append(HexBlock(one.bits, *[*stored, *entries, dynamic]))
+    return found

@@ -1,0 +1,60 @@
+"""Decode attention over a HEX cache by kernels: heads of 64 and 128 channels, any split."""
+
+from importlib import import_module
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reference
+from optimized import vector
+from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.kernels.interpreter import ORDERS, programs
+from spec_tests.kernels.wide import wide
+
+home = import_module("optimized.kernels.hex_attention")
+few = settings(max_examples=8)
+taken = wide(bits=home.CODES, widths=home.WIDTHS).filter(lambda x: home.taken(**x, valid=None))
+
+
+@few
+@given(taken, st.sampled_from([1, 4, 2112]), st.sampled_from([None, 0.0625]), st.booleans())
+def test_programs_read_what_the_specification_restores(x, many, scale, mass):
+    x = x | dict(scale=scale, mass=mass)
+    with patch.object(home, "PROGRAMS", many):
+        attended = home.hex_attention(**x)
+    assert_as_accurate(attended, reference.hex_attention, x)
+
+
+@settings(max_examples=2)
+@given(taken)
+def test_programs_in_another_order_give_the_same_bits(x):
+    found = home.hex_attention(**x, mass=True)
+    for order in ORDERS.values():
+        with programs(order):
+            assert_equal(home.hex_attention(**x, mass=True), found)
+
+
+@few
+@given(wide())
+def test_what_kernels_are_not_made_for_the_vectorised_body_does(x):
+    with patch.object(vector, "hex_attention", lambda *_: "handed on"):
+        handed = home.hex_attention(**x) == "handed on"
+    blocks = x["cache"].blocks
+    assert handed == (not blocks or any(not home.plain(block) for block in blocks))
+
+
+@pytest.mark.parametrize("change", ["several", "padded", "double", "narrow"])
+def test_each_rule_hands_on_by_itself(change):
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 2, 96, 64, generator=generator)
+    config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
+    cache = vector.hex_prefill(*stream, config=config)
+    assert home.taken(stream[0][:, -1:], cache, None)
+    queries = stream[0][:, -2:] if change == "several" else stream[0][:, -1:]
+    queries = queries.double() if change == "double" else queries
+    queries = queries[..., :8] if change == "narrow" else queries
+    valid = torch.ones(96, dtype=torch.bool) if change == "padded" else None
+    assert not home.taken(queries, cache, valid)

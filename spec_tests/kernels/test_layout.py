@@ -1,0 +1,67 @@
+"""The layout of the kernels: every bit has its own place, where the documentation says."""
+
+import pytest
+import torch
+from hypothesis import given
+
+from optimized.layout import TILE, PackedCache, laid, lifted, places
+from spec_tests.accuracy import assert_equal
+from spec_tests.kernels.wide import wide
+
+WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
+CPU = torch.device("cpu")
+every_tile = [(bits, width, kind) for bits in BITS for width in WIDTHS for kind in KINDS]
+
+
+def read(words, bits, width, kind, token, channel):
+    """Read one code of a tile by hand, from the text of the layout."""
+
+    def half(word, high):
+        return int(words[word]) % 2**32 >> 16 * high & 0xFFFF
+
+    if bits == 3:
+        rows = 96 * width // 256
+        k, t = divmod(token, rows)
+        v, within = divmod(channel, 16)
+        u = width // 16 * k + v
+        at, long, high = t, 8, within % 2
+        j = within // 2
+        if kind == "values":
+            at, long, high, j, rows = t // 2, 16, t % 2, within, rows // 2
+        halves = [half((p * rows + at) * long + j, high) for p in range(3)]
+        if u == 15:
+            return sum((plane >> 15) << p for p, plane in enumerate(halves))
+        return halves[u // 5] >> 3 * (u % 5) & 7
+    w = width * bits // 16
+    i, within = divmod(channel, w)
+    if kind == "keys":
+        found = half(token * (w // 2) + within // 2, within % 2)
+    else:
+        found = half(token // 2 * w + within, token % 2)
+    return found >> bits * i & 2**bits - 1
+
+
+@pytest.mark.parametrize(("bits", "width", "kind"), every_tile)
+def test_a_tile_has_a_place_for_each_bit_and_no_place_for_more(bits, width, kind):
+    found = places(bits, width, kind, CPU).flatten().sort().values
+    assert_equal(found, torch.arange(TILE * width * bits))
+
+
+@pytest.mark.parametrize(("bits", "width", "kind"), every_tile)
+def test_codes_lie_where_the_layout_says(bits, width, kind):
+    generator = torch.Generator().manual_seed(bits)
+    codes = torch.randint(2**bits, (TILE + 7, width), generator=generator, dtype=torch.uint8)
+    words = laid(codes, bits, kind)
+    assert words.shape == (2, TILE * width * bits // 32)
+    for token in range(0, TILE + 7, 5):
+        for channel in range(width):
+            tile, within = divmod(token, TILE)
+            found = read(words[tile], bits, width, kind, within, channel)
+            assert found == int(codes[token, channel])
+    assert_equal(lifted(words, bits, width, kind, TILE + 7), codes)
+    assert not lifted(words, bits, width, kind, 2 * TILE)[TILE + 7 :].any()
+
+
+@given(wide(modes=("append", "full", "oracle")))
+def test_a_cache_comes_back_bit_for_bit(x):
+    assert_equal(PackedCache.of(x["cache"]).cache(), x["cache"])

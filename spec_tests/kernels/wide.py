@@ -1,0 +1,40 @@
+"""Caches of heads that kernels are made for."""
+
+import torch
+from hypothesis import strategies as st
+
+import optimized
+from reference import HexConfig
+
+KV_HEADS = 2
+
+
+@st.composite
+def wide(draw, bits=(2, 3, 4, 8), densities=(0.0, 0.125), widths=(64, 128), modes=("append",)):
+    """One query of every head, and a cache: a prompt, some blocks, and a residual buffer.
+
+    A span of 96 tokens is a whole tile; one of 32 is part of one, one of 192 is two.
+    """
+    width, group = draw(st.sampled_from(widths)), draw(st.sampled_from([1, 4, 8, 12]))
+    batch, dtype = draw(st.sampled_from([(), (2,)])), draw(st.sampled_from(DTYPES))
+    prompt, more = draw(st.sampled_from([0, 31, 96, 193])), draw(st.sampled_from([0, 1, 97]))
+    config = HexConfig(
+        bits=draw(st.sampled_from(bits)),
+        density=draw(st.sampled_from(densities)),
+        heavy=draw(st.sampled_from([0.0, 0.02])),
+        recent=draw(st.sampled_from([0, 3])),
+        block=draw(st.sampled_from([32, 96])),
+        mode=draw(st.sampled_from(modes)),
+        value_group=draw(st.sampled_from(["token", "head"])),
+    )
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    heads, tokens = KV_HEADS * (2 + group), prompt + more
+    noise = torch.randn(*batch, heads, tokens + 1, width, generator=generator).to(dtype)
+    keys, values, queries = noise.split([KV_HEADS, KV_HEADS, KV_HEADS * group], -3)
+    stream = queries / 4, keys + 1, values + 1
+    cache = optimized.hex_prefill(*(x[..., :prompt, :].clone() for x in stream), config=config)
+    cache = optimized.hex_append(cache, *(x[..., prompt:tokens, :].clone() for x in stream))
+    return dict(queries=stream[0][..., tokens:, :].clone(), cache=cache)
+
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
