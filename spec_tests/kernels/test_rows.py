@@ -25,7 +25,7 @@ WAITS = {"evict"}  # for the size of what is left
 every_row_that_waits_for_nothing = pytest.mark.parametrize(
     "name", [name for name in kernels.__all__ if name not in WAITS]
 )
-SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, adaptive=False)}
+SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, fraction=0.3)}
 """Draws of few programs; a call of GraphKV is up to eight launches for each graph."""
 
 few = settings(max_examples=8)  # each of several programs, in several orders
