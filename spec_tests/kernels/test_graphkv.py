@@ -1,5 +1,6 @@
 """GraphKV's kernel: which input it hands on, and the tokens of several tiles."""
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,7 +12,7 @@ from optimized.bench.launches import launched
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.kernels.interpreter import small_blocks
 
-KNOBS = dict(
+KNOBS: dict[str, Any] = dict(
     protected=None,
     queries=None,
     values=None,
@@ -29,7 +30,7 @@ KNOBS = dict(
 )
 
 
-def layer(tokens=9, width=4, dtype=torch.float32, scored=None):
+def layer(tokens=9, width=4, dtype=torch.float32, scored=None) -> dict[str, Any]:
     """Return a layer of two heads, its vectors of entries of one size, which have few edges."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(2, tokens, generator=generator).to(scored or dtype)
