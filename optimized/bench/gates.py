@@ -213,7 +213,9 @@ def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) 
 
 def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
     """Return a row of a decay over one layer of 8 heads, 153 sources of 8 neighbours."""
-    knobs = dict(queries=None, values=None, kind="kk", fraction=0.3, rounds=1, strength=1.0)
+    knobs: dict[str, Any] = dict(
+        queries=None, values=None, kind="kk", fraction=0.3, rounds=1, strength=1.0
+    )
     knobs |= dict(rule="product", signal="decay", per_head=False, spare_sources=False)
     knobs |= dict(clamp=False, exclude_window=False, adaptive=False)
     trips = dict(lengths_kernel=(16, 0), maxima_kernel=(16, 0), exact_kernel=(16, 0))
