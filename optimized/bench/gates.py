@@ -211,6 +211,28 @@ def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) 
     )
 
 
+def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
+    """Return a row of a decay over one layer of 8 heads, 153 sources of 8 neighbours."""
+    knobs: dict[str, Any] = dict(
+        queries=None, values=None, kind="kk", fraction=0.3, rounds=1, strength=1.0
+    )
+    knobs |= dict(rule="product", signal="decay", per_head=False, spare_sources=False)
+    knobs |= dict(clamp=False, exclude_window=False, adaptive=False)
+    trips = dict(lengths_kernel=(16, 0), maxima_kernel=(16, 0), exact_kernel=(16, 0))
+    trips |= dict(pick_kernel=(chunks,) * 5, cut_kernel=(1,) * 5, signal_kernel=(3, 16, 0))
+    return Gate(
+        "graphkv_refine",
+        f"[8, {tokens}, 128] bfloat16",
+        lambda: kernels.graphkv_refine(
+            empty(8, tokens), empty(8, tokens, 128), 512, 8, None, **knobs
+        ),
+        153 * tokens,
+        goal=goal,
+        trips=trips,
+        **rest,
+    )
+
+
 GATES = [
     of_scores("smd", *WHOLE, budgets={80: 40.6, 90: 41.0}),
     of_refinement("hubkv_refine", *WHOLE, budgets={80: 72.5, 90: 73.3}, trips=REFINED),
@@ -287,4 +309,7 @@ GATES = [
         ),
         goal="162",
     ),
+    of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
+    of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),
+    of_graph(131072, "280", 2, budgets={80: 378.7, 90: 356.2}),
 ]

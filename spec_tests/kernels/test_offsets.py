@@ -18,8 +18,9 @@ ROWS = (1 << 31) // TOKENS + 1
 
 LENGTH = ROWS * TOKENS
 LAST = LENGTH // BLOCK - 1
-smd, refine, select = (
-    import_module(f"optimized.kernels.{name}") for name in ("smd", "hubkv_refine", "retain")
+smd, refine, select, graphkv = (
+    import_module(f"optimized.kernels.{name}")
+    for name in ("smd", "hubkv_refine", "retain", "graphkv_refine")
 )
 
 
@@ -34,8 +35,8 @@ def last():
     """Run a kernel's last program alone, and copy nothing back."""
     in_place = patch.object(interpreter.GridExecutor, "_restore_args_dev", lambda *_: None)
 
-    def run(kernel, *arguments, **constants):
-        with in_place, programs(lambda _: [LAST]):
+    def run(kernel, *arguments, place=LAST, **constants):
+        with in_place, programs(lambda _: [place]):
             kernel[(1,)](*arguments, **constants, BLOCK=BLOCK)
 
     return run
@@ -92,3 +93,24 @@ def test_entries_are_selected(last, scores):
     assert_equal(
         kept[-BLOCK:].nonzero().flatten().numel(), int((unsigned >= unsigned[middle]).sum())
     )
+
+
+def test_lengths_and_edges_are_made(last, scores):
+    width, rows = 16, 32
+    tokens, ends = LENGTH // width, BLOCK // width
+    lengths, powers = torch.zeros(2, tokens)
+    shape = dict(WIDTH=width, CHANNELS=width)
+    last(graphkv.lengths_kernel, scores, powers, lengths, powers, tokens, tokens, 1,
+         place=tokens // rows - 1, GATHERED=False, BALANCED=True, ROWS=rows, **shape)  # fmt: skip
+    vectors = scores[-BLOCK:].float().unflatten(0, (ends, width))
+    assert_equal(lengths[-rows:-ends], torch.zeros(rows - ends))
+    torch.testing.assert_close(lengths[-ends:], vectors.norm(dim=-1))
+    source, chosen = vectors[:1].bfloat16(), torch.tensor([tokens - ends])
+    subtiles = tokens // ends
+    maxima = torch.zeros(subtiles)
+    last(graphkv.maxima_kernel, scores, lengths, powers, source, lengths[-ends:], chosen, chosen,
+         maxima, tokens, 1, 1, subtiles, place=tokens // BLOCK - 1, BARRED=False, CLAMPED=False,
+         BALANCED=True, WIDE=True, SOURCES=16, SUBTILE=ends, **shape)  # fmt: skip
+    cosines = torch.cosine_similarity(vectors[:1], vectors[1:])
+    assert_equal(maxima[-BLOCK // ends : -1], torch.zeros(BLOCK // ends - 1))
+    torch.testing.assert_close(maxima[-1], cosines.max())

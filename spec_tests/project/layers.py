@@ -35,6 +35,8 @@ ALLOWED_LOOPS: dict[str, str] = {
     "reference/quantizers/size.py::gear_size": "compressed spans",
     "reference/quantizers/published.py::quantizer_sizes": "rows of a table",
     "kernels/retain.py::retain": "digits of a key",
+    "kernels/graphkv_refine.py::graphkv_refine": "both ends of an edge",
+    "kernels/graphkv_refine.py::shares": "sizes of a protected window",
     "kernels/hubkv_refine.py::refine_among": "settings",
     "kernels/_hex_entries.py::tables": "tables of a mask",
     "kernels/hex_attention.py::attended": "compressed spans, joined where they are of one length",
