@@ -1,4 +1,4 @@
-"""Refusals and knobs that follow from a signature alone."""
+"""Refusals that follow from a signature alone."""
 
 from collections.abc import Callable, Iterator
 from inspect import unwrap
@@ -7,7 +7,6 @@ from typing import Any, get_origin, get_type_hints
 
 import torch
 from annotated_types import GroupedMetadata
-from hypothesis import strategies as st
 from torch import Tensor
 
 from reference.contract import FLAG, NUMBERS, SEVERAL, kind_of
@@ -97,19 +96,3 @@ def _one_field(field: str, annotation: Any) -> Callable[..., None]:
 
     settings.__annotations__ = {field: annotation}
     return settings
-
-
-def knobs(spec: Callable[..., Any]) -> dict[str, st.SearchStrategy[Any]]:
-    """Return a strategy for each argument that is a number, a flag or one of a list."""
-    hints = get_type_hints(unwrap(spec), include_extras=True)
-    found = {}
-    for name, hint in hints.items():
-        kinds = list(members(hint))
-        listed = [choices_of(base, marks) for base, marks in kinds]
-        if name == "return" or len(kinds) > 1:
-            continue
-        if listed[0]:
-            found[name] = st.sampled_from(listed[0])
-        elif kinds[0][0] in (int, float, bool):
-            found[name] = st.from_type(hint)
-    return found

@@ -95,21 +95,3 @@ def numbers(tensor: Tensor) -> Tensor:
 
 
 NEGATIVE, NAN, INFINITE = spoiler(-1.0), spoiler(torch.nan), spoiler(torch.inf)
-
-
-def bad_importance(argument: str = "scores") -> list[Refusal]:
-    """Refusals of a function whose scores must be finite and at least 0."""
-    return [
-        Refusal(argument, integers, TypeError, "floating-point"),
-        Refusal(argument, NEGATIVE, ValueError, "finite and >= 0"),
-        Refusal(argument, NAN, ValueError, "finite and >= 0"),
-        Refusal(argument, INFINITE, ValueError, "finite and >= 0"),
-    ]
-
-
-def bad_mask(argument: str) -> list[Refusal]:
-    """Refusals of a mask argument: not boolean, or of another shape."""
-    return [
-        Refusal(argument, numbers, TypeError, "boolean"),
-        Refusal(argument, longer, ValueError, "shape"),
-    ]

@@ -1,4 +1,4 @@
-"""Worked examples by hand, readable from any language: `vectors/*.json`.
+"""Worked examples by hand, readable from any language: `vectors.json` of each idea.
 
 Each is one call: `function`, `inputs`, `expected`, the equations it works (`spec`) and the bug it
 hunts (`hunts`); `source` names the authors' code that the numbers follow. A list is a tensor: of
@@ -31,10 +31,9 @@ def load() -> list[Any]:
     """Return every vector as a test parameter that carries its `spec` mark."""
     cases = []
     here = Path(__file__).parent
-    for file in sorted([*here.glob("vectors/*.json"), *here.rglob("vectors.json")]):
-        idea = file.parent.name if file.stem == "vectors" else file.stem
+    for file in sorted(here.rglob("vectors.json")):
         for case in json.loads(file.read_text()):
-            name = f"{idea}-{case['id']}"
+            name = f"{file.parent.name}-{case['id']}"
             marks = pytest.mark.spec(*case["spec"])
             cases.append(pytest.param(case["function"], case, id=name, marks=marks))
     return cases

@@ -13,18 +13,17 @@ from typing import Any
 import reference
 from spec_tests.derived import refusals
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent
+ROOT = Path(__file__).parent
 
 
 def modules(pattern: str) -> list[Any]:
     """Return the modules of the suite at the places a pattern finds."""
     files = sorted(ROOT.glob(pattern))
     places = (file.relative_to(ROOT.parent).with_suffix("").parts for file in files)
-    return [import_module(".".join(place)) for place in places if place[-1] != "__init__"]
+    return [import_module(".".join(place)) for place in places]
 
 
-FILES = [*modules("inputs/*.py"), *modules("*/**/draws.py")]
+FILES = modules("*/**/draws.py")
 
 
 def told(part: str) -> dict[str, Any]:
