@@ -24,7 +24,7 @@ import optimized
 from optimized import kernels, vector
 from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
-from optimized.vector.retain import cut, kept_count, pooled, room, sortable
+from optimized.vector.retain import cut, sortable
 from reference import errors
 from reference.contract import contract, requires, trusted
 from reference.hubkv.calibration import bounded
@@ -40,6 +40,7 @@ from reference.kinds import (
     Whole,
 )
 from reference.precision import widen
+from reference.retain import kept_count, pooled, room, unpooled
 from reference.rules import pooled_budget, scoped
 
 __all__ = ["head_weights", "hubkv_refine", "retain"]
@@ -249,10 +250,7 @@ def retain(
     kept = torch.zeros_like(keys, dtype=torch.bool)
     if keys.numel():
         kept = cut(keys.flatten(0, 1), last.repeat_interleave(layers), quota)
-    if scope == "model":
-        _, *batch, heads, tokens = scores.shape
-        return kept.view(*batch, layers, heads, tokens).movedim(-3, 0)
-    return kept.view(scores.shape)
+    return unpooled(kept, scores.shape, scope)
 
 
 class Ranks(NamedTuple):

@@ -89,7 +89,7 @@ def retain(
     """
     if protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
-    pools, shields = _pooled(scores, scope), _pooled(protected, scope)
+    pools, shields = pooled(scores, scope), pooled(protected, scope)
     counted = keep if ratio is None else kept_count(pools.shape[-1], ratio)
     budgets = torch.as_tensor(counted, device=scores.device).expand(pools.shape[:-1])
     room(keep, ratio, budgets, shields.sum(-1))
@@ -99,7 +99,7 @@ def retain(
         order, shield = best_first[pool], shields[pool]
         protected_first = torch.cat([order[shield[order]], order[~shield[order]]])
         kept[pool][protected_first[: budgets[pool]]] = True
-    return _unpooled(kept, scores.shape, scope)
+    return unpooled(kept, scores.shape, scope)
 
 
 def modular_utility(
@@ -137,12 +137,12 @@ def room(
     raise ValueError(given if ratio is None else f"ratio must leave {most}, got {ratio}")
 
 
-def _pooled(x: Tensor, scope: str) -> Tensor:
+def pooled(x: Tensor, scope: str) -> Tensor:
     """Lay the entries of a pool along the last axis, in order of (layer, head, position)."""
     return (x.movedim(0, -3) if scope == "model" else x).flatten(-AXES[scope])
 
 
-def _unpooled(kept: Tensor, shape: torch.Size, scope: str) -> Tensor:
+def unpooled(kept: Tensor, shape: torch.Size, scope: str) -> Tensor:
     """Lay the entries out as they were."""
     if scope == "model":
         return kept.reshape(*shape[1:-2], shape[0], *shape[-2:]).movedim(-3, 0)

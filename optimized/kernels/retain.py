@@ -15,7 +15,7 @@ from torch import Tensor
 
 from optimized import vector
 from reference.contract import scanning
-from reference.retain import kept_count, room
+from reference.retain import kept_count, pooled, room
 from reference.rules import AXES
 
 BLOCK = 4096
@@ -212,9 +212,8 @@ def retain(
     kept = torch.empty(scores.shape, dtype=torch.bool, device=scores.device)
     if not scores.numel():
         return kept
-    axes = AXES[scope]
     layers = scores.shape[0] if scope == "model" else 1
-    length = prod(scores.shape[-min(axes, 2) :])
+    length = prod(scores.shape[-min(AXES[scope], 2) :])
     pools = scores.numel() // (layers * length)
     if layers > 1 and pools == 1:
         layers, length = 1, layers * length
@@ -254,9 +253,8 @@ def retain(
     )  # fmt: skip
     mark_kernel[programs](keys, cuts, kept, *places, **even)
     if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
-        shields = protected.movedim(0, -3) if scope == "model" else protected
-        budgets = found[0, :, 1].view(shields.shape[:-axes])
-        room(keep, ratio, budgets, shields.flatten(-axes).sum(-1))
+        shields = pooled(protected, scope).sum(-1)
+        room(keep, ratio, found[0, :, 1].view(shields.shape), shields)
     return kept
 
 

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from reference.precision import widen
-from reference.retain import kept_count, ranking, room
-from reference.rules import AXES
+from reference.retain import kept_count, pooled, ranking, room, unpooled
 
 __all__ = ["kept_count", "modular_utility", "ranking", "retain"]
 
@@ -36,14 +35,7 @@ def retain(
     # only too small a budget drops a protected entry, and this is cheaper than counting them
     if shields is not None and bool((shields & ~kept).any()):
         room(keep, ratio, budgets, shields.sum(-1))
-    if scope == "model":
-        layers, *batch, heads, tokens = scores.shape
-        return kept.view(*batch, layers, heads, tokens).movedim(-3, 0)
-    return kept.view(scores.shape)
-
-
-def pooled(x: Tensor, scope: str) -> Tensor:
-    return (x.movedim(0, -3) if scope == "model" else x).flatten(-AXES[scope])
+    return unpooled(kept, scores.shape, scope)
 
 
 def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:

@@ -50,8 +50,8 @@ lie(
 lie(
     "evicted_is_gone",
     "evicted entries never count towards the budget",
-    "return _unpooled(kept, scores.shape, scope)",
-    "return _unpooled(kept, scores.shape, scope) & (scores > -torch.inf)",
+    "return unpooled(kept, scores.shape, scope)",
+    "return unpooled(kept, scores.shape, scope) & (scores > -torch.inf)",
     "vector:evicted-entries-fill-an-empty-budget",
 )
 lie(
@@ -88,12 +88,12 @@ lie(
 lie(
     "batch_rows_mixed",
     "all batch rows of a model share one pool",
-    "    pools, shields = _pooled(scores, scope)",
+    "    pools, shields = pooled(scores, scope)",
     """    if scope == "model" and scores.ndim > 3 and isinstance(keep, int):
         layers, shields = scores.flatten(0, -3), protected.flatten(0, -3)
         keep *= scores.shape[1:-2].numel()
         return retain(layers, shields, keep=keep, scope="model").view(scores.shape)
-    pools, shields = _pooled(scores, scope)""",
+    pools, shields = pooled(scores, scope)""",
     "test_each_batch_row_is_a_model_of_its_own",
 )
 lie(
@@ -107,9 +107,9 @@ lie(
 lie(
     "layer_split_evenly",
     "the budget of a layer is dealt out evenly to its heads",
-    "    pools, shields = _pooled(scores, scope)",
+    "    pools, shields = pooled(scores, scope)",
     """    if scope == "layer" and isinstance(keep, int):
         return retain(scores, protected, keep=keep // scores.shape[-2])
-    pools, shields = _pooled(scores, scope)""",
+    pools, shields = pooled(scores, scope)""",
     "vector:a-layer-is-one-pool",
 )
