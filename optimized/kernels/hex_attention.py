@@ -305,10 +305,10 @@ def plain(block: HexBlock) -> bool:
 def hex_attention(
     queries: Tensor,
     cache: HexCache,
-    valid: Tensor | None = None,
-    causal: bool = True,
-    scale: float | None = None,
-    mass: bool = False,
+    valid: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    mass: bool,
 ) -> HexAttention:
     if not taken(queries, cache, valid):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)

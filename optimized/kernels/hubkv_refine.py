@@ -138,14 +138,14 @@ def refine_kernel(content, factors, refined, tokens, RADIUS: tl.constexpr, BLOCK
 def hubkv_refine(
     scores: Tensor,
     ratio: float,
-    protected: Tensor | None = None,
-    radius: int = 2,
-    gamma: float = 0.5,
-    tau: float = 0.5,
-    minimum: float = 0.8,
-    maximum: float = 1.2,
-    power: float = 2.0,
-    epsilon: float = 1e-6,
+    protected: Tensor | None,
+    radius: int,
+    gamma: float,
+    tau: float,
+    minimum: float,
+    maximum: float,
+    power: float,
+    epsilon: float,
 ) -> Tensor:
     knobs = (radius, gamma, tau, minimum, maximum, power, epsilon)
     if not fits(scores, radius):
@@ -222,16 +222,16 @@ def refine_among(
 
 def ungated_refine(
     scores: Tensor,
-    protected: Tensor | None = None,
-    radius: int = 2,
-    gamma: float = 0.5,
-    tau: float = 0.5,
-    minimum: float = 0.8,
-    maximum: float = 1.2,
-    epsilon: float = 1e-6,
+    protected: Tensor | None,
+    radius: int,
+    gamma: float,
+    tau: float,
+    minimum: float,
+    maximum: float,
+    epsilon: float,
 ) -> Tensor:
-    knobs = (radius, gamma, tau, minimum, maximum)
-    return hubkv_refine(scores, 1.0, protected, *knobs, epsilon=epsilon)
+    # a ratio of 1 is 1 to any power
+    return hubkv_refine(scores, 1.0, protected, radius, gamma, tau, minimum, maximum, 1.0, epsilon)
 
 
 def halved(x: float) -> tuple[float, float]:

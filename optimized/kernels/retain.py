@@ -201,11 +201,11 @@ def mark_kernel(
 
 def retain(
     scores: Tensor,
-    protected: Tensor | None = None,
+    protected: Tensor | None,
     *,
-    keep: int | Tensor | None = None,
-    ratio: float | None = None,
-    scope: str = "head",
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
 ) -> Tensor:
     if scores.dtype not in INTEGERS:
         return vector.retain(scores, protected, keep=keep, ratio=ratio, scope=scope)

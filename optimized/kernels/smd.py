@@ -56,9 +56,7 @@ def smd_kernel(
     tl.store(discounted + head + i, rounded(out, raw.dtype), mask=inside)
 
 
-def smd(
-    scores: Tensor, radius: int = 2, gamma: float = 0.5, protected: Tensor | None = None
-) -> Tensor:
+def smd(scores: Tensor, radius: int, gamma: float, protected: Tensor | None) -> Tensor:
     if radius > RADII:
         return vector.smd(scores, radius, gamma, protected)
     scores = scores.contiguous()
