@@ -1,7 +1,8 @@
-"""What kernels share: how numbers are widened, rounded and ordered."""
+"""What kernels share: how numbers are widened and rounded, and which masks are one row."""
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
 
 @triton.jit
@@ -30,3 +31,8 @@ def rounded(x, dtype: tl.constexpr):
         return even.to(tl.uint16).to(tl.bfloat16, bitcast=True)
     else:
         return x.to(dtype)
+
+
+def is_one_row(mask: Tensor) -> bool:
+    """Whether all rows of a mask are one in memory, which need not be copied for each."""
+    return not any(mask.stride()[:-1]) and mask.stride(-1) == 1

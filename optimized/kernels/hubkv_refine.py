@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized.kernels._device import rounded, widened
+from optimized.kernels._device import is_one_row, rounded, widened
 from optimized.kernels.smd import RADII, is_hub
 from reference import errors
 
@@ -242,6 +242,6 @@ def halved(x: float) -> tuple[float, float]:
 
 def shared(protected: Tensor) -> tuple[Tensor, int]:
     """Return a mask and how far its rows are apart: one that all share is not copied."""
-    if not any(protected.stride()[:-1]) and protected.stride(-1) == 1:
+    if is_one_row(protected):
         return protected, 0
     return protected.contiguous(), protected.shape[-1]

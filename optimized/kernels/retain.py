@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized.kernels._device import is_one_row
 from reference.contract import scanning
 from reference.retain import kept_count, pooled, room
 from reference.rules import AXES
@@ -261,6 +262,6 @@ def retain(
 def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
     """Return a mask, and how long it is until it repeats: one that all rows share is not copied."""
     tokens = protected.shape[-1]
-    if not any(protected.stride()[:-1]) and protected.stride(-1) == 1 and tokens % block == 0:
+    if is_one_row(protected) and tokens % block == 0:
         return protected, tokens
     return protected.contiguous(), protected.numel()
