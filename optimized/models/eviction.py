@@ -200,7 +200,9 @@ class EvictionCache(AttendingCache):
             return
         for index, layer in enumerate(layers):
             if budgets is not None:
-                settings["keep"] = pooled(budgets[index], layer.whole[0].shape[1], settings)
+                settings["keep"] = pooled(
+                    budgets[index], layer.whole[0].shape[1], settings.get("scope")
+                )
             layer.adopt(compressor(*layer.whole, scored[index], **settings))
 
     def evictable(self) -> list[EvictionLayer]:
@@ -235,11 +237,14 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
     )
 
 
-def pooled(budgets: Tensor, heads: int, settings: dict[str, Any]) -> Tensor | int:
-    """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools."""
-    if "scope" not in settings:
+def pooled(budgets: Tensor, heads: int, scope: str | None) -> Tensor | int:
+    """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools.
+
+    A compressor that names no scope takes one number for all of them.
+    """
+    if scope is None:
         refuse.alike_rows("budgets", budgets)
         return int(budgets[0])
-    if settings["scope"] == "layer":
+    if scope == "layer":
         return budgets * heads
-    return budgets[:, None].expand(-1, heads)
+    return budgets[..., None].expand(*budgets.shape, heads)

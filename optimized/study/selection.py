@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from optimized import GraphSettings, Scored
+from optimized.models.eviction import pooled
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores
 from optimized.study.systems import System, hex_settings, refinement
@@ -24,9 +25,7 @@ def kept_entries(
         raw = kv.shift_scores(raw)
     how: dict[str, Any] = dict(ratio=ratio)
     if scores.budgets is not None:
-        heads = keys.shape[-3]
-        each = scores.budgets[..., None].expand(*scores.budgets.shape, heads)
-        how = dict(keep=scores.budgets * heads if scope == "layer" else each)
+        how = dict(keep=pooled(scores.budgets, keys.shape[-3], scope))
     chosen = keys, values, Scored(raw, protected)
     if system.refinement == "hubkv":
         return kv.hubkv_select(*chosen, refinement=settings, scope=scope, **how)
