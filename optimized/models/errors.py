@@ -344,12 +344,6 @@ def unrefined(name: str, refinement: Any, score: str) -> None:
         )
 
 
-def alike_rows(name: str, budgets: Tensor) -> None:
-    """Refuse batch rows of different budgets."""
-    if bool((budgets != budgets[:1]).any()):
-        raise ValueError(f"{name} must be the same in every batch row, got {budgets.tolist()}")
-
-
 def no_new_padding(real: Tensor) -> None:
     """Refuse padding after the prompt."""
     if not bool(real.all()):

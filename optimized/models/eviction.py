@@ -237,14 +237,13 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
     )
 
 
-def pooled(budgets: Tensor, heads: int, scope: str | None) -> Tensor | int:
+def pooled(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
     """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools.
 
-    A compressor that names no scope takes one number for all of them.
+    A compressor that names no scope keeps as many tokens in every head, and takes it as it is.
     """
     if scope is None:
-        refuse.alike_rows("budgets", budgets)
-        return int(budgets[0])
+        return budgets
     if scope == "layer":
         return budgets * heads
     return budgets[..., None].expand(*budgets.shape, heads)

@@ -23,13 +23,14 @@ def kept_entries(
     settings, scope = refinement(system, reading), system.scope
     if settings is not None and bool((raw < 0).any()):
         raw = kv.shift_scores(raw)
+    chosen = keys, values, Scored(raw, protected)
+    graph = isinstance(settings, GraphSettings) and scope == "head"
     how: dict[str, Any] = dict(ratio=ratio)
     if scores.budgets is not None:
-        how = dict(keep=pooled(scores.budgets, keys.shape[-3], scope))
-    chosen = keys, values, Scored(raw, protected)
+        how = dict(keep=pooled(scores.budgets, keys.shape[-3], None if graph else scope))
     if system.refinement == "hubkv":
         return kv.hubkv_select(*chosen, refinement=settings, scope=scope, **how)
-    if isinstance(settings, GraphSettings) and scope == "head" and scores.budgets is None:
+    if graph:
         length = None if settings.adaptive else 1000 * settings.count
         return kv.graphkv_select(*chosen, settings, length=length, **how)
     return kv.select(*chosen, refinement=settings, scope=scope, **how)

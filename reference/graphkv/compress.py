@@ -20,14 +20,17 @@ def layered(
     scored: Scored, keep: int | Tensor | None, ratio: float | None, store: HexConfig | None
 ) -> None:
     """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit the layers."""
-    pool, layers = scored.scores.shape[-1], scored.scores.shape[:1]
+    pool, layers = scored.scores.shape[-1], scored.scores.shape[:-2]
     if store is not None:
         pool = span_length(store, pool)
-    if isinstance(keep, Tensor) and scored.scores.ndim < 3:
-        shape = tuple(scored.scores.shape)
-        raise ValueError(
-            f"scored.scores must have at least 3 axes where keep is a tensor, got shape {shape}"
-        )
+    if isinstance(keep, Tensor):
+        if not layers:
+            shape = tuple(scored.scores.shape)
+            raise ValueError(
+                f"scored.scores must have at least 3 axes where keep is a tensor, got shape {shape}"
+            )
+        if keep.ndim == 1:
+            layers = layers[:1]
     if store is None or keep is not None or ratio is not None:
         pooled_budget(keep, ratio, pool, layers)
 
@@ -39,7 +42,7 @@ def graphkv_select(
     scored: Scored,
     refinement: GraphSettings,
     *,
-    keep: int | Int64[Tensor, " layers"] | None = None,
+    keep: int | Int64[Tensor, "layers *rows"] | None = None,
     ratio: Ratio | None = None,
     length: Whole | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
@@ -57,7 +60,8 @@ def graphkv_select(
         refinement: settings of `graphkv_refine`, adaptive whatever they say; the number of
             neighbours $m_0$ has no default.
         keep: tokens $k_l$ that every head of layer $l$ keeps, or one number for each layer, the
-            first axis: what PyramidKV and CAKE give. At most all tokens, padding included.
+            first axis, or for each row of each: what PyramidKV and CAKE give. At most all tokens,
+            padding included.
         ratio: removed share of a head's tokens, instead of `keep`.
         length: tokens $n$ of the input, whose thousands cap the neighbours; by default the real
             tokens of each row. From $1000\,m_0$ on, $m = m_0$.
@@ -93,7 +97,7 @@ def graphkv_compress(
     scored: Scored,
     refinement: GraphSettings,
     *,
-    keep: int | Int64[Tensor, " layers"] | None = None,
+    keep: int | Int64[Tensor, "layers *rows"] | None = None,
     ratio: Ratio | None = None,
     length: Whole | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
@@ -151,7 +155,7 @@ def of_layers(
 
 
 def of_pools(keep: int | Tensor | None, pools: tuple[int, ...]) -> int | Tensor | None:
-    """Give each pool the budget of its layer, the first axis."""
+    """Give each pool the budget of its layer, the first axis, or of its row there."""
     if isinstance(keep, Tensor):
-        return keep.view(-1, *[1] * (len(pools) - 1)).expand(pools)
+        return keep.reshape(*keep.shape, *[1] * (len(pools) - keep.ndim)).expand(pools)
     return keep
