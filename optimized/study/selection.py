@@ -24,15 +24,15 @@ def kept_entries(
     if settings is not None and bool((raw < 0).any()):
         raw = kv.shift_scores(raw)
     chosen = keys, values, Scored(raw, protected)
-    graph = isinstance(settings, GraphSettings) and scope == "head"
+    graph = settings if isinstance(settings, GraphSettings) and scope == "head" else None
     how: dict[str, Any] = dict(ratio=ratio)
     if scores.budgets is not None:
         how = dict(keep=pooled(scores.budgets, keys.shape[-3], None if graph else scope))
     if system.refinement == "hubkv":
         return kv.hubkv_select(*chosen, refinement=settings, scope=scope, **how)
     if graph:
-        length = None if settings.adaptive else 1000 * settings.count
-        return kv.graphkv_select(*chosen, settings, length=length, **how)
+        length = None if graph.adaptive else 1000 * graph.count
+        return kv.graphkv_select(*chosen, graph, length=length, **how)
     return kv.select(*chosen, refinement=settings, scope=scope, **how)
 
 

@@ -4,9 +4,7 @@ import torch
 from torch import Tensor
 
 from reference.precision import widen
-from reference.retain import kept_count, pooled, ranking, room, unpooled
-
-__all__ = ["kept_count", "modular_utility", "ranking", "retain"]
+from reference.retain import kept_count, pooled, room, unpooled
 
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 

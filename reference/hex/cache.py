@@ -1,6 +1,5 @@
 """The streaming cache: blocks are compressed as they fill, what is left over stays exact."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from reference.contract import requires
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
-from reference.hex.expander import expander_mask
+from reference.hex.expander import static_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask
 from reference.hex.presets import HexConfig
 from reference.kinds import Finite
@@ -317,17 +316,6 @@ def carried(config: HexConfig) -> int:
 def span_length(config: HexConfig, tokens: int) -> int:
     """Return how many tokens of a prompt are compressed: whole blocks."""
     return max(0, tokens - carried(config)) // config.block * config.block
-
-
-def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
-    """Return the expander mask of a span, or none, or all of it."""
-    if config.density in (0, 1):
-        return torch.full((tokens, channels), config.density == 1)
-    how = config.seed, config.near, config.tile, config.block
-    return _recent_masks(tokens, channels, config.density, *how)
-
-
-_recent_masks = lru_cache(maxsize=8)(expander_mask)
 
 
 def compress_span(

@@ -1,6 +1,7 @@
 """Random biregular graphs: half-edges paired at random, made simple and connected by swaps."""
 
 from collections import Counter
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -117,6 +118,11 @@ def double_edge_swaps(
                 rows[e // degree][e % degree] = edges[f][1]
                 rows[f // degree][f % degree] = edges[e][1]
         rows = [sorted(row) for row in rows]
+    still_repeated()
+
+
+def still_repeated() -> NoReturn:
+    """Give up swapping."""
     raise RuntimeError(f"pairs still repeat an edge after {ROUNDS} rounds of swaps")
 
 

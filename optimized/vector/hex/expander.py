@@ -10,10 +10,9 @@ import reference
 from optimized._composed import composed
 from optimized.vector.hex.pairing import connect, pairing, swaps
 from optimized.vector.hex.spectrum import Graph, is_within
-from reference.hex.expander import DRAWS, Expander, biregular_degrees
+from reference.hex import expander
+from reference.hex.expander import DRAWS, Expander, none_found
 from reference.hex.spectrum import ramanujan_bound
-
-__all__ = ["biregular_degrees", "expander_mask", "random_expander"]
 
 
 class _Draw(NamedTuple):
@@ -51,10 +50,8 @@ def random_expander(
         # a dense graph and what it leaves out differ in the first singular value alone
         if not certified or is_within(Graph(graph.pairs, channels), bound):
             return Expander(graph.mask(channels), draw + 1)
-    raise RuntimeError(
-        f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
-        f"at token_degree {token_degree}"
-    )
+    none_found(tokens, channels, token_degree)
 
 
 expander_mask = composed(reference.expander_mask)
+static_mask = composed(expander.static_mask)

@@ -6,7 +6,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
-from reference.hex.pairing import ROUNDS
+from reference.hex.pairing import ROUNDS, still_repeated
 
 
 def half_edge_pairing(
@@ -41,7 +41,7 @@ def swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
         changed = _exchange(flat, repeated, partners, channels)
         rows = np.unique(changed // edges.shape[1])
         edges[rows] = np.sort(edges[rows], axis=1)
-    raise RuntimeError(f"pairs still repeat an edge after {ROUNDS} rounds of swaps")
+    still_repeated()
 
 
 def _exchange(
