@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.compress import compared, each_row, flagged
+from reference.compress import each_row, flagged, vectors_compared
 from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
@@ -308,7 +308,7 @@ def shrunk(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Decoding
 
 def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
     """Mark the entries that stay: protected positions, then the best by their refined scores."""
-    scope, vectors = config.scope, compared(config.refinement, view.keys, view.values, None)
+    scope, vectors = config.scope, vectors_compared(config.refinement, view.keys, view.values, None)
     there = view.present.any(-2)
     held = Scored(view.scores, ~view.present)
     kept = torch.zeros_like(view.present)

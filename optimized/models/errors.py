@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from optimized import DecodingConfig, HexConfig, Scored
+from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
 from reference.kinds import Positive
+from reference.refinement import refinable
 from reference.rules import false_on_the_left
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
@@ -286,7 +287,7 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
 def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
-        errors.held("chunk", size, Positive)
+        errors.must_be("chunk", size, Positive)
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
@@ -324,16 +325,20 @@ def scope(
     return {}
 
 
-def refined(compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored]) -> None:
-    """Refuse to refine negative scores."""
-    if refinement is None and "refinement" in signature(compressor).parameters:
+def refined(
+    compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored], valid: Tensor | None
+) -> None:
+    """Refuse scores that cannot be refined, before any layer is, and say what helps."""
+    usual: Any = signature(compressor).parameters.get("refinement")
+    chosen = refinement or (usual.default if usual else HubSettings())
+    if chosen is None:
         return
-    lowest = min(float(one.scores.amin()) for one in scores)
-    if lowest < 0:
-        raise ValueError(
-            f"scored must be >= 0 where it is refined, got {lowest}: shift it with `shift_scores`, "
-            "or ask for `scorer('knorm', model, shift=True)`"
-        )
+    try:
+        for one in scores:
+            refinable(one, chosen, valid)
+    except ValueError as error:
+        helps = "`shift_scores`, or `scorer('knorm', model, shift=True)`"
+        raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
 
 
 def unrefined(name: str, refinement: Any, score: str) -> None:

@@ -183,12 +183,12 @@ class EvictionCache(AttendingCache):
         """
         layers = self.whole_layers()
         refuse.one_a_layer("scored", scored, len(layers))
-        refuse.refined(compressor, settings.get("refinement"), scored)
         settings |= refuse.scope(compressor, scope, budgets)
         if settings.get("valid") is not None:
             refuse.padding(settings["valid"], self.valid)
         elif self.valid is not None:
             settings["valid"] = self.valid
+        refuse.refined(compressor, settings.get("refinement"), scored, settings.get("valid"))
         if budgets is not None:
             refuse.one_a_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":
@@ -200,7 +200,7 @@ class EvictionCache(AttendingCache):
             return
         for index, layer in enumerate(layers):
             if budgets is not None:
-                settings["keep"] = pooled(
+                settings["keep"] = of_pools(
                     budgets[index], layer.whole[0].shape[1], settings.get("scope")
                 )
             layer.adopt(compressor(*layer.whole, scored[index], **settings))
@@ -237,7 +237,7 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
     )
 
 
-def pooled(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
+def of_pools(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
     """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools.
 
     A compressor that names no scope keeps as many tokens in every head, and takes it as it is.

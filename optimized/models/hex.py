@@ -109,7 +109,7 @@ class HexTransformersCache(AttendingCache):
         refuse.no_padding(prompt.valid)
         whole = prompt.cache.whole_layers()
         refuse.one_a_layer("scored", scored, len(whole))
-        refuse.refined(compressor, how.get("refinement"), scored)
+        refuse.refined(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")
         for layer, source, one in zip(cache.layers, whole, scored, strict=True):

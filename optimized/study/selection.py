@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from optimized import GraphSettings, Scored
-from optimized.models.eviction import pooled
+from optimized.models.eviction import of_pools
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores
 from optimized.study.systems import System, hex_settings, refinement
@@ -27,7 +27,7 @@ def kept_entries(
     graph = settings if isinstance(settings, GraphSettings) and scope == "head" else None
     how: dict[str, Any] = dict(ratio=ratio)
     if scores.budgets is not None:
-        how = dict(keep=pooled(scores.budgets, keys.shape[-3], None if graph else scope))
+        how = dict(keep=of_pools(scores.budgets, keys.shape[-3], None if graph else scope))
     if system.refinement == "hubkv":
         return kv.hubkv_select(*chosen, refinement=settings, scope=scope, **how)
     if graph:

@@ -32,7 +32,7 @@ def remembered(cache: HexCache) -> int:
     return compressed + cache.residual_keys.shape[-2]
 
 
-def held(queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool) -> None:
+def fits_cache(queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool) -> None:
     """Refuse more causal queries than the cache has tokens, or flags of another number."""
     tokens = remembered(cache)
     aligned(queries, tokens, causal)
@@ -41,7 +41,7 @@ def held(queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool) -
         raise ValueError(f"valid must have shape {wanted} to fit cache, got {tuple(valid.shape)}")
 
 
-@requires(grouped, held, left_padded)
+@requires(grouped, fits_cache, left_padded)
 def hex_attention(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     cache: HexCache,

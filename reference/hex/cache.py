@@ -110,7 +110,7 @@ def hex_append(
     """
     start, length = 0, keys.shape[-2]
     while start < length:
-        stop = min(length, start + room(cache))
+        stop = min(length, start + buffer_space(cache))
         new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache, start = settled(hold(cache, *new)), stop
     return cache
@@ -206,7 +206,7 @@ def weighed(cache: HexCache, mass: Tensor) -> HexCache:
 
 def settled(cache: HexCache) -> HexCache:
     """Compress a block if the residual buffer is full."""
-    if room(cache):
+    if buffer_space(cache):
         return cache
     append = cache.config.mode == "append" or len(cache.blocks) < cache.config.period
     return compress_residual(cache) if append else recompress(cache, cache.config.block)
@@ -303,7 +303,7 @@ def harmless(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
     return torch.where(real, keys, torch.where(coded.any(-2, keepdim=True), lowest, 0))
 
 
-def room(cache: HexCache) -> int:
+def buffer_space(cache: HexCache) -> int:
     """Return how many tokens the residual buffer takes before a block leaves it."""
     return cache.config.block + carried(cache.config) - cache.residual_keys.shape[-2]
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reference.contract import requires
 from reference.hex.attention import hex_attention
-from reference.hex.cache import HexCache, arrived, hex_append, room
+from reference.hex.cache import HexCache, arrived, buffer_space, hex_append
 from reference.kinds import Finite
 from reference.rules import alike, continued, grouped
 
@@ -57,7 +57,7 @@ def hex_decode(
     """
     output, start, length = torch.empty_like(queries), 0, keys.shape[-2]
     while start < length:
-        stop = min(length, start + room(cache))
+        stop = min(length, start + buffer_space(cache))
         part = [x[..., start:stop, :] for x in (queries, keys, values)]
         output[..., start:stop, :] = hex_attention(part[0], arrived(cache, *part[1:])).output
         cache, start = hex_append(cache, *part), stop

@@ -163,11 +163,11 @@ def connecting_swaps(
     while True:
         edges = [(t, c) for t, row in enumerate(rows) for c in row]
         order = generator.permutation(len(edges)).tolist()
-        closing, component = cycles(edges, order)
-        apart = [f for f in order if closing and component[f] is not component[closing[0]]]
+        redundant, component = cycles(edges, order)
+        apart = [f for f in order if redundant and component[f] is not component[redundant[0]]]
         if not apart:
             return torch.tensor(rows, dtype=torch.int64, device=pairs.device).reshape(pairs.shape)
-        e, f = closing[0], apart[0]
+        e, f = redundant[0], apart[0]
         rows[e // degree][e % degree] = edges[f][1]
         rows[f // degree][f % degree] = edges[e][1]
         rows = [sorted(row) for row in rows]
@@ -183,16 +183,16 @@ def cycles(
 ) -> tuple[list[int], list[set[tuple[str, int]]]]:
     """Return which edges close a cycle with those before them, and the component of each edge."""
     component: dict[tuple[str, int], set[tuple[str, int]]] = {}
-    closing = []
+    redundant = []
     for e in order:
         ends = ("token", edges[e][0]), ("channel", edges[e][1])
         small, large = sorted((component.setdefault(end, {end}) for end in ends), key=len)
         if small is large:
-            closing.append(e)
+            redundant.append(e)
             continue
         large |= small
         component.update(dict.fromkeys(small, large))
-    return closing, [component["token", token] for token, _ in edges]
+    return redundant, [component["token", token] for token, _ in edges]
 
 
 @requires(ends_in_channels)

@@ -7,10 +7,10 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference.compress import (
-    affordable,
     compress,
     each_row,
-    pooled,
+    fits_pools,
+    has_pools,
     row_budgets,
     rows_padded,
     select,
@@ -27,7 +27,7 @@ from reference.rules import AXES, left_padded
 from reference.scorers.scored import Scored
 
 
-@requires(pooled, rows_padded, left_padded, affordable, refinable)
+@requires(has_pools, rows_padded, left_padded, fits_pools, refinable)
 def hubkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -79,7 +79,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(pooled, rows_padded, left_padded, affordable, refinable, storable)
+@requires(has_pools, rows_padded, left_padded, fits_pools, refinable, storable)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

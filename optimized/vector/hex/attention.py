@@ -332,7 +332,7 @@ def hidden(
     return unseen
 
 
-def drawn(queries: Tensor, cache: HexCache) -> Tensor:
+def mass_drawn(queries: Tensor, cache: HexCache) -> Tensor:
     """Return the attention that queries hand out to each token."""
     return attend(queries, cache, None, True, None, reading=False)[1]
 

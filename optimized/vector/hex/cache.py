@@ -4,14 +4,14 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from optimized.vector.hex.attention import drawn
+from optimized.vector.hex.attention import mass_drawn
 from reference.hex import cache
 from reference.hex.cache import HexCache, arrived, weighed
 
 
 def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     cache = arrived(cache, keys, values)
-    return weighed(cache, drawn(queries, cache))
+    return weighed(cache, mass_drawn(queries, cache))
 
 
 hex_prefill = composed(reference.hex_prefill)

@@ -28,7 +28,7 @@ class _Draw(NamedTuple):
         return ~mask if self.dense else mask
 
 
-def _drawn(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> _Draw:
+def _draw_graph(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> _Draw:
     dense = 2 * token_degree > channels
     drawn = channels - token_degree if dense else token_degree
     pairs = swaps(pairing(tokens, channels, drawn, seed, draw), channels, seed, draw)
@@ -46,7 +46,7 @@ def random_expander(
     certified = not uneven and min(token_degree, channel_degree) >= 3
     bound = ramanujan_bound(token_degree, channel_degree) if certified else 0.0
     for draw in range(DRAWS):
-        graph = _drawn(tokens, channels, token_degree, seed, draw)
+        graph = _draw_graph(tokens, channels, token_degree, seed, draw)
         # a dense graph and what it leaves out differ in the first singular value alone
         if not certified or is_within(Graph(graph.pairs, channels), bound):
             return Expander(graph.mask(channels), draw + 1)

@@ -75,11 +75,13 @@ def connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarra
     while not _hangs_together(pairs, channels):
         flat = pairs.reshape(-1)
         order = generator.permutation(pairs.size)
-        component, closing = _cycles(tokens[order], len(pairs) + flat[order])
-        apart = np.flatnonzero(component != component[closing[0]]) if len(closing) else closing
+        component, redundant = _cycles(tokens[order], len(pairs) + flat[order])
+        apart = (
+            np.flatnonzero(component != component[redundant[0]]) if len(redundant) else redundant
+        )
         if not len(apart):
             break
-        swapped = order[[closing[0], apart[0]]]
+        swapped = order[[redundant[0], apart[0]]]
         flat[swapped] = flat[swapped[::-1]]
         pairs = np.sort(pairs, axis=1)
     return pairs

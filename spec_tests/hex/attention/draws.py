@@ -53,7 +53,6 @@ REFUSALS = dict(
             Refusal("queries", lambda q: q.repeat(1, 4, 1), ValueError, "as many as the 11"),
             Refusal("valid", longer, ValueError, "shape (11,)"),
             Refusal("valid", lambda v: ~v, ValueError, "false on the left"),
-            Refusal("mass", "no", TypeError, "True or False"),
         ],
     ),
 )
