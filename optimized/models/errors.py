@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import torch
 from torch import Tensor
@@ -10,9 +10,12 @@ from torch import Tensor
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
-from reference.kinds import Positive
+from reference.kinds import Positive, Scope
 from reference.refinement import refinable
 from reference.rules import false_on_the_left
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
 
 # Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
@@ -316,7 +319,7 @@ def scope(
     known = signature(compressor).parameters.get("scope")
     if known is not None:
         name = known.default if name is None else name
-        errors.one_of("scope", name, ("head", "layer", "model"))
+        errors.one_of("scope", name, SCOPES)
         if name == "model" and budgets is not None:
             raise ValueError("scope must be 'head' or 'layer' with budgets, got 'model'")
         return {"scope": str(name)}
