@@ -104,11 +104,11 @@ def select(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned: raw scores $s$ and protected tokens $P$.
         keep: budget of every pool, from 0 to its size, padding included; a tensor holds one for
             each. A pool with fewer real entries keeps them all.
-        ratio: removed share $r$ of the real entries, in [0, 1], instead of `keep`.
+        ratio: removed share $r$ of the real entries, instead of `keep`.
         scope: which entries form a pool: those of a `"head"`, a `"layer"`, or the `"model"`, whose
             layers are the first axis, as in `retain`.
         refinement: settings of HubKV, GraphKV or NMS; none by default.
@@ -163,10 +163,10 @@ def compress(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned: raw scores $s$ and protected tokens $P$.
         keep: budget of every pool, as in `select`.
-        ratio: removed share $r$ of the real entries, in [0, 1], instead of `keep`.
+        ratio: removed share $r$ of the real entries, instead of `keep`.
         scope: which entries form a pool, as in `select`.
         refinement: settings of HubKV, GraphKV or NMS; none by default.
         queries: the queries, where GraphKV's edges compare them.

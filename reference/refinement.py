@@ -79,9 +79,8 @@ def refine(
             padding where there is some.
         refinement: settings of `hubkv_refine`, `graphkv_refine` or `nms`, which say which of them
             runs; none of them by default.
-        keep: tokens a head will keep, at least 0: GraphKV's budget.
-        ratio: HubKV's gate ratio, in [0, 1]; by default $1 - \mathrm{keep} / \mathrm{tokens}$,
-            and at least 0.
+        keep: tokens a head will keep: GraphKV's budget.
+        ratio: HubKV's gate ratio; by default $1 - \mathrm{keep} / \mathrm{tokens}$, and at least 0.
         keys: the keys, which GraphKV compares.
         values: the values, where its edges compare them.
         queries: the queries, where its edges compare them.

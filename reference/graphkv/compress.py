@@ -54,7 +54,7 @@ def graphkv_select(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0. Unless the graphs are per head, a
             token is protected where any head protects it.
         refinement: settings of `graphkv_refine`, adaptive whatever they say; the number of
@@ -110,7 +110,7 @@ def graphkv_compress(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0, as in `graphkv_select`.
         refinement: settings of `graphkv_refine`, as in `graphkv_select`.
         keep: tokens $k_l$ that every head of layer $l$ keeps, as in `graphkv_select`.
@@ -130,8 +130,7 @@ def graphkv_compress(
         GraphKV-4.1, GraphKV-6.1, GraphKV-6.2.
 
     Reading:
-        E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
-        of tokens, so none below 1000; one graph and one kept set a layer.
+        E-G7, E-G8, E-G11: as in `graphkv_select`.
     """
     refinement, scored = of_layers(refinement, scored, length)
     keep = of_pools(keep, scored.scores.shape[: -1 if store is None else -2])

@@ -57,11 +57,11 @@ def hex_attention(
       \qquad s_j = \sum_{i=1}^{h} \sum_t A_{i,j}^{(t)}$$
 
     Args:
-        queries: $q_t$, finite; the last query sees the last token of the cache.
+        queries: $q_t$; the last query sees the last token of the cache.
         cache: the cache; $\widehat K$ and $\widehat V$ are what `hex_read` returns of it.
         valid: which tokens are no padding; padding is on the left of a row.
         causal: whether a query sees nothing after its own position.
-        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+        scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
         mass: whether to return the attention $s$ that each token draws, as well.
 
     Returns:

@@ -49,7 +49,7 @@ def hex_prefill(
     Args:
         queries: queries of the prompt, of all query heads.
         keys: keys of the prompt.
-        values: values of the prompt, of the shape of the keys.
+        values: values of the prompt.
         config: settings, see `HexConfig`.
 
     Returns:
@@ -91,7 +91,7 @@ def hex_append(
         cache: the cache so far.
         queries: queries of the new tokens, of all query heads.
         keys: keys of the new tokens.
-        values: values of the new tokens, of the shape of the keys.
+        values: values of the new tokens.
 
     Returns:
         The next cache. Tokens may come one by one or many at a time.

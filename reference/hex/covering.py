@@ -94,7 +94,7 @@ def ramanujan_lift(
     Args:
         mask: the biadjacency matrix of a Ramanujan graph.
         sheets: number $r$ of copies of each vertex.
-        seed: names the random stream, in [0, 2³² − 1].
+        seed: names the random stream.
 
     Returns:
         The mask of the first covering that passes, and the number of coverings drawn.

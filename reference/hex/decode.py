@@ -39,8 +39,8 @@ def hex_decode(
     Args:
         cache: the cache so far.
         queries: queries of the new tokens, of all query heads.
-        keys: keys of the new tokens, finite.
-        values: values of the new tokens, finite, of the shape of the keys.
+        keys: keys of the new tokens.
+        values: values of the new tokens.
 
     Returns:
         The output for each new token, and the cache that `hex_append` returns. A token sees

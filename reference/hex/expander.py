@@ -128,7 +128,7 @@ def random_expander(
         tokens: number of tokens $n$.
         channels: number of channels $d$.
         token_degree: channels $d_1$ of each token, in [0, channels].
-        seed: names the random stream, in [0, 2³² − 1].
+        seed: names the random stream.
         near: let channel degrees differ by one or be below 3. Such a graph is no Ramanujan
             graph, and the first one drawn is taken: it hangs together where its degrees allow.
 
@@ -199,7 +199,7 @@ def expander_mask(
         tokens: number of tokens $n$.
         channels: number of channels $d$, all heads together.
         density: share $\rho$ of the entries kept, taken as its decimal text.
-        seed: names the random stream, in [0, 2³² − 1].
+        seed: names the random stream.
         near: accept densities that no biregular graph has, see `biregular_degrees`; such a mask
             is connected, not certified. A density that one has gives the mask it gives without.
         tile: repeat the mask of one block. A tiled mask is no Ramanujan graph.

@@ -41,8 +41,8 @@ def half_edge_pairing(
         channels: number of channels $d$.
         token_degree: half-edges $d_1$ of each token, in [0, channels]. The channels share the
             $n d_1$ half-edges evenly; where they do not divide, a random few hold one more.
-        seed: names the random stream, in [0, 2³² − 1].
-        draw: number of this draw within the stream, in the same range.
+        seed: names the random stream.
+        draw: number of this draw within the stream.
 
     Returns:
         The channel at the other end of each half-edge of each token. Degrees are exact, but a
@@ -81,8 +81,8 @@ def double_edge_swaps(
     Args:
         pairs: the channels of each token, in [0, channels), as `half_edge_pairing` draws them.
         channels: number of channels $d$.
-        seed: names the random stream, in [0, 2³² − 1].
-        draw: number of this draw within the stream, in the same range.
+        seed: names the random stream.
+        draw: number of this draw within the stream.
 
     Returns:
         Pairs without repetition, each token's channels ascending. Every token and every channel
@@ -143,8 +143,8 @@ def connecting_swaps(
     Args:
         pairs: the channels of each token, in [0, channels), as `double_edge_swaps` leaves them.
         channels: number of channels $d$.
-        seed: names the random stream, in [0, 2³² − 1].
-        draw: number of this draw within the stream, in the same range.
+        seed: names the random stream.
+        draw: number of this draw within the stream.
 
     Returns:
         Pairs of a graph with as few components as its degrees allow, each token's channels

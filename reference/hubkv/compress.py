@@ -48,7 +48,7 @@ def hubkv_select(
 
     Args:
         keys: keys $K$; the layers come first where `scope` is `"model"`.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `select`.
         ratio: removed share $r$, instead of `keep`; the gate's ratio too.
@@ -101,7 +101,7 @@ def hubkv_compress(
 
     Args:
         keys: keys $K$; the layers come first where `scope` is `"model"`.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `hubkv_select`.
         ratio: removed share $r$, instead of `keep`; the gate's ratio too.
@@ -123,8 +123,7 @@ def hubkv_compress(
         HubKV-1, HubKV-11, HubKV-13.
 
     Reading:
-        E-U13, E-U14: the same sinks and window for every base scorer; the window, not the
-        budget, gives way.
+        E-U13, E-U14: as in `hubkv_select`.
     """
     shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)
     return compress(

@@ -41,7 +41,7 @@ def expected_attention(
     Args:
         statistics: $\mu$ and $\Sigma$ of `query_statistics`, before the rotary embedding.
         keys: keys as the cache holds them, after the rotary embedding.
-        values: values, of the shape of `keys`.
+        values: values $v$ of the same tokens.
         rotation: $\bar R$ of `mean_rotation`, one for all or one a batch row; the identity where
             the model has no rotary embedding.
         sinks: how many tokens $a$ at the start of a row are protected and left out of the softmax.
