@@ -65,7 +65,9 @@ class Implementation:
         return self.wanted - self.lacks >= set(names)
 
     def has_own(self, name: str) -> bool:
-        """Whether a function's body is its own, and not the reference's."""
+        """Whether a function's body is its own, and not the reference's; so too a record."""
+        if is_record(name):
+            return getattr(reference, name) in self.own
         bodies = import_module("optimized.vector") if self.name == "optimized" else self.module
         return unwrap(getattr(bodies, name)) is not unwrap(getattr(reference, name))
 

@@ -49,8 +49,8 @@ def taken(value: Any, hint: Any, own: Own) -> Any:
     """
     for record in records_of(hint):
         if own.get(record) is type(value) or same_fields(record, value):
-            hints, parts = get_type_hints(record), parts_of(value)
-            return record(*(taken(p, hints[f], own) for f, p in zip(record._fields, parts)))  # noqa: B905
+            hints, parts = get_type_hints(record), parts_of(record, value)
+            return record(*(taken(part, hints[f], own) for f, part in parts.items()))
     if isinstance(value, Tensor):
         return value.item() if hint in (int, float, bool) and not value.dim() else value
     if type(value) in (tuple, list) and (hints := elements(hint, len(value))):
@@ -91,9 +91,11 @@ def names_of(value: Any) -> Iterator[str]:
         yield from (field.name for field in fields(value))
 
 
-def parts_of(value: Any) -> list[Any]:
-    """Return what the fields hold, in order."""
-    return [getattr(value, n) for n in names_of(value)] or [*value]
+def parts_of(record: Any, value: Any) -> dict[str, Any]:
+    """Return what the fields of a record hold in `value`: by name, or in order in a plain tuple."""
+    if type(value) is tuple:
+        return dict(zip(record._fields, value, strict=True))
+    return {field: getattr(value, field) for field in record._fields}
 
 
 def elements(hint: Any, count: int) -> list[Any]:
