@@ -101,8 +101,9 @@ def pytest_configure(config):
     torch.set_deterministic_debug_mode("error")
     if not config.getoption("--killers"):
         config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]))
-    if config.getoption("--impl") and config.option.tbstyle == "auto":
-        config.option.tbstyle, config.option.reportchars = "no", ""  # the report says it
+    if config.getoption("--impl"):  # the report says it
+        config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
+        config.option.reportchars = config.option.reportchars.replace("a", "")
 
 
 def pytest_ignore_collect(collection_path, config):

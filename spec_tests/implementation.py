@@ -28,6 +28,10 @@ def layers_on(device: str) -> tuple[str, ...]:
     return tuple(name for name in OURS if not (on_cpu and name == "optimized.vector"))
 
 
+class Unheard(pytest.skip.Exception):
+    """A module is not asked this: what it is made of has no such dtype."""
+
+
 class Implementation:
     """A module under test. A test of a name it lacks is not collected.
 
@@ -54,6 +58,10 @@ class Implementation:
         """What it is asked for and lacks; records apart, since any of the same fields will do."""
         asked = (name for name in self.wanted if not is_record(name))
         return frozenset(name for name in asked if not hasattr(self.module, name))
+
+    def hears(self, dtype: torch.dtype) -> bool:
+        """Whether it is asked at a dtype: those that it lists as `dtypes`, if it does."""
+        return dtype in getattr(self.module, "dtypes", (dtype,))
 
     @cached_property
     def own(self) -> Own:

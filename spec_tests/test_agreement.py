@@ -69,7 +69,7 @@ def agree(impl, name, inputs):
     function, spec = getattr(impl, name), getattr(reference, name)
     wide = cast(inputs, torch.float64)
     known = wide, spec(**wide)
-    for dtype in DTYPES:
+    for dtype in filter(impl.hears, DTYPES):
         same = cast(inputs, dtype)
         try:
             assert_as_accurate(function(**same), spec, same, known)

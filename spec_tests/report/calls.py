@@ -43,9 +43,9 @@ def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[...
             made.outcome = function(*args, **kwargs)
         except Exception as error:
             made.outcome = error
-            raise
-        finally:
             LAST.append(made)
+            raise
+        LAST.append(made)
         return made.outcome
 
     return call

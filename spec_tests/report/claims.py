@@ -14,7 +14,7 @@ from spec_tests.accuracy import are_equal
 from spec_tests.implementation import Implementation
 from spec_tests.index import source
 from spec_tests.needs import needs
-from spec_tests.report.faults import CHANGES, ERRORS, LAW, SIGNATURE, Fault, judged
+from spec_tests.report.faults import CHANGES, ERRORS, KIND, LAW, SIGNATURE, VALUES, Fault, judged
 from spec_tests.report.literals import differing, shown, snippet
 
 SENTENCES = {
@@ -40,7 +40,7 @@ def claims(
         claim = {
             "test": item.nodeid,
             "claim": sentence(item),
-            "equations": equations_of(item) or source(name),
+            "equations": equations_of(item) or (source(name) if name else []),
             "function": name,
             "kind": kind,
             "edge": fault.edge,
@@ -50,7 +50,7 @@ def claims(
             "snippet": "",
             "expected": "",
             "got": "",
-            "hunts": item.callspec.params.get("case", {}).get("hunts", ""),
+            "hunts": "",
             "lies": [],
         }
         if call:
@@ -65,7 +65,11 @@ def claims(
                 "where": path,
                 "expected": "" if kind == LAW else shown(expected),
                 "got": shown(theirs),
-                "lies": [] if kind in (LAW, CHANGES) else lies_like(call),
+            }
+        if call and kind in (VALUES, KIND):
+            claim |= {
+                "hunts": item.callspec.params.get("case", {}).get("hunts", ""),
+                "lies": lies_like(call),
             }
         yield claim
 

@@ -1,6 +1,7 @@
 """The report as a pytest plugin: it diagnoses what fails, level by level, and prints cards."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis.errors import HypothesisException
 
-from spec_tests.implementation import LACKS, Implementation, under_test
+from spec_tests.implementation import LACKS, Implementation, Unheard, under_test
 from spec_tests.needs import needs
 from spec_tests.report import cards, html, terminal
 from spec_tests.report.calls import LAST
@@ -18,6 +19,8 @@ from spec_tests.report.claims import claims, equations_of
 from spec_tests.report.faults import LEVELS, Fault, diagnosed
 
 FAILURES = (Exception, pytest.fail.Exception)
+SAID = ""
+"""Counts the examples of which nothing was left out."""
 
 
 class Plugin:
@@ -34,24 +37,24 @@ class Plugin:
         if under_test(item) is None:
             return (yield)
         LAST.clear()
-        inner = getattr(getattr(item, "obj", None), "hypothesis", None)
+        law, left_out = getattr(getattr(item, "obj", None), "hypothesis", None), Counter[str]()
         try:
-            if inner is None:
+            if law is None:
                 with self.diagnosing():
                     yield
             else:
-                body, inner.inner_test = inner.inner_test, self.example(inner.inner_test)
+                body, law.inner_test = law.inner_test, self.example(law.inner_test, left_out)
                 try:
                     yield
                 finally:
-                    inner.inner_test = body
-        except Beyond as beyond:
-            pytest.skip(str(beyond))
+                    law.inner_test = body
         finally:
             LAST.clear()
+        if left_out and not left_out[SAID]:
+            pytest.skip(next(iter(left_out)))
 
-    def example(self, body: Callable[..., None]) -> Callable[..., None]:
-        """Return the body of a law; examples that fail at a level not asked for do not."""
+    def example(self, body: Callable[..., None], left_out: Counter[str]) -> Callable[..., None]:
+        """Return the body of a law that leaves out examples of which nothing is asked."""
 
         @wraps(body)
         def run(*args: Any, **kwargs: Any) -> None:
@@ -59,8 +62,9 @@ class Plugin:
             try:
                 with self.diagnosing():
                     body(*args, **kwargs)
-            except Beyond:
-                return
+                left_out[SAID] += 1
+            except (Beyond, Unheard) as why:
+                left_out[str(why)] += 1
 
         return run
 
@@ -106,7 +110,7 @@ class Plugin:
                 write_whole(Path(file), text(told))
 
 
-class Beyond(Exception):
+class Beyond(pytest.skip.Exception):
     """A test fails at a level that was not asked for."""
 
 

@@ -88,7 +88,7 @@ def closing(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
     asked = LEVELS[: LEVELS.index(level) + 1]
     tested = [card for card in module["functions"] if card["verdict"] != "untested"]
     if named and tested:
-        width = max(len(card["function"]) for card in tested) + 2
+        width = max(len(name) for name in ("function", *(card["function"] for card in tested))) + 2
         yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in asked)}equations", STRONG
         for card in tested:
             bad = {failure["level"] for failure in card["failures"]}
