@@ -2,15 +2,16 @@
 
 `kv = adapted(yourlib.kv)` in a file of yours, and `python -m spec_tests yourfile:kv`. Tensors are
 handed over as arrays that share their memory, dtypes as NumPy's, and arrays come back as tensors.
-NumPy has no bfloat16: what asks for it is left out. Its warnings about overflow and division by
-zero are silent, as PyTorch's are. A number of NumPy's, such as a mean, is one of Python's where the
-specification returns one, and a tensor of no axes elsewhere.
+NumPy has no bfloat16: what asks for it is left out. Its warnings about overflow, division by zero
+and means of nothing are silent, as PyTorch's are. A number of NumPy's, such as a mean, is one of
+Python's where the specification returns one, and a tensor of no axes elsewhere.
 """
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 import torch
@@ -47,7 +48,7 @@ def among_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), catch_warnings(action="ignore", category=RuntimeWarning):
             given = {name: to_arrays(value) for name, value in kwargs.items()}
             return to_tensors(function(*map(to_arrays, args), **given))
 

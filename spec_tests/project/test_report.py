@@ -210,6 +210,7 @@ FAULTS = {
         DISCOUNT | {"scores": torch.tensor([0.5, -0.0, 0.75])},
     ),
     "dtype": (lambda s: s.dtype == torch.bfloat16, DISCOUNT | {"scores": torch.ones(3).bfloat16()}),
+    "range": (lambda s: bool((s > 2**30).any()), DISCOUNT | {"scores": DISCOUNT["scores"] * 2**40}),
     "ties": (lambda s: len(s.unique()) < len(s), DISCOUNT | {"scores": torch.ones(3)}),
     "empty": (lambda s: not s.numel(), dict(scores=torch.ones(0), hubs=torch.ones(0) > 0)),
     "": (lambda s: bool((s > 0.7).any()), DISCOUNT),
@@ -226,7 +227,7 @@ def test_the_property_of_the_input_that_a_fault_takes_is_named(edge, crash):
             return reference.discount(scores, hubs, gamma)
         if crash or not scores.numel():
             raise RuntimeError("out of luck")
-        return reference.discount(scores, hubs, gamma) + 1
+        return reference.discount(scores, hubs, gamma) * 3
 
     fault = fault_of("discount", discount, inputs)
     assert fault.edge == edge
@@ -257,7 +258,7 @@ def in_place(scores, hubs, gamma=0.5):
         (lambda scores, **_: scores, {"gamma": 7.0}, "missing errors", "errors"),
         (lambda **_: 1 / 0, {"gamma": 7.0}, "errors of another type", "errors"),
         (lambda scores, **_: scores[:1], {}, "wrong type or shape", "values"),
-        (lambda **_: float("x"), {}, "refuses good input", "values"),
+        (lambda **_: float("x"), {}, "crashes", "values"),
         (reference.discount, {}, "breaks a law", "values"),
     ],
 )

@@ -18,12 +18,7 @@ from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.report.calls import Call, mapped, tensors
 
 LEVELS = ("values", "edges", "errors")
-VALUES, KIND, CRASH, REFUSES = (
-    "wrong values",
-    "wrong type or shape",
-    "crashes",
-    "refuses good input",
-)
+VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
 LENIENT, OTHER_ERROR = "missing errors", "errors of another type"
 CHANGES, LAW = "changes its arguments", "breaks a law"
 SIGNATURE = "another signature"
@@ -47,13 +42,19 @@ class Fault(NamedTuple):
             return "errors"
         return "edges" if self.edge or self.kind == CHANGES else "values"
 
+    @property
+    def vacuous(self) -> bool:
+        """Whether an input is empty, though it need not be for the call to fail."""
+        inputs = tensors(self.call.inputs) if self.call else []
+        return self.edge != "empty" and not all(tensor.numel() for tensor in inputs)
+
 
 def diagnosed(calls: Iterable[Call]) -> Fault:
     """Return the fault of the first call that has one."""
     calls = [*calls]
     for call in calls:
         if kind := judged(call.name, call.inputs, call.outcome):
-            edge = "" if kind in ERRORS else edge_of(call)
+            edge = "" if kind in ERRORS else edge_of(call, kind)
             return Fault(kind, edge, call, asked(getattr(reference, call.name), call.inputs))
     for call in calls:
         if not are_equal(call.inputs, mapped(torch.Tensor.contiguous, call.passed)):
@@ -76,7 +77,7 @@ def judged(
     if isinstance(expected, Exception):
         return ""
     if isinstance(outcome, Exception):
-        return REFUSES if isinstance(outcome, TypeError | ValueError) else CRASH
+        return CRASH
     try:
         with quiet():
             assert_as_accurate(outcome, right, inputs)
@@ -110,8 +111,8 @@ def alike(actual: Any, expected: Any) -> bool:
     return type(actual) is type(expected)
 
 
-def edge_of(call: Call) -> str:
-    """Return the property of the inputs that a fault takes, or nothing if it takes none."""
+def edge_of(call: Call, kind: str) -> str:
+    """Return the property of the inputs that a fault of a kind takes, or nothing."""
     inputs = call.inputs
     spread = not all(tensor.is_contiguous() for tensor in tensors(call.passed))
     for edge, change in EDGES.items():
@@ -120,15 +121,21 @@ def edge_of(call: Call) -> str:
             if isinstance(asked(getattr(reference, call.name), milder), Exception):
                 continue  # the inputs are no longer admissible
             inputs = milder
-            if not judged(call.name, inputs, asked(call.function, inputs)):
+            if judged(call.name, inputs, asked(call.function, inputs)) != kind:
                 return edge
     return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty"
+
+
+def filled(tensor: Tensor) -> Tensor:
+    """Return a tensor with one element along each empty axis."""
+    return tensor if tensor.numel() else tensor.new_zeros([max(n, 1) for n in tensor.shape])
 
 
 def differ(inputs: Any, others: Any) -> bool:
     """Whether tensors differ in a dtype, a number or the sign of a zero."""
     return any(
         one.dtype != other.dtype
+        or one.shape != other.shape
         or not torch.equal(one, other)
         or not torch.equal(one.signbit(), other.signbit())
         for one, other in zip(tensors(inputs), tensors(others), strict=True)
@@ -145,6 +152,15 @@ def single(tensor: Tensor) -> Tensor:
     return tensor.float() if is_float(tensor) else tensor
 
 
+def moderate(tensor: Tensor) -> Tensor:
+    """Return a tensor whose largest number is neither huge nor tiny: 1, if it was either."""
+    if not is_float(tensor) or not (tensor.isfinite() & (tensor != 0)).any():
+        return tensor
+    largest = tensor.double().abs().where(tensor.isfinite(), 0).max()
+    far = not 2**-20 <= largest <= 2**20
+    return (tensor.double() / largest).to(tensor.dtype) if far else tensor
+
+
 def apart(tensor: Tensor) -> Tensor:
     """Return a tensor with no two finite numbers equal: a little of a ramp is mixed in."""
     if not is_float(tensor) or tensor.numel() < 2:
@@ -154,4 +170,11 @@ def apart(tensor: Tensor) -> Tensor:
     return torch.where(tensor.isfinite(), mixed, tensor).to(tensor.dtype)
 
 
-EDGES = {"layout": Tensor.clone, "negative zero": unsigned, "dtype": single, "ties": apart}
+EDGES = {
+    "layout": Tensor.clone,
+    "empty": filled,
+    "negative zero": unsigned,
+    "dtype": single,
+    "range": moderate,
+    "ties": apart,
+}

@@ -83,7 +83,7 @@ class Plugin:
             last: BaseException = error
             while last.__context__ is not None:
                 last = last.__context__
-            last.__context__ = mark(fault.kind, fault.edge)()
+            last.__context__ = mark(fault.kind, fault.edge, fault.vacuous)()
             raise
 
     @pytest.hookimpl(wrapper=True)
@@ -115,9 +115,9 @@ class Beyond(pytest.skip.Exception):
 
 
 @cache
-def mark(kind: str, edge: str) -> type[Exception]:
+def mark(kind: str, edge: str, vacuous: bool) -> type[Exception]:
     """Return a class for each kind of fault: Hypothesis tells failures apart by their context."""
-    return type(f"{kind} {edge}", (Exception,), {})
+    return type(f"{kind} {edge}{' vacuous' * vacuous}", (Exception,), {})
 
 
 def faults_of(error: BaseException) -> Iterator[tuple[BaseException, Fault | None]]:

@@ -45,7 +45,8 @@ BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"lig
 def function(card: dict[str, Any]) -> Iterator[Line]:
     """Yield the card of a function that fails."""
     yield "", PLAIN
-    yield f"{card['function']} fails {count(card['failed'], 'claim')}", BAD | STRONG
+    claims = f"{card['failed']} of {card['failed'] + card['passed']} claims"
+    yield f"{card['function']} fails {claims}", BAD | STRONG
     for equation in card["equations"]:
         yield f"  {equation['id']}: {equation['title']} ({equation['where']})", PLAIN
     for tex in card["printed"]:
