@@ -54,7 +54,7 @@ def report(
         "python": platform.python_version(),
         "torch": torch.__version__,
         "level": config.getoption("--level"),
-        "modules": [module(impl, seen[impl.name]) for impl in impls],
+        "modules": [module(impl, seen[impl.name], config.getoption("--level")) for impl in impls],
     }
 
 
@@ -67,7 +67,9 @@ def suite_version() -> str:
         return next(line.split('"')[1] for line in lines if line.startswith("version"))
 
 
-def module(impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]]) -> dict[str, Any]:
+def module(
+    impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], level: str
+) -> dict[str, Any]:
     """Return what one module did."""
     offered = [n for n in reference.__all__ if n in impl.wanted - impl.lacks and not is_record(n)]
     found = [
@@ -91,7 +93,7 @@ def module(impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]]) -
     return {
         "module": impl.name,
         "equations": {spec: verdict(marks[spec]) for spec in equations() if spec in marks},
-        "functions": [card(name, counts[name], found) for name in offered],
+        "functions": [card(name, counts[name], found, level) for name in offered],
         "elsewhere": failures(claim for claim in found if claim["function"] not in offered),
         "mended": mended,
         "lacks": sorted(impl.lacks),
@@ -104,11 +106,13 @@ def verdict(results: Iterable[str]) -> str:
     return "fails" if bad else "passes" if good else "untested"
 
 
-def card(name: str, counts: Counter[str], found: list[dict[str, Any]]) -> dict[str, Any]:
+def card(
+    name: str, counts: Counter[str], found: list[dict[str, Any]], level: str
+) -> dict[str, Any]:
     """Return the card of a function: what it states, how far it got, what it gets wrong."""
     mine = failures(claim for claim in found if claim["function"] == name)
     short = [LEVELS.index(failure["level"]) for failure in mine]
-    reached = min(short, default=len(LEVELS))
+    reached = min(short, default=LEVELS.index(level) + 1)
     claims = {claim["test"] for failure in mine for claim in failure["claims"]}
     return {
         "function": name,
