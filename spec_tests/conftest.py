@@ -38,8 +38,9 @@ settings.load_profile("conformance")
 HERE = Path(__file__).parent
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
-FEW = 5
-"""Examples of a law in Triton's interpreter, unless `--impl optimized.kernels` asks for all."""
+FEW, SOME = 5, 25
+"""Examples of a law in Triton's interpreter, and of a twin that is compared with the reference
+besides, where no `--impl` asks for all."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -182,8 +183,9 @@ def pytest_runtest_setup(item):
     if hasattr(law, NESTED):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
-        if impl and impl.is_interpreted and not item.config.getoption("--impl"):
-            chosen = settings(chosen, max_examples=min(FEW, chosen.max_examples))
+        if impl and impl.name.startswith("optimized") and not item.config.getoption("--impl"):
+            most = FEW if impl.is_interpreted else SOME
+            chosen = settings(chosen, max_examples=min(most, chosen.max_examples))
         setattr(law, NESTED, chosen)
 
 

@@ -56,7 +56,8 @@ class Implementation:
     @cached_property
     def lacks(self) -> frozenset[str]:
         """What it is asked for and lacks; records apart, since any of the same fields will do."""
-        asked = (name for name in self.wanted if not is_record(name))
+        unseen = self.wanted - set(dir(self.module))
+        asked = (name for name in unseen if not is_record(name))
         return frozenset(name for name in asked if not hasattr(self.module, name))
 
     def hears(self, dtype: torch.dtype) -> bool:

@@ -48,13 +48,14 @@ def report(
             said = dict(getattr(test, "user_properties", ()))  # a collection error has none
             if "impl" in said:
                 seen[said["impl"]].append((test, outcome, said))
+    level = str(config.getoption("--level"))
     return {
         "format": FORMAT,
         "suite": {"name": "kvspec", "version": suite_version()},
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "level": config.getoption("--level"),
-        "modules": [module(impl, seen[impl.name], config.getoption("--level")) for impl in impls],
+        "level": level,
+        "modules": [module(impl, seen[impl.name], level) for impl in impls],
     }
 
 
