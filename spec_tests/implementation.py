@@ -110,14 +110,16 @@ class Implementation:
 
     def crossing(self, function: Callable[..., Any], hint: Any) -> Callable[..., Any]:
         """Return `function`, called on its own device and with its own records."""
-        if self.ours and self.device.type == "cpu":
+        here = self.device.type == "cpu"
+        if here and self.ours:
             return function
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = handed(carry((args, kwargs), self.device), self.own)
-            result = function(*given[0], **given[1])
-            return carry(taken(result, hint, self.own), torch.device("cpu"))
+            given = (args, kwargs) if here else carry((args, kwargs), self.device)
+            given = handed(given, self.own) if self.own else given
+            result = taken(function(*given[0], **given[1]), hint, self.own)
+            return result if here else carry(result, torch.device("cpu"))
 
         return call
 

@@ -2,43 +2,56 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from inspect import signature
 from typing import Any
 
+import torch
 from torch import Tensor
 
 import reference
 
+Given = tuple[tuple[Any, ...], dict[str, Any]]  # by position, and by name
 
-@dataclass
+
 class Call:
-    """One call of a function under test, and what came of it."""
+    """One call of a function under test, and what came of it: a result, or the exception."""
 
-    impl: Any
-    name: str
-    function: Callable[..., Any]
-    passed: dict[str, Any]  # the very objects, whatever became of them
-    inputs: dict[str, Any]  # copies of before, contiguous
-    outcome: Any = None  # a result, or the exception
+    def __init__(self, impl: Any, name: str, function: Callable[..., Any], given: Given):
+        self.impl, self.name, self.function = impl, name, function
+        self.given = given
+        self.before = given if impl and impl.ours else mapped(kept, given)  # ours are known
+        self.outcome: Any = None
+
+    @cached_property
+    def passed(self) -> dict[str, Any]:
+        """The arguments by name, the very objects, whatever became of them."""
+        return named(self.name, self.given)
+
+    @cached_property
+    def inputs(self) -> dict[str, Any]:
+        """The arguments by name, as they were, contiguous."""
+        return mapped(kept, named(self.name, self.before))
 
 
 LAST: deque[Call] = deque(maxlen=64)
 """The calls since a test, or one of its examples, began: the latest, of very many."""
 
 
+def named(name: str, given: Given) -> dict[str, Any]:
+    """Return the arguments of a call by name; nothing where the specification has no such call."""
+    try:
+        return signature(getattr(reference, name)).bind(*given[0], **given[1]).arguments
+    except TypeError:
+        return {}
+
+
 def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, whose calls are written down."""
-    parameters = signature(getattr(reference, name))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            passed = parameters.bind(*args, **kwargs).arguments
-        except TypeError:  # an argument of theirs alone, or one too few
-            return function(*args, **kwargs)
-        made = Call(impl, name, function, passed, copied(passed))
+        made = Call(impl, name, function, (args, kwargs))
         try:
             made.outcome = function(*args, **kwargs)
         except Exception as error:
@@ -51,9 +64,10 @@ def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[...
     return call
 
 
-def copied(value: Any) -> Any:
-    """Return `value` with copies of the tensors in nested tuples, lists and dictionaries."""
-    return mapped(lambda tensor: tensor.detach().clone().contiguous(), value)
+def kept(tensor: Tensor) -> Tensor:
+    """Return a copy of a tensor, its elements in order."""
+    bare = tensor.detach() if tensor.requires_grad else tensor
+    return bare.clone(memory_format=torch.contiguous_format)
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
