@@ -20,8 +20,9 @@ from transformers.utils import logging
 
 import optimized
 import reference
-from optimized.models.attention import attach
+from optimized.models.attach import attach
 from optimized.models.gates import FILE, load_gates
+from optimized.models.layer import whole_layers
 from optimized.models.scorers import SCORERS
 from optimized.study import documents, evaluate, report, table
 from optimized.study.pictures import TITLES, Picture, pictures
@@ -146,7 +147,7 @@ def prepared(
     lengths = documents.lengths(given.context)
     read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
     folder = Path(given.model) if given.model is not None else HERE
-    gates = load_gates(folder, model.config.num_hidden_layers, on)
+    gates = load_gates(folder, whole_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),
