@@ -15,11 +15,12 @@ import optimized
 import reference
 from optimized import Scored, refine
 from optimized.models.scorer import Scores
+from optimized.models.systems import READINGS, refinement, system_named
 from optimized.study import evaluate
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
 from optimized.study.selection import kept_entries
-from optimized.study.systems import DEFAULT, READINGS, refinement, system_named
+from optimized.study.systems import DEFAULT
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
