@@ -1,7 +1,7 @@
 """Paper, code, tests and docs name the same things, checked both ways."""
 
 import re
-from inspect import getdoc, isfunction
+from inspect import getdoc, isfunction, signature
 from pathlib import Path
 
 import pytest
@@ -140,6 +140,15 @@ def test_every_erratum_is_told_once_and_has_a_link_and_a_weight():
             ids = re.findall(r"\{ #(E-[A-Z]\d+) \.(?:numbers|convention|print) \}$", heading)
             assert ids, f"{path.name}: `{heading}` ends with no {{ #id .weight }}"
             assert set(ids) <= set(ERRATUM.findall(heading)), heading
+
+
+def test_the_glossary_gives_a_function_no_argument_that_it_lacks():
+    page = (DOCS / "glossary.md").read_text()
+    for cell in re.findall(r"(?<=\|)[^|\n]*", page):
+        owners = [getattr(reference, name) for name in re.findall(r"\[`(\w+)`\]\[", cell)]
+        known = {name for owner in owners for name in signature(owner).parameters}
+        named = set(re.findall(r"(?<!\[)`(\w+)`", cell))
+        assert not owners or named <= known, cell
 
 
 def errata() -> list[str]:
