@@ -36,6 +36,8 @@ OF_THIS_REPOSITORY = [Path(__file__).parent / name for name in ("project", "mode
 NESTED = "_hypothesis_internal_use_settings"
 FEW = 5
 """Examples of a law in Triton's interpreter, unless `--impl optimized.kernels` asks for all."""
+COMPOSED = 2
+"""Examples there of what runs no kernel but those of other functions."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -130,6 +132,8 @@ def says_something(item: pytest.Item) -> bool:
         return False
     if item.get_closest_marker("compared") and not impl.has_own(str(item.callspec.params["name"])):
         return False
+    if impl.composed & needs(item) and not item.config.getoption("--impl"):
+        return item.path.parent == Path(__file__).parent  # no law of an idea's folder
     return impl.asked or not conformance_table.is_ours_alone(item)
 
 
@@ -160,7 +164,8 @@ def pytest_runtest_setup(item):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
         if impl and impl.is_interpreted and not item.config.getoption("--impl"):
-            chosen = settings(chosen, max_examples=min(FEW, chosen.max_examples))
+            few = COMPOSED if impl.composed & needs(item) else FEW
+            chosen = settings(chosen, max_examples=min(few, chosen.max_examples))
         setattr(law, NESTED, chosen)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized import vector
+from optimized import kernels, vector
 from spec_tests.index import are_ours, source
 
 LACKS = "needs a name that the module lacks"
@@ -62,6 +62,13 @@ class Implementation:
     def offers(self, names: Iterable[str]) -> bool:
         """Whether it has all of these public names, and is asked for them."""
         return self.wanted - self.lacks >= set(names)
+
+    @cached_property
+    def composed(self) -> frozenset[str]:
+        """The functions that run in Triton's interpreter by the kernels of others alone."""
+        if not self.is_interpreted:
+            return frozenset()
+        return frozenset(kernels.__all__) - frozenset(kernels.LAUNCHERS)
 
     def has_own(self, name: str) -> bool:
         """Whether a function's body is its own, and not the reference's."""

@@ -1,7 +1,8 @@
 """Triton bodies, CUDA only; with TRITON_INTERPRET=1 they run on the CPU.
 
 A file holds one idea: its kernels, and under public names what launches them. Only a file that
-offers a public name may be called like it. Where Triton is not installed there are no kernels.
+offers a public name may be called like it. A vectorised body that calls one of these names stands
+here as well, over the kernels. Where Triton is not installed there are no kernels.
 """
 
 from importlib import import_module
@@ -12,6 +13,8 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import reference
+from optimized import vector
+from optimized._composed import over
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
@@ -31,6 +34,16 @@ def _rows() -> dict[str, Any]:
     }
 
 
-_found = _rows()
+def _over(rows: dict[str, Any]) -> dict[str, Any]:
+    """Return the vectorised bodies that call what has a kernel, over the kernels."""
+    bound = over(__name__, {getattr(vector, name): row for name, row in rows.items()})
+    bodies = {name: getattr(vector, name) for name in vector.__all__}
+    return {name: bound[body] for name, body in bodies.items() if body in bound}
+
+
+_launchers = _rows()
+LAUNCHERS = tuple(name for name in reference.__all__ if name in _launchers)
+"""The names with kernels of their own; the others are texts over these."""
+_found = _over(_launchers)
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(_found)

@@ -20,10 +20,10 @@ from spec_tests.graphkv.refine.draws import graphkv_refine
 from spec_tests.inputs import INPUTS
 from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
 
-every_row = pytest.mark.parametrize("name", kernels.__all__)
+every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
 WAITS = {"evict"}  # for the size of what is left
 every_row_that_waits_for_nothing = pytest.mark.parametrize(
-    "name", [name for name in kernels.__all__ if name not in WAITS]
+    "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
 )
 SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, fraction=0.3)}
 """Draws of few programs; a call of GraphKV is up to eight launches for each graph."""

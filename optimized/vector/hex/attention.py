@@ -355,6 +355,7 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         stop = min(length, start + room(cache))
         asked, *new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache = arrived(cache, *new)
-        output[..., start:stop, :], mass = attend(asked, cache, None, True, None)
+        output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
+        assert mass is not None
         cache, start = streaming.settled(weighed(cache, mass)), stop
     return HexDecoded(output, cache)
