@@ -71,7 +71,7 @@ CALLS: dict[str, Any] = {
         lambda kv: kv.decoding_start(*layer()[:2], layer()[2].scores, config=SHORT),
     ),
     "decoding_append": (BEST | LEFT, lambda kv: appended(kv)),
-    "hex_prefill": (MASS, lambda kv: kv.hex_prefill(*stream(9, 9), HEX)),
+    "hex_prefill": (MASS, lambda kv: kv.hex_prefill(*stream(9, 9), config=HEX)),
     "hex_decode": (
         {"fours_kernel", "plain_kernel", "merge_kernel"},
         lambda kv: kv.hex_decode(reference.hex_prefill(*stream(96), HEX), *stream()),
