@@ -34,16 +34,16 @@ def _rows() -> dict[str, Any]:
     }
 
 
-def _over(rows: dict[str, Any]) -> dict[str, Any]:
-    """Return the vectorised bodies that call what has a kernel, over the kernels."""
-    bound = over(__name__, {getattr(vector, name): row for name, row in rows.items()})
-    bodies = {name: getattr(vector, name) for name in vector.__all__}
-    return {name: bound[body] for name, body in bodies.items() if body in bound}
-
-
 _launchers = _rows()
 LAUNCHERS = tuple(name for name in reference.__all__ if name in _launchers)
 """The names with kernels of their own; the others are texts over these."""
-_found = _over(_launchers)
+_bound = over(__name__, {getattr(vector, name): row for name, row in _launchers.items()})
+_bodies = {name: getattr(vector, name) for name in vector.__all__}
+_found = {name: _bound[body] for name, body in _bodies.items() if body in _bound}
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(_found)
+
+
+def over_them(body: Any) -> Any:
+    """Return what a vectorised body is over the kernels; itself, where it calls none."""
+    return _bound.get(body, body)

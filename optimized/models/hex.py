@@ -1,26 +1,35 @@
 """A cache for `transformers` that stores what HEX stores."""
 
 from collections.abc import Callable, Sequence
+from inspect import unwrap
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
 import optimized
-from optimized import Scored
+from optimized import Scored, kernels
+from optimized._dispatch import on_gpu
+from optimized.layout import PackedCache
 from optimized.models import errors as refuse
 from optimized.models.attention import dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer, exactly
 from optimized.models.prefill import Prefilled
+from reference.contract import contract
+
+checked = contract(unwrap(optimized.hex_decode))
 
 
 class HexLayer(AttendingLayer):
-    """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`."""
+    """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`.
+
+    On a GPU it is held in the layout of the kernels, and blocks are added in place.
+    """
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
         super().__init__()
         self.config, self.kv = config, kv
-        self.held: optimized.HexCache | None = None
+        self.held: optimized.HexCache | PackedCache | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
         """Add the new tokens and attend to exact new and restored old ones."""
@@ -31,8 +40,21 @@ class HexLayer(AttendingLayer):
             if self.held is None:
                 self.held = self.kv.hex_prefill(query, keys, values, self.config)
                 return dense_attention(query, keys, values, None, scale)
-            output, self.held = self.kv.hex_decode(self.held, query, keys, values)
+            output, self.held = self.decode(self.held, query, keys, values)
         return output
+
+    def decode(
+        self, held: optimized.HexCache | PackedCache, query: Tensor, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, optimized.HexCache | PackedCache]:
+        """Add tokens and answer their queries, by kernels where there are some."""
+        there = self.kv is optimized and "hex_attention" in kernels.LAUNCHERS
+        if not there or not on_gpu((query, held)):
+            assert isinstance(held, optimized.HexCache)
+            return self.kv.hex_decode(held, query, keys, values)
+        from optimized.kernels._hex_stream import decoded
+
+        checked((held.rest if isinstance(held, PackedCache) else held, query, keys, values), {})
+        return decoded(held, query, keys, values)
 
     def reset(self) -> None:
         """Forget every token."""
