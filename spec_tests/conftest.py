@@ -8,9 +8,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
-
 from spec_tests import conformance_table
 from spec_tests.implementation import LACKS, Implementation, layers_on, under_test
 from spec_tests.kernels.interpreter import patch_once

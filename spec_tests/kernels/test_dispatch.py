@@ -74,7 +74,7 @@ CALLS: dict[str, Any] = {
     "hex_prefill": (MASS, lambda kv: kv.hex_prefill(*stream(9, 9), config=HEX)),
     "hex_decode": (
         {"fours_kernel", "plain_kernel", "merge_kernel"},
-        lambda kv: kv.hex_decode(reference.hex_prefill(*stream(96), HEX), *stream()),
+        lambda kv: kv.hex_decode(reference.hex_prefill(*stream(96), config=HEX), *stream()),
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),
 }

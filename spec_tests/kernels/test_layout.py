@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from optimized import stored_bytes
 from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
 from spec_tests.accuracy import assert_equal
-from spec_tests.kernels.wide import wide
+from spec_tests.kernels.wide import coded, wide
 
 WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
 CPU = torch.device("cpu")
@@ -81,11 +81,6 @@ def one_by_one(cache: Any, first: int = 0) -> PackedCache:
 def several(cache, count):
     """Return a cache that has its last block several times."""
     return cache._replace(blocks=cache.blocks + cache.blocks[-1:] * count)
-
-
-def coded(x: Any) -> bool:
-    """Whether a cache has a block."""
-    return bool(x["cache"].blocks)
 
 
 with_blocks = wide().filter(coded)
