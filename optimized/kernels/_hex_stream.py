@@ -9,8 +9,8 @@ from optimized._composed import composed
 from optimized.kernels.hex_attention import attended, taken
 from optimized.layout import TILE, PackedCache
 from reference.hex import cache as streaming
-from reference.hex.attention import HexDecoded
-from reference.hex.cache import HexCache, arrived, room, weighed
+from reference.hex.cache import HexCache, arrived, buffer_space, weighed
+from reference.hex.decode import HexDecoded
 
 compress_residual = composed(streaming.compress_residual)
 settled = composed(streaming.settled)
@@ -38,7 +38,7 @@ def decoded(
 def full(cache: PackedCache) -> PackedCache:
     """Compress a block if the residual buffer is full, and add it in place if it stands alone."""
     rest: Any = cache.rest
-    if room(rest):
+    if buffer_space(rest):
         return cache
     if rest.config.mode == "append" or cache.blocks < rest.config.period:
         # what stands for the blocks before this one is only asked whether there are some

@@ -46,7 +46,7 @@ def room(width: int) -> int:
     return max(16, triton.next_power_of_2(width))
 
 
-def native(kernel: object, *rows: Tensor) -> bool:
+def native(kernel: object, queries: Tensor, keys: Tensor, stored: Tensor | None = None) -> bool:
     """Whether products take rows as they are stored: the interpreter multiplies bits."""
-    alike = len({some.dtype for some in rows}) == 1
+    alike = queries.dtype == keys.dtype and (stored is None or stored.dtype == keys.dtype)
     return alike and not isinstance(kernel, InterpretedFunction)

@@ -14,7 +14,7 @@ from optimized import kernels
 from optimized.kernels._hex_stream import decoded
 from optimized.kernels.hex_attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache
-from reference.hex.cache import arrived, room
+from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.kernels.wide import wide
 
@@ -50,7 +50,7 @@ def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
     """The first of these steps fills a block."""
     x = data.draw(ready(mode))
     cache = x["cache"]
-    missing = max(0, room(cache) - 1)
+    missing = max(0, buffer_space(cache) - 1)
     held = anew = arrived(cache, *tokens(x, missing, 0)[1:])
     for step in (1, 2):
         new = tokens(x, 1, step)
@@ -85,13 +85,20 @@ def layer():
         yield lambda kv: told(HexLayer(SMALL, kv), 0, PROMPT, PROMPT)[0]
 
 
+def way():
+    """Return how a stock layer of 64 channels makes its weights."""
+    from optimized.models.attention import Way
+
+    return Way(0.125)
+
+
 def told(layer, start, stop, step=1):
     """Let a layer attend to tokens as a model does; return it, and what it answered."""
     outputs = []
     for at in range(start, stop, step):
         stream = torch.randn(3, 1, 2, step, 64, generator=torch.Generator().manual_seed(at))
         layer.update(stream[1], stream[2])
-        outputs.append(layer.attend(stream[0], None, 0.125))
+        outputs.append(layer.attend(stream[0], None, way()))
     return layer, torch.cat(outputs, 2)
 
 
@@ -119,4 +126,4 @@ def test_a_layer_refuses_what_is_no_number(layer):
     new = torch.full((1, 2, 1, 64), torch.nan)
     mine.update(new, new)
     with pytest.raises(ValueError, match="keys must be finite"):
-        mine.attend(torch.ones(1, 2, 1, 64), None, 0.125)
+        mine.attend(torch.ones(1, 2, 1, 64), None, way())
