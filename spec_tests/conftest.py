@@ -1,6 +1,5 @@
 """Run the suite against any implementation: `pytest spec_tests --impl some.module`."""
 
-import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -8,9 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 
 from spec_tests.implementation import Implementation, layers_on, under_test
 from spec_tests.index import are_ours
@@ -38,9 +34,10 @@ settings.load_profile("conformance")
 HERE = Path(__file__).parent
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
-FEW, SOME = 5, 25
-"""Examples of a law in Triton's interpreter, and of a twin that is compared with the reference
-besides, where no `--impl` asks for all."""
+FEW, COMPOSED, SOME = 5, 2, 25
+"""Examples of a law in Triton's interpreter, there of what runs no kernel but those of other
+functions, and of a twin that is compared with the reference besides, where no `--impl` asks for
+all."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -154,6 +151,8 @@ def says_something(item: pytest.Item) -> bool:
         return False
     if item.get_closest_marker("compared") and not impl.has_own(str(item.callspec.params["name"])):
         return False
+    if impl.composed & needs(item) and not item.config.getoption("--impl"):
+        return item.path.parent == HERE  # no law of an idea's folder
     return impl.asked or not are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
 
 
@@ -184,7 +183,8 @@ def pytest_runtest_setup(item):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
         if impl and not item.config.getoption("--impl"):
-            chosen = settings(chosen, max_examples=examples(impl, chosen.max_examples))
+            few = COMPOSED if impl.composed & needs(item) else chosen.max_examples
+            chosen = settings(chosen, max_examples=min(few, examples(impl, chosen.max_examples)))
         setattr(law, NESTED, chosen)
 
 
