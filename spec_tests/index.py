@@ -102,7 +102,7 @@ def page() -> str:
     ]
     for paper in ("HEX", "HubKV", "GraphKV"):
         lines += ["", f"## {paper}", ""]
-        lines += ["| Id | | Functions | Checked by |", "| --- | --- | --- | --- |"]
+        lines += ["| Id | Statement | Functions | Checked by |", "| --- | --- | --- | --- |"]
         for spec, entry in equations().items():
             if spec.startswith(f"{paper}-"):
                 functions = ", ".join(f"[`{name}`][{path_of(name)}]" for name in code.get(spec, []))
@@ -133,7 +133,7 @@ def checks(tests: list[str]) -> str:
     said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
     if not laws:
         return said
-    return f"<details><summary>{said}</summary>{'<br>'.join(laws)}</details>"
+    return f"<details data-search-exclude><summary>{said}</summary>{'<br>'.join(laws)}</details>"
 
 
 def law_link(test: str) -> str:
