@@ -38,6 +38,8 @@ settings.load_profile("conformance")
 HERE = Path(__file__).parent
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
+ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
+"""What a tester reads first: examples by hand, laws, agreement, refusals."""
 FEW, SOME = 5, 25
 """Examples of a law in Triton's interpreter, and of a twin that is compared with the reference
 besides, where no `--impl` asks for all."""
@@ -139,6 +141,8 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """Leave out what says nothing about the modules under test; mark the expected failures."""
     items[:] = [item for item in items if says_something(item)]
+    if config.getoption("--impl"):
+        items.sort(key=lambda item: ORDER.get(item.path.name, 1))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
 
