@@ -327,13 +327,17 @@ def test_the_text_of_a_strided_tensor_keeps_its_strides():
     assert (again.stride(), again.storage_offset()) == (tensor.stride(), tensor.storage_offset())
 
 
+ARITY = dict(msub=2, msup=2, msubsup=3, munder=2, mover=2, munderover=3, mfrac=2)
+
+
 def test_every_equation_reads_as_text_and_as_mathml():
     for name in reference.__all__:
         for equation in tex.printed(name):
             line = tex.as_text(equation)
             assert not set("\\&$") & set(line), line
             assert line.count("(") == line.count(")") or "pmatrix" in equation, line
-            ElementTree.fromstring(tex.as_mathml(equation))
+            for part in ElementTree.fromstring(tex.as_mathml(equation)).iter():
+                assert len(part) == ARITY.get(part.tag, len(part)), equation
 
 
 def test_what_is_not_collected_asks_for_nothing_that_is_offered():
