@@ -34,10 +34,11 @@ settings.load_profile("conformance")
 HERE = Path(__file__).parent
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
-FEW, COMPOSED, SOME = 5, 2, 25
-"""Examples of a law in Triton's interpreter, there of what runs no kernel but those of other
-functions, and of a twin that is compared with the reference besides, where no `--impl` asks for
-all."""
+ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
+"""What a tester reads first: examples by hand, laws, agreement, refusals."""
+FEW, COMPOSED = 5, 2
+"""Examples of a law in Triton's interpreter, and there of what runs no kernel but those of other
+functions, unless `--impl optimized.kernels` asks for all."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -136,6 +137,8 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """Leave out what says nothing about the modules under test; mark the expected failures."""
     items[:] = [item for item in items if says_something(item)]
+    if config.getoption("--impl"):
+        items.sort(key=lambda item: ORDER.get(item.path.name, 1))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
 
@@ -183,18 +186,17 @@ def pytest_runtest_setup(item):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
         if impl and not item.config.getoption("--impl"):
-            few = COMPOSED if impl.composed & needs(item) else chosen.max_examples
-            chosen = settings(chosen, max_examples=min(few, examples(impl, chosen.max_examples)))
+            chosen = settings(chosen, max_examples=examples(item, impl, chosen.max_examples))
         setattr(law, NESTED, chosen)
 
 
-def examples(impl, wanted: int) -> int:
+def examples(item: pytest.Item, impl: Implementation, wanted: int) -> int:
     """Return on how many examples a law of `wanted` tries one of our own layers, by default.
 
     A twin is compared with the reference besides.
     """
     if impl.is_interpreted:
-        return min(FEW, wanted)
+        return min(COMPOSED if impl.composed & needs(item) else FEW, wanted)
     compared = impl.name != "reference" and wanted == settings.default.max_examples
     return wanted // 2 if compared else wanted
 
