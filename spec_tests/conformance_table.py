@@ -3,7 +3,7 @@
 Built from the reports alone, because session state does not survive pytest-xdist.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import pytest
 
@@ -29,9 +29,6 @@ def write(reporter, impls: list[Implementation], complete: bool) -> None:
     for impl, seen in outcomes.items():
         cells = (f"{paper} {score(seen, paper):<8}" for paper in PAPERS)
         reporter.write_line(f"{impl:<{width}}" + "  ".join(cells))
-    waiting = Counter(entry["later"] for entry in EQUATIONS.values() if "later" in entry)
-    for what, count in sorted(waiting.items()):
-        reporter.write_line(f"not counted: {count} equations that wait for {what}")
     for impl, seen in outcomes.items():
         if bad := sorted(i for i, results in seen.items() if results & {"failed", "xfailed"}):
             reporter.write_line(f"{impl} fails: {', '.join(bad)}")
@@ -62,5 +59,5 @@ def score(seen: dict[str, set[str]], paper: str) -> str:
 
 
 def checked(entry: dict) -> bool:
-    """Whether tests check an equation now: it is no timing, not skipped and waits for nothing."""
-    return entry["kind"] != "bench" and "skip" not in entry and "later" not in entry
+    """Whether tests check an equation: it is no timing and not skipped."""
+    return entry["kind"] != "bench" and "skip" not in entry
