@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from shipped_model import tables
 
 import reference as kv
-from optimized.bench.report import PREDICTED, beside_goals, miss, predictions
+from optimized.bench.report import PREDICTED, beside_goals, measurements, miss, predictions
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "figures"
@@ -208,6 +208,7 @@ def main() -> None:
         plt.close(canvas)
     (FOLDER / "performance.txt").write_text(timings())
     (FOLDER / "predicted.txt").write_text(predictions())
+    (FOLDER / "measured.txt").write_text(measurements())
     for name, text in (of_the_model() | tables()).items():
         (FOLDER / f"{name}.txt").write_text(text)
 

@@ -169,3 +169,42 @@ def predictions(file: Path = PREDICTED) -> str:
         f"*Predicted, not measured*, from what triton {said['triton']} compiles for sm_90: "
         f"{count}. Papers measured theirs, on hardware of their own.\n\n{table}"
     )
+
+
+def measurements(file: Path = MEASURED) -> str:
+    """Return what was measured on GPUs as a page shows it; of a dry run, nothing."""
+    runs = json.loads(file.read_text())["runs"] if file.exists() else []
+    parts = [on_gpu(run) for run in runs if not run["about"]["dry_run"]]
+    return "\n".join(parts) or "Nothing yet: no GPU has run the kernels.\n"
+
+
+def on_gpu(run: dict[str, Any]) -> str:
+    """Return one run: where and of what it is, and a line an operation."""
+    about = run["about"]
+    names = ("python", "torch", "triton", "cuda", "commit", "date")
+    where = ", ".join(f"{name} {about[name]}" for name in names)
+    copy = f"a copy passes {about['copy_bytes_per_s'] / 1e9:.0f} GB/s"
+    lines = [["operation", "shape", "µs", "as a graph", "of a copy", "eager ÷", "fp16 ÷", "by"]]
+    lines += [["---"] * len(lines[0])]
+    for row in run["rows"]:
+        if row["step"] != "bits":
+            options = "".join(f", {name} {value}" for name, value in row["options"].items())
+            fp16 = row.get("fp16", {})
+            first = row.get("kernel", fp16)
+            rated = row if "of_copy" in row else fp16
+            cells = [row["operation"], row["shape"] + options, taken(first)]
+            cells += [taken(row.get("graph", {})), share(rated.get("of_copy"), ".0%")]
+            cells += [share(row.get(f"{name}_ratio"), ".2f") for name in ("eager", "fp16")]
+            lines.append([*cells, fp16.get("fastest") or ""])
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{about['device']}, {where}; {copy}.\n\n{table}"
+
+
+def taken(side: dict[str, Any]) -> str:
+    """Return the time of a side, or that it has none."""
+    return f"{side['us']:.1f}" if "us" in side else "refused" * ("refused" in side)
+
+
+def share(value: float | None, how: str) -> str:
+    """Return a number, if there is one."""
+    return "" if value is None else format(value, how)
