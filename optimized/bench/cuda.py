@@ -1,7 +1,7 @@
 """`python -m optimized.bench cuda`: agreement on the GPU, then what kernels take there.
 
 Every figure is a median of runs between two CUDA events, 50 of a kernel, each on inputs drawn anew
-and after a pass over more memory than the L2 has. With `--dry-run` it is of two runs of small
+and after a pass over more memory than the L2 has. With `--dry-run` it is one run of small
 shapes on a CPU, in Triton's interpreter, which tell that the command works and nothing else. What
 is measured on a GPU goes to docs/measured.json, row by row: a run that is cut short leaves what it
 has.
@@ -100,9 +100,9 @@ class DryClock(Clock):
     def each(
         self, call: Callable[[], object], fresh: Callable[[int], None], runs: int
     ) -> list[float]:
-        """Return the seconds of two calls at most."""
+        """Return the seconds of one call, however many are asked for."""
         seconds = []
-        for number in range(min(runs, 2)):
+        for number in range(min(runs, 1)):
             fresh(number)
             self.flushed.zero_()
             start = time.perf_counter()

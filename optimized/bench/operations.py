@@ -218,7 +218,9 @@ def ragged(tokens: int, small: bool) -> Operation:
     def inputs(device: torch.device) -> Inputs:
         made = cache(device, 1, (asked, heads), 2 * tokens, width)
         made = {name: x.to(torch.bfloat16) for name, x in made.items()}
+        # from each head another share, lest all of them keep equally many
         scores = torch.rand(1, heads, 2 * tokens, device=device)
+        scores *= torch.arange(1, heads + 1, device=device)[:, None]
         kept = vector.retain(scores, ratio=0.5, scope="layer")
         held = kv.evict(made["keys"], made["values"], kept)
         new = {name: made[name][:, :, -1:].contiguous() for name in ("keys", "values")}
