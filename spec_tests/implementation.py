@@ -52,7 +52,8 @@ class Implementation:
     @cached_property
     def lacks(self) -> frozenset[str]:
         """What it is asked for and lacks."""
-        return frozenset(name for name in self.wanted if not hasattr(self.module, name))
+        unseen = self.wanted - set(dir(self.module))
+        return frozenset(name for name in unseen if not hasattr(self.module, name))
 
     @property
     def missing(self) -> list[str]:

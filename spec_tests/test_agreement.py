@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from copy import deepcopy
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, get_type_hints
 
 import pytest
@@ -79,6 +79,7 @@ def test_manners(impl, name, data):
         assert_equal(strided[k], v)
 
 
+@cache
 def held_to_its_types(spec: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, arguments and result held to the annotations of `spec`.
 
