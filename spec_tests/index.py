@@ -120,8 +120,6 @@ def path_of(name: str) -> str:
 
 def nowhere(entry: dict[str, Any]) -> str:
     """Return why no function states an equation."""
-    if waits := entry.get("later"):
-        return f"*waits for {waits}*"
     kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "none yet"}
     return f"*{entry.get('skip') or kinds[entry['kind']]}*"
 

@@ -28,7 +28,7 @@ class Gate(NamedTuple):
     call: Callable[[], object]
     elements: int  # what the budgets count
     budgets: dict[int, float]  # lane-instructions an element, by architecture
-    goal: str = ""  # microseconds on an H100
+    goal: str = ""  # microseconds on an H100; without budgets it is only predicted
     paper: str = ""  # and as the paper reports them, on its own hardware
     trips: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # of a kernel's loops, in order
 
@@ -248,6 +248,22 @@ GATES = [
     of_both(
         *WHOLE, budgets={80: 201.6, 90: 203.7}, goal="65", paper="17900", trips=REFINED | SELECTED
     ),
+    *(
+        of_both(
+            *shape,
+            budgets={},
+            goal=goal,
+            paper=paper,
+            trips=dict(weights_kernel=(1,) * (shape[-1] > 4096), cut_kernel=(turns,)),
+        )
+        for shape, turns, goal, paper in (
+            ((36, 1, 8, 4096), 1, "30", "2510"),
+            ((36, 1, 8, 8192), 1, "35", "4760"),
+            ((36, 1, 8, 16384), 2, "45", "10180"),
+            ((36, 4, 8, 32768), 3, "230", "26730"),
+            ((36, 1, 8, 2**20), 72, "2500", ""),
+        )
+    ),
     of_mass(
         *("h2o_mass", "prompt", 8192, 8192),
         budgets={80: 23.0, 90: 17.6},
@@ -308,6 +324,24 @@ GATES = [
             merge_kernel=(7, 3),
         ),
         goal="162",
+    ),
+    of_hex(
+        *("KCVT-4", 1, 85),
+        budgets={},
+        trips=dict(plain_kernel=(3,), merge_kernel=(21, 2)),
+        goal="9.4",
+    ),
+    of_hex(
+        *("HEX-4", 1, 85),
+        budgets={},
+        trips=dict(
+            logits_kernel=(11, 2),
+            fours_kernel=(1,),
+            reading_kernel=(1, 3, 2),
+            plain_kernel=(3,),
+            merge_kernel=(21, 2),
+        ),
+        goal="9.4",
     ),
     of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
     of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),
