@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
+from optimized.bench.launches import recorded
 from optimized.bench.machine_code import GPUS
 from optimized.kernels.evict import counted, gathered
 from optimized.kernels.hex_attention import attended
+from optimized.kernels.hex_compress import coded_span, restored
 from optimized.layout import TILE, PackedCache, Run
 from reference import HexCache, hex_preset
+from reference.contract import trusted
 from reference.evict import RaggedCache
 
 
@@ -177,6 +180,27 @@ def of_ragged(tokens: int, **rest: Any) -> Gate:
     )
 
 
+def of_packing(name: str, tokens: int, bits: int, **rest: Any) -> Gate:
+    """Return a row of a span of 8 heads of 128 channels, in the layout of decode attention.
+
+    It counts the tokens of each head. What is kept of them is taken and put by torch.
+    """
+    heads, width, half = 8, 128, torch.float16
+    keys, dynamic = empty(heads, tokens, width, dtype=half), empty(tokens, dtype=torch.bool)
+    span = keys, torch.empty_like(keys), empty(tokens, heads * width, dtype=torch.bool), dynamic
+    with trusted(), recorded():
+        stored = coded_span(*span, bits, "token", None, tiled=True)
+    return Gate(
+        name,
+        f"[{heads}, {tokens}, {width}] float16, {bits} bits",
+        (lambda: coded_span(*span, bits, "token", None, tiled=True))
+        if name == "hex_compress"
+        else lambda: restored(stored, dynamic, bits, half, tiled=True),
+        heads * tokens,
+        **rest,
+    )
+
+
 def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) -> Gate:
     """Return a row of decode attention: a layer of 32 heads over 8 key heads of 128 channels.
 
@@ -231,6 +255,9 @@ def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
         trips=trips,
         **rest,
     )
+
+
+PACKED = dict(range_kernel=(32,), scales_kernel=(2,), values_kernel=(8, 8))
 
 
 GATES = [
@@ -308,6 +335,44 @@ GATES = [
             merge_kernel=(7, 3),
         ),
         goal="162",
+    ),
+    of_packing(
+        *("hex_compress", 32640, 2),
+        budgets={80: 11037, 90: 11108},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 2, budgets={80: 3376, 90: 3460}),
+    of_packing(
+        *("hex_compress", 32640, 3),
+        budgets={80: 16926, 90: 17026},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 3, budgets={80: 5352, 90: 5436}),
+    of_packing(
+        *("hex_compress", 32640, 4),
+        budgets={80: 10695, 90: 10768},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 4, budgets={80: 3472, 90: 3532}),
+    of_packing(
+        *("hex_compress", 32640, 8),
+        budgets={80: 10451, 90: 10516},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 8, budgets={80: 3232, 90: 3300}),
+    of_packing(
+        *("hex_compress", 96, 3),
+        budgets={80: 18002, 90: 18114},
+        trips=dict(range_kernel=(3,), values_kernel=(8, 8)),
+    ),
+    of_packing(
+        *("hex_compress", 96, 4),
+        budgets={80: 11771, 90: 11856},
+        trips=dict(range_kernel=(3,), values_kernel=(8, 8)),
     ),
     of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
     of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),
