@@ -201,15 +201,18 @@ def of_packing(name: str, tokens: int, bits: int, **rest: Any) -> Gate:
     )
 
 
-def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) -> Gate:
-    """Return a row of decode attention: a layer of 32 heads over 8 key heads of 128 channels.
+def of_hex(
+    preset: str, rows: int, tiles: int, bits: int = 0, width: int = 128, **rest: Any
+) -> Gate:
+    """Return a row of decode attention: a layer of 32 heads over 8 key heads.
 
-    It counts the tokens of each key head. The prompt is one span; the mask of a block is repeated
-    along it, since that of a long span takes long to draw.
+    It counts the tokens of each key head; `bits` are the preset's own unless given. The prompt is
+    one span; the mask of a block is repeated along it, since that of a long span takes long to
+    draw.
     """
-    heads, width, half = 8, 128, torch.float16
+    heads, half, residual = 8, torch.float16, 95
     config = hex_preset(preset)._replace(tile=True)
-    bits, span = config.bits, tiles * TILE
+    bits, span = bits or config.bits, tiles * TILE
     tokens = span + residual
     words = empty(1, rows, heads, tiles, TILE * width * bits // 32, dtype=torch.int32)
     steps = empty(1, rows, heads, width, dtype=half)
@@ -228,7 +231,7 @@ def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) 
     queries = empty(rows, 32, 1, width, dtype=half)
     return Gate(
         "hex_attention",
-        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {preset}",
+        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {preset.partition('-')[0]}-{bits}",
         lambda: attended(queries, PackedCache((run,), cache)),
         rows * heads * tokens,
         **rest,
@@ -257,6 +260,7 @@ def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
     )
 
 
+CODES = dict(codes_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3))
 PACKED = dict(range_kernel=(32,), scales_kernel=(2,), values_kernel=(8, 8))
 
 
@@ -315,26 +319,53 @@ GATES = [
     of_eviction(32768, 0.5, budgets={80: 693.2, 90: 723.4}),
     of_ragged(8192, budgets={80: 1517.3, 90: 1513.5}, trips=dict(attend_kernel=(4,))),
     of_hex(
-        "KCVT-4",
-        8,
-        340,
+        *("KCVT-4", 8, 340),
         budgets={80: 747, 90: 753},
-        trips=dict(fours_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3)),
+        trips=CODES,
         goal="162",
     ),
     of_hex(
-        "HEX-4",
-        8,
-        340,
-        budgets={80: 3261, 90: 3319},
-        trips=dict(
-            logits_kernel=(11, 2),
-            fours_kernel=(11,),
-            reading_kernel=(11, 3, 2),
-            plain_kernel=(3,),
-            merge_kernel=(7, 3),
-        ),
+        *("KCVT-3", 8, 340),
+        budgets={80: 776, 90: 777},
+        trips=CODES,
+        goal="154",
+    ),
+    of_hex(
+        *("KCVT-4", 8, 340),
+        bits=2,
+        budgets={80: 732, 90: 737},
+        trips=CODES,
+    ),
+    of_hex(
+        *("KCVT-4", 8, 340),
+        bits=8,
+        budgets={80: 919, 90: 940},
+        trips=CODES,
+    ),
+    of_hex(
+        *("KCVT-4", 8, 340),
+        bits=2,
+        width=64,
+        budgets={80: 839, 90: 848},
+        trips=CODES,
+    ),
+    of_hex(
+        *("KCVT-3", 8, 340),
+        width=64,
+        budgets={80: 628, 90: 629},
+        trips=CODES,
+    ),
+    of_hex(
+        *("HEX-4", 8, 340),
+        budgets={80: 3264, 90: 3320},
+        trips=CODES | dict(logits_kernel=(11, 2), reading_kernel=(11, 3, 2)),
         goal="162",
+    ),
+    of_hex(
+        *("HEX-3", 8, 340),
+        budgets={80: 3283, 90: 3340},
+        trips=CODES | dict(logits_kernel=(11, 2), reading_kernel=(11, 3, 2)),
+        goal="154",
     ),
     of_packing(
         *("hex_compress", 32640, 2),
