@@ -357,14 +357,14 @@ GATES = [
     ),
     of_hex(
         *("HEX-4", 8, 340),
-        budgets={80: 3264, 90: 3320},
-        trips=CODES | dict(logits_kernel=(11, 2), reading_kernel=(11, 3, 2)),
+        budgets={80: 2376, 90: 2392},
+        trips=CODES | dict(logits_kernel=(3, 2, 1, 1), reading_kernel=(11, 3, 2)),
         goal="162",
     ),
     of_hex(
         *("HEX-3", 8, 340),
-        budgets={80: 3283, 90: 3340},
-        trips=CODES | dict(logits_kernel=(11, 2), reading_kernel=(11, 3, 2)),
+        budgets={80: 2395, 90: 2412},
+        trips=CODES | dict(logits_kernel=(3, 2, 1, 1), reading_kernel=(11, 3, 2)),
         goal="154",
     ),
     of_packing(

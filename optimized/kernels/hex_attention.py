@@ -428,6 +428,8 @@ def attended(
     tops = asked.abs().amax(-1)
     tops = tops.where(tops > 0, 1)
     query = (asked / tops[..., None]).mT.contiguous()
+    near = query.half()
+    beside = (query - near).half()
     tops *= (1 / sqrt(width) if scale is None else scale) * log2(e)
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
@@ -451,9 +453,9 @@ def attended(
             table = tables(HexConfig(**drawn), run.length, heads, width, run.dynamic.device)
             begin = begins(run, table.counts)
             logits_kernel[(grid, count)](
-                query, tops, run.kept_keys, run.key_minima, run.dynamic, begin,
+                query, near, beside, tops, run.kept_keys, run.key_minima, run.dynamic, begin,
                 table.counts, table.starts, table.channels, logits[-1], count, *where, run.length,
-                WIDTH=width, C=COLUMNS, num_warps=4,
+                WIDTH=width, C=COLUMNS, EXACT=exact, num_warps=1,
             )  # fmt: skip
         codes_kernel[(grid, several)](
             query, tops, run.key_words, run.key_steps, run.key_minima,
