@@ -23,7 +23,7 @@ from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
 from spec_tests.mutants.patch import relaunched
 
 every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
-WAITS = {"evict"}  # for the size of what is left
+WAITS = {"evict", "hex_compress"}  # for the size of what is left
 every_row_that_waits_for_nothing = pytest.mark.parametrize(
     "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
 )
