@@ -60,9 +60,9 @@ def system_named(name: str) -> System:
     if name == "full":
         return FULL
     scorer = SCORERS.get(first)
-    if scorer is not None and known and (not at or scope in scorer.scopes()):
-        chosen: Scope = next((one for one in scorer.scopes() if one == scope), scorer.scope)
-        return System(name, first, refinement or None, chosen)
+    scopes: dict[str, Scope] = {} if scorer is None else {one: one for one in scorer.scopes()}
+    if scorer is not None and known and (not at or scope in scopes):
+        return System(name, first, refinement or None, scopes.get(scope, scorer.scope))
     quantises = first in STORES and not at
     if quantises and (not plus or (first.startswith("hex") and refinement != "nms" and known)):
         scorer = "h2o" if first.startswith("hex") else None
