@@ -190,7 +190,7 @@ def pytest_runtest_setup(item):
         setattr(law, NESTED, chosen)
 
 
-def examples(item: pytest.Item, impl: Implementation, wanted: int) -> int:
+def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
     """Return on how many examples a law of `wanted` tries one of our own layers, by default.
 
     A twin is compared with the reference besides.

@@ -9,12 +9,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized.models.prefill import prefill
+from optimized.models.selection import kept_entries
 from optimized.study.clock import Clock
 from optimized.study.documents import Document
 from optimized.study.judge import Judge
 from optimized.study.panel import Panel
 from optimized.study.rows import Row, Settings, Trial
-from optimized.study.selection import kept_entries, quantised
+from optimized.study.selection import quantised
 
 BATCH = 8
 """Documents read at a time."""
