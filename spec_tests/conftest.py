@@ -197,8 +197,8 @@ def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
     """
     if impl.is_interpreted:
         return min(COMPOSED if impl.composed & needs(item) else FEW, wanted)
-    compared = impl.name != "reference" and wanted == settings.default.max_examples
-    return wanted // 2 if compared else wanted
+    own_number = wanted != settings().max_examples
+    return wanted if impl.name == "reference" or own_number else wanted // 2
 
 
 def pytest_sessionfinish(session):

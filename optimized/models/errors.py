@@ -451,9 +451,9 @@ def budgeted(name: str, evicts: bool, ratio: float | None, keep: int | None) -> 
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
     if ratio is not None:
-        errors.held("ratio", ratio, Ratio)
+        errors.must_be("ratio", ratio, Ratio)
     if keep is not None:
-        errors.held("keep", keep, Positive)
+        errors.must_be("keep", keep, Positive)
 
 
 def at_once(name: str, chunk: int | None) -> None:
