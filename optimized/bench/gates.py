@@ -373,7 +373,7 @@ GATES = [
     ),
     of_hex(
         *("HEX-4", 8, 340),
-        budgets={80: 2376, 90: 2392},
+        budgets={80: 2062, 90: 2089},
         trips=CODES | dict(logits_kernel=(3, 2, 1, 1), reading_kernel=(11, 3, 2)),
         goal="162",
     ),
@@ -397,7 +397,7 @@ GATES = [
     ),
     of_hex(
         *("HEX-3", 8, 340),
-        budgets={80: 2395, 90: 2412},
+        budgets={80: 2081, 90: 2108},
         trips=CODES | dict(logits_kernel=(3, 2, 1, 1), reading_kernel=(11, 3, 2)),
         goal="154",
     ),

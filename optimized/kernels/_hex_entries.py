@@ -55,7 +55,8 @@ def begins(run: Run, counts: Tensor) -> Tensor:
     """Return where the entries of each token of each head begin."""
     width = run.key_steps.shape[-1]
     sizes = torch.where(run.dynamic[:, :, None], width, counts).flatten()
-    return sizes.cumsum(0, dtype=INDEX) - sizes
+    few = run.kept_keys.numel() < 2**31
+    return sizes.cumsum(0, dtype=INDEX if few else torch.int64) - sizes
 
 
 @triton.jit
@@ -120,10 +121,10 @@ def reading_kernel(
     WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Add what the kept values of some tiles add to what was read of them."""
-    pid = tl.program_id(0).to(tl.int64)
-    head = pid // parts
-    row, h = head // heads, head % heads
-    value_row = row * value_heads + h % value_heads
+    head = tl.program_id(0) // parts
+    row = head // heads
+    h = head - row * heads
+    pid, value_row = tl.program_id(0).to(tl.int64), row * value_heads + h % value_heads
     g, t, c = tl.arange(0, C), tl.arange(0, 128), tl.arange(0, WIDTH)
     place = pid * splits + first + tl.program_id(1)
     norm = tl.load(norms + place * C + g)

@@ -471,7 +471,7 @@ def attended(
                 logits[-1], norms, run.kept_values, run.value_minima, run.dynamic, begin,
                 table.tile_counts, table.tile_starts, table.tokens, table.ranks, found,
                 count, share, *where, value_heads, run.length, splits, first,
-                WIDTH=width, C=COLUMNS, num_warps=4,
+                WIDTH=width, C=COLUMNS, num_warps=1,
             )  # fmt: skip
         first += several
     if residual:

@@ -22,6 +22,8 @@ from reference.hex.kcvt import scale_dtype
 
 BLOCK = 1024
 """Tokens whose keys a program looks at for their range."""
+LONGEST = 32 * 65535
+"""Tokens of as many strips as the second axis of a grid has programs."""
 EVEN = tl.constexpr(12582912.0)
 """Beside it a number up to 2**22 loses its fraction, half to even, and fills the low bits."""
 FUSED = not triton.knobs.runtime.interpret
@@ -346,7 +348,8 @@ def restore_kernel(
 
 def taken(shape: torch.Size, *dtypes: torch.dtype) -> bool:
     """Whether kernels are made for such a span; what they are not made for is handed on."""
-    return {*dtypes} <= DTYPES and shape[-1] <= WIDEST and shape.numel() > 0
+    fits = shape[-1] <= WIDEST and shape[-2] <= LONGEST
+    return {*dtypes} <= DTYPES and fits and shape.numel() > 0
 
 
 def coded_span(

@@ -140,3 +140,9 @@ def test_each_rule_hands_a_span_on_by_itself(change):
     with patch.object(vector, "hex_reconstruct", lambda *_: "handed on"):
         found = home.hex_reconstruct(block, x["expander"])
         assert (found == "handed on") == (change != "none")
+
+
+def test_a_span_of_more_strips_than_a_grid_has_programs_is_handed_on():
+    for more in (0, 1):
+        shape = torch.Size((2, 2, home.LONGEST + more, 64))
+        assert home.taken(shape, torch.float16) == (more == 0)
