@@ -14,12 +14,12 @@ from torch import Tensor
 
 from optimized import HubSettings
 from optimized.__main__ import parser
+from optimized.models.systems import system_named
 from optimized.study import command
 from optimized.study.clock import Clock
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
 from optimized.study.rows import Row, Settings, Trial
-from optimized.study.systems import system_named
 
 RATIO = 0.95
 

@@ -187,10 +187,20 @@ def pytest_runtest_setup(item):
     if hasattr(law, NESTED):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
-        if impl and impl.name.startswith("optimized") and not item.config.getoption("--impl"):
-            most = FEW if impl.is_interpreted else SOME
-            chosen = settings(chosen, max_examples=min(most, chosen.max_examples))
+        if impl and not item.config.getoption("--impl"):
+            chosen = settings(chosen, max_examples=examples(impl, chosen.max_examples))
         setattr(law, NESTED, chosen)
+
+
+def examples(impl, wanted: int) -> int:
+    """Return on how many examples a law of `wanted` tries one of our own layers, by default.
+
+    A twin is compared with the reference besides.
+    """
+    if impl.is_interpreted:
+        return min(FEW, wanted)
+    compared = impl.name != "reference" and wanted == settings.default.max_examples
+    return wanted // 2 if compared else wanted
 
 
 def pytest_sessionfinish(session):

@@ -7,16 +7,18 @@ except ImportError as missing:
         "optimized.models needs transformers: pip install 'kvspec[models]'"
     ) from missing
 
-from optimized.models.attention import attach
+from optimized.models.attach import attach, detach
 from optimized.models.decoding import DecodingTransformersCache
 from optimized.models.eviction import EvictionCache
 from optimized.models.hex import HexTransformersCache
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
+from optimized.models.restoring import QuantizedTransformersCache
 from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
 
 __all__ = [
     "attach",
+    "detach",
     "Step",
     "Prefilled",
     "prefill",
@@ -28,4 +30,5 @@ __all__ = [
     "EvictionCache",
     "HexTransformersCache",
     "DecodingTransformersCache",
+    "QuantizedTransformersCache",
 ]

@@ -1,28 +1,50 @@
 """Attention over whole or compressed caches, as `transformers` calls it."""
 
+import sys
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
 
 from optimized.models import errors as refuse
+from reference.precision import widen
 
 NAME = "kvspec"
-# What a decoder takes, in its order.
-INPUTS = ("input_ids", "attention_mask", "position_ids", "past_key_values")
 # Queries for which a mask exists at one time.
 BLOCK = 256
+
+
+class Way(NamedTuple):
+    """How a layer makes weights of products."""
+
+    scale: float
+    """Of the products."""
+    softcap: float | None = None
+    """What no logit exceeds, where the model bounds them."""
+    sinks: Tensor | None = None
+    """A logit a query head with no value behind it, where the model has them."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is a softmax over the products, and nothing else."""
+        return self.softcap is None and self.sinks is None
+
+    def standard(self, query: Tensor) -> Tensor:
+        """Return queries whose products over the root of their width are the layer's."""
+        factor = self.scale * query.shape[-1] ** 0.5
+        return query if abs(factor - 1) < 1e-6 else query * factor
 
 
 @runtime_checkable
 class Attendable(Protocol):
     """A layer of a cache that attends itself, since what it holds is no plain tensor."""
 
-    def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
         """Return the output for the queries of the tokens that were just added."""
         ...
 
@@ -40,50 +62,52 @@ class Attentive(Protocol):
         ...
 
 
-def attach(model: PreTrainedModel) -> PreTrainedModel:
-    """Let a model attend through this package, after a check that it can.
-
-    Args:
-        model: a causal language model of `transformers`: Llama, Mistral without a sliding window,
-            Qwen2 or Qwen3.
-
-    Returns:
-        The same model. With the growing caches of `transformers` it gives what it gave before; a
-        static cache, packed sequences and masks of queries × tokens are refused when they come.
-
-    Raises:
-        ValueError: the model is of another architecture, one of its layers slides a window, or an
-            adapter puts trained entries before the prompt's.
-    """
-    refuse.learned_prompt(model)
-    refuse.architecture(model.config)
-    model.set_attn_implementation(NAME)
-    hooks = [(model.get_decoder(), announce), *((one, hand_over) for one in attentions(model))]
-    for module, hook in hooks:
-        if not hooked(module, hook):
-            module.register_forward_pre_hook(hook, with_kwargs=True)
-    return model
+class Ours(int):
+    """Where a mask starts; our function is told by it that the mask is for a layer of ours."""
 
 
-def attentions(model: PreTrainedModel) -> list[nn.Module]:
+def registered(own: str) -> str:
+    """Name attention that is ours over our caches, and a model's own over all others."""
+    name = f"{NAME}-{own.replace('/', '-')}"
+    AttentionInterface.register(name, partial(attend, own))
+    AttentionMaskInterface.register(name, partial(mask, own))
+    return name
+
+
+def implementation(decoder: Any) -> str:
+    """Return the name of the attention that a decoder calls."""
+    return str(decoder.config._attn_implementation)
+
+
+def attentions(decoder: nn.Module) -> list[nn.Module]:
     """Return the attention of each layer."""
-    layers = model.get_decoder().layers
-    assert isinstance(layers, nn.ModuleList)
-    return [layer.get_submodule("self_attn") for layer in layers]
+    found = [getattr(layer, "self_attn", None) for layer in getattr(decoder, "layers", ())]
+    refuse.self_attention(found)
+    return [one for one in found if one is not None]
 
 
-def hooked(module: nn.Module, hook: Callable[..., Any]) -> bool:
-    """Return whether `attach` prepared a module."""
-    return hook in module._forward_pre_hooks.values()
+def unturned(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
+    """Return queries before the rotary embedding, tokens before heads, where a module has such."""
+    projection, norm = getattr(attention, "q_proj", None), getattr(attention, "q_norm", None)
+    if projection is None or projection.out_features % width:
+        return None
+    queries = projection(hidden).view(*hidden.shape[:-1], -1, width)
+    weight = getattr(norm, "weight", queries[0, 0])
+    if weight.shape not in (queries.shape[-1:], queries.shape[-2:]):
+        return None
+    queries = queries if norm is None else norm(queries)
+    scale = getattr(attention, "scaling", None) or width**-0.5
+    return Way(scale).standard(queries)
 
 
-def announce(
-    decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]
-) -> tuple[tuple[()], dict[str, Any]] | None:
-    """Tell the cache what a call of the decoder brings."""
-    inputs = dict(zip(INPUTS, given, strict=False)) | inputs
-    cache = inputs.get("past_key_values")
-    return ((), cache.expect(decoder, inputs)) if isinstance(cache, Attentive) else None
+def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
+    """Return the attention that a model has by a name: `eager` is in the file of its module."""
+    if own != "eager":
+        return AttentionInterface()[own]
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    refuse.eager(eager)
+    assert eager is not None
+    return eager
 
 
 def hand_over(attention: nn.Module, _: tuple[Any, ...], inputs: dict[str, Any]) -> None:
@@ -95,44 +119,68 @@ def hand_over(attention: nn.Module, _: tuple[Any, ...], inputs: dict[str, Any]) 
 
 
 def attend(
+    own: str,
     module: nn.Module,
     query: Tensor,
     key: Tensor | Attendable,
     value: Tensor | Attendable,
     attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **variants: Any,
-) -> tuple[Tensor, None]:
+    **how: Any,
+) -> tuple[Tensor, Tensor | None]:
     """Attend as `transformers` asks: heads before tokens in, tokens before heads out."""
-    refuse.architecture(getattr(module, "config", None))
-    refuse.unvaried(dropout, variants)
-    refuse.flags(attention_mask)
-    refuse.scaling(scaling, query.shape[-1])
-    scale = query.shape[-1] ** -0.5
     if isinstance(key, Tensor):
-        assert isinstance(value, Tensor)
-        out = dense_attention(query, key, value, attention_mask, scale)
-    else:
-        refuse.prepared(hooked(module, hand_over), NAME)
-        out = key.attend(query, attention_mask, scale)
+        return own_attention(own, module)(module, query, key, value, attention_mask, **how)
+    refuse.prepared(hand_over in module._forward_pre_hooks.values())
+    return attend_to(key, query, attention_mask, **how)
+
+
+def attend_to(
+    layer: Attendable,
+    query: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    **how: Any,
+) -> tuple[Tensor, None]:
+    """Attend to a layer of ours."""
+    refuse.unvaried(dropout, how)
+    refuse.flags(attention_mask)
+    out = layer.attend(query, attention_mask, way_of(query, **how))
     return out.transpose(1, 2).contiguous(), None
 
 
-def padding_mask(
+def way_of(
+    query: Tensor,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> Way:
+    """Return how `transformers` asks to attend."""
+    return Way(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, s_aux)
+
+
+def mask(
+    own: str,
+    *,
     batch_size: int,
-    q_length: int,
     kv_length: int,
-    q_offset: int | Tensor = 0,
+    kv_offset: int | Tensor = 0,
     mask_function: Callable[..., Any] = causal_mask_function,
     attention_mask: Tensor | None = None,
-    config: Any = None,
-    **_: Any,
+    **more: Any,
 ) -> Tensor | None:
-    """Return which tokens are no padding; causality needs no mask of queries × tokens."""
-    refuse.architecture(config)
+    """Return which tokens are no padding; causality needs no mask of queries × tokens.
+
+    For all layers but ours the mask is what the model's own attention takes.
+    """
+    if not isinstance(kv_offset, Ours):
+        known = AttentionMaskInterface()
+        if own not in known:
+            return None
+        asked = dict(batch_size=batch_size, kv_length=kv_length, kv_offset=kv_offset)
+        asked |= dict(mask_function=mask_function, attention_mask=attention_mask)
+        return known[own](**asked, **more)
     refuse.overlaid(mask_function is not causal_mask_function)
-    refuse.static(kv_length, int(q_offset) + q_length)
     refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None
@@ -140,36 +188,58 @@ def padding_mask(
 
 
 def dense_attention(
-    query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, scale: float
+    query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, way: Way
 ) -> Tensor:
     """Attend causally, the last query at the last key, to the tokens that are no padding."""
     queries, tokens = query.shape[2], key.shape[2]
     first = tokens - queries
-    grouped = query.shape[1] != key.shape[1]
-    if valid is None and (queries == 1 or first == 0):
+    if way.plain and valid is None and (queries == 1 or first == 0):
+        grouped = query.shape[1] != key.shape[1]
         return F.scaled_dot_product_attention(
-            query, key, value, is_causal=queries > 1, scale=scale, enable_gqa=grouped
+            query, key, value, is_causal=queries > 1, scale=way.scale, enable_gqa=grouped
         )
-    out = torch.empty_like(query)
+    out = query.new_empty(*query.shape[:-1], value.shape[-1])
     for start in range(0, queries, BLOCK):
         stop = min(queries, start + BLOCK)
         seen = first + stop
-        at = torch.arange(first + start, seen, device=query.device)[:, None]
-        column = torch.arange(seen, device=query.device)
-        visible = (column <= at)[None, None]
-        if valid is not None:
-            # a padding query sees itself, since a softmax over nothing is NaN
-            visible = visible & valid[:, None, None, :seen] | (column == at)
-        out[:, :, start:stop] = F.scaled_dot_product_attention(
-            query[:, :, start:stop],
-            key[:, :, :seen],
-            value[:, :, :seen],
-            visible,
-            scale=scale,
-            enable_gqa=grouped,
-        )
+        part = query[:, :, start:stop], key[:, :, :seen], value[:, :, :seen]
+        out[:, :, start:stop] = seeing(*part, causal(stop - start, seen, valid, query.device), way)
     return out
 
 
-AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, padding_mask)
+def causal(queries: int, tokens: int, valid: Tensor | None, device: torch.device) -> Tensor:
+    """Return what the last queries see of tokens: rows, a head, queries, tokens."""
+    at = torch.arange(tokens - queries, tokens, device=device)[:, None]
+    column = torch.arange(tokens, device=device)
+    visible = (column <= at)[None, None]
+    if valid is None:
+        return visible
+    # a padding query sees itself, since a softmax over nothing is NaN
+    return visible & valid[:, None, None, :tokens] | (column == at)
+
+
+def seeing(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, way: Way) -> Tensor:
+    """Attend to what is visible."""
+    if way.plain:
+        grouped = query.shape[1] != key.shape[1]
+        return F.scaled_dot_product_attention(
+            query, key, value, visible, scale=way.scale, enable_gqa=grouped
+        )
+    return weighing(query, key, value, visible, way)[0]
+
+
+def weighing(
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor, way: Way
+) -> tuple[Tensor, Tensor]:
+    """Attend to what is visible; return the weights, too, key heads before their queries."""
+    grouped = widen(query.unflatten(1, (key.shape[1], -1)))
+    logits = grouped @ widen(key)[:, :, None].mT * way.scale
+    if way.softcap is not None:
+        logits = way.softcap * torch.tanh(logits / way.softcap)
+    logits = logits.masked_fill(~visible[:, :, None], -torch.inf)
+    if way.sinks is not None:
+        sinks = way.sinks.to(logits.dtype).view(key.shape[1], -1, 1, 1)
+        logits = torch.cat([logits, sinks.expand(*logits.shape[:-1], 1)], -1)
+    weights = logits.softmax(-1)[..., : key.shape[2]]
+    out = (weights @ widen(value)[:, :, None]).flatten(1, 2)
+    return out.to(query.dtype), weights

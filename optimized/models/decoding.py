@@ -8,11 +8,10 @@ from torch import Tensor
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.attention import Way, causal, dense_attention, weighing
+from optimized.models.layer import AttendingCache, AttendingLayer, spread, whole_layers
 from optimized.models.scorer import Arriving, Scorer
 from optimized.models.scorers import SCORERS
-from reference.precision import widen
 
 SCORES = [name for name, one in SCORERS.items() if one.decodes]
 
@@ -27,15 +26,15 @@ class DecodingLayer(AttendingLayer):
         self.config, self.scorer, self.gate, self.kv = config, scorer, gate, kv
         self.held: optimized.DecodingCache | None = None
 
-    def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
         """Add the new tokens, attend to all that is held, and compress whenever it is time."""
         keys, values, hidden = self.taken()
         if self.held is None:
             scores = self.scores(keys, hidden, valid)
             if scores is None:
-                scores = self.kv.h2o_mass(query, keys, valid=valid)
+                scores = self.kv.h2o_mass(way.standard(query), keys, valid=valid)
             self.held = self.kv.decoding_start(keys, values, scores, self.config, valid)
-            return dense_attention(query, keys, values, valid, scale)
+            return dense_attention(query, keys, values, valid, way)
         scores = self.scores(keys, hidden, None)
         out = torch.empty_like(query)
         start = 0
@@ -44,7 +43,7 @@ class DecodingLayer(AttendingLayer):
             span = slice(start, start + room)
             part = None if scores is None else scores[:, :, span]
             pieces = query[:, :, span], keys[:, :, span], values[:, :, span]
-            out[:, :, span] = self.step(*pieces, part, scale)
+            out[:, :, span] = self.step(*pieces, part, way)
             start += room
         return out
 
@@ -54,25 +53,20 @@ class DecodingLayer(AttendingLayer):
         return self.scorer.arriving(self.kv, new)
 
     def step(
-        self, query: Tensor, keys: Tensor, values: Tensor, scores: Tensor | None, scale: float
+        self, query: Tensor, keys: Tensor, values: Tensor, scores: Tensor | None, way: Way
     ) -> Tensor:
         """Attend with at most an interval of new tokens, then hand them over."""
         assert self.held is not None
         view = self.kv.decoding_read(self.held)
         held, new = view.present.shape[-1], keys.shape[2]
-        own = torch.ones(new, new, dtype=torch.bool, device=keys.device).tril()
-        old = view.present[:, :, None, None].expand(-1, -1, 1, new, -1)
-        visible = torch.cat([old, own.expand(*old.shape[:-1], new)], -1)
-        grouped = widen(query.unflatten(1, (keys.shape[1], -1)))
-        every_key, every_value = (
-            torch.cat([view.keys, keys], 2),
-            torch.cat([view.values, values], 2),
-        )
-        logits = grouped @ widen(every_key)[:, :, None].mT * scale
-        weights = logits.masked_fill(~visible, -torch.inf).softmax(-1)
-        out = (weights @ widen(every_value)[:, :, None]).flatten(1, 2).to(query.dtype)
+        own = causal(new, new, None, keys.device).expand(*keys.shape[:2], new, new)
+        visible = torch.cat([view.present[:, :, None].expand(-1, -1, new, -1), own], -1)
+        every = torch.cat([view.keys, keys], 2), torch.cat([view.values, values], 2)
+        out, weights = weighing(query, *every, visible, way)
         mass = None
         if scores is None:
+            if not way.plain:  # of what scorers assume: a softmax over the products alone
+                weights = weighing(query, *every, visible, Way(way.scale))[1]
             received = weights.sum((2, 3))
             mass, scores = received[..., :held], received[..., held:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
@@ -93,7 +87,7 @@ class DecodingTransformersCache(AttendingCache):
             a layer shrinks before the next one has read the same tokens.
         score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`: what can be told of a
             token when it arrives, or adds up afterwards.
-        weights: the gate of each layer, for `"fastkvzip"`.
+        weights: the gate of each layer that sees the whole text, for `"fastkvzip"`.
         kv: `reference` or `optimized`.
 
     Raises:
@@ -112,15 +106,15 @@ class DecodingTransformersCache(AttendingCache):
     ) -> None:
         refuse.one_of("score", score, SCORES)
         refuse.decoding_settings(settings)
-        refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
+        refuse.one_of("settings.scope", settings.scope, refuse.OF_ONE_LAYER)
         scorer = SCORERS[score]
         if scorer.negative:
             refuse.unrefined("settings.refinement", settings.refinement, score)
-        count = config.num_hidden_layers
+        count = whole_layers(config)
         if scorer.gated:
             refuse.one_a_layer("weights", weights or (), count)
-        gates = weights if weights is not None else [None] * count
-        super().__init__([DecodingLayer(settings, scorer, gate, kv) for gate in gates])
+        gates = iter(weights if weights is not None else [None] * count)
+        super().__init__(spread(config, lambda: DecodingLayer(settings, scorer, next(gates), kv)))
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse padding after the prompt."""

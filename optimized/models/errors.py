@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import torch
 from torch import Tensor
 
-from optimized import DecodingConfig, HexConfig, Scored
+from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
-from reference.kinds import Positive
+from reference.kinds import Positive, Scope
+from reference.refinement import refinable
 from reference.rules import false_on_the_left
 
-# Decoder-only models with rotary positions and grouped queries whose attention is the whole prefix.
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
 
 
 def held_to(kind: type) -> Callable[[Any], None]:
@@ -27,40 +28,117 @@ def held_to(kind: type) -> Callable[[Any], None]:
 hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
 
 
-def architecture(config: Any) -> None:
-    """Refuse a model whose attention is not causal attention over its whole prefix."""
+def decoder_alone(config: Any) -> None:
+    """Refuse a model that encodes first."""
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(
-            f"model must be a decoder alone, one of {listed(ARCHITECTURES)}, got "
-            f"{config.model_type!r}, an encoder-decoder"
+            f"model must be a decoder alone, got {config.model_type!r}, an encoder-decoder"
         )
-    kind = getattr(config, "model_type", None)
-    if kind not in ARCHITECTURES:
-        raise ValueError(f"model must be one of {listed(ARCHITECTURES)}, got {kind!r}")
-    kinds = getattr(config, "layer_types", None) or ["full_attention"]
-    if getattr(config, "sliding_window", None) is not None or set(kinds) != {"full_attention"}:
-        window = getattr(config, "sliding_window", None)
+
+
+def layers(kinds: Sequence[type], known: Sequence[type]) -> None:
+    """Refuse layers that hold something else than keys and values of the text, or of a window."""
+    others = sorted({kind.__name__ for kind in kinds if kind not in known})
+    if others:
         raise ValueError(
-            "model must attend to its whole prefix in every layer (sliding_window=None), got "
-            f"{config.model_type!r} with sliding_window={window} and layers {listed(set(kinds))}"
+            "model must have layers that see the whole text or a window of it, got "
+            f"{', '.join(others)}"
         )
 
 
-def attached(found: str | None, name: str) -> None:
+def windowed(config: Any, seen: Sequence[int | None]) -> None:
+    """Refuse a model none of whose layers sees the whole text."""
+    if None not in seen:
+        raise ValueError(
+            "model must have a layer that sees the whole text, got "
+            f"{config.model_type!r} with a window of {seen[0]} tokens in every layer, which holds "
+            "no more than that; sliding_window=None in its configuration lifts the window"
+        )
+
+
+def self_attention(found: Sequence[Any]) -> None:
+    """Refuse a decoder that is no list of layers with attention to themselves."""
+    if not found or not all(isinstance(getattr(one, "layer_idx", None), int) for one in found):
+        raise ValueError(
+            "model must be a decoder whose `layers` have a `self_attn` that knows its `layer_idx`, "
+            f"got {found.count(None)} of {len(found)} layers without"
+        )
+
+
+def interface(config: Any, name: str) -> None:
+    """Refuse a model that does not let its attention be chosen."""
+    if config._attn_implementation != name:
+        raise ValueError(
+            "model must attend through the attention interface of transformers, got "
+            f"{config.model_type!r}, which keeps {config._attn_implementation!r}"
+        )
+
+
+def eager(function: Any) -> None:
+    """Refuse a model whose file does not say what its attention is."""
+    if function is None:
+        raise ValueError(
+            "model must have an `eager_attention_forward` in the file of its attention, got none"
+        )
+
+
+def cached(by_name: bool) -> None:
+    """Refuse attention that takes its cache otherwise."""
+    if not by_name:
+        raise ValueError("model must hand `past_key_values` to its attention by name")
+
+
+def unseen(each: bool) -> None:
+    """Refuse a model that leaves layers out."""
+    if not each:
+        raise ValueError("model must call the attention of every layer once")
+
+
+def projected(there: bool) -> None:
+    """Refuse queries before a rotary embedding where a module has no projection of them alone."""
+    if not there:
+        raise ValueError("step must be of a layer that projects its queries by themselves")
+
+
+def uncomputable(config: Any, error: Exception) -> NoReturn:
+    """Refuse a model that does not run with our caches."""
+    raise ValueError(
+        f"model must run with caches of this package, got {config.model_type!r}, which ends in "
+        f"{type(error).__name__}: {error}"
+    ) from error
+
+
+def other(config: Any, moved: float, allowed: float) -> None:
+    """Refuse a model that computes something else through us than by itself."""
+    if not moved <= allowed:
+        raise ValueError(
+            "model must compute through this package what it computes by itself, got "
+            f"{config.model_type!r}, whose attention moves by {moved:.2g} of its size on a random "
+            f"prompt, {allowed:.2g} being allowed"
+        )
+
+
+def rotating(whole: bool, kind: str) -> None:
+    """Refuse expected attention where queries are no projections that are rotated as a whole."""
+    if not whole:
+        raise ValueError(
+            "model must rotate its projected queries as a whole, half beside half, for expected "
+            f"attention, got {kind!r}, which does otherwise; every other scorer takes it"
+        )
+
+
+def attached(found: str | None) -> None:
     """Refuse a model that does not attend through our function."""
-    if found != name:
+    if found is not None:
         raise ValueError(
-            f"model must use attn_implementation {name!r}, got {found!r}: "
-            "call `attach(model)` first"
+            f"model must be prepared by `attach(model)`, got attn_implementation {found!r}"
         )
 
 
-def prepared(by_attach: bool, name: str) -> None:
+def prepared(by_attach: bool) -> None:
     """Refuse a model that was told to attend through our function, and no more."""
     if not by_attach:
-        raise ValueError(
-            f"model must be prepared by `attach(model)`, got attn_implementation {name!r} alone"
-        )
+        raise ValueError("model must be prepared by `attach(model)`, got the name alone")
 
 
 def learned_prompt(model: Any) -> None:
@@ -73,17 +151,11 @@ def learned_prompt(model: Any) -> None:
         )
 
 
-def scaling(scale: float | None, width: int) -> None:
-    """Refuse logits that are not divided by the root of the head width."""
-    if scale is not None and abs(scale * width**0.5 - 1) > 1e-6:
-        raise ValueError(f"scaling must be 1/sqrt({width}) = {width**-0.5:.6g}, got {scale:.6g}")
-
-
 def unvaried(dropout: float, variants: dict[str, Any]) -> None:
     """Refuse what changes attention beyond softmax over the prefix."""
     if dropout:
         raise ValueError(f"dropout must be 0, got {dropout}: call `model.eval()`")
-    for name in ("sliding_window", "softcap", "s_aux", "position_bias", "cache"):
+    for name in ("sliding_window", "position_bias", "cache"):
         if variants.get(name) is not None:
             raise ValueError(f"{name} must be None, got {type(variants[name]).__name__}")
     if variants.get("is_causal") is False:
@@ -116,15 +188,6 @@ def overlaid(by_more: bool) -> None:
         raise ValueError(
             "position_ids must count on in every row, got some that start again: sequences that "
             "are packed into one row are not supported; batch them with an attention_mask"
-        )
-
-
-def static(tokens: int, seen: int) -> None:
-    """Refuse a cache that has room for more tokens than it was given."""
-    if tokens != seen:
-        raise ValueError(
-            f"past_key_values must hold as many tokens as were seen, {seen}, got room for {tokens}"
-            ": a static cache is not supported"
         )
 
 
@@ -177,7 +240,9 @@ def interrupted(broken: bool) -> None:
 
 def growing(rotary: Any, before: int, after: int) -> None:
     """Refuse a length beyond which a rotary embedding turns by other angles."""
-    kind = rotary.rope_type
+    kind = getattr(rotary, "rope_type", "default")
+    if not isinstance(kind, str):  # one a kind of layer
+        kind = next((one for one in kind.values() if "dynamic" in one), "default")
     if kind == "longrope":
         limit = rotary.config.rope_parameters["original_max_position_embeddings"]
         changed = before <= limit < after
@@ -286,7 +351,7 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
 def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
-        errors.held("chunk", size, Positive)
+        errors.must_be("chunk", size, Positive)
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
@@ -315,7 +380,7 @@ def scope(
     known = signature(compressor).parameters.get("scope")
     if known is not None:
         name = known.default if name is None else name
-        errors.one_of("scope", name, ("head", "layer", "model"))
+        errors.one_of("scope", name, SCOPES)
         if name == "model" and budgets is not None:
             raise ValueError("scope must be 'head' or 'layer' with budgets, got 'model'")
         return {"scope": str(name)}
@@ -324,16 +389,20 @@ def scope(
     return {}
 
 
-def refined(compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored]) -> None:
-    """Refuse to refine negative scores."""
-    if refinement is None and "refinement" in signature(compressor).parameters:
+def refined(
+    compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored], valid: Tensor | None
+) -> None:
+    """Refuse scores that cannot be refined, before any layer is, and say what helps."""
+    usual: Any = signature(compressor).parameters.get("refinement")
+    chosen = refinement or (usual.default if usual else HubSettings())
+    if chosen is None:
         return
-    lowest = min(float(one.scores.amin()) for one in scores)
-    if lowest < 0:
-        raise ValueError(
-            f"scored must be >= 0 where it is refined, got {lowest}: shift it with `shift_scores`, "
-            "or ask for `scorer('knorm', model, shift=True)`"
-        )
+    try:
+        for one in scores:
+            refinable(one, chosen, valid)
+    except ValueError as error:
+        helps = "`shift_scores`, or `scorer('knorm', model, shift=True)`"
+        raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
 
 
 def unrefined(name: str, refinement: Any, score: str) -> None:
@@ -342,12 +411,6 @@ def unrefined(name: str, refinement: Any, score: str) -> None:
         raise ValueError(
             f"{name} must be None with score {score!r}, whose scores are negative, got {refinement}"
         )
-
-
-def alike_rows(name: str, budgets: Tensor) -> None:
-    """Refuse batch rows of different budgets."""
-    if bool((budgets != budgets[:1]).any()):
-        raise ValueError(f"{name} must be the same in every batch row, got {budgets.tolist()}")
 
 
 def no_new_padding(real: Tensor) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
-from optimized.models.attention import dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly
+from optimized.models.attention import Way, causal, dense_attention, weighing
+from optimized.models.layer import AttendingCache, AttendingLayer, exactly, spread
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
 # and hidden states of the new tokens, the rest of all tokens so far.
@@ -33,7 +33,7 @@ class EvictionLayer(AttendingLayer):
         self.last: list[int] = []
         self.observe: Observer | None = None
 
-    def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
         """Add the new tokens and attend to all that is left."""
         keys, values, hidden = self.taken()
         assert self.keys is not None
@@ -41,14 +41,36 @@ class EvictionLayer(AttendingLayer):
         self.keys = torch.cat([self.keys, keys], 2)
         self.values = torch.cat([self.values, values], 2)
         if self.observe is not None:
-            self.observe(query, self.keys, self.values, valid, hidden)
+            self.observe(way.standard(query), self.keys, self.values, valid, hidden)
         valid = self.lasting(valid)
-        if self.old is not None:
-            query = query.to(self.keys.dtype)
+        if self.old is None:
+            return dense_attention(query, self.keys, self.values, valid, way)
+        query = query.to(self.keys.dtype)
+        with exactly(query):
+            if not way.plain:
+                return weighing(query, *self.side_by_side(query, valid), way)[0]
             since = self.keys, self.values, valid
-            with exactly(query):
-                return optimized.ragged_attention(query, self.old, *since, scale=scale)
-        return dense_attention(query, self.keys, self.values, valid, scale)
+            return optimized.ragged_attention(query, self.old, *since, scale=way.scale)
+
+    def side_by_side(self, query: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return all entries of heads of different lengths, and what the queries see of them."""
+        assert self.old is not None
+        assert self.keys is not None
+        assert self.values is not None
+        rows, heads, tokens, _ = self.keys.shape
+        widths = self.keys.shape[-1], self.values.shape[-1]
+        lengths = self.old.offsets.diff().view(rows, heads, 1)
+        longest = int(lengths.max())
+        held = torch.arange(longest, device=query.device) < lengths
+        wide = [self.keys.new_zeros(rows, heads, longest, width) for width in widths]
+        wide[0][held], wide[1][held] = self.old.keys, self.old.values
+        count = query.shape[2]
+        new = causal(count, tokens, valid, query.device).expand(rows, heads, count, tokens)
+        return (
+            torch.cat([wide[0], self.keys], 2),
+            torch.cat([wide[1], self.values], 2),
+            torch.cat([held[:, :, None].expand(-1, -1, count, -1), new], -1),
+        )
 
     def lasting(self, valid: Tensor | None) -> Tensor | None:
         """Return the mask of the dense entries: of survivors none is padding."""
@@ -114,11 +136,12 @@ class EvictionCache(AttendingCache):
     """A cache whose entries can be evicted once, after the prompt.
 
     `prefill` fills it; until the eviction it is a full cache. Afterwards it goes on at the true
-    positions: `get_seq_length` counts the tokens seen, `nbytes` what is stored.
+    positions: `get_seq_length` counts the tokens seen, `nbytes` what is stored. Layers that see a
+    window of the text are those of `transformers`, and nothing but the window is ever in them.
     """
 
     def __init__(self, config: Any) -> None:
-        super().__init__([EvictionLayer() for _ in range(config.num_hidden_layers)])
+        super().__init__(spread(config, EvictionLayer))
         self.open = False
 
     def admit(self, real: Tensor, seen: int) -> None:
@@ -128,7 +151,7 @@ class EvictionCache(AttendingCache):
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""
-        for layer in self.evictable():
+        for layer in self.layers:
             layer.take_back()
 
     def reset(self) -> None:
@@ -140,7 +163,8 @@ class EvictionCache(AttendingCache):
         """Keep the marked entries and free the others, layer by layer.
 
         Args:
-            kept: for each layer a mask over batch, heads and tokens, as `retain` returns it.
+            kept: for each layer that sees the whole text a mask over batch, heads and tokens, as
+                `retain` returns it.
             kv: the implementation of `evict`, `reference` or `optimized`.
 
         Raises:
@@ -183,12 +207,12 @@ class EvictionCache(AttendingCache):
         """
         layers = self.whole_layers()
         refuse.one_a_layer("scored", scored, len(layers))
-        refuse.refined(compressor, settings.get("refinement"), scored)
         settings |= refuse.scope(compressor, scope, budgets)
         if settings.get("valid") is not None:
             refuse.padding(settings["valid"], self.valid)
         elif self.valid is not None:
             settings["valid"] = self.valid
+        refuse.refined(compressor, settings.get("refinement"), scored, settings.get("valid"))
         if budgets is not None:
             refuse.one_a_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":
@@ -200,13 +224,13 @@ class EvictionCache(AttendingCache):
             return
         for index, layer in enumerate(layers):
             if budgets is not None:
-                settings["keep"] = pooled(
+                settings["keep"] = of_pools(
                     budgets[index], layer.whole[0].shape[1], settings.get("scope")
                 )
             layer.adopt(compressor(*layer.whole, scored[index], **settings))
 
     def evictable(self) -> list[EvictionLayer]:
-        """Return the layers, as what they are."""
+        """Return the layers that see the whole text."""
         return [layer for layer in self.layers if isinstance(layer, EvictionLayer)]
 
     def whole_layers(self) -> list[EvictionLayer]:
@@ -237,14 +261,13 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
     )
 
 
-def pooled(budgets: Tensor, heads: int, scope: str | None) -> Tensor | int:
+def of_pools(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
     """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools.
 
-    A compressor that names no scope takes one number for all of them.
+    A compressor that names no scope keeps as many tokens in every head, and takes it as it is.
     """
     if scope is None:
-        refuse.alike_rows("budgets", budgets)
-        return int(budgets[0])
+        return budgets
     if scope == "layer":
         return budgets * heads
     return budgets[..., None].expand(*budgets.shape, heads)

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 import optimized
 from optimized import GateWeights, train_fastkvzip
+from optimized.models.layer import key_heads, whole_layers
 from optimized.models.prefill import Step, prefill
 from optimized.models.scorers.kvzip import KVzip
 
@@ -61,7 +62,7 @@ def learn_gates(
         how: `steps`, `sample` and what else `train_fastkvzip` takes; `prompt`, `chunk` of KVzip.
     """
     asking = {name: how.pop(name) for name in ("prompt", "chunk", "sinks") if name in how}
-    layers = model.config.num_hidden_layers
+    layers = whole_layers(model.config)
     hidden: list[list[Tensor]] = [[] for _ in range(layers)]
     targets: list[list[Tensor]] = [[] for _ in range(layers)]
 
@@ -73,7 +74,7 @@ def learn_gates(
         scores = KVzip(model, optimized, **asking).finish(read, keep=1)
         for layer, scored in enumerate(scores.scored):
             targets[layer].append(scored.scores[0])
-    group = model.config.num_attention_heads // model.config.num_key_value_heads
+    group = model.config.num_attention_heads // key_heads(model.config)[0]
     return [
         train_fastkvzip(torch.cat(x), torch.cat(y, -1), group, seed=seed, **how)
         for x, y in zip(hidden, targets, strict=True)

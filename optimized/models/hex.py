@@ -9,35 +9,43 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
-from optimized.models.attention import dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly
+from optimized.models.attention import Way
+from optimized.models.layer import AttendingCache, AttendingLayer, key_heads, spread
 from optimized.models.prefill import Prefilled
+from optimized.models.restoring import RestoringLayer
+from reference.hex.cache import buffer_space
 
 
-class HexLayer(AttendingLayer):
+class HexLayer(RestoringLayer):
     """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`."""
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
-        super().__init__()
-        self.config, self.kv = config, kv
-        self.held: optimized.HexCache | None = None
+        super().__init__(kv)
+        self.config = config
 
-    def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
-        """Add the new tokens and attend to exact new and restored old ones."""
-        del valid
-        keys, values, _ = self.taken()
-        query = query.to(keys.dtype)
-        with exactly(query):
-            if self.held is None:
-                self.held = self.kv.hex_prefill(query, keys, values, self.config)
-                return dense_attention(query, keys, values, None, scale)
-            output, self.held = self.kv.hex_decode(self.held, query, keys, values)
+    def start(self, query: Tensor, keys: Tensor, values: Tensor) -> optimized.HexCache:
+        """Compress the first tokens."""
+        return self.kv.hex_prefill(query, keys, values, self.config)
+
+    def go_on(self, query: Tensor, keys: Tensor, values: Tensor, way: Way) -> Tensor:
+        """Attend to the codes as they are, where a layer's weights are those of the papers."""
+        if not way.plain:
+            return super().go_on(query, keys, values, way)
+        output, self.held = self.kv.hex_decode(self.held, way.standard(query), keys, values)
         return output
 
-    def reset(self) -> None:
-        """Forget every token."""
-        super().reset()
-        self.held = None
+    def room(self, new: int) -> int:
+        """Return how many tokens come before a block is full."""
+        del new
+        return buffer_space(self.held)
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Restore the tokens."""
+        return self.kv.hex_read(self.held)
+
+    def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Store new tokens, and compress a block that is full."""
+        self.held = self.kv.hex_append(self.held, query, keys, values)
 
 
 class HexTransformersCache(AttendingCache):
@@ -64,16 +72,14 @@ class HexTransformersCache(AttendingCache):
     ) -> None:
         refuse.hex_settings(settings)
         if isinstance(config, AttendingCache):
-            held = config.layers[0].keys
+            held = next(one.keys for one in config.layers if isinstance(one, AttendingLayer))
             assert held is not None
-            count, (_, heads, _, width) = len(config), held.shape
+            heads, width = held.shape[1::2]
         else:
-            count, heads = config.num_hidden_layers, config.num_key_value_heads
-            width = getattr(config, "head_dim", None)
-            width = width or config.hidden_size // config.num_attention_heads
+            heads, width = key_heads(config)
         if 0 < settings.density < 1 and not settings.near:
             kv.biregular_degrees(settings.block, heads * width, settings.density)
-        super().__init__([HexLayer(settings, kv) for _ in range(count)])
+        super().__init__(spread(config, lambda: HexLayer(settings, kv)))
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse padding."""
@@ -109,11 +115,11 @@ class HexTransformersCache(AttendingCache):
         refuse.no_padding(prompt.valid)
         whole = prompt.cache.whole_layers()
         refuse.one_a_layer("scored", scored, len(whole))
-        refuse.refined(compressor, how.get("refinement"), scored)
+        refuse.refined(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")
-        for layer, source, one in zip(cache.layers, whole, scored, strict=True):
-            assert isinstance(layer, HexLayer)
+        layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))
+        for layer, source, one in zip(layers, whole, scored, strict=True):
             layer.lazy_initialization(*source.whole)
             layer.held = compressor(*source.whole, one, store=settings, **scope, **how)
             layer.seen = source.seen

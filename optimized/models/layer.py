@@ -1,18 +1,25 @@
 """What the layers of our caches have in common: they attend themselves, and cannot be undone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers import DynamicCache
+from transformers.cache_utils import (
+    Cache,
+    CacheLayerMixin,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import NAME
+from optimized.models.attention import NAME, Ours, Way
 
 
 def exactly(x: Tensor) -> torch.autocast:
@@ -24,7 +31,48 @@ class Named(str):
     """The name of a module."""
 
 
-class AttendingLayer(CacheLayerMixin):
+class LastingLayer(CacheLayerMixin):
+    """One layer that goes on: no call of `transformers` rearranges it or takes tokens back."""
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Refuse beam search."""
+        del beam_idx
+        refuse.unsupported("beam search (num_beams > 1)", "admissible: greedy and sampling")
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refuse to take tokens back."""
+        del tokens_to_remove
+        refuse.unsupported("assisted decoding (crop)", "admissible: greedy and sampling")
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Refuse to repeat rows."""
+        del repeats
+        refuse.unsupported("repeating batch rows", "repeat the prompts instead")
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Refuse to drop rows."""
+        del indices
+        refuse.unsupported("selecting batch rows", "select among the prompts instead")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LastingLayer":
+        """Return a layer that goes on by itself: tensors are shared, never changed in place."""
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self))
+        memo[id(self)] = copy
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is saved: an implementation by its name."""
+        state = vars(self).items()
+        return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Load what was saved."""
+        for name, x in state.items():
+            vars(self)[name] = import_module(x) if isinstance(x, Named) else x
+
+
+class AttendingLayer(LastingLayer):
     """One layer: `update` takes the new tokens, `attend` adds them and answers their queries.
 
     `update` returns the layer itself in place of keys and values. Our attention function calls
@@ -64,7 +112,7 @@ class AttendingLayer(CacheLayerMixin):
         # under autocast a projection is narrower than what was rotated
         return keys.to(values.dtype), values, hidden
 
-    def attend(self, query: Tensor, valid: Tensor | None, scale: float) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
         """Return the output for the queries of the new tokens."""
         raise NotImplementedError
 
@@ -74,7 +122,7 @@ class AttendingLayer(CacheLayerMixin):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the length of a mask over all tokens seen, and where it starts."""
-        return self.seen + query_length, 0
+        return self.seen + query_length, Ours(0)
 
     def get_max_length(self) -> int:
         """Return -1: there is no limit."""
@@ -84,43 +132,6 @@ class AttendingLayer(CacheLayerMixin):
         """Forget every token."""
         self.keys = self.values = self.arriving = self.hidden = None
         self.is_initialized, self.seen = False, 0
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Refuse beam search."""
-        del beam_idx
-        refuse.unsupported("beam search (num_beams > 1)", "admissible: greedy and sampling")
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to take tokens back."""
-        del tokens_to_remove
-        refuse.unsupported("assisted decoding (crop)", "admissible: greedy and sampling")
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Refuse to repeat rows."""
-        del repeats
-        refuse.unsupported("repeating batch rows", "repeat the prompts instead")
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Refuse to drop rows."""
-        del indices
-        refuse.unsupported("selecting batch rows", "select among the prompts instead")
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "AttendingLayer":
-        """Return a layer that goes on by itself: tensors are shared, never changed in place."""
-        copy = object.__new__(type(self))
-        vars(copy).update(vars(self))
-        memo[id(self)] = copy
-        return copy
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what is saved: an implementation by its name."""
-        state = vars(self).items()
-        return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Load what was saved."""
-        for name, x in state.items():
-            vars(self)[name] = import_module(x) if isinstance(x, Named) else x
 
     def __getattr__(self, name: str) -> Any:
         """Tell an attention function that takes the layer for a tensor what it must be."""
@@ -132,6 +143,69 @@ class AttendingLayer(CacheLayerMixin):
         )
 
 
+class WindowLayer(LastingLayer, DynamicSlidingWindowLayer):
+    """A layer of `transformers` that sees a window of the text, as it is.
+
+    It holds one token more than the next one sees, so that the last one can be taken back.
+    """
+
+    def __init__(self, sliding_window: int) -> None:
+        super().__init__(sliding_window)
+        self.held: list[Tensor] = []
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
+        """Take new tokens, and return them behind those that are held."""
+        whole, size = super().update(key_states, value_states), self.sliding_window
+        # a part of a longer tensor would keep all of it
+        self.held = [x if x.shape[2] <= size else x[:, :, -size:].clone() for x in whole]
+        self.keys, self.values = (x[:, :, -self.sliding_window + 1 :] for x in self.held)
+        return whole
+
+    def take_back(self) -> None:
+        """Give up the last token."""
+        self.keys, self.values = (x[:, :, :-1] for x in self.held)
+        self.cumulative_length -= 1
+
+    def reset(self) -> None:
+        """Forget every token."""
+        super().reset()
+        self.held = []
+
+
+def windows(config: Any) -> list[int | None]:
+    """Return the window that each layer sees of a text; None where it sees the whole text."""
+    known = {DynamicLayer: None, DynamicSlidingWindowLayer: "sliding_window"}
+    layers = DynamicCache(config=config).layers
+    refuse.layers([type(layer) for layer in layers], list(known))
+    return [getattr(layer, known[type(layer)] or "", None) for layer in layers]
+
+
+def spread(config: Any, whole: Callable[[], AttendingLayer]) -> list[LastingLayer]:
+    """Make a layer of ours wherever a model's sees the whole text.
+
+    In place of its configuration a cache may stand whose other layers are taken over.
+    """
+    if isinstance(config, AttendingCache):
+        every = config.layers
+        return [whole() if isinstance(one, AttendingLayer) else deepcopy(one) for one in every]
+    seen = windows(config)
+    refuse.windowed(config, seen)
+    return [whole() if window is None else WindowLayer(window) for window in seen]
+
+
+def whole_layers(config: Any) -> int:
+    """Return how many layers of a model see the whole text."""
+    return windows(config).count(None)
+
+
+def key_heads(config: Any) -> tuple[int, int]:
+    """Return how many key heads a model has, and how wide they are."""
+    text = config.get_text_config(decoder=True)
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return heads, width
+
+
 class AttendingCache(Cache):
     """A cache of such layers, with its size in bytes.
 
@@ -139,7 +213,7 @@ class AttendingCache(Cache):
     on; every call of the model is held against that.
     """
 
-    layers: list[AttendingLayer]
+    layers: list[Any]
 
     def __init__(self, layers: list[Any]) -> None:
         super().__init__(layers=layers)
@@ -158,7 +232,8 @@ class AttendingCache(Cache):
 
     def hear(self, layer: int, hidden: Tensor) -> None:
         """Keep the hidden states at the input of a layer's attention until it attends."""
-        vars(self.layers[layer])["hidden"] = hidden
+        if isinstance(self.layers[layer], AttendingLayer):
+            vars(self.layers[layer])["hidden"] = hidden
 
     def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
         """Hold what a call brings against what was seen, and add what it leaves out.
@@ -166,8 +241,8 @@ class AttendingCache(Cache):
         Where it brings the tokens seen and no other, the last of them is read again.
         """
         seen = self.get_seq_length()
-        layers = [vars(layer) for layer in self.layers]
-        refuse.interrupted(any(one["arriving"] or one["seen"] != seen for one in layers))
+        late = any(layer.get_seq_length() != seen for layer in self.layers)
+        refuse.interrupted(late or any(vars(layer).get("arriving") for layer in self.layers))
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
         refuse.some_new(new, seen)
@@ -187,7 +262,9 @@ class AttendingCache(Cache):
         self.admit(real, seen)
         places, ends = self.placed(inputs.get("position_ids"), real, seen)
         if seen:
-            refuse.growing(decoder.rotary_emb, max(self.ends), int(places.max()) + 1)
+            refuse.growing(
+                getattr(decoder, "rotary_emb", None), max(self.ends), int(places.max()) + 1
+            )
         self.valid, self.ends = valid, ends
         return inputs | {"attention_mask": valid, "position_ids": places}
 

@@ -10,16 +10,18 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
-from optimized.models.attention import NAME, announce, attentions, hooked
-from optimized.models.eviction import EvictionCache, Observer
+from optimized.models.attach import attached
+from optimized.models.attention import attentions, unturned
+from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
 
 
 class Step(NamedTuple):
     """What one layer did with one chunk of the prompt; queries and hidden states of that chunk."""
 
     layer: int
+    """Its number among those that see the whole text."""
     queries: Float[Tensor, "batch query_heads queries width"]
-    """After the rotary embedding."""
+    """After the rotary embedding, and scaled so that logits are products over the root of width."""
     keys: Float[Tensor, "batch kv_heads tokens width"]
     """Of all tokens so far, after the rotary embedding."""
     values: Float[Tensor, "batch kv_heads tokens width"]
@@ -72,8 +74,7 @@ def prefill(
         ValueError: the model is not attached, the prompt is empty, `chunk` is below 1, padding is
             not on the left, or the rotary embedding changes with length between two chunks.
     """
-    refuse.attached(model.config._attn_implementation, NAME)
-    refuse.prepared(hooked(model.get_decoder(), announce), NAME)
+    attached(model)
     refuse.watchers(watch)
     refuse.token_ids(input_ids, attention_mask)
     tokens = input_ids.shape[1]
@@ -106,7 +107,9 @@ def watched(
     if not watch:
         yield
         return
-    for index, (layer, module) in enumerate(zip(cache.evictable(), attentions(model), strict=True)):
+    both = zip(cache.layers, attentions(model.get_decoder()), strict=True)
+    whole = ((layer, one) for layer, one in both if isinstance(layer, EvictionLayer))
+    for index, (layer, module) in enumerate(whole):
         layer.observe = showing(index, module, cache, watch)
     try:
         yield
@@ -133,8 +136,7 @@ def showing(
 
 def unrotated(step: Step) -> Float[Tensor, "batch query_heads queries width"]:
     """Return the queries of a step before the rotary embedding, after a norm where there is one."""
-    heads = (*step.hidden.shape[:-1], -1, step.queries.shape[-1])
-    projection, norm = step.attention.q_proj, getattr(step.attention, "q_norm", None)
-    assert isinstance(projection, nn.Module)
-    queries = projection(step.hidden).view(heads)
-    return (queries if norm is None else norm(queries)).transpose(1, 2)
+    queries = unturned(step.attention, step.hidden, step.queries.shape[-1])
+    refuse.projected(queries is not None)
+    assert queries is not None
+    return queries.transpose(1, 2)

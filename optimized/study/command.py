@@ -20,14 +20,16 @@ from transformers.utils import logging
 
 import optimized
 import reference
-from optimized.models.attention import attach
+from optimized.models.attach import attach
 from optimized.models.gates import FILE, load_gates
+from optimized.models.layer import whole_layers
 from optimized.models.scorers import SCORERS
+from optimized.models.systems import System
 from optimized.study import documents, evaluate, report, table
 from optimized.study.pictures import TITLES, Picture, pictures
 from optimized.study.record import record
 from optimized.study.rows import Settings, trials
-from optimized.study.systems import System, systems_named
+from optimized.study.systems import systems_named
 from optimized.tiny import HERE
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
@@ -146,7 +148,7 @@ def prepared(
     lengths = documents.lengths(given.context)
     read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
     folder = Path(given.model) if given.model is not None else HERE
-    gates = load_gates(folder, model.config.num_hidden_layers, on)
+    gates = load_gates(folder, whole_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),

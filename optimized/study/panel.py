@@ -14,6 +14,7 @@ from optimized.models.prefill import Prefilled, Step
 from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.scorers.h2o import H2O
+from optimized.models.systems import settings_of
 from optimized.study.clock import Clock
 from optimized.study.rows import Settings, Trial
 
@@ -51,9 +52,9 @@ class Panel:
     def chosen(self, name: str) -> dict[str, Any]:
         """Return what this run has to say about the settings of a scorer."""
         seed = Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)
-        exact = self.settings.reading == "remedied"
-        known = {"seed": seed, "weights": self.settings.gates, "exact": exact, **self.repeating()}
-        return {setting: known[setting] for setting in SCORERS[name].takes if setting in known}
+        known = {"seed": seed, "weights": self.settings.gates, **self.repeating()}
+        chosen = {setting: known[setting] for setting in SCORERS[name].takes if setting in known}
+        return chosen | settings_of(name, self.settings.reading)
 
     def repeating(self) -> dict[str, Any]:
         """Let KVzip repeat in as few equal chunks as the model's positions allow."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from optimized.study.systems import System
+from optimized.models.systems import System
 
 
 class Trial(NamedTuple):

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized import GraphSettings, Scored
-from optimized.models.eviction import pooled
+from optimized import Scored
+from optimized.models.eviction import of_pools
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores
-from optimized.study.systems import System, hex_settings, refinement
+from optimized.models.systems import System, compressor, hex_settings, refinement
 
 
 def kept_entries(
@@ -20,19 +20,14 @@ def kept_entries(
     layers = [layer.whole for layer in prompt.cache.whole_layers()]
     keys, values = map(torch.stack, zip(*layers, strict=True))
     raw, protected = map(torch.stack, zip(*scores.scored, strict=True))
-    settings, scope = refinement(system, reading), system.scope
-    if settings is not None and bool((raw < 0).any()):
+    prefix, told = compressor(system, reading)
+    if told["refinement"] is not None and bool((raw < 0).any()):
         raw = kv.shift_scores(raw)
-    how: dict[str, Any] = dict(ratio=ratio)
     if scores.budgets is not None:
-        how = dict(keep=pooled(scores.budgets, keys.shape[-3], scope))
-    chosen = keys, values, Scored(raw, protected)
-    if system.refinement == "hubkv":
-        return kv.hubkv_select(*chosen, refinement=settings, scope=scope, **how)
-    if isinstance(settings, GraphSettings) and scope == "head" and scores.budgets is None:
-        length = None if settings.adaptive else 1000 * settings.count
-        return kv.graphkv_select(*chosen, settings, length=length, **how)
-    return kv.select(*chosen, refinement=settings, scope=scope, **how)
+        told["keep"] = of_pools(scores.budgets, keys.shape[-3], told.get("scope"))
+    else:
+        told["ratio"] = ratio
+    return getattr(kv, f"{prefix}select")(keys, values, Scored(raw, protected), **told)
 
 
 def quantised(

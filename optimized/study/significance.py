@@ -12,8 +12,8 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from optimized.models.scorers.random import Random
+from optimized.models.systems import System
 from optimized.study.rows import Row
-from optimized.study.systems import System
 
 RESAMPLES, LEVEL, ALPHA = 2000, 0.95, 0.05
 FLIPS = 1 << 17

@@ -1,44 +1,9 @@
-"""The systems that the command compares, by name: a scorer, a refinement, a scope, or a store."""
+"""Which systems the command compares, and what it says of each."""
 
 from itertools import product
-from typing import Any, NamedTuple
 
-import optimized
-from optimized.models import errors as refuse
 from optimized.models.scorers import SCORERS
-
-REFINEMENTS = ("hubkv", "graphkv", "nms")
-STORES = ("hex-3", "hex-4", "kcvt-3", "kcvt-4", "kivi-2", "kivi-4", "gear")
-READINGS = ("letter", "remedied")
-
-NEIGHBOURS = 8
-"""Neighbours of each source in GraphKV's graph, which the paper leaves to be chosen.
-
-By the letter the thousands of tokens of a document cap them.
-"""
-
-GRAPH = {"per_head": "E-G11", "spare_sources": "E-G3", "clamp": "E-G4", "exclude_window": "E-G7"}
-HEX = {"outside_recent": "E-H8", "normalize": "E-H9", "carry_recent": "E-H11"}
-
-
-class System(NamedTuple):
-    """What is done to a cache."""
-
-    name: str
-    scorer: str | None = None
-    refinement: str | None = None
-    scope: str = "head"
-    store: str | None = None
-    settings: Any = None
-    """Of the refinement, or of HEX without one, where they are not as the papers have them."""
-
-    @property
-    def evicts(self) -> bool:
-        """Whether entries are given up, so that a ratio says how many."""
-        return self.scorer is not None and self.store is None
-
-
-FULL = System("full")
+from optimized.models.systems import GRAPH, HEX, REFINEMENTS, STORES, System, system_named
 
 PAIRS = {
     "hubkv": ("kvzip", "fastkvzip"),
@@ -62,36 +27,6 @@ DEFAULT = (
 )
 
 
-def system_named(name: str) -> System:
-    """Return a system by its name.
-
-    Args:
-        name: `full`; a scorer, alone or with `+hubkv`, `+graphkv` or `+nms`, and with `@head`,
-            `@layer` or `@model` where it shall not rank as its authors do; `hex-3`, `hex-4`,
-            `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or `gear`; a HEX with a refinement.
-
-    Raises:
-        ValueError: there is no such system.
-    """
-    rest, at, scope = name.partition("@")
-    first, plus, refinement = rest.partition("+")
-    known = not plus or refinement in REFINEMENTS
-    if name == "full":
-        return FULL
-    scorer = SCORERS.get(first)
-    if scorer is not None and known and (not at or scope in scorer.scopes()):
-        return System(name, first, refinement or None, scope or scorer.scope)
-    quantises = first in STORES and not at
-    if quantises and (not plus or (first.startswith("hex") and refinement != "nms" and known)):
-        scorer = "h2o" if first.startswith("hex") else None
-        return System(name, scorer, refinement or None, store=first)
-    raise ValueError(
-        f"unknown system {name!r}: admissible are 'full', a scorer ({', '.join(SCORERS)}) with or "
-        f"without +{', +'.join(REFINEMENTS)} and @head, @layer or @model, "
-        f"{', '.join(STORES)}, hex-3 and hex-4 also with +hubkv and +graphkv"
-    )
-
-
 def systems_named(names: list[str]) -> list[System]:
     """Return systems by their names, the full cache first; `default` and `all` name many."""
     groups = {"default": list(DEFAULT), "all": everything()}
@@ -111,32 +46,6 @@ def everything() -> list[str]:
         names += [scorer.name + refinement + scope for scope in ("", *others)]
     hexes = [f"{store}+{name}" for store in STORES[:2] for name in REFINEMENTS[:2]]
     return [*names, *STORES, *hexes]
-
-
-def refinement(one: System, reading: str) -> Any:
-    """Return the settings of a system's refinement under a reading."""
-    refuse.one_of("readings", reading, READINGS)
-    if one.refinement and one.settings:
-        return one.settings
-    if one.refinement == "hubkv":
-        return optimized.HubSettings()
-    if one.refinement == "graphkv":
-        graph: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
-        return optimized.GraphSettings(NEIGHBOURS, **graph, adaptive=reading == "letter")
-    return optimized.NmsSettings() if one.refinement == "nms" else None
-
-
-def hex_settings(one: System, reading: str) -> optimized.HexConfig:
-    """Return the settings of a HEX or KCVT under a reading."""
-    assert one.store is not None
-    given = None if one.refinement else one.settings
-    return remedied(given or optimized.hex_preset(one.store.upper()), reading)
-
-
-def remedied(config: optimized.HexConfig, reading: str) -> optimized.HexConfig:
-    """Return settings of HEX under a reading."""
-    on = reading == "remedied" and config.recent > 0
-    return config._replace(**dict.fromkeys(HEX, on))
 
 
 def remedies(one: System, reading: str) -> list[str]:

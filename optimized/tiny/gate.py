@@ -6,7 +6,7 @@ from random import Random
 
 import torch
 
-from optimized.models.attention import attach
+from optimized.models.attach import attach
 from optimized.models.gates import learn_gates, save_gates
 from optimized.tiny import HERE
 from optimized.tiny.evaluate import tokens

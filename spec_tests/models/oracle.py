@@ -6,7 +6,6 @@ masked, and what is quantised stands in its place.
 
 from contextvars import ContextVar
 from functools import cache
-from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -32,8 +31,8 @@ class Turn(NamedTuple):
 
     stop: int
     """Where they end."""
-    layers: tuple[Past, ...] = ()
-    """What each layer sees of the tokens before; by default all of them."""
+    layers: tuple[Past | None, ...] = ()
+    """What each layer that has no window sees of the tokens before; by default all of them."""
 
 
 class Now(NamedTuple):
@@ -46,26 +45,33 @@ class Now(NamedTuple):
 NOW: ContextVar[Now] = ContextVar("NOW")
 
 
-def attend(module, query, key, value, mask, **_) -> tuple[Tensor, None]:
-    """Attend one query head after the other."""
+def attend(module, query, key, value, mask, scaling, **variants) -> tuple[Tensor, None]:
+    """Attend to what the turn at hand lets each query head see."""
     del mask
     turn, real = NOW.get()
-    group, new, tokens = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
-    out = torch.zeros_like(query, dtype=torch.float64)
-    for row, head in product(range(len(query)), range(query.shape[1])):
-        of = head // group
-        q, k, v = (x.double() for x in (query[row, head], key[row, of], value[row, of]))
-        sees = torch.ones(new, tokens, dtype=torch.bool).tril(tokens - new) & real[row, :tokens]
-        if turn.layers:
-            past = turn.layers[module.layer_idx]
-            assert past.seen.shape[2] == tokens - new
-            sees[:, :-new] &= past.seen[row, of]
-            if past.keys is not None and past.values is not None:
-                k = torch.cat([past.keys[row, of].double(), k[-new:]])
-                v = torch.cat([past.values[row, of].double(), v[-new:]])
-        weight = torch.where(sees, (q @ k.T / q.shape[-1] ** 0.5).exp(), 0)
-        total = weight.sum(-1, keepdim=True)  # 0 at padding, which nobody looks at
-        out[row, head] = weight @ v / torch.where(total > 0, total, 1)
+    heads, new, tokens = query.shape[1], query.shape[2], key.shape[2]
+    of = torch.arange(heads) // (heads // key.shape[1])
+    q, k, v = query.double(), key[:, of].double(), value[:, of].double()
+    sees = torch.ones(new, tokens, dtype=torch.bool).tril(tokens - new)
+    sees = (sees & real[:, None, None, :tokens]).repeat(1, heads, 1, 1)
+    if (window := variants.get("sliding_window")) is not None:
+        sees = sees.triu(tokens - new - window + 1)
+    elif turn.layers:
+        past = turn.layers[module.layer_idx]
+        assert past is not None
+        assert past.seen.shape[2] == tokens - new
+        sees[..., :-new] &= past.seen[:, of, None]
+        if past.keys is not None and past.values is not None:
+            k = torch.cat([past.keys[:, of].double(), k[:, :, -new:]], 2)
+            v = torch.cat([past.values[:, of].double(), v[:, :, -new:]], 2)
+    logit = q @ k.mT * scaling
+    if (bound := variants.get("softcap")) is not None:
+        logit = bound * torch.tanh(logit / bound)
+    weight = torch.where(sees, logit.exp(), 0)
+    total = weight.sum(-1, keepdim=True)  # 0 at padding, which nobody looks at
+    if (sinks := variants.get("s_aux")) is not None:
+        total = total + sinks.double().exp()[:, None, None]
+    out = weight @ v / torch.where(total > 0, total, 1)
     return out.to(query.dtype).transpose(1, 2), None
 
 

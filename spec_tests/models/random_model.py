@@ -4,26 +4,65 @@ from functools import cache
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor
 
 transformers = pytest.importorskip("transformers")
 models = pytest.importorskip("optimized.models")
 
 TOKENS, PADDING, VOCABULARY = 24, 5, 61
+WINDOW = 7
+MOE = {"num_experts_per_tok": 2, "experts_implementation": "eager"}
+# What differs from `configuration`; a windowed model by its type and what it is told.
 ARCHITECTURES = {
     "llama": {},
     "qwen3": {"head_dim": 16},
+    "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 11, "sliding_window": WINDOW},
+    "gpt_oss": {"head_dim": 8, "num_local_experts": 4, "sliding_window": WINDOW, **MOE},
     "qwen2": {},
     "mistral": {"sliding_window": None},
+    "gemma": {"head_dim": 8},
+    "phi3": {"sliding_window": None},
+    "phi": {},
+    "mixtral": {"num_local_experts": 4, "sliding_window": None, **MOE},
+    "qwen3_moe": {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 16, **MOE},
+    "olmo2": {},
+    "olmoe": {"num_experts": 4, **MOE},
+    "cohere": {},
+    "smollm3": {"no_rope_layers": [1, 0]},
+    "stablelm": {},
+    "starcoder2": {"sliding_window": None},
+    "glm4": {"head_dim": 8},
+    "helium": {"head_dim": 8},
+    "nemotron": {"head_dim": 8},
+    "arcee": {},
+    "seed_oss": {"head_dim": 8},
+    "ernie4_5": {"head_dim": 8},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "granite": {"attention_multiplier": 0.2},
+    "gemma3_text": {
+        "head_dim": 8,
+        "query_pre_attn_scalar": 11,
+        "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "qwen2 windowed": {
+        "use_sliding_window": True,
+        "sliding_window": WINDOW,
+        "max_window_layers": 1,
+    },
 }
-every_architecture = pytest.mark.parametrize("kind", ARCHITECTURES)
+QUICK = tuple(ARCHITECTURES)[:4]
+"""Grouped queries; norms; a window, bounded logits and another scale; a window and sinks."""
+thorough = settings.get_current_profile_name() == "thorough"
+every_architecture = pytest.mark.parametrize("kind", ARCHITECTURES if thorough else QUICK)
 every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
 
 
 def configuration(kind: str, **more):
     """Two layers, four query heads, two key heads."""
     return transformers.AutoConfig.for_model(
-        kind,
+        kind.split()[0],
         vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=48,
@@ -35,6 +74,12 @@ def configuration(kind: str, **more):
         eos_token_id=None,
         **{"max_position_embeddings": 2048, **ARCHITECTURES.get(kind, {}), **more},
     )
+
+
+def whole(kind: str) -> list[int]:
+    """The layers that see the whole text."""
+    kinds = getattr(configuration(kind), "layer_types", None) or ["full_attention"] * 2
+    return [place for place, one in enumerate(kinds) if one == "full_attention"]
 
 
 def fresh(kind: str, **more):

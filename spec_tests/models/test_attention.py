@@ -7,14 +7,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.models.oracle import model_logits
 from spec_tests.models.random_model import (
+    TOKENS,
     VOCABULARY,
     attached,
+    configuration,
     every_architecture,
     every_main_architecture,
+    fresh,
     generated,
     logits_after,
     models,
     prompts,
+    transformers,
     unmodified,
     weights,
 )
@@ -77,3 +81,46 @@ def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
     with Largest() as largest:
         models.prefill(attached("llama"), ids, mask, chunk=chunk, watch=[lambda _: None])
     assert largest.elements < tokens * tokens / 2
+
+
+def static(ids, mask):
+    """A cache of fixed size, filled by two calls."""
+    cache = transformers.StaticCache(config=configuration("llama"), max_cache_len=64)
+    first = dict(input_ids=ids[:, :9], attention_mask=mask[:, :9])
+    return [first, dict(input_ids=ids[:, 9:], attention_mask=mask)], cache
+
+
+def packed(ids, mask):
+    """Two sequences in a row."""
+    del mask
+    places = torch.arange(TOKENS // 2).repeat(2).expand(ids.shape)
+    return [dict(input_ids=ids, position_ids=places, use_cache=False)], None
+
+
+def masked(ids, mask):
+    """Every second token is hidden from every query but its own."""
+    del mask
+    sees = torch.ones(2, 1, TOKENS, TOKENS, dtype=torch.bool).tril()
+    sees[..., 1::2] &= torch.eye(TOKENS, dtype=torch.bool)[:, 1::2]
+    return [dict(input_ids=ids, attention_mask=sees)], None
+
+
+def sliding(ids, mask):
+    """The growing cache of a model that has one for each kind of layer."""
+    return [dict(input_ids=ids, attention_mask=mask)], transformers.DynamicCache(
+        config=configuration("llama")
+    )
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("call", [static, packed, masked, sliding])
+def test_every_call_without_a_cache_of_ours_is_what_it_was(call, implementation):
+    both = []
+    for attach in (lambda model: model, models.attach):
+        model = fresh("llama")
+        model.set_attn_implementation(implementation)
+        calls, cache = call(*prompts())
+        more = {} if cache is None else {"past_key_values": cache}
+        with torch.no_grad():
+            both.append([attach(model)(**one, **more).logits for one in calls])
+    assert_equal(*both)

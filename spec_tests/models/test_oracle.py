@@ -1,6 +1,6 @@
 """Every cache, in every kind of call, against a stock model that masks in place of evicting."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import SimpleNamespace
 
@@ -13,6 +13,7 @@ import reference
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.models.oracle import Past, Turn, model_logits
 from spec_tests.models.random_model import (
+    ARCHITECTURES,
     TOKENS,
     attached,
     every_architecture,
@@ -20,6 +21,7 @@ from spec_tests.models.random_model import (
     prompts,
     unmodified,
     weights,
+    whole,
 )
 
 # Where the calls after the prompt end, token by token or two questions at once; whether a row is
@@ -48,10 +50,10 @@ def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor
     return torch.cat(read, 1)
 
 
-def chosen(mask: Tensor, ragged: bool) -> Tensor:
+def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     """Kept entries of each layer, row and head, never padding; equally many, or not."""
     draw = torch.Generator().manual_seed(5)
-    kept = torch.zeros(2, *mask.shape[:1], 2, TOKENS, dtype=torch.bool)
+    kept = torch.zeros(len(whole(kind)), *mask.shape[:1], 2, TOKENS, dtype=torch.bool)
     for index, one in enumerate(kept.view(-1, TOKENS)):
         real = mask[index // 2 % len(mask), :TOKENS].nonzero()[:, 0]
         count = 3 + 2 * (index % 5) if ragged else 9
@@ -59,13 +61,19 @@ def chosen(mask: Tensor, ragged: bool) -> Tensor:
     return kept
 
 
-def after(kept: Tensor, stops) -> tuple[Turn, ...]:
+def placed(kind: str, layers: Iterable[Past]) -> tuple[Past | None, ...]:
+    """What layers see that see the whole text, among those that do not."""
+    places = dict(zip(whole(kind), layers, strict=True))
+    return tuple(places.get(place) for place in range(2))
+
+
+def after(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
     """The prompt, then turns that see its kept entries and all that came since."""
     turns, start = [Turn(kept.shape[-1])], kept.shape[-1]
     for stop in stops:
         since = torch.ones(*kept.shape[1:-1], start - kept.shape[-1], dtype=torch.bool)
-        layers = tuple(Past(torch.cat([one, since], -1)) for one in kept)
-        turns.append(Turn(stop, layers))
+        layers = (Past(torch.cat([one, since], -1)) for one in kept)
+        turns.append(Turn(stop, placed(kind, layers)))
         start = stop
     return tuple(turns)
 
@@ -114,19 +122,19 @@ class HexWitness(Witness):
 def witnessed(cache, witness: Callable[[], Witness]) -> list[Witness]:
     """Let each layer of a cache be watched."""
     found = []
-    for layer in cache.layers:
+    for layer in (layer for layer in cache.layers if not layer.is_sliding):
         layer.kv = witness()
         found.append(layer.kv)
     return found
 
 
-def turns_of(witnesses: list[Witness], past, every: int) -> tuple[Turn, ...]:
+def turns_of(kind: str, witnesses: list[Witness], past, every: int) -> tuple[Turn, ...]:
     """The prompt, then a turn for all that was read at once, which ends where `every` is full."""
     turns, start = [Turn(TOKENS)], TOKENS
-    assert witnesses[0].new == witnesses[1].new
+    assert all(one.new == witnesses[0].new for one in witnesses)
     for index, new in enumerate(witnesses[0].new):
         assert start // every == (start + new - 1) // every
-        layers = tuple(past(one.held[index], start) for one in witnesses)
+        layers = placed(kind, (past(one.held[index], start) for one in witnesses))
         start += new
         turns.append(Turn(start, layers))
     return tuple(turns)
@@ -171,11 +179,21 @@ def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, 
     stops, ids, mask = told(story)
     chunk = 7 if story == "padded" else None
     prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS], chunk=chunk)
-    kept = chosen(mask, ragged)
+    kept = chosen(kind, mask, ragged)
     prompt.cache.evict(kept)
-    assert (prompt.cache.layers[0].old is not None) == ragged
+    assert (prompt.cache.evictable()[0].old is not None) == ragged
     actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
-    assert_accurate(actual, kind, ids, mask, after(kept, stops))
+    assert_accurate(actual, kind, ids, mask, after(kind, kept, stops))
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
+    stops, ids, mask = told("padded")
+    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
+    kept = chosen(kind, mask, ragged=True)
+    prompt.cache.evict(kept)
+    actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
+    assert_accurate(actual, kind, ids, mask, after(kind, kept, stops))
 
 
 @every_architecture
@@ -188,7 +206,7 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
     witnesses = witnessed(cache, HexWitness)
     called(attached(kind), cache, 0, [TOKENS], ids, mask)
     actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
-    assert_accurate(actual, kind, ids, mask, turns_of(witnesses, restored, settings.block))
+    assert_accurate(actual, kind, ids, mask, turns_of(kind, witnesses, restored, settings.block))
 
 
 @every_architecture
@@ -202,9 +220,9 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
     called(attached(kind), cache, 0, [TOKENS], ids, mask)
     actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
     shifts = (mask == 0).sum(1).tolist()
-    turns = turns_of(witnesses, partial(survivors, shifts=shifts), settings.interval)
+    turns = turns_of(kind, witnesses, partial(survivors, shifts=shifts), settings.interval)
     assert_accurate(actual, kind, ids, mask, turns)
-    assert not turns[-1].layers[0].seen.all()
+    assert not turns[-1].layers[whole(kind)[0]].seen.all()
 
 
 @every_architecture
@@ -214,7 +232,7 @@ def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padde
     ids, mask = prompts()
     mask = mask if padded else torch.ones_like(mask)
     prompt = models.prefill(attached(kind), ids, mask)
-    kept = chosen(mask, ragged=kind_of_set == "ragged")
+    kept = chosen(kind, mask, ragged=kind_of_set == "ragged")
     if kind_of_set in ("recent", "old"):  # every head holds the last token, or none
         kept = torch.zeros_like(kept)
         kept[..., -9:] = True
@@ -225,6 +243,6 @@ def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padde
     assert prompt.cache.get_seq_length() == TOKENS + 5
     read = out.sequences[:, :-1]
     every = torch.cat([mask, mask.new_ones(2, 5)], 1)
-    turns = after(kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
+    turns = after(kind, kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
     first = (Turn(TOKENS - 1), *turns)
     assert_accurate(torch.stack(out.logits, 1), kind, read, every, first)

@@ -26,37 +26,45 @@ def cached(evicted: bool = True):
     return prompt, ids, mask
 
 
-def test_a_sliding_window_is_refused():
+def test_a_window_in_every_layer_is_refused():
     config = configuration("mistral", sliding_window=16)
     model = transformers.AutoModelForCausalLM.from_config(config)
-    with pytest.raises(ValueError, match=r"sliding_window=None.*'mistral' with sliding_window=16"):
+    with pytest.raises(ValueError, match=r"'mistral' with a window of 16 tokens in every layer"):
         models.attach(model)
+    with pytest.raises(ValueError, match="a layer that sees the whole text, got 'mistral'"):
+        models.EvictionCache(config)
 
 
-def test_a_layer_that_slides_among_others_is_refused():
-    config = configuration("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1)
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    with pytest.raises(ValueError, match="layers 'full_attention', 'sliding_attention'"):
+def test_layers_that_hold_something_else_are_refused():
+    sizes = dict(layer_types=["linear_attention", "full_attention"])
+    model = transformers.AutoModelForCausalLM.from_config(configuration("minimax", **sizes))
+    with pytest.raises(ValueError, match=r"or a window of it, got LinearAttentionLayer"):
         models.attach(model)
 
 
 def test_an_encoder_decoder_is_refused():
     sizes = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=20)
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
-    with pytest.raises(ValueError, match=r"a decoder alone, one of 'llama'.*got 't5'"):
+    with pytest.raises(ValueError, match=r"a decoder alone, got 't5', an encoder-decoder"):
         models.attach(model)
 
 
-def test_another_architecture_is_refused():
+def test_a_model_of_another_form_is_refused():
     sizes = dict(n_embd=16, n_layer=1, n_head=2, vocab_size=20)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
-    with pytest.raises(ValueError, match=r"model must be one of 'llama', .*got 'gpt2'"):
+    with pytest.raises(ValueError, match=r"whose `layers` have a `self_attn`.*got 0 of 0"):
+        models.attach(model)
+
+
+def test_a_model_that_takes_its_cache_apart_is_refused():
+    model = transformers.AutoModelForCausalLM.from_config(configuration("diffllama"))
+    with pytest.raises(ValueError, match=r"got 'diffllama', which ends in TypeError: chunk"):
         models.attach(model)
 
 
 def test_a_model_that_is_not_attached_is_refused():
     ids, mask = prompts()
-    with pytest.raises(ValueError, match=r"attn_implementation 'kvspec', got 'sdpa': call `attach"):
+    with pytest.raises(ValueError, match=r"prepared by `attach\(model\)`, got attn_impl.* 'sdpa'"):
         models.prefill(unmodified("llama"), ids, mask)
 
 
@@ -146,27 +154,21 @@ def test_dropout_while_training_is_refused():
     config = configuration("llama", attention_dropout=0.5)
     model = models.attach(transformers.AutoModelForCausalLM.from_config(config)).train()
     with pytest.raises(ValueError, match=r"dropout must be 0, got 0.5: call `model.eval\(\)`"):
-        model(input_ids=prompts()[0])
+        models.prefill(model, prompts()[0])
 
 
 def test_packed_sequences_are_refused():
-    ids, _ = prompts()
-    places = torch.arange(TOKENS // 2).repeat(2).expand(ids.shape)
+    ids, _ = prompts(TOKENS)
+    cache = models.prefill(attached("llama"), ids[:, :TOKENS]).cache
+    places = torch.arange(TOKENS // 2).repeat(2).expand(2, TOKENS)
     with pytest.raises(ValueError, match=r"position_ids must count on in every row.*packed"):
-        attached("llama")(input_ids=ids, position_ids=places, use_cache=False)
+        attached("llama")(input_ids=ids[:, TOKENS:], position_ids=places, past_key_values=cache)
 
 
 def test_a_mask_of_queries_times_tokens_is_refused():
-    ids, _ = prompts()
-    mask = torch.ones(2, 1, TOKENS, TOKENS, dtype=torch.bool).tril()
-    with pytest.raises(ValueError, match=r"of shape \(batch, tokens\), got \(2, 1, 24, 24\)"):
-        attached("llama")(input_ids=ids, attention_mask=mask)
-
-
-def test_a_static_cache_is_refused():
-    ids, mask = prompts()
-    cache = transformers.StaticCache(config=configuration("llama"), max_cache_len=64)
-    with pytest.raises(ValueError, match="24, got room for 64: a static cache is not supported"):
-        attached("llama")(input_ids=ids, past_key_values=cache)
-    with pytest.raises(ValueError, match="a static cache is not supported"):
-        generated(attached("llama"), ids, mask, cache_implementation="static")
+    prompt, ids, _ = cached()
+    mask = torch.ones(2, 1, 2, TOKENS + 2, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"of shape \(batch, tokens\), got \(2, 1, 2, 26\)"):
+        attached("llama")(
+            input_ids=ids[:, TOKENS:], attention_mask=mask, past_key_values=prompt.cache
+        )

@@ -1,8 +1,14 @@
 """Expected attention on a model."""
 
+from types import ModuleType
+from typing import Any
+
+from transformers import PreTrainedModel
+
 import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
+from optimized.models.attach import attached
 from optimized.models.prefill import Prefilled, Step, unrotated
 from optimized.models.scorer import ReadLayer, Scorer, Scores, lengths, options
 
@@ -14,6 +20,10 @@ class ExpectedAttention(Scorer):
     takes = (*options(optimized.expected_attention), "future")
     watching = True
     colour = "#6b7d1c"
+
+    def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
+        super().__init__(model, kv, **settings)
+        refuse.rotating(attached(model).rotates, model.config.model_type)
 
     def watch(self, step: Step) -> None:
         """Add the chunk's queries to the statistics."""

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from optimized import Scored
 from optimized.models import errors as refuse
+from optimized.models.layer import whole_layers
 from optimized.models.prefill import Step
 from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends
 
@@ -16,7 +17,7 @@ from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends
 class FastKVzip(Scorer):
     """A gate for each layer, on the hidden states at its attention's input.
 
-    The setting `weights` holds a `GateWeights` for each layer.
+    The setting `weights` holds a `GateWeights` for each layer that sees the whole text.
     """
 
     name = "fastkvzip"
@@ -29,7 +30,7 @@ class FastKVzip(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        layers = model.config.num_hidden_layers
+        layers = whole_layers(model.config)
         refuse.one_a_layer("weights", settings.get("weights") or (), layers)
 
     def watch(self, step: Step) -> None:

@@ -19,5 +19,5 @@ class PyramidKV(SnapKV):
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
         """Follow the line from the first layer to the last."""
         chosen = self.chosen("window", "beta", "exact")
-        layers = self.model.config.num_hidden_layers
+        layers = len(prompt.cache.evictable())
         return self.kv.pyramidkv_budgets(keep, layers, lengths(prompt), **chosen)

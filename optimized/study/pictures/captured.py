@@ -10,10 +10,10 @@ from transformers import PreTrainedModel
 
 import optimized
 from optimized.models.prefill import Step, prefill
+from optimized.models.systems import system_named
 from optimized.study.documents import Document
 from optimized.study.panel import Panel
 from optimized.study.rows import Settings, Trial
-from optimized.study.systems import system_named
 
 DOCUMENTS = 8
 """Documents whose scores are looked at: the longest."""

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 import optimized as kv
+from optimized.models.systems import refinement, system_named
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.words import share, verdict
-from optimized.study.systems import refinement, system_named
 
 SHOWN, BEST, BINS, KEPT, ROUNDS = 128, 10, 20, 0.05, 3
 

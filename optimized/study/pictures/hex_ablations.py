@@ -7,12 +7,12 @@ from typing import Any
 from transformers import PreTrainedModel
 
 import optimized as kv
+from optimized.models.systems import FULL, System
 from optimized.study.documents import Document
 from optimized.study.evaluate import evaluate
 from optimized.study.pictures.words import verdict
 from optimized.study.rows import Settings, Trial
 from optimized.study.significance import interval, shares
-from optimized.study.systems import FULL, System
 
 PRINTED = {
     "3-full": 55.42,

@@ -6,9 +6,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 import optimized as kv
+from optimized.models.systems import remedied
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.words import verdict
-from optimized.study.systems import remedied
 
 DECODED = 0.25
 """Share of a document that is decoded, token by token, in the study of settings."""

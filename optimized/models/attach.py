@@ -1,0 +1,97 @@
+"""Attach a model: let our caches hear of its calls, and attend for its layers."""
+
+from inspect import signature
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from optimized.models import errors as refuse
+from optimized.models.attention import (
+    NAME,
+    Attentive,
+    attentions,
+    hand_over,
+    implementation,
+    registered,
+)
+from optimized.models.proof import proven
+
+
+class Attachment:
+    """What a decoder calls before it runs: it tells our caches what the call brings."""
+
+    def __init__(self, own: str, rotates: bool) -> None:
+        self.own = own
+        """The attention that the model had."""
+        self.rotates = rotates
+        """Whether queries are projections that are rotated as a whole."""
+
+    def __call__(
+        self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]
+    ) -> tuple[tuple[()], dict[str, Any]] | None:
+        """Tell the cache what a call of the decoder brings."""
+        inputs = dict(zip(signature(decoder.forward).parameters, given, strict=False)) | inputs
+        cache = inputs.get("past_key_values")
+        return ((), cache.expect(decoder, inputs)) if isinstance(cache, Attentive) else None
+
+
+def attach(model: PreTrainedModel) -> PreTrainedModel:
+    """Let a model attend to our caches, after a check that it computes the same.
+
+    The check runs a short random prompt: in every layer that sees the whole text, attention
+    through this package must give what the model's own file gives.
+
+    Args:
+        model: a causal language model of `transformers`. Each of its layers sees the whole text or
+            a window of it, and one at least the whole text.
+
+    Returns:
+        The same model. Over every cache but ours it goes on to attend as it did.
+
+    Raises:
+        ValueError: the model computes something else, has layers of another kind, or an adapter
+            that puts trained entries before the prompt's.
+    """
+    refuse.learned_prompt(model)
+    known = attachment(model)
+    if known is None:
+        rotates = proven(model)
+        decoder = model.get_decoder()
+        known = Attachment(implementation(decoder), rotates)
+        for module, hook in ((decoder, known), *((one, hand_over) for one in attentions(decoder))):
+            module.register_forward_pre_hook(hook, with_kwargs=True)
+    model.get_decoder().set_attn_implementation(registered(known.own))
+    return model
+
+
+def detach(model: PreTrainedModel) -> PreTrainedModel:
+    """Undo `attach`."""
+    known = attachment(model)
+    if known is not None:
+        decoder = model.get_decoder()
+        decoder.set_attn_implementation(known.own)
+        for module in (decoder, *attentions(decoder)):
+            for key, hook in list(module._forward_pre_hooks.items()):
+                if hook is known or hook is hand_over:
+                    del module._forward_pre_hooks[key], module._forward_pre_hooks_with_kwargs[key]
+    return model
+
+
+def attachment(model: PreTrainedModel) -> Attachment | None:
+    """Return what `attach` left on a model."""
+    hooks = model.get_decoder()._forward_pre_hooks.values()
+    return next((hook for hook in hooks if isinstance(hook, Attachment)), None)
+
+
+def attached(model: PreTrainedModel) -> Attachment:
+    """Return what `attach` left on a model that attends to our caches.
+
+    Raises:
+        ValueError: it does not.
+    """
+    known = attachment(model)
+    name = implementation(model.get_decoder())
+    refuse.attached(name if known is None or not name.startswith(NAME) else None)
+    assert known is not None
+    return known

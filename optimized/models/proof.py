@@ -1,0 +1,186 @@
+"""Whether a model computes through this package what it computes by itself: a run in seconds."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, DynamicCache, PreTrainedModel
+from transformers.masking_utils import AttentionMaskInterface
+
+import optimized
+from optimized.models import errors as refuse
+from optimized.models.attention import (
+    NAME,
+    Attendable,
+    attend_to,
+    attentions,
+    dense_attention,
+    implementation,
+    mask,
+    own_attention,
+    unturned,
+    way_of,
+)
+from optimized.models.eviction import EvictionCache, EvictionLayer
+from reference.precision import widen
+
+PROOF = f"{NAME}-proof"
+CALLS = ((0, 8), (8, 12))
+"""Where the calls of the run start and end: a prompt, its second row padded, and a turn."""
+PADDING = 3
+SHARP = 1e-4
+"""How far two results may be apart, as a share of the largest, where both are in single
+precision; in half precision it is `UNITS` of the dtype."""
+UNITS = 16
+
+
+class Found(NamedTuple):
+    """What one layer showed."""
+
+    by_formula: float
+    """Distance of our attention from the model's own, on the same queries, keys and values."""
+    by_module: float
+    """Distance of what the layer makes of the same hidden states through a cache of ours."""
+    by_rotation: float
+    """Distance of its queries from projected and then rotated ones."""
+
+
+def proven(model: PreTrainedModel) -> bool:
+    """Run a short random prompt, and hold every layer that sees the whole text to its own result.
+
+    Returns:
+        Whether queries are projections that are rotated as a whole, as expected attention has it.
+
+    Raises:
+        ValueError: the model computes something else through this package, or does not attend
+            through the attention interface of `transformers`.
+    """
+    refuse.decoder_alone(model.config)
+    decoder = model.get_decoder()
+    modules = attentions(decoder)
+    cache = EvictionCache(decoder.config)
+    own, training = implementation(decoder), model.training
+    decoder.set_attn_implementation(PROOF)
+    run = Run(decoder, cache)
+    hooks = [one.register_forward_hook(run.layer, with_kwargs=True) for one in modules]
+    model.eval()
+    try:
+        refuse.interface(decoder.config, PROOF)
+        with torch.no_grad():
+            for call in CALLS:
+                run.call(*call)
+    except (TypeError, AttributeError, RuntimeError, KeyError, IndexError) as error:
+        refuse.uncomputable(model.config, error)
+    finally:
+        model.train(training)
+        for hook in hooks:
+            hook.remove()
+        decoder.set_attn_implementation(own)
+    refuse.unseen(len(run.found) == len(cache.evictable()) * len(CALLS))
+    formula, module, rotation = torch.tensor(run.found).amax(0).tolist()
+    refuse.other(model.config, formula, SHARP)
+    refuse.other(model.config, module, run.loose)
+    return rotation <= run.loose
+
+
+class Run:
+    """The run: a model goes on by itself; beside it each layer does the same through a cache."""
+
+    def __init__(self, decoder: PreTrainedModel, cache: EvictionCache) -> None:
+        self.decoder, self.cache = decoder, cache
+        place = next(decoder.get_input_embeddings().parameters()).device
+        draw = torch.Generator().manual_seed(0)
+        size = decoder.config.get_text_config(decoder=True).vocab_size
+        self.ids = torch.randint(size, (2, CALLS[-1][1]), generator=draw).to(place)
+        self.mask = torch.ones_like(self.ids)
+        self.mask[1, :PADDING] = 0
+        self.places = (self.mask.cumsum(-1) - 1).clamp(min=0)
+        self.own = DynamicCache(config=decoder.config)
+        self.found: list[Found] = []
+        self.loose = max(SHARP, UNITS * torch.finfo(decoder.dtype).eps)
+
+    def call(self, start: int, stop: int) -> None:
+        """Let the model read some tokens."""
+        self.new = slice(start, stop)
+        self.decoder(
+            input_ids=self.ids[:, self.new],
+            attention_mask=self.mask[:, :stop],
+            position_ids=self.places[:, self.new],
+            past_key_values=self.own,
+            use_cache=True,
+        )
+
+    def layer(
+        self, module: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any], output: Any
+    ) -> None:
+        """Let a layer do the same through our cache."""
+        assert isinstance(module.layer_idx, int)
+        ours = self.cache.layers[module.layer_idx]
+        if not isinstance(ours, EvictionLayer):
+            return
+        refuse.cached("past_key_values" in inputs)
+        queries: list[Tensor] = []
+        ours.observe = lambda query, *_: queries.append(query)
+        flags = self.mask[:, : self.new.stop].bool().to(output[0].device)
+        inputs = inputs | dict(past_key_values=self.cache, attention_mask=flags)
+        again = module.forward(*given, **inputs)[0]
+        real = flags[:, self.new]
+        hidden = given[0] if given else inputs["hidden_states"]
+        self.found.append(
+            Found(
+                float(output[1]) if isinstance(output[1], Tensor) else torch.inf,
+                apart(again, output[0], real),
+                self.rotation(module, hidden, queries[0].transpose(1, 2), real),
+            )
+        )
+
+    def rotation(self, module: nn.Module, hidden: Tensor, queries: Tensor, real: Tensor) -> float:
+        """Return how far queries are from what expected attention takes them for."""
+        frequencies = getattr(getattr(self.decoder, "rotary_emb", None), "inv_freq", None)
+        raw, width = unturned(module, hidden, queries.shape[-1]), queries.shape[-1]
+        if frequencies is None or raw is None or 2 * len(frequencies) != width:
+            return torch.inf
+        places = self.places[:, self.new].to(frequencies.device)
+        turn = optimized.mean_rotation(frequencies, places, 1)[:, :, None].to(raw)
+        turned = (turn @ raw[..., None])[..., 0]
+        return apart(turned, queries, real)
+
+
+def compared(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor | Attendable,
+    value: Tensor | Attendable,
+    attention_mask: Tensor | None,
+    **how: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attend as the model's file has it; in place of weights return how far off ours is."""
+    if not isinstance(key, Tensor):
+        return attend_to(key, query, attention_mask, **how)
+    assert isinstance(value, Tensor)
+    queries, keys, values = (widen(x) for x in (query, key, value))
+    seen = None
+    if attention_mask is not None:
+        # eager attention in double precision has NaN at padding, since it exponentiates in single
+        lowest = torch.finfo(torch.float32).min
+        attention_mask = attention_mask.to(queries.dtype).clamp(min=lowest)
+        seen = attention_mask[:, 0, -1] == 0  # what the last query sees is what is there
+    eager = own_attention("eager", module)
+    own = eager(module, queries, keys, values, attention_mask, **how)[0]
+    ours = dense_attention(queries, keys, values, seen, way_of(query, **how)).transpose(1, 2)
+    real = torch.ones_like(own[..., 0, 0], dtype=torch.bool)
+    real = real if seen is None else seen[:, -query.shape[2] :]
+    return own.to(query.dtype), torch.tensor(apart(ours, own, real))
+
+
+def apart(one: Tensor, other: Tensor, real: Tensor) -> float:
+    """Return the largest distance between two results, as a share of the largest."""
+    if one.shape != other.shape:
+        return torch.inf
+    one, other = widen(one[real]), widen(other[real])
+    return float((one - other).abs().max() / other.abs().max().clamp(min=torch.finfo().tiny))
+
+
+AttentionInterface.register(PROOF, compared)
+AttentionMaskInterface.register(PROOF, partial(mask, "eager"))

@@ -1,0 +1,124 @@
+"""Layers that store tokens in fewer bits, and attend to what they restore."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import optimized
+from optimized.models import errors as refuse
+from optimized.models.attention import Way, causal, dense_attention, seeing
+from optimized.models.layer import AttendingCache, AttendingLayer, exactly, spread
+
+QUANTIZERS = ("kivi-2", "kivi-4", "gear")
+
+
+class RestoringLayer(AttendingLayer):
+    """One layer: the first tokens are compressed at once, later ones as they come."""
+
+    def __init__(self, kv: ModuleType) -> None:
+        super().__init__()
+        self.kv = kv
+        self.held: Any = None
+
+    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
+        """Add the new tokens and attend to exact new and restored old ones."""
+        del valid
+        keys, values, _ = self.taken()
+        query = query.to(keys.dtype)
+        with exactly(query):
+            if self.held is None:
+                self.held = self.start(way.standard(query), keys, values)
+                return dense_attention(query, keys, values, None, way)
+            return self.go_on(query, keys, values, way)
+
+    def go_on(self, query: Tensor, keys: Tensor, values: Tensor, way: Way) -> Tensor:
+        """Attend to what is restored, and then store what is new, as much at a time as can be."""
+        out, start = torch.empty_like(query), 0
+        while start < query.shape[2]:
+            stop = min(query.shape[2], start + self.room(query.shape[2]))
+            some, key, value = (x[:, :, start:stop] for x in (query, keys, values))
+            held_keys, held_values = self.read()
+            every = torch.cat([held_keys, key], 2), torch.cat([held_values, value], 2)
+            visible = causal(stop - start, every[0].shape[2], None, query.device)
+            out[:, :, start:stop] = seeing(some, *every, visible, way)
+            self.append(way.standard(some), key, value)
+            start = stop
+        return out
+
+    def room(self, new: int) -> int:
+        """Return how many new tokens are stored at a time."""
+        return new
+
+    def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
+        """Return what is stored of the first tokens."""
+        raise NotImplementedError
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values, as they are restored."""
+        raise NotImplementedError
+
+    def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Store new tokens."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Forget every token."""
+        super().reset()
+        self.held = None
+
+
+class QuantizedLayer(RestoringLayer):
+    """One layer of KIVI or GEAR."""
+
+    def __init__(self, name: str, exact_outliers: bool, kv: ModuleType) -> None:
+        super().__init__(kv)
+        self.name, _, self.bits = name.partition("-")
+        self.exact_outliers = exact_outliers
+
+    def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
+        """Quantise the first tokens."""
+        del query
+        if self.name == "kivi":
+            return self.kv.kivi_prefill(keys, values, bits=int(self.bits))
+        return self.kv.gear_prefill(keys, values)
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Restore the tokens."""
+        if self.name == "kivi":
+            return self.kv.kivi_read(self.held)
+        return self.kv.gear_read(self.held, exact_outliers=self.exact_outliers)
+
+    def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Store new tokens, and quantise them where a group is full."""
+        del query
+        add = self.kv.kivi_append if self.name == "kivi" else self.kv.gear_append
+        self.held = add(self.held, keys, values)
+
+
+class QuantizedTransformersCache(AttendingCache):
+    """The cache of a quantiser HEX is compared with, for `model.generate(past_key_values=...)`.
+
+    The first call of the model is the prompt, each later one is appended.
+
+    Args:
+        config: the configuration of an attached model.
+        name: `"kivi-2"`, `"kivi-4"` or `"gear"`.
+        exact_outliers: whether GEAR's correction leaves outliers alone, as E-H42 has it.
+        kv: `reference` or `optimized`.
+
+    Raises:
+        ValueError: there is no such quantiser.
+    """
+
+    def __init__(
+        self, config: Any, name: str, exact_outliers: bool = False, kv: ModuleType = optimized
+    ) -> None:
+        refuse.one_of("name", name, QUANTIZERS)
+        super().__init__(spread(config, lambda: QuantizedLayer(name, exact_outliers, kv)))
+
+    def admit(self, real: Tensor, seen: int) -> None:
+        """Refuse padding."""
+        del seen
+        refuse.no_padding(real)
