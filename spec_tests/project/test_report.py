@@ -128,6 +128,30 @@ def test_an_equation_fails_with_agreement_alone(suite, elsewhere):
     assert "HubKV: HubKV-7 fails; " in done.stdout
 
 
+ODD = """
+import torch
+
+class Odd:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+def kept_count(pool, ratio):
+    return Odd()
+
+def gate(scores, corrected, ratio, power=2.0):
+    return corrected + torch.randn(())
+"""
+
+
+def test_an_answer_without_words_or_of_chance_is_a_failure_like_another(suite, elsewhere):
+    (elsewhere / "odd.py").write_text(ODD)
+    done = suite("odd", "-k", "gate or kept_count", only=(*EVERY, "retain"))
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
+    assert "INTERNALERROR" not in done.stdout
+    for name in ("kept_count", "gate"):
+        assert f"{name} fails" in done.stdout
+
+
 def test_the_first_failure_of_a_run_is_the_easiest_to_read(suite):
     done = suite("theirs:wrong", "-x", only=EVERY)
     assert "worked example: " in done.stdout
