@@ -5,49 +5,14 @@ Written to docs/figures/, which git ignores. Run it before the site is built, as
 
 import csv
 import re
-from collections.abc import Callable
-from pathlib import Path
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import torch
+import walks  # noqa: F401  registers the pictures of the walks
+from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_all, figure
 from matplotlib.axes import Axes
 from shipped_model import tables
 
 import reference as kv
-
-DOCS = Path(__file__).parent
-FOLDER = DOCS / "figures"
-INK, STRONG, WEAK = "#7a8288", "#00897b", "#e07b39"  # legible on white and on near-black
-FIGURES: dict[str, tuple[tuple[float, float], Callable[[Axes], None]]] = {}
-
-mpl.use("svg")
-mpl.rcParams.update(
-    {
-        "svg.hashsalt": "kvspec",  # the same figure is the same file
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 10,
-        "text.color": INK,
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "legend.frameon": False,
-        "savefig.transparent": True,
-    }
-)
-
-
-def figure(width: float = 7.2, height: float = 2.6) -> Callable[[Callable[[Axes], None]], None]:
-    """Register a function that draws one figure, called after the function."""
-
-    def register(draw: Callable[[Axes], None]) -> None:
-        FIGURES[draw.__name__] = ((width, height), draw)
-
-    return register
 
 
 def clustered_scores(tokens: int = 48) -> torch.Tensor:
@@ -167,11 +132,7 @@ def of_the_model() -> dict[str, str]:
 def main() -> None:
     """Write every figure, the captions of those that a model draws, and the tables."""
     FOLDER.mkdir(exist_ok=True)
-    for name, (size, draw) in FIGURES.items():
-        canvas, axes = plt.subplots(figsize=size, layout="constrained")
-        draw(axes)
-        canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
-        plt.close(canvas)
+    draw_all()
     (FOLDER / "performance.txt").write_text(timings())
     for name, text in (of_the_model() | tables()).items():
         (FOLDER / f"{name}.txt").write_text(text)

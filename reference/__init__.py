@@ -30,12 +30,13 @@ from reference.graphkv.keys import (
 )
 from reference.graphkv.needle import hide_needle, needle_recall
 from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
-from reference.hex.attention import HexAttention, HexDecoded, hex_attention, hex_decode
+from reference.hex.attention import HexAttention, hex_attention
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
 from reference.hex.covering import lift, new_singular_value, ramanujan_lift
 from reference.hex.csr import CSR, from_csr, to_csr
+from reference.hex.decode import HexDecoded, hex_decode
 from reference.hex.expander import (
     Degrees,
     Expander,

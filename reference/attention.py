@@ -72,7 +72,7 @@ def attention(
     Args:
         queries: $q_t$; the last query sees the last key.
         keys: $K$.
-        values: $V$, of the shape of `keys`.
+        values: $V$.
         causal: whether a query sees nothing after its own position.
         scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
 
@@ -111,10 +111,9 @@ def attention_error(
     Args:
         queries: $q_t$; the last query sees the last key.
         keys: $K$.
-        values: $V$, of the shape of `keys`.
-        compressed_keys: $\widehat K$, of the shape of `keys`: a compressed cache has an entry for
-            every token.
-        compressed_values: $\widehat V$, of the shape of `keys`.
+        values: $V$.
+        compressed_keys: $\widehat K$: a compressed cache has an entry for every token.
+        compressed_values: $\widehat V$.
         causal: whether a query sees nothing after its own position.
         scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
 

@@ -20,7 +20,7 @@ from reference.hex.presets import HexConfig
 from reference.kinds import Ratio, Scope
 from reference.precision import widen
 from reference.refinement import Refinement, comparable, finite, refinable, refine
-from reference.retain import kept_count, retain, room
+from reference.retain import covers_protected, kept_count, retain
 from reference.rules import AXES, alike, budget, headed, left_padded, pooled_budget, scoped
 from reference.scorers.scored import Scored
 
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     vectors: dict[str, Tensor]
 
 
-def pooled(scored: Scored, scope: str) -> None:
+def has_pools(scored: Scored, scope: str) -> None:
     """Refuse scores without the axes that the scope pools."""
     try:
         scoped(scored.scores, scope)
@@ -54,7 +54,7 @@ def flagged(valid: Tensor | None, scores: Tensor, scope: str) -> None:
         raise ValueError(f"valid must have shape {wanted}, got {tuple(valid.shape)}")
 
 
-def affordable(
+def fits_pools(
     scored: Scored,
     keep: int | Tensor | None,
     ratio: float | None,
@@ -85,7 +85,7 @@ def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfi
         finite(name, tensor, None if valid is None else valid[..., None, :, None])
 
 
-@requires(pooled, rows_padded, left_padded, affordable, comparable, refinable)
+@requires(has_pools, rows_padded, left_padded, fits_pools, comparable, refinable)
 def select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -104,11 +104,11 @@ def select(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned: raw scores $s$ and protected tokens $P$.
         keep: budget of every pool, from 0 to its size, padding included; a tensor holds one for
             each. A pool with fewer real entries keeps them all.
-        ratio: removed share $r$ of the real entries, in [0, 1], instead of `keep`.
+        ratio: removed share $r$ of the real entries, instead of `keep`.
         scope: which entries form a pool: those of a `"head"`, a `"layer"`, or the `"model"`, whose
             layers are the first axis, as in `retain`.
         refinement: settings of HubKV, GraphKV or NMS; none by default.
@@ -130,19 +130,19 @@ def select(
     Reading:
         C2, C6, E-U35: budgets count real tokens; the gate takes the share that is removed.
     """
-    vectors = compared(refinement, keys, values, queries)
+    vectors = vectors_compared(refinement, keys, values, queries)
     kept = torch.zeros_like(scored.protected)
     for row in each_row(scored, scope, valid, vectors):
         protected = row.scored.protected
         pools = protected.flatten(-AXES[scope])
         budgets = row_budgets(keep, ratio, row, pools)
-        room(keep, ratio, budgets, pools.sum(-1))
+        covers_protected(keep, ratio, budgets, pools.sum(-1))
         refined = refine_row(row, refinement, int(budgets.sum()), ratio, protected)
         kept[row.place] = retain(refined, protected, keep=budgets, scope=scope)
     return kept
 
 
-@requires(pooled, rows_padded, left_padded, affordable, comparable, refinable, storable)
+@requires(has_pools, rows_padded, left_padded, fits_pools, comparable, refinable, storable)
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -163,10 +163,10 @@ def compress(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned: raw scores $s$ and protected tokens $P$.
         keep: budget of every pool, as in `select`.
-        ratio: removed share $r$ of the real entries, in [0, 1], instead of `keep`.
+        ratio: removed share $r$ of the real entries, instead of `keep`.
         scope: which entries form a pool, as in `select`.
         refinement: settings of HubKV, GraphKV or NMS; none by default.
         queries: the queries, where GraphKV's edges compare them.
@@ -215,7 +215,7 @@ def select_for_hex(
     store: HexConfig,
 ) -> Tensor:
     """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
-    vectors = compared(refinement, keys, values, queries)
+    vectors = vectors_compared(refinement, keys, values, queries)
     scored, share, span = for_hex(scored, keep, ratio, store)
     exact = scored.protected.new_zeros(*scored.protected.shape[:-2], span)
     for row in each_row(scored, scope, valid, vectors):
@@ -276,7 +276,7 @@ def refine_row(
     return refine(row.scored, refinement, keep=keep, ratio=removed, **row.vectors)
 
 
-def compared(
+def vectors_compared(
     refinement: Refinement | None, keys: Tensor, values: Tensor, queries: Tensor | None
 ) -> dict[str, Tensor]:
     """Return the vectors that a refinement compares."""

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.compress import compared, each_row, flagged
+from reference.compress import each_row, flagged, vectors_compared
 from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
@@ -149,7 +149,7 @@ def decoding_start(
     Args:
         keys: keys of the prompt, as the cache holds them; the layers are the first axis where the
             scope is `"model"`.
-        values: values of the prompt, of the shape of the keys.
+        values: values of the prompt.
         scores: raw scores of the prompt's tokens by any scorer, finite, and at least 0 where
             they will be refined.
         config: settings, see `DecodingConfig`.
@@ -191,7 +191,7 @@ def decoding_append(
     Args:
         cache: the cache so far.
         keys: keys of the new tokens.
-        values: values of the new tokens, of the shape of the keys.
+        values: values of the new tokens.
         scores: raw scores of the new tokens, as for the prompt.
         mass: what the new tokens' queries add to the scores of the tokens held, laid out as
             `decoding_read` does; for H2O the attention they pay to each. It is added before
@@ -308,7 +308,7 @@ def shrunk(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Decoding
 
 def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
     """Mark the entries that stay: protected positions, then the best by their refined scores."""
-    scope, vectors = config.scope, compared(config.refinement, view.keys, view.values, None)
+    scope, vectors = config.scope, vectors_compared(config.refinement, view.keys, view.values, None)
     there = view.present.any(-2)
     held = Scored(view.scores, ~view.present)
     kept = torch.zeros_like(view.present)

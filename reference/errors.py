@@ -10,7 +10,7 @@ from reference.contract import compiled, scanning, shown
 from reference.kinds import OneOf
 
 
-def held(name: str, value: object, annotation: Any) -> None:
+def must_be(name: str, value: object, annotation: Any) -> None:
     """Refuse what an annotation would, where no signature is read: in a method, of a part."""
     if check := compiled(name, annotation):
         check(value, {})
@@ -18,7 +18,7 @@ def held(name: str, value: object, annotation: Any) -> None:
 
 def one_of(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse what is not among `choices`."""
-    held(name, value, Annotated[object, OneOf(tuple(choices))])
+    must_be(name, value, Annotated[object, OneOf(tuple(choices))])
 
 
 def boolean(name: str, tensor: Tensor, shape: Sequence[int]) -> None:

@@ -54,7 +54,7 @@ def evict(
 
     Args:
         keys: $K$, one row for each token.
-        values: $V$, of the shape of `keys`.
+        values: $V$.
         kept: the retained set $S$ of each head, as `retain` marks it.
 
     Returns:

@@ -44,15 +44,15 @@ def ragged_attention(
       V_{1:t}\bigr)$$
 
     Args:
-        queries: $q_t$, finite; the last query sees the last of the new tokens.
+        queries: $q_t$; the last query sees the last of the new tokens.
         cache: what is left of the tokens before: entries $K_s^{(h)}$, $V_s^{(h)}$ of each head, the
             heads of a batch row one after another. Every query sees all entries of its head.
-        keys: keys $K$ of the new tokens, finite; there may be none where not causal.
-        values: values $V$ of the new tokens, finite, of the shape of `keys`.
+        keys: keys $K$ of the new tokens; there may be none where not causal.
+        values: values $V$ of the new tokens.
         valid: which new tokens are no padding, anywhere in a row. Only its own query sees
             padding, and only where causal.
         causal: whether a query sees no new token after its own position.
-        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+        scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
 
     Returns:
         The output in the dtype of `queries`, rounded to it once; 0 where a query sees nothing.

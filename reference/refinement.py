@@ -4,11 +4,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference.contract import requires, scanning
-from reference.graphkv.refine import GraphSettings, graphkv_refine, held
+from reference.graphkv.refine import GraphSettings, covers_window, graphkv_refine
 from reference.hubkv.locality import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
 from reference.kinds import Ratio, Whole
 from reference.precision import widen
+from reference.rules import multiple
 from reference.scorers.scored import Scored
 
 Refinement = HubSettings | GraphSettings | NmsSettings
@@ -24,12 +25,7 @@ def comparable(
 ) -> None:
     """Refuse vectors that a graph cannot compare: not given, not finite, of unlike heads."""
     if keys is not None and queries is not None and keys.shape[-3] != queries.shape[-3]:
-        heads, shared = queries.shape[-3], keys.shape[-3]
-        if not heads or not shared or heads % shared:
-            raise ValueError(
-                f"queries must have a multiple of the {shared} heads of keys on axis -3, of shape "
-                f"{tuple(keys.shape)}, got {tuple(queries.shape)}"
-            )
+        multiple("queries", queries.shape[-3], keys.shape[-3], least=1)
     if not isinstance(refinement, GraphSettings):
         return
     needed = {"keys": keys}
@@ -83,9 +79,8 @@ def refine(
             padding where there is some.
         refinement: settings of `hubkv_refine`, `graphkv_refine` or `nms`, which say which of them
             runs; none of them by default.
-        keep: tokens a head will keep, at least 0: GraphKV's budget.
-        ratio: HubKV's gate ratio, in [0, 1]; by default $1 - \mathrm{keep} / \mathrm{tokens}$,
-            and at least 0.
+        keep: tokens a head will keep: GraphKV's budget.
+        ratio: HubKV's gate ratio; by default $1 - \mathrm{keep} / \mathrm{tokens}$, and at least 0.
         keys: the keys, which GraphKV compares.
         values: the values, where its edges compare them.
         queries: the queries, where its edges compare them.
@@ -114,7 +109,7 @@ def refine(
         return nms(scores.masked_fill(outside, 0), *refinement)
     if isinstance(refinement, GraphSettings):
         assert keys is not None
-        held(keep, outside, refinement.per_head, refinement.exclude_window)
+        covers_window(keep, outside, refinement.per_head, refinement.exclude_window)
         vectors = dict(queries=queries, values=values)
         settings = refinement._asdict()
         return graphkv_refine(scores, keys, keep, protected=outside, **vectors, **settings)

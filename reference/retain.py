@@ -92,7 +92,7 @@ def retain(
     pools, shields = pooled(scores, scope), pooled(protected, scope)
     counted = keep if ratio is None else kept_count(pools.shape[-1], ratio)
     budgets = torch.as_tensor(counted, device=scores.device).expand(pools.shape[:-1])
-    room(keep, ratio, budgets, shields.sum(-1))
+    covers_protected(keep, ratio, budgets, shields.sum(-1))
     kept = torch.zeros_like(shields)
     best_first = ranking(pools)
     for pool in product(*map(range, budgets.shape)):
@@ -126,7 +126,7 @@ def modular_utility(
     return utility
 
 
-def room(
+def covers_protected(
     keep: int | Tensor | None, ratio: float | None, budgets: Tensor, protected: Tensor
 ) -> None:
     """Refuse a budget, as `keep` or `ratio` gave it, below its pool's protected entries."""

@@ -14,10 +14,15 @@ AXES = {"head": 1, "layer": 2, "model": 3}
 
 def grouped(query_heads: int, kv_heads: int) -> None:
     """Refuse query heads that are no multiple of the key heads."""
-    if query_heads % kv_heads if kv_heads else query_heads:
-        raise ValueError(
-            f"the heads of queries must be a multiple of the {kv_heads} of keys, got {query_heads}"
-        )
+    multiple("queries", query_heads, kv_heads)
+
+
+def multiple(name: str, heads: int, kv_heads: int, least: int = 0) -> None:
+    """Refuse heads that are no multiple of the key heads, or too few to average."""
+    if heads < least or (heads % kv_heads if kv_heads else heads):
+        some = f", and at least {least}" if least else ""
+        said = f"the heads of {name} must be a multiple of the {kv_heads} of keys{some}"
+        raise ValueError(f"{said}, got {heads}")
 
 
 def wide(width: int) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-TAKES_VALUE = {"--xfails", "--device", "--impl", "--hypothesis-profile"}
+TAKES_VALUE = {"--xfails", "--device", "--impl", "--hypothesis-profile", "--level"}
+TAKES_VALUE |= {"--report-html", "--report-json"}
 TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c"}
 
 

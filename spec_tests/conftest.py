@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import HealthCheck, Phase, settings
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 
-from spec_tests import conformance_table
-from spec_tests.implementation import LACKS, Implementation, layers_on, under_test
-from spec_tests.kernels.interpreter import patch_once
-from spec_tests.needs import asked, needs
+from spec_tests.implementation import Implementation, layers_on, under_test
+from spec_tests.index import are_ours
+from spec_tests.needs import asked, may_ask, needs
+from spec_tests.report.faults import LEVELS
+from spec_tests.report.plugin import Plugin
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -23,6 +25,7 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],  # the report explains
     suppress_health_check=quiet,
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=quiet)
@@ -32,10 +35,12 @@ settings.register_profile(
 )
 settings.load_profile("conformance")
 
-OF_THIS_REPOSITORY = [Path(__file__).parent / name for name in ("project", "models", "study")]
+HERE = Path(__file__).parent
+OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
-FEW = 5
-"""Examples of a law in Triton's interpreter, unless `--impl optimized.kernels` asks for all."""
+FEW, SOME = 5, 25
+"""Examples of a law in Triton's interpreter, and of a twin that is compared with the reference
+besides, where no `--impl` asks for all."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -57,6 +62,14 @@ def pytest_addoption(parser):
         "--killers", action="store_true", help="run mutants, each against its killer alone"
     )
     group.addoption("--device", default="cpu", help="where the inputs live")
+    group.addoption(
+        "--level",
+        choices=LEVELS,
+        default=LEVELS[-1],
+        help="how far to ask: ordinary input, edges as well, refusals as well",
+    )
+    for form in ("html", "json"):
+        group.addoption(f"--report-{form}", metavar="FILE", help=f"write the report as {form}")
 
 
 def pytest_configure(config):
@@ -72,8 +85,6 @@ def pytest_configure(config):
         settings.register_profile("seeded", settings.default, derandomize=False)
         settings.load_profile("seeded")
     device = config.getoption("--device")
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        patch_once()
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -84,14 +95,27 @@ def pytest_configure(config):
         config.stash[IMPLEMENTATIONS] = [Implementation(name, device, ours) for name in names]
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
+    if any(impl.is_interpreted for impl in config.stash[IMPLEMENTATIONS]):
+        import_module("spec_tests.kernels.interpreter").patch_once()
     # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
     # `use_deterministic_algorithms` does as much, and imports the compiler.
     torch.set_deterministic_debug_mode("error")
+    if not config.getoption("--killers"):
+        config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]))
+    if config.getoption("--impl"):  # the report says it
+        config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
+        config.option.reportchars = config.option.reportchars.replace("a", "")
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave out the tests of this repository where a module is named."""
-    return True if config.getoption("--impl") and collection_path in OF_THIS_REPOSITORY else None
+    """Leave out, of named modules, the tests of this repository and what asks them nothing."""
+    if not config.getoption("--impl") or config.getoption("--killers"):
+        return None
+    if collection_path in OF_THIS_REPOSITORY:
+        return True
+    offered = [impl.wanted - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
+    idle = collection_path.name.startswith("test_") and collection_path.parent != HERE
+    return (idle and not any(may_ask(collection_path, names) for names in offered)) or None
 
 
 def pytest_generate_tests(metafunc):
@@ -130,7 +154,7 @@ def says_something(item: pytest.Item) -> bool:
         return False
     if item.get_closest_marker("compared") and not impl.has_own(str(item.callspec.params["name"])):
         return False
-    return impl.asked or not conformance_table.is_ours_alone(item)
+    return impl.asked or not are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
 
 
 def expect_failures(file: str, items: list[pytest.Item]) -> None:
@@ -159,31 +183,24 @@ def pytest_runtest_setup(item):
     if hasattr(law, NESTED):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
-        if impl and impl.is_interpreted and not item.config.getoption("--impl"):
-            chosen = settings(chosen, max_examples=min(FEW, chosen.max_examples))
+        if impl and not item.config.getoption("--impl"):
+            chosen = settings(chosen, max_examples=examples(impl, chosen.max_examples))
         setattr(law, NESTED, chosen)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item):
-    """Write into the report what the closing table counts."""
-    report = yield
-    if (impl := under_test(item)) is not None:
-        ids = sorted({i for mark in item.iter_markers("spec") for i in mark.args})
-        report.user_properties += [("impl", impl.name), ("spec", ids)]
-    return report
+def examples(impl, wanted: int) -> int:
+    """Return on how many examples a law of `wanted` tries one of our own layers, by default.
 
-
-def pytest_terminal_summary(terminalreporter, config):
-    """Print equations passed, per paper and implementation, and how much each lacks."""
-    skips = terminalreporter.stats.get("skipped", [])
-    skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-    impls = config.stash.get(IMPLEMENTATIONS, [])
-    conformance_table.write(terminalreporter, impls, config.getoption("--complete"))
+    A twin is compared with the reference besides.
+    """
+    if impl.is_interpreted:
+        return min(FEW, wanted)
+    compared = impl.name != "reference" and wanted == settings.default.max_examples
+    return wanted // 2 if compared else wanted
 
 
 def pytest_sessionfinish(session):
     """With --complete, a missing name is a failure."""
     impls = session.config.stash.get(IMPLEMENTATIONS, [])
-    if session.config.getoption("--complete") and any(impl.missing for impl in impls):
+    if session.config.getoption("--complete") and any(impl.lacks for impl in impls):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,18 +1,18 @@
 """A module under test, as the suite sees it."""
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, wraps
 from importlib import import_module
 from inspect import unwrap
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import reference
-from optimized import vector
 from spec_tests.index import are_ours, source
+from spec_tests.records import Own, handed, is_record, own_records, result_of, taken
+from spec_tests.report.calls import mapped, recorded
 
 LACKS = "needs a name that the module lacks"
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
@@ -26,6 +26,10 @@ def layers_on(device: str) -> tuple[str, ...]:
     """
     on_cpu = torch.device(device).type == "cpu"
     return tuple(name for name in OURS if not (on_cpu and name == "optimized.vector"))
+
+
+class Unheard(pytest.skip.Exception):
+    """A module is not asked this: what it is made of has no such dtype."""
 
 
 class Implementation:
@@ -51,21 +55,29 @@ class Implementation:
 
     @cached_property
     def lacks(self) -> frozenset[str]:
-        """What it is asked for and lacks."""
-        return frozenset(name for name in self.wanted if not hasattr(self.module, name))
+        """What it is asked for and lacks; records apart, since any of the same fields will do."""
+        unseen = self.wanted - set(dir(self.module))
+        asked = (name for name in unseen if not is_record(name))
+        return frozenset(name for name in asked if not hasattr(self.module, name))
 
-    @property
-    def missing(self) -> list[str]:
-        """What it lacks, settings and results apart: any tuple of the same fields will do."""
-        return sorted(n for n in self.lacks if not hasattr(getattr(reference, n), "_fields"))
+    def hears(self, dtype: torch.dtype) -> bool:
+        """Whether it is asked at a dtype: those that it lists as `dtypes`, if it does."""
+        return dtype in getattr(self.module, "dtypes", (dtype,))
+
+    @cached_property
+    def own(self) -> Own:
+        """Its own records: it is handed these, and may return them."""
+        return {} if self.ours else own_records(self.module)
 
     def offers(self, names: Iterable[str]) -> bool:
         """Whether it has all of these public names, and is asked for them."""
         return self.wanted - self.lacks >= set(names)
 
     def has_own(self, name: str) -> bool:
-        """Whether a function's body is its own, and not the reference's."""
-        bodies = vector if self.name == "optimized" else self.module
+        """Whether a function's body is its own, and not the reference's; so too a record."""
+        if is_record(name):
+            return getattr(reference, name) in self.own
+        bodies = import_module("optimized.vector") if self.name == "optimized" else self.module
         return unwrap(getattr(bodies, name)) is not unwrap(getattr(reference, name))
 
     @property
@@ -78,35 +90,46 @@ class Implementation:
         """Whether kernels run in Triton's interpreter, which takes half a millisecond a program."""
         return self.name == "optimized.kernels" and self.device.type == "cpu"
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return a public function, its inputs and results carried to and from the device."""
+    def __getattr__(self, name: str) -> Any:
+        """Return a public name: a record of the specification, or what the module has there.
+
+        The inputs and results of a function are carried to and from the device and the module's
+        own records, and its calls are written down.
+        """
         if name not in reference.__all__:
             raise AttributeError(f"{name} is not in the specification")
+        if is_record(name):
+            return getattr(reference, name)
         if not self.offers([name]):
             pytest.skip(LACKS)
-        function = getattr(self.module, name)
-        if self.device.type == "cpu":
+        found = getattr(self.module, name)
+        if not isinstance(found, type):
+            found = recorded(self, name, self.crossing(found, result_of(name)))
+        vars(self)[name] = found
+        return found
+
+    def crossing(self, function: Callable[..., Any], hint: Any) -> Callable[..., Any]:
+        """Return `function`, called on its own device and with its own records."""
+        here = self.device.type == "cpu"
+        if here and self.ours:
             return function
-        return lambda *args, **kwargs: carry(
-            function(
-                *(carry(a, self.device) for a in args),
-                **{k: carry(v, self.device) for k, v in kwargs.items()},
-            ),
-            torch.device("cpu"),
-        )
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = (args, kwargs) if here else carry((args, kwargs), self.device)
+            given = handed(given, self.own) if self.own else given
+            result = taken(function(*given[0], **given[1]), hint, self.own)
+            return result if here else carry(result, torch.device("cpu"))
+
+        return call
 
     def __repr__(self) -> str:
         return self.name
 
 
 def carry(value: Any, device: torch.device) -> Any:
-    """Move a tensor, or a tuple of them, to `device`."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, tuple):
-        moved = [carry(part, device) for part in value]
-        return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
-    return value
+    """Move the tensors in nested tuples, lists and dictionaries to `device`."""
+    return mapped(lambda tensor: tensor.to(device), value)
 
 
 def under_test(item: pytest.Item) -> Implementation | None:

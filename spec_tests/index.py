@@ -92,14 +92,13 @@ def cited_by_benches() -> set[str]:
 
 
 def page() -> str:
-    """Return docs/equations.md: every equation, the functions that state it, what checks it."""
+    """Return the page of every equation: the functions that state it, what checks it."""
     code, tests = cited_by_code(), cited_by_tests()
     lines = [
         "# Every equation",
         "",
-        "Each numbered statement of the papers, the functions that state it and what checks them:",
-        "laws by name, worked examples by hand as a count. Generated; the suite compares it with",
-        "the code.",
+        "Each numbered statement of the papers, the functions that state it and what checks them.",
+        "A law links to its source; worked examples, computed by hand, are counted.",
     ]
     for paper in ("HEX", "HubKV", "GraphKV"):
         lines += ["", f"## {paper}", ""]
@@ -128,9 +127,30 @@ def nowhere(entry: dict[str, Any]) -> str:
 
 
 def checks(tests: list[str]) -> str:
-    """Return a cell that names the laws and counts the worked examples."""
-    laws = [test.rpartition("::")[2] for test in tests if ".json::" not in test]
-    cells = [law.removeprefix("test_").replace("_", " ") for law in laws]
-    if examples := len(tests) - len(laws):
-        cells.append(f"*{examples} worked example{'s' * (examples > 1)}*")
-    return "<br>".join(cells)
+    """Return a cell that folds the laws, as links to their sources, and counts the examples."""
+    laws = [law_link(test) for test in tests if ".json::" not in test]
+    counts = ((len(laws), "law"), (len(tests) - len(laws), "worked example"))
+    said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
+    if not laws:
+        return said
+    return f"<details><summary>{said}</summary>{'<br>'.join(laws)}</details>"
+
+
+def law_link(test: str) -> str:
+    """Return a law's claim, as a link from the root of the docs to its source."""
+    path, law = test.split("::")
+    return f"[{claim(law)}]({law_page(path)}#{law})"
+
+
+def law_page(path: str) -> str:
+    """Return the page of a file of laws, from the root of the docs."""
+    return f"laws/{path.removesuffix('.py')}.md"
+
+
+def claim(law: str) -> str:
+    """Return the sentence that a law's name is."""
+    return law.removeprefix("test_").replace("_", " ")
+
+
+if __name__ == "__main__":
+    print(page(), end="")

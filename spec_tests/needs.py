@@ -1,6 +1,7 @@
 """What a test asks of the module under test, read from its text before it is run."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import reference
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = frozenset(reference.__all__)
+IMPORTS = re.compile(r"^from (spec_tests\.[\w.]+) import", re.MULTILINE)
 
 
 class Asked(NamedTuple):
@@ -30,6 +32,34 @@ def needs(item: pytest.Function) -> frozenset[str]:
         if isinstance(value, str):
             found |= PUBLIC & {value}
     return found
+
+
+def may_ask(file: Path, offered: frozenset[str]) -> bool:
+    """Whether a test of a file may ask for offered names alone; read from its words, in no time."""
+    return bool(mentioned(file) & offered) or "getattr(impl" in text(file)
+
+
+@cache
+def mentioned(file: Path) -> frozenset[str]:
+    """Return the public names in the text of a file and of the suite's files that it imports."""
+    found, waiting = set[Path](), [file]
+    while waiting:
+        here = waiting.pop()
+        if here not in found:
+            found.add(here)
+            waiting += [file_of(module) for module in IMPORTS.findall(text(here))]
+    return PUBLIC & {word for place in found for word in re.findall(r"\w+", text(place))}
+
+
+def file_of(module: str) -> Path:
+    """Return the file of a module of the suite."""
+    return ROOT.joinpath(*module.split(".")).with_suffix(".py")
+
+
+@cache
+def text(file: Path) -> str:
+    """Return the text of a file; a package has none that matters."""
+    return file.read_text() if file.exists() else ""
 
 
 @cache
@@ -71,7 +101,7 @@ def imported(file: Path) -> dict[str, tuple[Path, str]]:
     found = {}
     for node in parsed(file).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spec_tests."):
-            home = ROOT.joinpath(*str(node.module).split(".")).with_suffix(".py")
+            home = file_of(str(node.module))
             found |= {alias.asname or alias.name: (home, alias.name) for alias in node.names}
     return found
 
@@ -79,4 +109,4 @@ def imported(file: Path) -> dict[str, tuple[Path, str]]:
 @cache
 def parsed(file: Path) -> ast.Module:
     """Return the text of a file as a tree; a package holds no function of a test."""
-    return ast.parse(file.read_text() if file.exists() else "")
+    return ast.parse(text(file))

@@ -1,9 +1,9 @@
 """Every function, every implementation: the reference's answer, signature and manners."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, get_type_hints
 
 import pytest
@@ -18,6 +18,7 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.inputs import CORNERS, INPUTS
+from spec_tests.records import RECORDS, Own, taken
 
 every_function = pytest.mark.parametrize("name", sorted(INPUTS))
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -28,9 +29,23 @@ def test_signature(impl, name):
     """Same names, order and defaults; an implementation may add optional parameters."""
     spec = list(inspect.signature(getattr(reference, name)).parameters.values())
     ours = list(inspect.signature(getattr(impl, name)).parameters.values())
-    assert [(p.name, p.default) for p in ours[: len(spec)]] == [(p.name, p.default) for p in spec]
+    assert said(ours[: len(spec)], impl.own) == said(spec, {})
     optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     assert all(p.default is not p.empty or p.kind in optional for p in ours[len(spec) :])
+
+
+def said(parameters: Iterable[inspect.Parameter], own: Own) -> list[tuple[str, Any]]:
+    """Return names and defaults, records as the specification's."""
+    records = {kind: record for record, kind in own.items()}
+    return [(p.name, taken(p.default, records.get(type(p.default)), own)) for p in parameters]
+
+
+@pytest.mark.compared
+@pytest.mark.parametrize("name", [record.__name__ for record in RECORDS])
+def test_a_record_has_the_fields_and_defaults_of_the_specification(impl, name):
+    spec = getattr(reference, name)
+    ours, theirs = (inspect.signature(kind).parameters for kind in (impl.own[spec], spec))
+    assert said(ours.values(), impl.own) == said(theirs.values(), {})
 
 
 @pytest.mark.compared
@@ -54,7 +69,7 @@ def agree(impl, name, inputs):
     function, spec = getattr(impl, name), getattr(reference, name)
     wide = cast(inputs, torch.float64)
     known = wide, spec(**wide)
-    for dtype in DTYPES:
+    for dtype in filter(impl.hears, DTYPES):
         same = cast(inputs, dtype)
         try:
             assert_as_accurate(function(**same), spec, same, known)
@@ -79,6 +94,7 @@ def test_manners(impl, name, data):
         assert_equal(strided[k], v)
 
 
+@cache
 def held_to_its_types(spec: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, arguments and result held to the annotations of `spec`.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from optimized import vector
 from optimized.kernels._device import is_one_row
 from reference.contract import scanning
-from reference.retain import kept_count, pooled, room
+from reference.retain import covers_protected, kept_count, pooled
 from reference.rules import AXES
 
 BLOCK = 4096
@@ -255,7 +255,7 @@ def retain(
     mark_kernel[programs](keys, cuts, kept, *places, **even)
     if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
         shields = pooled(protected, scope).sum(-1)
-        room(keep, ratio, found[0, :, 1].view(shields.shape), shields)
+        covers_protected(keep, ratio, found[0, :, 1].view(shields.shape), shields)
     return kept
 
 

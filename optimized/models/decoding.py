@@ -106,7 +106,7 @@ class DecodingTransformersCache(AttendingCache):
     ) -> None:
         refuse.one_of("score", score, SCORES)
         refuse.decoding_settings(settings)
-        refuse.one_of("settings.scope", settings.scope, ("head", "layer"))
+        refuse.one_of("settings.scope", settings.scope, refuse.OF_ONE_LAYER)
         scorer = SCORERS[score]
         if scorer.negative:
             refuse.unrefined("settings.refinement", settings.refinement, score)

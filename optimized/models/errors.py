@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import torch
 from torch import Tensor
 
-from optimized import DecodingConfig, HexConfig, Scored
+from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
-from reference.kinds import Positive, Ratio
+from reference.kinds import Positive, Ratio, Scope
+from reference.refinement import refinable
 from reference.rules import false_on_the_left
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
 
 
 def held_to(kind: type) -> Callable[[Any], None]:
@@ -347,7 +351,7 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
 def chunk(size: int | None) -> None:
     """Refuse a chunk without tokens."""
     if size is not None:
-        errors.held("chunk", size, Positive)
+        errors.must_be("chunk", size, Positive)
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
@@ -376,7 +380,7 @@ def scope(
     known = signature(compressor).parameters.get("scope")
     if known is not None:
         name = known.default if name is None else name
-        errors.one_of("scope", name, ("head", "layer", "model"))
+        errors.one_of("scope", name, SCOPES)
         if name == "model" and budgets is not None:
             raise ValueError("scope must be 'head' or 'layer' with budgets, got 'model'")
         return {"scope": str(name)}
@@ -385,16 +389,20 @@ def scope(
     return {}
 
 
-def refined(compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored]) -> None:
-    """Refuse to refine negative scores."""
-    if refinement is None and "refinement" in signature(compressor).parameters:
+def refined(
+    compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored], valid: Tensor | None
+) -> None:
+    """Refuse scores that cannot be refined, before any layer is, and say what helps."""
+    usual: Any = signature(compressor).parameters.get("refinement")
+    chosen = refinement or (usual.default if usual else HubSettings())
+    if chosen is None:
         return
-    lowest = min(float(one.scores.amin()) for one in scores)
-    if lowest < 0:
-        raise ValueError(
-            f"scored must be >= 0 where it is refined, got {lowest}: shift it with `shift_scores`, "
-            "or ask for `scorer('knorm', model, shift=True)`"
-        )
+    try:
+        for one in scores:
+            refinable(one, chosen, valid)
+    except ValueError as error:
+        helps = "`shift_scores`, or `scorer('knorm', model, shift=True)`"
+        raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
 
 
 def unrefined(name: str, refinement: Any, score: str) -> None:
@@ -403,12 +411,6 @@ def unrefined(name: str, refinement: Any, score: str) -> None:
         raise ValueError(
             f"{name} must be None with score {score!r}, whose scores are negative, got {refinement}"
         )
-
-
-def alike_rows(name: str, budgets: Tensor) -> None:
-    """Refuse batch rows of different budgets."""
-    if bool((budgets != budgets[:1]).any()):
-        raise ValueError(f"{name} must be the same in every batch row, got {budgets.tolist()}")
 
 
 def no_new_padding(real: Tensor) -> None:
@@ -449,9 +451,9 @@ def budgeted(name: str, evicts: bool, ratio: float | None, keep: int | None) -> 
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
     if ratio is not None:
-        errors.held("ratio", ratio, Ratio)
+        errors.must_be("ratio", ratio, Ratio)
     if keep is not None:
-        errors.held("keep", keep, Positive)
+        errors.must_be("keep", keep, Positive)
 
 
 def at_once(name: str, chunk: int | None) -> None:

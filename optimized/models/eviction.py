@@ -207,12 +207,12 @@ class EvictionCache(AttendingCache):
         """
         layers = self.whole_layers()
         refuse.one_a_layer("scored", scored, len(layers))
-        refuse.refined(compressor, settings.get("refinement"), scored)
         settings |= refuse.scope(compressor, scope, budgets)
         if settings.get("valid") is not None:
             refuse.padding(settings["valid"], self.valid)
         elif self.valid is not None:
             settings["valid"] = self.valid
+        refuse.refined(compressor, settings.get("refinement"), scored, settings.get("valid"))
         if budgets is not None:
             refuse.one_a_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":
@@ -224,7 +224,7 @@ class EvictionCache(AttendingCache):
             return
         for index, layer in enumerate(layers):
             if budgets is not None:
-                settings["keep"] = pooled(
+                settings["keep"] = of_pools(
                     budgets[index], layer.whole[0].shape[1], settings.get("scope")
                 )
             layer.adopt(compressor(*layer.whole, scored[index], **settings))
@@ -261,14 +261,13 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
     )
 
 
-def pooled(budgets: Tensor, heads: int, scope: str | None) -> Tensor | int:
+def of_pools(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
     """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools.
 
-    A compressor that names no scope takes one number for all of them.
+    A compressor that names no scope keeps as many tokens in every head, and takes it as it is.
     """
     if scope is None:
-        refuse.alike_rows("budgets", budgets)
-        return int(budgets[0])
+        return budgets
     if scope == "layer":
         return budgets * heads
     return budgets[..., None].expand(*budgets.shape, heads)

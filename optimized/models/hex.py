@@ -13,7 +13,7 @@ from optimized.models.attention import Way
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads, spread
 from optimized.models.prefill import Prefilled
 from optimized.models.restoring import RestoringLayer
-from reference.hex.cache import room
+from reference.hex.cache import buffer_space
 
 
 class HexLayer(RestoringLayer):
@@ -37,7 +37,7 @@ class HexLayer(RestoringLayer):
     def room(self, new: int) -> int:
         """Return how many tokens come before a block is full."""
         del new
-        return room(self.held)
+        return buffer_space(self.held)
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Restore the tokens."""
@@ -115,7 +115,7 @@ class HexTransformersCache(AttendingCache):
         refuse.no_padding(prompt.valid)
         whole = prompt.cache.whole_layers()
         refuse.one_a_layer("scored", scored, len(whole))
-        refuse.refined(compressor, how.get("refinement"), scored)
+        refuse.refined(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
         scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")
         layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))

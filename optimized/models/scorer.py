@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from inspect import signature
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 import torch
@@ -16,8 +16,7 @@ from optimized.models import errors as refuse
 from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._rows import protected_ends
-
-Scope = Literal["head", "layer", "model"]
+from reference.kinds import Scope
 
 
 class Scores(NamedTuple):
@@ -91,7 +90,7 @@ class Scorer:
     @classmethod
     def scopes(cls) -> tuple[Scope, ...]:
         """Return the scopes there are: who shares among layers has none over all of them."""
-        return ("head", "layer") if cls.sharing else ("head", "layer", "model")
+        return refuse.OF_ONE_LAYER if cls.sharing else refuse.SCOPES
 
     def window_for(self, keep: int) -> int:
         """Return how many queries observe where nothing is set: at most half of what is kept."""

@@ -86,13 +86,12 @@ def settings_of(scorer: str, reading: str) -> dict[str, Any]:
     return {"exact": reading == "remedied"} if "exact" in SCORERS[scorer].takes else {}
 
 
-def compressor(one: System, reading: str, shared: bool) -> tuple[str, dict[str, Any]]:
+def compressor(one: System, reading: str) -> tuple[str, dict[str, Any]]:
     """Return by which compressor a system evicts, and what that is told beside a budget.
 
     Args:
         one: a system that evicts.
         reading: `"letter"` or `"remedied"`.
-        shared: whether the scorer shares the budget among the layers.
 
     Returns:
         `""`, `"hubkv_"` or `"graphkv_"`, before `select` or `compress`, and its settings.
@@ -100,7 +99,7 @@ def compressor(one: System, reading: str, shared: bool) -> tuple[str, dict[str, 
     settings = refinement(one, reading)
     if one.refinement == "hubkv":
         return "hubkv_", dict(refinement=settings, scope=one.scope)
-    if isinstance(settings, GraphSettings) and one.scope == "head" and not shared:
+    if isinstance(settings, GraphSettings) and one.scope == "head":
         length = None if settings.adaptive else 1000 * settings.count
         return "graphkv_", dict(refinement=settings, length=length)
     return "", dict(refinement=settings, scope=one.scope)

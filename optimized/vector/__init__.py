@@ -1,7 +1,7 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
 from importlib import import_module
-from inspect import ismodule, unwrap
+from inspect import isfunction, ismodule, unwrap
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
@@ -10,48 +10,6 @@ import reference
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
-
-ELEMENTWISE = frozenset(
-    [
-        "kept_count",
-        "ranking",
-        "stored_bytes",
-        "fastkvzip_loss",
-        "train_fastkvzip",
-        "h2o",
-        "streaming_llm",
-        "gaussian_kernel",
-        "discount",
-        "head_weights",
-        "calibrate",
-        "gate",
-        "protected_mask",
-        "shift_scores",
-        "random_order",
-        "content_series",
-        "source_count",
-        "source_tokens",
-        "neighbour_count",
-        "concatenate_heads",
-        "kv_bytes",
-        "hide_needle",
-        "biregular_degrees",
-        "ramanujan_bound",
-        "bipartite_adjacency",
-        "spectral_gap",
-        "dequantise",
-        "hex_preset",
-        "hex_bytes",
-        "hex_size",
-        "paper_size",
-        "quantizer_bytes",
-        "kivi_size",
-        "gear_size",
-        "kivi_share",
-        "quantizer_sizes",
-    ]
-)
-"""What runs the reference's own body, since that has no loop to get rid of."""
 
 
 def _bodies() -> dict[str, Any]:
@@ -66,6 +24,14 @@ def _bodies() -> dict[str, Any]:
     return found
 
 
-_found = {name: unwrap(getattr(reference, name)) for name in ELEMENTWISE} | _bodies()
+_found = _bodies()
+ELEMENTWISE = frozenset(
+    name
+    for name in reference.__all__
+    if isfunction(getattr(reference, name)) and name not in _found
+)
+"""What has no body here: it runs the reference's own, which has no loop to get rid of."""
+
+_found |= {name: unwrap(getattr(reference, name)) for name in ELEMENTWISE}
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(_found)

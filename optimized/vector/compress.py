@@ -11,13 +11,13 @@ from optimized._composed import composed
 from optimized.vector.hex.heavy_hitters import recent_mask
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
-from reference.compress import compared, for_hex
+from reference.compress import for_hex, vectors_compared
 from reference.graphkv.refine import GraphSettings
 from reference.hex.presets import HexConfig
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.refinement import Refinement
-from reference.retain import room
+from reference.retain import covers_protected
 from reference.rules import AXES
 from reference.scorers.scored import Scored
 
@@ -46,10 +46,10 @@ def select(
     queries: Tensor | None,
     valid: Tensor | None,
 ) -> Tensor:
-    rows = rows_of(scored, scope, valid, compared(refinement, keys, values, queries))
+    rows = rows_of(scored, scope, valid, vectors_compared(refinement, keys, values, queries))
     scores, protected = rows.scored
     budgets = pool_budgets(keep, ratio, pool_sizes(rows, scope))
-    room(keep, ratio, budgets, protected.flatten(-AXES[scope]).sum(-1))
+    covers_protected(keep, ratio, budgets, protected.flatten(-AXES[scope]).sum(-1))
     total = budgets.sum(-1) if scope == "head" else budgets
     heads = prod(scores.shape[rows.real.ndim : -1])
     refined = refine_rows(rows, refinement, total, heads, rows.real, ratio)
@@ -70,7 +70,7 @@ def select_for_hex(
     valid: Tensor | None,
     store: HexConfig,
 ) -> Tensor:
-    vectors = compared(refinement, keys, values, queries)
+    vectors = vectors_compared(refinement, keys, values, queries)
     scored, share, span = for_hex(scored, keep, ratio, store)
     rows = rows_of(scored, scope, valid, vectors)
     protected, padding = rows.scored.protected, rows.padding

@@ -6,7 +6,7 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.compress import Rows, best, ranked, refine_rows
-from reference.compress import compared
+from reference.compress import vectors_compared
 from reference.decoding import DecodingConfig, DecodingView, in_text
 from reference.graphkv.refine import GraphSettings
 from reference.rules import AXES
@@ -15,7 +15,7 @@ from reference.scorers.scored import Scored
 
 def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
     scores, place, here = view.scores, view.positions, view.present
-    vectors = compared(config.refinement, view.keys, view.values, None)
+    vectors = vectors_compared(config.refinement, view.keys, view.values, None)
     if config.scope == "model":
         scores, place, here = (x.movedim(0, -3) for x in (scores, place, here))
         vectors = {name: x.movedim(0, -4) for name, x in vectors.items()}

@@ -3,9 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
-from reference.evict import DenseCache, RaggedCache, stored_bytes
-
-__all__ = ["DenseCache", "RaggedCache", "evict", "stored_bytes"]
+from reference.evict import DenseCache, RaggedCache
 
 
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:

@@ -4,9 +4,7 @@ import torch
 from torch import Tensor
 
 from reference.precision import widen
-from reference.retain import kept_count, pooled, ranking, room, unpooled
-
-__all__ = ["kept_count", "modular_utility", "ranking", "retain"]
+from reference.retain import covers_protected, kept_count, pooled, unpooled
 
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -34,7 +32,7 @@ def retain(
     kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
     # only too small a budget drops a protected entry, and this is cheaper than counting them
     if shields is not None and bool((shields & ~kept).any()):
-        room(keep, ratio, budgets, shields.sum(-1))
+        covers_protected(keep, ratio, budgets, shields.sum(-1))
     return unpooled(kept, scores.shape, scope)
 
 

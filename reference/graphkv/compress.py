@@ -20,14 +20,17 @@ def layered(
     scored: Scored, keep: int | Tensor | None, ratio: float | None, store: HexConfig | None
 ) -> None:
     """Refuse both or neither of `keep` and `ratio`, and a `keep` that does not fit the layers."""
-    pool, layers = scored.scores.shape[-1], scored.scores.shape[:1]
+    pool, layers = scored.scores.shape[-1], scored.scores.shape[:-2]
     if store is not None:
         pool = span_length(store, pool)
-    if isinstance(keep, Tensor) and scored.scores.ndim < 3:
-        shape = tuple(scored.scores.shape)
-        raise ValueError(
-            f"scored.scores must have at least 3 axes where keep is a tensor, got shape {shape}"
-        )
+    if isinstance(keep, Tensor):
+        if not layers:
+            shape = tuple(scored.scores.shape)
+            raise ValueError(
+                f"scored.scores must have at least 3 axes where keep is a tensor, got shape {shape}"
+            )
+        if keep.ndim == 1:
+            layers = layers[:1]
     if store is None or keep is not None or ratio is not None:
         pooled_budget(keep, ratio, pool, layers)
 
@@ -39,7 +42,7 @@ def graphkv_select(
     scored: Scored,
     refinement: GraphSettings,
     *,
-    keep: int | Int64[Tensor, " layers"] | None = None,
+    keep: int | Int64[Tensor, "layers *rows"] | None = None,
     ratio: Ratio | None = None,
     length: Whole | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
@@ -51,13 +54,14 @@ def graphkv_select(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0. Unless the graphs are per head, a
             token is protected where any head protects it.
         refinement: settings of `graphkv_refine`, adaptive whatever they say; the number of
             neighbours $m_0$ has no default.
         keep: tokens $k_l$ that every head of layer $l$ keeps, or one number for each layer, the
-            first axis: what PyramidKV and CAKE give. At most all tokens, padding included.
+            first axis, or for each row of each: what PyramidKV and CAKE give. At most all tokens,
+            padding included.
         ratio: removed share of a head's tokens, instead of `keep`.
         length: tokens $n$ of the input, whose thousands cap the neighbours; by default the real
             tokens of each row. From $1000\,m_0$ on, $m = m_0$.
@@ -93,7 +97,7 @@ def graphkv_compress(
     scored: Scored,
     refinement: GraphSettings,
     *,
-    keep: int | Int64[Tensor, " layers"] | None = None,
+    keep: int | Int64[Tensor, "layers *rows"] | None = None,
     ratio: Ratio | None = None,
     length: Whole | None = None,
     queries: Float[Tensor, "*batch query_heads tokens width"] | None = None,
@@ -106,7 +110,7 @@ def graphkv_compress(
 
     Args:
         keys: keys $K$, as the cache holds them.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0, as in `graphkv_select`.
         refinement: settings of `graphkv_refine`, as in `graphkv_select`.
         keep: tokens $k_l$ that every head of layer $l$ keeps, as in `graphkv_select`.
@@ -126,8 +130,7 @@ def graphkv_compress(
         GraphKV-4.1, GraphKV-6.1, GraphKV-6.2.
 
     Reading:
-        E-G7, E-G8, E-G11: sources are a share of the layer's own budget; neighbours by thousands
-        of tokens, so none below 1000; one graph and one kept set a layer.
+        E-G7, E-G8, E-G11: as in `graphkv_select`.
     """
     refinement, scored = of_layers(refinement, scored, length)
     keep = of_pools(keep, scored.scores.shape[: -1 if store is None else -2])
@@ -151,7 +154,7 @@ def of_layers(
 
 
 def of_pools(keep: int | Tensor | None, pools: tuple[int, ...]) -> int | Tensor | None:
-    """Give each pool the budget of its layer, the first axis."""
+    """Give each pool the budget of its layer, the first axis, or of its row there."""
     if isinstance(keep, Tensor):
-        return keep.view(-1, *[1] * (len(pools) - 1)).expand(pools)
+        return keep.reshape(*keep.shape, *[1] * (len(pools) - keep.ndim)).expand(pools)
     return keep

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.contract import ends, requires, scanning
+from reference.contract import requires, scanning
 from reference.kinds import Finite, Share, Whole
 from reference.precision import widen
+from reference.rules import indexing, multiple
 
 Kind = Literal["kk", "qk", "qq", "kv", "vv"]
 """Which vectors an edge compares: the source's, then the token's."""
@@ -83,11 +84,7 @@ def source_tokens(
 
 def positions(sources: Tensor, tokens: int) -> None:
     """Refuse a source that is no position of a token."""
-    if scanning(sources):
-        low, high = ends(sources)
-        if low < 0 or high >= tokens:
-            bad = low if low < 0 else high
-            raise ValueError(f"sources must be in [0, {tokens - 1}], got {bad}")
+    indexing("sources", sources, tokens)
 
 
 def compared(kind: str, queries: Tensor | None, values: Tensor | None) -> None:
@@ -102,11 +99,9 @@ def averageable(keys: Tensor, queries: Tensor | None) -> None:
     if queries is None or queries.shape == keys.shape:
         return
     got, shape = tuple(queries.shape), tuple(keys.shape)
-    alike = len(got) == len(shape) > 2 and got[:-3] + got[-2:] == shape[:-3] + shape[-2:]
-    if not (alike and got[-3] > 0 and shape[-3] > 0 and got[-3] % shape[-3] == 0):
-        raise ValueError(
-            f"queries must have shape {shape} or a multiple of its heads on axis -3, got {got}"
-        )
+    if not len(got) == len(shape) > 2 or got[:-3] + got[-2:] != shape[:-3] + shape[-2:]:
+        raise ValueError(f"queries must have shape {shape} but for the heads, got {got}")
+    multiple("queries", got[-3], shape[-3], least=1)
 
 
 @requires(positions, compared, averageable)

@@ -73,7 +73,9 @@ def concatenate_heads(
     return vectors.movedim(-3, -2).flatten(-2)
 
 
-def held(keep: int, protected: Tensor | None, per_head: bool, exclude_window: bool) -> None:
+def covers_window(
+    keep: int, protected: Tensor | None, per_head: bool, exclude_window: bool
+) -> None:
     """Refuse a budget below the window that is excluded from it."""
     if exclude_window and protected is not None and scanning(protected):
         window = int((protected if per_head else protected.any(-2)).sum(-1).max())
@@ -81,7 +83,7 @@ def held(keep: int, protected: Tensor | None, per_head: bool, exclude_window: bo
             raise ValueError(f"keep must be >= {window}, got {keep}")
 
 
-@requires(compared, averageable, held)
+@requires(compared, averageable, covers_window)
 def graphkv_refine(
     scores: Importance[Tensor, "*batch heads tokens"],
     keys: Finite[Tensor, "*batch heads tokens width"],

@@ -1,4 +1,4 @@
-"""Attention over a HEX cache: what is read of it, token after token, while it goes on."""
+"""Attention over a HEX cache: what is read of it."""
 
 from typing import NamedTuple
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 from reference.attention import attention, attention_weights
 from reference.contract import requires
-from reference.hex.cache import HexCache, arrived, hex_append, hex_read, room
+from reference.hex.cache import HexCache, hex_read
 from reference.kinds import Finite, FiniteAbove0
 from reference.precision import widen
-from reference.rules import aligned, alike, continued, grouped, left_padded
+from reference.rules import aligned, grouped, left_padded
 
 
 class HexAttention(NamedTuple):
@@ -26,24 +26,13 @@ class HexAttention(NamedTuple):
     mass: Float[Tensor, "*batch tokens"] | None
 
 
-class HexDecoded(NamedTuple):
-    """What the queries of new tokens read, and the cache that holds these tokens too.
-
-    Source:
-        HEX-5a.
-    """
-
-    output: Float[Tensor, "*batch query_heads tokens width"]
-    cache: HexCache
-
-
 def remembered(cache: HexCache) -> int:
     """Return how many tokens a cache holds, compressed or not."""
     compressed = sum(block.dynamic.shape[-1] for block in cache.blocks)
     return compressed + cache.residual_keys.shape[-2]
 
 
-def held(queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool) -> None:
+def fits_cache(queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool) -> None:
     """Refuse more causal queries than the cache has tokens, or flags of another number."""
     tokens = remembered(cache)
     aligned(queries, tokens, causal)
@@ -52,7 +41,7 @@ def held(queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool) -
         raise ValueError(f"valid must have shape {wanted} to fit cache, got {tuple(valid.shape)}")
 
 
-@requires(grouped, held, left_padded)
+@requires(grouped, fits_cache, left_padded)
 def hex_attention(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     cache: HexCache,
@@ -68,11 +57,11 @@ def hex_attention(
       \qquad s_j = \sum_{i=1}^{h} \sum_t A_{i,j}^{(t)}$$
 
     Args:
-        queries: $q_t$, finite; the last query sees the last token of the cache.
+        queries: $q_t$; the last query sees the last token of the cache.
         cache: the cache; $\widehat K$ and $\widehat V$ are what `hex_read` returns of it.
         valid: which tokens are no padding; padding is on the left of a row.
         causal: whether a query sees nothing after its own position.
-        scale: factor on the logits, above 0; $1 / \sqrt{d_h}$ unless given.
+        scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
         mass: whether to return the attention $s$ that each token draws, as well.
 
     Returns:
@@ -99,43 +88,3 @@ def hex_attention(
         output[row][:, late:] = attention(*part, values[row][:, first:], causal, scale)
         drawn[row][first:] = attention_weights(*part, causal, scale).sum((0, 1))
     return HexAttention(output, drawn if mass else None)
-
-
-@requires(grouped, continued, alike)
-def hex_decode(
-    cache: HexCache,
-    queries: Finite[Tensor, "*batch query_heads tokens width"],
-    keys: Finite[Tensor, "*batch kv_heads tokens width"],
-    values: Finite[Tensor, "*batch kv_heads tokens width"],
-) -> HexDecoded:
-    r"""Add decoded tokens to a HEX cache, and answer their queries.
-
-    $$o_t = \operatorname{Attn}\bigl(q_t,\; \widehat K_{1:t_0} \,\Vert\, K_{t_0+1:t},\;
-      \widehat V_{1:t_0} \,\Vert\, V_{t_0+1:t}\bigr)$$
-
-    Args:
-        cache: the cache so far.
-        queries: queries of the new tokens, of all query heads.
-        keys: keys of the new tokens, finite.
-        values: values of the new tokens, finite, of the shape of the keys.
-
-    Returns:
-        The output for each new token, and the cache that `hex_append` returns. A token sees
-        the blocks that were compressed before it came, and exactly what came since.
-
-    Raises:
-        ValueError: a step or minimum overflows.
-
-    Source:
-        HEX-3.1a, HEX-4.1a, HEX-5a.
-
-    Reading:
-        E-H9: the weights that make the output are those that heavy hitters are chosen by.
-    """
-    output, start, length = torch.empty_like(queries), 0, keys.shape[-2]
-    while start < length:
-        stop = min(length, start + room(cache))
-        part = [x[..., start:stop, :] for x in (queries, keys, values)]
-        output[..., start:stop, :] = hex_attention(part[0], arrived(cache, *part[1:])).output
-        cache, start = hex_append(cache, *part), stop
-    return HexDecoded(output, cache)

@@ -1,6 +1,5 @@
 """The streaming cache: blocks are compressed as they fill, what is left over stays exact."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from reference.contract import requires
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
-from reference.hex.expander import expander_mask
+from reference.hex.expander import static_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask
 from reference.hex.presets import HexConfig
 from reference.kinds import Finite
@@ -50,7 +49,7 @@ def hex_prefill(
     Args:
         queries: queries of the prompt, of all query heads.
         keys: keys of the prompt.
-        values: values of the prompt, of the shape of the keys.
+        values: values of the prompt.
         config: settings, see `HexConfig`.
 
     Returns:
@@ -92,7 +91,7 @@ def hex_append(
         cache: the cache so far.
         queries: queries of the new tokens, of all query heads.
         keys: keys of the new tokens.
-        values: values of the new tokens, of the shape of the keys.
+        values: values of the new tokens.
 
     Returns:
         The next cache. Tokens may come one by one or many at a time.
@@ -111,7 +110,7 @@ def hex_append(
     """
     start, length = 0, keys.shape[-2]
     while start < length:
-        stop = min(length, start + room(cache))
+        stop = min(length, start + buffer_space(cache))
         new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache, start = settled(hold(cache, *new)), stop
     return cache
@@ -207,7 +206,7 @@ def weighed(cache: HexCache, mass: Tensor) -> HexCache:
 
 def settled(cache: HexCache) -> HexCache:
     """Compress a block if the residual buffer is full."""
-    if room(cache):
+    if buffer_space(cache):
         return cache
     append = cache.config.mode == "append" or len(cache.blocks) < cache.config.period
     return compress_residual(cache) if append else recompress(cache, cache.config.block)
@@ -304,7 +303,7 @@ def harmless(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
     return torch.where(real, keys, torch.where(coded.any(-2, keepdim=True), lowest, 0))
 
 
-def room(cache: HexCache) -> int:
+def buffer_space(cache: HexCache) -> int:
     """Return how many tokens the residual buffer takes before a block leaves it."""
     return cache.config.block + carried(cache.config) - cache.residual_keys.shape[-2]
 
@@ -317,17 +316,6 @@ def carried(config: HexConfig) -> int:
 def span_length(config: HexConfig, tokens: int) -> int:
     """Return how many tokens of a prompt are compressed: whole blocks."""
     return max(0, tokens - carried(config)) // config.block * config.block
-
-
-def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
-    """Return the expander mask of a span, or none, or all of it."""
-    if config.density in (0, 1):
-        return torch.full((tokens, channels), config.density == 1)
-    how = config.seed, config.near, config.tile, config.block
-    return _recent_masks(tokens, channels, config.density, *how)
-
-
-_recent_masks = lru_cache(maxsize=8)(expander_mask)
 
 
 def compress_span(

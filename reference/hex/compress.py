@@ -109,7 +109,7 @@ def hex_compress(
 
     Args:
         keys: keys $K$.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         expander: the static mask over tokens and channels, heads one after the other.
         dynamic: the tokens that `h2o_mask` marks.
         bits: code width $b$.

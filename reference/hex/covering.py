@@ -77,6 +77,13 @@ def new_singular_value(
     return torch.linalg.matrix_norm(new, 2).item() if new.numel() else 0.0
 
 
+def ramanujan(mask: Tensor) -> None:
+    """Refuse a base that is no Ramanujan graph."""
+    if scanning(mask) and not is_ramanujan(mask):
+        raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
+
+
+@requires(ramanujan)
 def ramanujan_lift(
     mask: Bool[Tensor, "tokens channels"], sheets: Positive = 2, seed: Seed = 0
 ) -> Expander:
@@ -87,13 +94,12 @@ def ramanujan_lift(
     Args:
         mask: the biadjacency matrix of a Ramanujan graph.
         sheets: number $r$ of copies of each vertex.
-        seed: names the random stream, in [0, 2³² − 1].
+        seed: names the random stream.
 
     Returns:
         The mask of the first covering that passes, and the number of coverings drawn.
 
     Raises:
-        ValueError: `mask` is not Ramanujan.
         RuntimeError: a thousand draws did not find one.
 
     Source:
@@ -102,8 +108,6 @@ def ramanujan_lift(
     Reading:
         E-H31: the old eigenvalues of a covering are the base's, so only the new ones are tested.
     """
-    if not is_ramanujan(mask):
-        raise ValueError(f"mask must be Ramanujan, got shape {tuple(mask.shape)}")
     bound = ramanujan_bound(int(mask[0].sum()), int(mask[:, 0].sum()))
     for draw in range(DRAWS):
         generator = np.random.RandomState([seed, draw, 3])

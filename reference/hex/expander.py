@@ -1,9 +1,11 @@
 """Expander masks: biregular, simple, connected, under the Ramanujan bound."""
 
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor, gcd
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
+import torch
 from jaxtyping import Bool
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from reference.hex.pairing import (
     double_edge_swaps,
     half_edge_pairing,
 )
+from reference.hex.presets import HexConfig
 from reference.hex.spectrum import is_ramanujan
 from reference.kinds import Positive, Ratio, Seed, Whole
 
@@ -125,7 +128,7 @@ def random_expander(
         tokens: number of tokens $n$.
         channels: number of channels $d$.
         token_degree: channels $d_1$ of each token, in [0, channels].
-        seed: names the random stream, in [0, 2³² − 1].
+        seed: names the random stream.
         near: let channel degrees differ by one or be below 3. Such a graph is no Ramanujan
             graph, and the first one drawn is taken: it hangs together where its degrees allow.
 
@@ -148,6 +151,11 @@ def random_expander(
         mask = _simple_graph(tokens, channels, token_degree, seed, draw)
         if not certified or is_ramanujan(mask):
             return Expander(mask, draw + 1)
+    none_found(tokens, channels, token_degree)
+
+
+def none_found(tokens: int, channels: int, token_degree: int) -> NoReturn:
+    """Give up drawing."""
     raise RuntimeError(
         f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
         f"at token_degree {token_degree}"
@@ -191,7 +199,7 @@ def expander_mask(
         tokens: number of tokens $n$.
         channels: number of channels $d$, all heads together.
         density: share $\rho$ of the entries kept, taken as its decimal text.
-        seed: names the random stream, in [0, 2³² − 1].
+        seed: names the random stream.
         near: accept densities that no biregular graph has, see `biregular_degrees`; such a mask
             is connected, not certified. A density that one has gives the mask it gives without.
         tile: repeat the mask of one block. A tiled mask is no Ramanujan graph.
@@ -215,3 +223,14 @@ def expander_mask(
         return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
     degrees = biregular_degrees(tokens, channels, density, near)
     return random_expander(tokens, channels, degrees.token, seed, near).mask
+
+
+def static_mask(config: HexConfig, tokens: int, channels: int) -> Tensor:
+    """Return the expander mask of a span, or none, or all of it."""
+    if config.density in (0, 1):
+        return torch.full((tokens, channels), config.density == 1)
+    how = config.seed, config.near, config.tile, config.block
+    return _recent_masks(tokens, channels, config.density, *how)
+
+
+_recent_masks = lru_cache(maxsize=8)(expander_mask)

@@ -108,7 +108,7 @@ def kcvt(
 
     Args:
         keys: keys $K$.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         bits: code width $b$.
         kept: true at entries that stay as they are, outside the statistics.
         value_group: `"token"`, one group over all heads, or `"head"`, one group a token and head.

@@ -46,14 +46,13 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: Bits) -> Int32[Tensor,
     Reading:
         E-H24: the paper does not say how 3-bit codes are stored.
     """
-    length = codes.shape[-1]
-    words = torch.zeros(
-        *codes.shape[:-1], word_count(length, bits), dtype=torch.int64, device=codes.device
-    )
-    for i in range(length):
-        for j in range(bits):
-            word, place = divmod(bits * i + j, 32)
-            words[..., word] += (codes[..., i].long() >> j) % 2 << place
+    *rows, length = codes.shape
+    words = codes.new_zeros(*rows, word_count(length, bits), dtype=torch.int64)
+    stream = codes.new_zeros(*rows, 32 * words.shape[-1])
+    for j in range(bits):
+        stream[..., j : bits * length : bits] = (codes >> j) % 2
+    for j in range(32):
+        words += stream[..., j::32].long() << j
     # bit 31 is the sign of a 32-bit word
     return torch.where(words < 2**31, words, words - 2**32).to(torch.int32)
 
@@ -81,11 +80,12 @@ def unpack_bits(
     Reading:
         E-H24.
     """
-    codes = torch.zeros(*words.shape[:-1], length, dtype=torch.uint8, device=words.device)
-    for i in range(length):
-        for j in range(bits):
-            word, place = divmod(bits * i + j, 32)
-            codes[..., i] += ((words[..., word].long() >> place) % 2 << j).to(torch.uint8)
+    stream = words.new_zeros(*words.shape[:-1], 32 * words.shape[-1], dtype=torch.uint8)
+    for j in range(32):
+        stream[..., j::32] = (words >> j) % 2
+    codes = words.new_zeros(*words.shape[:-1], length, dtype=torch.uint8)
+    for j in range(bits):
+        codes += 2**j * stream[..., j : bits * length : bits]
     return codes
 
 

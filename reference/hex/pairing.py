@@ -1,6 +1,7 @@
 """Random biregular graphs: half-edges paired at random, made simple and connected by swaps."""
 
 from collections import Counter
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -40,8 +41,8 @@ def half_edge_pairing(
         channels: number of channels $d$.
         token_degree: half-edges $d_1$ of each token, in [0, channels]. The channels share the
             $n d_1$ half-edges evenly; where they do not divide, a random few hold one more.
-        seed: names the random stream, in [0, 2³² − 1].
-        draw: number of this draw within the stream, in the same range.
+        seed: names the random stream.
+        draw: number of this draw within the stream.
 
     Returns:
         The channel at the other end of each half-edge of each token. Degrees are exact, but a
@@ -80,8 +81,8 @@ def double_edge_swaps(
     Args:
         pairs: the channels of each token, in [0, channels), as `half_edge_pairing` draws them.
         channels: number of channels $d$.
-        seed: names the random stream, in [0, 2³² − 1].
-        draw: number of this draw within the stream, in the same range.
+        seed: names the random stream.
+        draw: number of this draw within the stream.
 
     Returns:
         Pairs without repetition, each token's channels ascending. Every token and every channel
@@ -117,6 +118,11 @@ def double_edge_swaps(
                 rows[e // degree][e % degree] = edges[f][1]
                 rows[f // degree][f % degree] = edges[e][1]
         rows = [sorted(row) for row in rows]
+    still_repeated()
+
+
+def still_repeated() -> NoReturn:
+    """Give up swapping."""
     raise RuntimeError(f"pairs still repeat an edge after {ROUNDS} rounds of swaps")
 
 
@@ -137,8 +143,8 @@ def connecting_swaps(
     Args:
         pairs: the channels of each token, in [0, channels), as `double_edge_swaps` leaves them.
         channels: number of channels $d$.
-        seed: names the random stream, in [0, 2³² − 1].
-        draw: number of this draw within the stream, in the same range.
+        seed: names the random stream.
+        draw: number of this draw within the stream.
 
     Returns:
         Pairs of a graph with as few components as its degrees allow, each token's channels
@@ -157,11 +163,11 @@ def connecting_swaps(
     while True:
         edges = [(t, c) for t, row in enumerate(rows) for c in row]
         order = generator.permutation(len(edges)).tolist()
-        closing, component = cycles(edges, order)
-        apart = [f for f in order if closing and component[f] is not component[closing[0]]]
+        redundant, component = cycles(edges, order)
+        apart = [f for f in order if redundant and component[f] is not component[redundant[0]]]
         if not apart:
             return torch.tensor(rows, dtype=torch.int64, device=pairs.device).reshape(pairs.shape)
-        e, f = closing[0], apart[0]
+        e, f = redundant[0], apart[0]
         rows[e // degree][e % degree] = edges[f][1]
         rows[f // degree][f % degree] = edges[e][1]
         rows = [sorted(row) for row in rows]
@@ -177,16 +183,16 @@ def cycles(
 ) -> tuple[list[int], list[set[tuple[str, int]]]]:
     """Return which edges close a cycle with those before them, and the component of each edge."""
     component: dict[tuple[str, int], set[tuple[str, int]]] = {}
-    closing = []
+    redundant = []
     for e in order:
         ends = ("token", edges[e][0]), ("channel", edges[e][1])
         small, large = sorted((component.setdefault(end, {end}) for end in ends), key=len)
         if small is large:
-            closing.append(e)
+            redundant.append(e)
             continue
         large |= small
         component.update(dict.fromkeys(small, large))
-    return closing, [component["token", token] for token, _ in edges]
+    return redundant, [component["token", token] for token, _ in edges]
 
 
 @requires(ends_in_channels)

@@ -54,7 +54,7 @@ def sensitivity(
     Args:
         queries: queries of all tokens, of all query heads.
         keys: keys of all tokens.
-        values: values of all tokens, of the shape of the keys.
+        values: values of all tokens.
         prompt: how many of the tokens are the prompt, less than all; the rest is decoded.
         configs: settings, one a row. A sweep over one of them is
             `[config._replace(bits=b) for b in (2, 3, 4)]`.

@@ -62,7 +62,7 @@ class MaskStore:
         capacity: int = 8,
         generate: Callable[..., Tensor] = expander_mask,
     ):
-        errors.held("capacity", capacity, Whole)
+        errors.must_be("capacity", capacity, Whole)
         self.directory = None if directory is None else Path(directory)
         self.capacity = capacity
         self.generate = generate

@@ -82,8 +82,8 @@ def subtile_codes(
     Args:
         tokens: number of tokens, a multiple of `subtile`.
         heads: number of key-value heads.
-        seed: names the random stream, in [0, 2³² − 1].
-        draw: number of this draw within the stream, in the same range.
+        seed: names the random stream.
+        draw: number of this draw within the stream.
         width: channels of a head, a power of two in [2, 256].
         subtile: tokens of a sub-tile, a power of two in [1, width].
 
@@ -171,7 +171,7 @@ def subtile_expander(
     Args:
         tokens: number of tokens, a multiple of `subtile`, at least three times as many.
         heads: number of key-value heads.
-        seed: names the random stream, in [0, 2³² − 1].
+        seed: names the random stream.
         width: channels of a head, a power of two in [2, 256].
         subtile: tokens of a sub-tile, a power of two in [1, width].
 

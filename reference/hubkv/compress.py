@@ -7,10 +7,10 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reference.compress import (
-    affordable,
     compress,
     each_row,
-    pooled,
+    fits_pools,
+    has_pools,
     row_budgets,
     rows_padded,
     select,
@@ -27,7 +27,7 @@ from reference.rules import AXES, left_padded
 from reference.scorers.scored import Scored
 
 
-@requires(pooled, rows_padded, left_padded, affordable, refinable)
+@requires(has_pools, rows_padded, left_padded, fits_pools, refinable)
 def hubkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -48,7 +48,7 @@ def hubkv_select(
 
     Args:
         keys: keys $K$; the layers come first where `scope` is `"model"`.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `select`.
         ratio: removed share $r$, instead of `keep`; the gate's ratio too.
@@ -79,7 +79,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(pooled, rows_padded, left_padded, affordable, refinable, storable)
+@requires(has_pools, rows_padded, left_padded, fits_pools, refinable, storable)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -101,7 +101,7 @@ def hubkv_compress(
 
     Args:
         keys: keys $K$; the layers come first where `scope` is `"model"`.
-        values: values $V$, of the shape of the keys.
+        values: values $V$.
         scored: what a scorer returned; scores at least 0.
         keep: budget of every pool, as in `hubkv_select`.
         ratio: removed share $r$, instead of `keep`; the gate's ratio too.
@@ -123,8 +123,7 @@ def hubkv_compress(
         HubKV-1, HubKV-11, HubKV-13.
 
     Reading:
-        E-U13, E-U14: the same sinks and window for every base scorer; the window, not the
-        budget, gives way.
+        E-U13, E-U14: as in `hubkv_select`.
     """
     shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)
     return compress(

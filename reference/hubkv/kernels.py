@@ -15,7 +15,7 @@ def window_kernel(
     $$\mathcal{K}(d) = \mathbb{I}(d \le R)$$
 
     Args:
-        tokens: number of distances $N$, from 0 to $N - 1$; at least 0.
+        tokens: number of distances $N$, from 0 to $N - 1$.
         radius: half-width $R$ of the window.
         dtype: floating-point type of the kernel.
 
@@ -37,7 +37,7 @@ def gaussian_kernel(
     $$\mathcal{K}(d) = \exp\Bigl(-\frac{d^2}{2\sigma^2}\Bigr)$$
 
     Args:
-        tokens: number of distances $N$, from 0 to $N - 1$; at least 0.
+        tokens: number of distances $N$, from 0 to $N - 1$.
         deviation: standard deviation $\sigma$ in tokens.
         dtype: floating-point type of the kernel.
 

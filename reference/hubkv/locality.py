@@ -80,7 +80,7 @@ def nms(
     Args:
         scores: importance $s$.
         radius: half-width $k$ of the neighbourhood: 3 is the paper's size of 7.
-        factor: what is left of a suppressed score, $\phi$ in [0, 1].
+        factor: what is left of a suppressed score, $\phi$.
 
     Returns:
         The suppressed scores $\hat s$, bit for bit `scores` at the local maxima.

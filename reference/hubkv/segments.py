@@ -85,7 +85,7 @@ def random_order(tokens: Whole, seed: Seed) -> Int64[Tensor, "tokens"]:
 
     Args:
         tokens: length $n$ of the content region.
-        seed: seed of the generator, in [0, 2³² - 1].
+        seed: seed of the generator.
 
     Returns:
         A permutation of $0, \dots, n - 1$, the same on every machine and in every version of

@@ -10,7 +10,7 @@ from reference import errors
 from reference.contract import requires
 from reference.kinds import Finite, FiniteNonNegative, Whole
 from reference.precision import widen
-from reference.rules import left_padded, wide
+from reference.rules import left_padded, multiple, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.query_statistics import QueryStatistics
 from reference.scorers.scored import Scored
@@ -18,10 +18,7 @@ from reference.scorers.scored import Scored
 
 def of_groups(query_heads: int, kv_heads: int) -> None:
     """Refuse statistics of heads that are no multiple of the key heads."""
-    if query_heads % kv_heads if kv_heads else query_heads:
-        raise ValueError(
-            f"statistics must be of a multiple of the {kv_heads} heads of keys, got {query_heads}"
-        )
+    multiple("statistics", query_heads, kv_heads)
 
 
 @requires(wide, of_groups, left_padded)
@@ -44,7 +41,7 @@ def expected_attention(
     Args:
         statistics: $\mu$ and $\Sigma$ of `query_statistics`, before the rotary embedding.
         keys: keys as the cache holds them, after the rotary embedding.
-        values: values, of the shape of `keys`.
+        values: values $v$ of the same tokens.
         rotation: $\bar R$ of `mean_rotation`, one for all or one a batch row; the identity where
             the model has no rotary embedding.
         sinks: how many tokens $a$ at the start of a row are protected and left out of the softmax.

@@ -69,8 +69,8 @@ def fastkvzip(
       \operatorname{RMSNorm}(y) = \frac{a \odot y}{\sqrt{\operatorname{mean} y^2 + \varepsilon}}$$
 
     Args:
-        hidden: $x$, the layer's hidden states after its input norm, before queries, keys and
-            values are made of them; finite.
+        hidden: $x$, the layer's hidden states after its input norm, before queries, keys and values
+            are made of them.
         weights: $W_q$, $b_q$, $a_q$, $W_k$, $a_k$, $k^0$ and $b$ of the layer's gate; width $D$
             of the gate is 16 in the original, and there are 16 learned keys $k^0$.
         sinks: how many tokens at the start of a row are protected.

@@ -118,7 +118,7 @@ def train_fastkvzip(
             when too few are left that have not been seen.
         dim: width of the gate.
         learned: number of learned keys.
-        seed: seed of the start and the samples, in [0, 2^32 - 1].
+        seed: seed of the start and the samples.
         epsilon: $\varepsilon$ of the norm.
         valid: false at padding, on the left of a row.
         spread: standard deviation of the learned keys at the start.

@@ -36,7 +36,7 @@ def h2o_mass(
     Args:
         queries: the queries not counted yet; the last one sits at the last key.
         keys: all keys up to there.
-        mass: $s$ so far, at least 0, of the first tokens; the tokens after them have drawn none.
+        mass: $s$ so far, of the first tokens; the tokens after them have drawn none.
         valid: false at padding, on the left of a row: it neither draws attention nor gives any.
 
     Returns:
@@ -85,7 +85,7 @@ def h2o(
     $$S = \{j \ge N - r\} \,\cup\, \operatorname*{top}_{B - r} \{s_j : j < N - r\}$$
 
     Args:
-        mass: $s$ of `h2o_mass`, at least 0.
+        mass: $s$ of `h2o_mass`.
         keep: budget $B$ of a head.
         valid: false at padding, on the left of a row.
         recent: number $r$ of recent tokens, in [0, `keep`]; half of `keep`, rounded down, unless

@@ -55,7 +55,7 @@ def kvzip_chunk(
         sinks: how many tokens at the start of a row every query sees.
         valid: false at padding, on the left of a row.
         repeat_valid: the same for the repeat input.
-        past: scores so far, at least 0: the result is the larger of the two everywhere.
+        past: scores so far: the result is the larger of the two everywhere.
 
     Returns:
         The scores of each key head in float32, or float64 where an argument is: within the chunk

@@ -20,8 +20,8 @@ def mean_rotation(
 
     Args:
         frequencies: $\omega$, the angle by which a position turns each pair of channels.
-        start: the first position to come, $N$, at least 0; a tensor holds that of each batch row:
-            the number of its real tokens.
+        start: the first position to come, $N$; a tensor holds that of each batch row: the number of
+            its real tokens.
         future: how many positions $F$.
 
     Returns:

@@ -290,7 +290,7 @@ def test_negative_scores_are_told_how_to_be_refined(store):
 
     compressed(False)
     compressed(True, refinement=optimized.HubSettings())
-    with pytest.raises(ValueError, match=r"scored must be >= 0 .*, got -.* `shift_scores`"):
+    with pytest.raises(ValueError, match=r"finite and >= 0, got -.* `shift_scores`"):
         compressed(False, refinement=optimized.HubSettings())
 
 

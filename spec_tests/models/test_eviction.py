@@ -132,6 +132,16 @@ def test_budgets_of_layers_are_what_each_head_keeps():
     assert [layer.whole[0].shape[2] for layer in prompt.cache.evictable()] == [9, 3]
 
 
+def test_budgets_of_graphkv_are_what_each_head_of_a_row_keeps():
+    prompt, _, _ = read("llama", padded=False)
+    scored = [optimized.Scored(s, torch.zeros_like(s, dtype=torch.bool)) for s in scores()]
+    budgets, settings = torch.tensor([[9, 4], [3, 8]]), optimized.GraphSettings(4)
+    prompt.cache.compress(scored, optimized.graphkv_compress, budgets=budgets, refinement=settings)
+    held = [layer.old.offsets.diff().tolist() for layer in prompt.cache.evictable() if layer.old]
+    heads = scores()[0].shape[1]
+    assert held == [[9] * heads + [4] * heads, [3] * heads + [8] * heads]
+
+
 def test_a_reset_cache_is_a_new_one():
     prompt, ids, mask = read("llama", padded=True)
     prompt.cache.evict(retained(prompt, 0.5, "layer"))

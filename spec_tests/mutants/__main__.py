@@ -31,6 +31,13 @@ class Trial:
         case = MUTANTS[mutant_name(impl)].killer.partition("[")[2]
         return case.rstrip("]") in item.nodeid.partition("[")[2]
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Run no further case of a killer once one has killed."""
+        impl = under_test(item)
+        if impl and "failed" in self.outcomes[mutant_name(impl)]:
+            pytest.skip("dead")
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo):
         """Write down how a killer ended: only a failed assertion is a kill."""

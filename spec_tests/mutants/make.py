@@ -74,6 +74,9 @@ class Changed:
     def __init__(self, make: Callable[[], dict[str, Any]]):
         self.make, self.names = make, dict[str, Any]()
 
+    def __dir__(self) -> list[str]:
+        return reference.__all__
+
     def __getattr__(self, name: str) -> Any:
         """Return a public name behind its contract."""
         if name not in reference.__all__:

@@ -44,19 +44,21 @@ def changed(file: str, old: str, new: str) -> ast.Module:
     """Return the statements of a file that read otherwise once `old` is `new`.
 
     Raises:
-        ValueError: none does. A failed assertion would pass for a kill.
+        ValueError: there is none. A failed assertion would pass for a kill.
     """
-    altered = ast.parse(text(file).replace(old, new)).body
-    fresh = [node for node in altered if ast.dump(node) not in statements(file)]
-    if not fresh:
+    before, _, after = text(file).partition(old)
+    first = 1 + before.count("\n")
+    lines = range(first, first + new.count("\n") + 1)
+    fresh = [node for node in ast.parse(before + new + after).body if stands_on(node, lines)]
+    if old == new or not fresh:
         raise ValueError(f"no change: reference/{file} says what {new!r} says")
     return ast.Module(fresh, [])
 
 
-@cache
-def statements(file: str) -> set[str]:
-    """Return the statements of a file of the reference."""
-    return {ast.dump(node) for node in ast.parse(text(file)).body}
+def stands_on(node: ast.stmt, lines: range) -> bool:
+    """Whether a statement, decorators included, has one of these lines."""
+    first = min(part.lineno for part in [node, *getattr(node, "decorator_list", [])])
+    return first < lines.stop and (node.end_lineno or first) >= lines.start
 
 
 @cache

@@ -50,7 +50,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/attention.py::side_by_side": "compressed spans of one length, and their parts",
     "vector/hex/attention.py::laid_out": "settings of a mask",
     "vector/hex/attention.py::attend": "blocks of queries, and lengths of compressed spans",
-    "vector/hex/attention.py::hex_decode": "compressed spans, each over what the ones before left",
+    "vector/hex/decode.py::hex_decode": "compressed spans, each over what the ones before left",
     "vector/hex/pairing.py::swaps": "rounds of swaps, each over all repeated edges",
     "vector/hex/pairing.py::connect": "swaps, one for each component but the last",
     "vector/hex/pairing.py::_hangs_together": "steps of a walk, each over all edges",

@@ -1,10 +1,7 @@
-"""Paper, code, tests and docs name the same things, checked both ways.
-
-`python -m spec_tests.project.test_index` writes docs/equations.md anew.
-"""
+"""Paper, code, tests and docs name the same things, checked both ways."""
 
 import re
-from inspect import getdoc, isfunction
+from inspect import getdoc, isfunction, signature
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from spec_tests.index import ROOT
 
 EQUATIONS = index.equations()
 CODE, TESTS = index.cited_by_code(), index.cited_by_tests()
-PAGE, DOCS = ROOT / "docs/equations.md", ROOT / "docs"
+DOCS = ROOT / "docs"
 REFERENCE = ROOT / "reference"
 # argument checks and the precision rule: docs/conventions.md is about them
 NOT_AN_IDEA = (
@@ -136,13 +133,22 @@ def test_every_reading_is_explained_in_the_errata():
     assert set(ERRATUM.findall(" ".join(d.partition("Reading:")[2] for d in docs))) <= set(errata())
 
 
-def test_every_erratum_is_told_once_and_can_be_linked_to():
+def test_every_erratum_is_told_once_and_has_a_link_and_a_weight():
     assert len(errata()) == len(set(errata()))
     for path in sorted((DOCS / "errata").glob("*.md")):
         for heading in re.findall(r"^### .*$", path.read_text(), re.MULTILINE):
-            ids = re.findall(r"\{ #(E-[A-Z]\d+) \}", heading)
-            assert ids, f"{path.name}: `{heading}` ends with no {{ #id }}"
+            ids = re.findall(r"\{ #(E-[A-Z]\d+) \.(?:numbers|convention|print) \}$", heading)
+            assert ids, f"{path.name}: `{heading}` ends with no {{ #id .weight }}"
             assert set(ids) <= set(ERRATUM.findall(heading)), heading
+
+
+def test_the_glossary_gives_a_function_no_argument_that_it_lacks():
+    page = (DOCS / "glossary.md").read_text()
+    for cell in re.findall(r"(?<=\|)[^|\n]*", page):
+        owners = [getattr(reference, name) for name in re.findall(r"\[`(\w+)`\]\[", cell)]
+        known = {name for owner in owners for name in signature(owner).parameters}
+        named = set(re.findall(r"(?<!\[)`(\w+)`", cell))
+        assert not owners or named <= known, cell
 
 
 def errata() -> list[str]:
@@ -150,11 +156,3 @@ def errata() -> list[str]:
     text = "\n".join(path.read_text() for path in sorted((DOCS / "errata").glob("*.md")))
     headings = re.findall(r"^### .*$", text, re.MULTILINE)
     return [i for heading in headings for i in dict.fromkeys(ERRATUM.findall(heading))]
-
-
-def test_the_page_of_equations_is_current():
-    assert PAGE.read_text() == index.page(), "run `python -m spec_tests.project.test_index`"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(index.page())

@@ -56,6 +56,27 @@ def test_what_is_shipped_for_others_imports_nothing_of_the_command(package):
     assert found == set()
 
 
+def test_no_module_is_imported_by_what_it_imports():
+    root = TABLE.parent.parent
+    files = [
+        path for package in ("reference", "optimized") for path in root.glob(f"{package}/**/*.py")
+    ]
+    places = {".".join(path.relative_to(root).with_suffix("").parts): path for path in files}
+    needed = {
+        place: {
+            module
+            for node in ast.parse(path.read_text()).body
+            for name in imported(node)
+            for module in (name, name.rpartition(".")[0])
+            if module in places
+        }
+        for place, path in places.items()
+    }
+    while free := {place for place, wanted in needed.items() if not wanted & needed.keys()}:
+        needed = {place: wanted for place, wanted in needed.items() if place not in free}
+    assert not needed
+
+
 def imported(node: ast.AST) -> list[str]:
     """Return the full names that a statement imports."""
     if isinstance(node, ast.ImportFrom):

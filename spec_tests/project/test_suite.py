@@ -1,13 +1,8 @@
 """The suite itself: what it reports, what it refuses, and that it bites."""
 
-import doctest
-import json
-import os
 import re
-import subprocess
-import sys
 from inspect import isfunction, signature
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -16,75 +11,12 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate
-from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import INPUTS, REFUSALS
 from spec_tests.needs import asked
 from spec_tests.test_agreement import held_to_its_types
 
-MODULE = """
-from types import SimpleNamespace
-import torch
-import reference
-
-def every_token(scores, radius=2, protected=None):
-    return torch.ones_like(scores, dtype=torch.bool)
-
-def unwritten(scores, hubs, gamma=0.5):
-    return torch.empty_like(scores)
-
-partial = SimpleNamespace(hub_mask=reference.hub_mask)
-wrong = SimpleNamespace(hub_mask=every_token)
-holes = SimpleNamespace(discount=unwritten)
-named = SimpleNamespace(knorm=lambda keys: keys, hub_mask=every_token)
-"""
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
-
-
-def printed():
-    """Return the module that the docs print as a complete submission."""
-    page = (ROOT / "docs" / "conformance.md").read_text()
-    return "".join(example.source for example in doctest.DocTestParser().get_examples(page))
-
-
-def collected(path):
-    """Whether pytest looks for tests there."""
-    return path.is_dir() or path.name.startswith("test_")
-
-
-class Ended(NamedTuple):
-    """How a run of the suite ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture(scope="module")
-def suite(tmp_path_factory):
-    """Run the suite from another folder, on a module `theirs` that stands in that folder."""
-    folder = tmp_path_factory.mktemp("elsewhere")
-    (folder / "theirs.py").write_text(MODULE)
-    (folder / "printed.py").write_text(printed())
-    command = [sys.executable, "-m", "spec_tests.project.runs"]
-    place = os.environ | {"PYTHONPATH": str(ROOT)}
-    pipes: dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with subprocess.Popen(command, cwd=folder, env=place, **pipes) as runs:
-        assert runs.stdin
-        assert runs.stdout
-        answers = iter(runs.stdout)
-
-        def run(*words: str, only=("hubkv",), xfails: str = "") -> Ended:
-            (folder / "xfails.txt").write_text(xfails)
-            # collecting what a test does not run would take most of its time
-            others = (path for path in HERE.iterdir() if path.name not in only)
-            words += tuple(f"--ignore={path}" for path in others if collected(path))
-            words += ("--xfails", "xfails.txt") if xfails else ()
-            print(json.dumps(words), file=runs.stdin, flush=True)
-            return Ended(*json.loads(next(answers)))
-
-        yield run
-        runs.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +32,7 @@ def test_a_partial_module_passes_and_what_it_lacks_is_one_count(report):
     assert f"{LAW}[theirs:partial] PASSED" in report
     assert f"{NEEDS_DISCOUNT}[theirs:partial]" not in report
     assert not re.search("skipped", report, re.IGNORECASE)
-    assert "theirs:partial fails" not in report
+    assert re.search("HubKV: ([0-9]+) of \\1 equations offered pass", report)
     assert len(re.findall("theirs:partial lacks.*", report)) == 1
     assert re.search(r"theirs:partial lacks \d+ functions$", report, re.MULTILINE)
 
@@ -108,7 +40,7 @@ def test_a_partial_module_passes_and_what_it_lacks_is_one_count(report):
 def test_a_wrong_module_fails_a_law_and_a_vector(report):
     assert f"{LAW}[theirs:wrong] FAILED" in report
     assert f"[theirs:wrong-discount-{VECTOR}] FAILED" in report
-    assert "theirs:wrong fails: HubKV-6" in report
+    assert re.search("HubKV: .*HubKV-6 fails.*; 0 of [0-9]+ equations offered pass", report)
 
 
 def test_a_result_with_unwritten_memory_is_found_out(report):
@@ -136,14 +68,14 @@ def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
 
 def test_what_the_papers_only_name_is_tested_on_request(suite):
     generic = ("test_agreement.py", "test_errors.py")
-    words = ("theirs:named", "-k", "knorm or hub_mask", "-q", "--tb=no")
+    words = ("theirs:named", "-k", "knorm or hub_mask", "-v", "--tb=no")
     usual = suite(*words, only=(*generic, "attention")).stdout
     assert "test_agrees_with_reference[theirs:named-hub_mask]" in usual
-    assert "FAILED" in usual
+    assert "hub_mask fails" in usual
     assert "knorm" not in usual
     all_of_it = suite(*words, "--ours", only=generic).stdout
     for test in ("agreement.py::test_signature", "agreement.py::test_manners", "test_refuses"):
-        assert re.search(rf"FAILED .*{test}.*knorm", all_of_it)
+        assert re.search(rf"{test}.*knorm.* FAILED", all_of_it)
 
 
 def test_what_a_test_asks_for_is_read_from_its_text(tmp_path):
@@ -161,8 +93,8 @@ def test_an_expected_failure_is_strict(suite):
     lines = f"{LAW}[theirs:wrong]  # a known bug\n{LAW}[theirs:partial]  # mended since\n"
     done = suite("theirs:wrong", "theirs:partial", "-v", "-k", LAW, xfails=lines)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    assert f"{LAW}[theirs:wrong] - a known bug" in done.stdout
-    assert "[XPASS(strict)] mended since" in done.stdout
+    assert "expected to fail: a known bug" in done.stdout
+    assert re.search(f"though expected to fail .mended since.: .*{LAW}", done.stdout)
 
 
 def test_an_expected_failure_that_matches_nothing_is_a_usage_error(suite):
@@ -211,7 +143,7 @@ def test_a_mass_that_a_cache_remembers_is_rounded_as_attention_is(field):
 def test_the_submission_the_docs_print_is_complete(suite):
     done = suite("printed", "-k", "hub_mask or hubkv", only=("hubkv", "test_agreement.py"))
     assert done.returncode == pytest.ExitCode.OK, done.stdout
-    assert "printed fails" not in done.stdout
+    assert "fails" not in done.stdout
 
 
 def test_an_unknown_device_is_a_usage_error(suite):

@@ -65,7 +65,6 @@ REFUSALS = dict(
             Refusal("keys", longer, ValueError, "shape"),
             Refusal("values", longer, ValueError, "shape"),
             Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
-            Refusal("valid", longer, ValueError, "shape"),
         ],
     ),
 )  # fmt: skip

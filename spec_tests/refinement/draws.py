@@ -158,7 +158,7 @@ bad_graph = [
     Refusal("keys", NAN, ValueError, "keys must be finite"),
     Refusal("queries", NAN, ValueError, "queries must be finite"),
     Refusal("queries", None, ValueError, "must be given where refinement.kind is 'qk'"),
-    Refusal("queries", lambda q: q[..., :1, :, :], ValueError, "multiple of the 2 heads"),
+    Refusal("queries", lambda q: q[..., :1, :, :], ValueError, "multiple of the 2 of keys"),
     Refusal("queries", longer, ValueError, "shape"),
 ]
 

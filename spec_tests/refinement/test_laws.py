@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
@@ -46,8 +46,16 @@ def test_graph_settings_are_graphkvs_own_arguments(impl, x):
     assert_equal(impl.refine(**x), expected)
 
 
+BESIDE_A_PROTECTED_TOKEN = dict(
+    scored=Scored(torch.tensor([[1.0, 2.0, 1.0]]), torch.tensor([[False, True, False]])),
+    refinement=NmsSettings(1, 0.5),
+    keep=1,
+)
+
+
 @pytest.mark.spec("HubKV-Obs3")
 @given(refined_by(nms_settings))
+@example(BESIDE_A_PROTECTED_TOKEN)
 def test_suppression_compares_content_with_content_alone(impl, x):
     scores, protected = x["scored"]
     refined, (radius, factor) = impl.refine(**x), x["refinement"]

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference.rules import AXES
-from spec_tests.draw import INFINITE, Refusal, booleans, heads, tokens
+from spec_tests.draw import Refusal, booleans, heads, tokens
 
 LEADING = {
     "head": [(), (1,), (3,), (2, 2), (0, 2)],
@@ -89,7 +89,6 @@ REFUSALS = dict(
     retain=(
         dict(scores=scores, protected=mask, keep=3, ratio=None, scope="head"),
         [
-            Refusal("scores", INFINITE, ValueError, "< inf"),
             Refusal("keep", None, ValueError, "exactly one"),
             Refusal("keep", 1, ValueError, "2 protected"),
             Refusal("keep", -1, ValueError, "[0, 4]"),

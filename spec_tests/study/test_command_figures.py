@@ -16,7 +16,7 @@ import reference
 from optimized import Scored, refine
 from optimized.models.scorer import Scores
 from optimized.models.selection import kept_entries
-from optimized.models.systems import refinement, system_named
+from optimized.models.systems import READINGS, refinement, system_named
 from optimized.study import evaluate
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
@@ -128,6 +128,27 @@ def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, toke
     settings = refinement(system_named("snapkv+graphkv"), reading)
     refined = refine(scored, settings, keep=1, keys=keys)
     assert int((refined < scores).sum()) == lowered
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_row_keeps_what_graphkv_would_keep_of_it_alone_with_its_budget(reading):
+    draw, budgets = torch.Generator().manual_seed(0), torch.tensor([[30, 12], [10, 28]])
+    raw, keys = torch.rand(2, 2, 2, 40, generator=draw), torch.rand(2, 2, 40, 3, generator=draw)
+    protected = torch.zeros_like(raw[0], dtype=torch.bool)
+    protected[:, 0, raw[0, 0, 0].argmin()] = True  # by one head of a layer
+    scored = tuple(Scored(one, protected) for one in raw)
+    layers = [SimpleNamespace(whole=(keys, keys))] * 2
+    cache = SimpleNamespace(whole_layers=lambda: layers)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None)
+    system, scores = system_named("pyramidkv+graphkv"), Scores(scored, budgets)
+    kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
+    settings = refinement(system, reading)
+    for layer, row in product(range(2), range(2)):
+        one = Scored(raw[layer, row], protected[row])
+        vectors, keep = (keys[row], keys[row]), int(budgets[layer, row])
+        length = None if settings.adaptive else 8000
+        alone = reference.graphkv_select(*vectors, one, settings, keep=keep, length=length)
+        assert kept[layer, row].equal(alone)
 
 
 @pytest.mark.parametrize("scope", ["head", "layer"])

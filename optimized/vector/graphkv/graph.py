@@ -8,12 +8,7 @@ from torch import Tensor
 from reference.graphkv.graph import (
     balanced,
     group_mean,
-    neighbour_count,
-    source_count,
-    source_tokens,
 )
-
-__all__ = ["edges", "neighbour_count", "neighbours", "source_count", "source_tokens"]
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
 

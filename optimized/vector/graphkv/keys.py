@@ -5,10 +5,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference.graphkv.keys import CosineDistribution, kv_bytes
-
-__all__ = ["cosine_distribution", "cosine_matrix", "kv_bytes", "principal_components"]
-
+from reference.graphkv.keys import CosineDistribution
 
 cosine_matrix = composed(reference.cosine_matrix)
 

@@ -2,10 +2,6 @@
 
 from torch import Tensor
 
-from reference.graphkv.needle import hide_needle
-
-__all__ = ["hide_needle", "needle_recall"]
-
 
 def needle_recall(responses: Tensor, answer: Tensor) -> Tensor:
     wanted = answer.unique()

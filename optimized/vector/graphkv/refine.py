@@ -11,8 +11,6 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
 
-__all__ = ["concatenate_heads", "graphkv_refine"]
-
 
 def graphkv_refine(
     scores: Tensor,

@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.hex import cache as streaming
 from optimized.vector.hex._codes import Stream
 from optimized.vector.hex.compress import hex_reconstruct
-from reference.hex.attention import HexAttention, HexDecoded
-from reference.hex.cache import HexCache, arrived, room, weighed
+from optimized.vector.hex.expander import static_mask
+from reference.hex.attention import HexAttention
+from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
 from reference.hex.presets import HexConfig
 from reference.precision import widen
@@ -67,7 +67,7 @@ class Kept(NamedTuple):
 @lru_cache(maxsize=64)
 def kept_by(static: HexConfig, tokens: int, heads: int, width: int, device: torch.device) -> Kept:
     """Find what the static mask of a span keeps: the same for all layers, rows and blocks."""
-    mask = streaming.static_mask(static, tokens, heads * width).to(device)
+    mask = static_mask(static, tokens, heads * width).to(device)
     mask = mask.unflatten(1, (heads, width)).movedim(1, 0)
     entry = mask.flatten().nonzero()[:, 0]
     token, channel = entry // width, entry // (width * tokens) * width + entry % width
@@ -222,7 +222,7 @@ def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | 
     dynamic, length, device = block.dynamic, block.dynamic.shape[-1], block.dynamic.device
     if config.density == 1 or exact == torch.float64:
         # in double precision what is restored has been rounded to the precision of its scales
-        static = streaming.static_mask(config, length, heads * width).to(device)
+        static = static_mask(config, length, heads * width).to(device)
         restored = (x.to(exact) for x in hex_reconstruct(block, static))
         return Plain(count * length, *(x.movedim(0, 2).flatten(2, 3) for x in restored))
     drawn = ("density", "seed", "near", "tile", "block")
@@ -332,7 +332,7 @@ def hidden(
     return unseen
 
 
-def drawn(queries: Tensor, cache: HexCache) -> Tensor:
+def mass_drawn(queries: Tensor, cache: HexCache) -> Tensor:
     """Return the attention that queries hand out to each token."""
     return attend(queries, cache, None, True, None, reading=False)[1]
 
@@ -347,14 +347,3 @@ def hex_attention(
 ) -> HexAttention:
     output, given = attend(queries, cache, valid, causal, scale)
     return HexAttention(output, given if mass else None)
-
-
-def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexDecoded:
-    output, start, length = torch.empty_like(queries), 0, keys.shape[-2]
-    while start < length:
-        stop = min(length, start + room(cache))
-        asked, *new = (x[..., start:stop, :] for x in (queries, keys, values))
-        cache = arrived(cache, *new)
-        output[..., start:stop, :], mass = attend(asked, cache, None, True, None)
-        cache, start = streaming.settled(weighed(cache, mass)), stop
-    return HexDecoded(output, cache)

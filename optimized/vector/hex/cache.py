@@ -4,16 +4,14 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from optimized.vector.hex import attention
+from optimized.vector.hex.attention import mass_drawn
 from reference.hex import cache
-from reference.hex.cache import HexCache, arrived, room, weighed
-
-__all__ = ["arrived", "room", "weighed"]
+from reference.hex.cache import HexCache, arrived, weighed
 
 
 def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     cache = arrived(cache, keys, values)
-    return weighed(cache, attention.drawn(queries, cache))
+    return weighed(cache, mass_drawn(queries, cache))
 
 
 hex_prefill = composed(reference.hex_prefill)
@@ -22,4 +20,3 @@ hex_recompress = composed(reference.hex_recompress)
 hex_read = composed(reference.hex_read)
 hex_store = composed(cache.hex_store)
 settled = composed(cache.settled)
-static_mask = composed(cache.static_mask)

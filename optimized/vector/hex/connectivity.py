@@ -5,9 +5,6 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.hex.spectrum import Graph
-from reference.hex.connectivity import bipartite_adjacency
-
-__all__ = ["bipartite_adjacency", "component_count", "is_connected"]
 
 
 def component_count(mask: Tensor) -> int:

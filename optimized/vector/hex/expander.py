@@ -10,10 +10,9 @@ import reference
 from optimized._composed import composed
 from optimized.vector.hex.pairing import connect, pairing, swaps
 from optimized.vector.hex.spectrum import Graph, is_within
-from reference.hex.expander import DRAWS, Expander, biregular_degrees
+from reference.hex import expander
+from reference.hex.expander import DRAWS, Expander, none_found
 from reference.hex.spectrum import ramanujan_bound
-
-__all__ = ["biregular_degrees", "expander_mask", "random_expander"]
 
 
 class _Draw(NamedTuple):
@@ -29,7 +28,7 @@ class _Draw(NamedTuple):
         return ~mask if self.dense else mask
 
 
-def _drawn(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> _Draw:
+def _draw_graph(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> _Draw:
     dense = 2 * token_degree > channels
     drawn = channels - token_degree if dense else token_degree
     pairs = swaps(pairing(tokens, channels, drawn, seed, draw), channels, seed, draw)
@@ -47,14 +46,12 @@ def random_expander(
     certified = not uneven and min(token_degree, channel_degree) >= 3
     bound = ramanujan_bound(token_degree, channel_degree) if certified else 0.0
     for draw in range(DRAWS):
-        graph = _drawn(tokens, channels, token_degree, seed, draw)
+        graph = _draw_graph(tokens, channels, token_degree, seed, draw)
         # a dense graph and what it leaves out differ in the first singular value alone
         if not certified or is_within(Graph(graph.pairs, channels), bound):
             return Expander(graph.mask(channels), draw + 1)
-    raise RuntimeError(
-        f"no expander among {DRAWS} draws of {tokens} tokens and {channels} channels "
-        f"at token_degree {token_degree}"
-    )
+    none_found(tokens, channels, token_degree)
 
 
 expander_mask = composed(reference.expander_mask)
+static_mask = composed(expander.static_mask)

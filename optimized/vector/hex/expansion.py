@@ -3,10 +3,6 @@
 import numpy as np
 from torch import Tensor
 
-from reference.hex.expansion import spectral_gap
-
-__all__ = ["cheeger_constant", "conductance", "spectral_gap", "vertex_expansion"]
-
 
 def vertex_expansion(adjacency: Tensor, subset: Tensor) -> float:
     boundary = adjacency[subset].any(0) & ~subset

@@ -5,10 +5,8 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference.hex.kcvt import Quantised, dequantise, scale_dtype, storable
+from reference.hex.kcvt import Quantised, scale_dtype, storable
 from reference.precision import widen
-
-__all__ = ["dequantise", "kcvt", "quantise"]
 
 
 def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:

@@ -6,7 +6,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from torch import Tensor
 
-from reference.hex.pairing import ROUNDS
+from reference.hex.pairing import ROUNDS, still_repeated
 
 
 def half_edge_pairing(
@@ -41,7 +41,7 @@ def swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
         changed = _exchange(flat, repeated, partners, channels)
         rows = np.unique(changed // edges.shape[1])
         edges[rows] = np.sort(edges[rows], axis=1)
-    raise RuntimeError(f"pairs still repeat an edge after {ROUNDS} rounds of swaps")
+    still_repeated()
 
 
 def _exchange(
@@ -75,11 +75,13 @@ def connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarra
     while not _hangs_together(pairs, channels):
         flat = pairs.reshape(-1)
         order = generator.permutation(pairs.size)
-        component, closing = _cycles(tokens[order], len(pairs) + flat[order])
-        apart = np.flatnonzero(component != component[closing[0]]) if len(closing) else closing
+        component, redundant = _cycles(tokens[order], len(pairs) + flat[order])
+        apart = (
+            np.flatnonzero(component != component[redundant[0]]) if len(redundant) else redundant
+        )
         if not len(apart):
             break
-        swapped = order[[closing[0], apart[0]]]
+        swapped = order[[redundant[0], apart[0]]]
         flat[swapped] = flat[swapped[::-1]]
         pairs = np.sort(pairs, axis=1)
     return pairs

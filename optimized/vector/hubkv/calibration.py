@@ -4,10 +4,7 @@ import torch
 from torch import Tensor
 
 from reference import errors
-from reference.hubkv.calibration import calibrate, head_weights
 from reference.precision import widen
-
-__all__ = ["calibrate", "head_weights", "selectivity", "variation"]
 
 
 def selectivity(scores: Tensor, protected: Tensor | None, epsilon: float) -> Tensor:

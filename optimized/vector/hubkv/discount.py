@@ -6,9 +6,6 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference.hubkv.discount import discount
-
-__all__ = ["discount", "hub_mask", "smd"]
 
 
 def hub_mask(scores: Tensor, radius: int, protected: Tensor | None) -> Tensor:

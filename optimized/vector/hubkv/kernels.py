@@ -3,10 +3,6 @@
 import torch
 from torch import Tensor
 
-from reference.hubkv.kernels import gaussian_kernel
-
-__all__ = ["gaussian_kernel", "window_kernel"]
-
 
 def window_kernel(tokens: int, radius: int, dtype: torch.dtype) -> Tensor:
     return (torch.arange(tokens) <= min(radius, tokens)).to(dtype)

@@ -6,17 +6,8 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference.hubkv.locality import content_series
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
-
-__all__ = [
-    "attention_density",
-    "autocorrelation",
-    "content_series",
-    "distance_profile",
-    "nms",
-]
 
 
 def autocorrelation(values: Tensor, distances: int) -> Tensor:

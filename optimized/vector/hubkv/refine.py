@@ -6,14 +6,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from optimized.vector.hubkv.calibration import head_weights, variation
+from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.discount import strongest_neighbours
 from reference import errors
 from reference.contract import scanning
-from reference.hubkv.refine import protected_mask, shift_scores
+from reference.hubkv.calibration import head_weights
 from reference.precision import widen
-
-__all__ = ["hubkv_refine", "protected_mask", "shift_scores"]
 
 # Non-negative floats, minus zero aside, order like the integers with the same bits, and integers
 # compare faster.

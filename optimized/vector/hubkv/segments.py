@@ -3,10 +3,6 @@
 import torch
 from torch import Tensor
 
-from reference.hubkv.segments import random_order
-
-__all__ = ["random_order", "segment_coverage", "uniform_spread"]
-
 
 def segment_coverage(order: Tensor, tokens: int, segments: int) -> Tensor:
     touched, pick = (segments * order // max(tokens, 1)).sort(dim=-1, stable=True)

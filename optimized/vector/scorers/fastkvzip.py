@@ -10,9 +10,6 @@ from optimized.vector.scorers._rows import protected_ends
 from reference import GateWeights, Scored, errors
 from reference.precision import widen
 from reference.scorers._rows import real_tokens
-from reference.scorers.fastkvzip import fastkvzip_loss
-
-__all__ = ["fastkvzip", "fastkvzip_loss"]
 
 
 def fastkvzip(

@@ -5,9 +5,6 @@ from torch import Tensor
 
 from optimized.vector.attention import attention_drawn
 from reference.precision import widen
-from reference.scorers.h2o import h2o
-
-__all__ = ["h2o", "h2o_mass"]
 
 # queries at a time: what they attend with never grows with the number of queries
 QUERIES = 128

@@ -5,21 +5,27 @@ from hypothesis import strategies as st
 
 from spec_tests.compress.draws import bad_rows, bad_store, keys, scored, valid, values
 from spec_tests.draw import Refusal
-from spec_tests.refinement.draws import bad_graph, graph, graph_settings, scored_caches
+from spec_tests.refinement.draws import (
+    bad_graph,
+    graph,
+    graph_settings,
+    scored_caches,
+    seeds,
+)
 
 
 @st.composite
 def graphkv_compress(draw):
-    """One budget, or one a layer."""
+    """One budget, one a layer, or one for each row of each layer."""
     refinement = draw(graph_settings())
     x = draw(scored_caches("head", refinement, marked=False))
     tokens, lead = x["keys"].shape[-2], x["keys"].shape[:-3]
-    layers = lead[0] if lead else 0
-    each = st.lists(st.integers(0, tokens), min_size=layers, max_size=layers)
     forms = [st.fixed_dictionaries(dict(keep=st.integers(0, tokens), ratio=st.none()))]
     forms += [st.fixed_dictionaries(dict(keep=st.none(), ratio=st.sampled_from([0.0, 0.5, 0.9])))]
     if lead:
-        forms += [each.map(lambda keep: dict(keep=torch.tensor(keep, dtype=torch.int64)))]
+        shape = draw(st.sampled_from([lead[:1], lead]))
+        keep = torch.randint(0, tokens + 1, shape, generator=draw(seeds))
+        forms += [st.just(dict(keep=keep, ratio=None))]
     length = draw(st.sampled_from([1000, 2000, 3500, 2999, 999, 0, None]))
     return x | draw(st.one_of(forms)) | dict(refinement=refinement, length=length)
 
@@ -35,6 +41,8 @@ bad_layers = [
     *bad_graph,
     Refusal("keep", 9, ValueError, "[0, 8]"),
     Refusal("keep", torch.tensor([3]), ValueError, "shape"),
+    Refusal("keep", torch.full((2, 2), 3), ValueError, "keep must have shape (2, 3)"),
+    Refusal("keep", torch.full((2, 3), 9), ValueError, "[0, 8]"),
 ]
 
 REFUSALS = dict(

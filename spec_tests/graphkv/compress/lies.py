@@ -21,9 +21,16 @@ lie(
 lie(
     "first_budget",
     "the first layer's budget serves all",
-    "keep.view(-1, *[1] * (len(pools) - 1))",
-    "keep[:1]",
-    "test_each_layer_has_a_budget_of_its_own",
+    "keep.reshape(*keep.shape, *[1] * (len(pools) - keep.ndim))",
+    "keep[:1].reshape(-1, *[1] * (len(pools) - 1))",
+    "test_each_layer_and_each_row_of_it_has_a_budget_of_its_own",
+)
+lie(
+    "another_rows_budget",
+    "a row of a layer has the budget of another",
+    "keep.reshape(*keep.shape",
+    "keep.roll(keep.ndim - 1, -1).reshape(*keep.shape",
+    "test_each_layer_and_each_row_of_it_has_a_budget_of_its_own",
 )
 lie(
     "uncapped",

@@ -1,16 +1,20 @@
 """GraphKV as a whole: one kept set a layer, budgets layer by layer: §4.1, §6."""
 
+from itertools import product
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.compress.rows import counts, entries
 from spec_tests.draw import booleans
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.draws import bare
+from spec_tests.refinement.draws import bare, seeds
 
 
 @pytest.mark.spec("GraphKV-4.1")
@@ -42,25 +46,29 @@ def test_what_one_head_protects_its_layer_keeps(impl, x, data):
 
 
 @pytest.mark.spec("GraphKV-4.1", "GraphKV-6.1")
-@given(INPUTS["graphkv_compress"], st.data())
-def test_each_layer_has_a_budget_of_its_own(impl, x, data):
+@pytest.mark.parametrize("axes", [1, 2])
+@given(x=INPUTS["graphkv_compress"], seed=seeds)
+def test_each_layer_and_each_row_of_it_has_a_budget_of_its_own(impl, axes, x, seed):
+    while x["scored"].scores.ndim < 2 + axes:
+        x = twice(x)
     shape = x["scored"].scores.shape
-    if len(shape) < 3:
-        x = {k: v[None] if k in ("keys", "values") else v for k, v in x.items()}
-        x |= dict(scored=Scored(*(part[None] for part in x["scored"])), valid=None)
-        shape = x["scored"].scores.shape
-    each = st.lists(st.integers(0, shape[-1]), min_size=shape[0], max_size=shape[0])
-    keep = torch.tensor(data.draw(each), dtype=torch.int64)
-    x |= dict(keep=keep, ratio=None)
-    together = entries(impl.graphkv_compress(**x), shape[:-1])
-    per_layer = shape[1:-1].numel()
-    for layer in range(shape[0]):
-        one = x | {name: x[name][layer] for name in ("keys", "values")}
-        one |= dict(scored=Scored(*(part[layer] for part in x["scored"])), keep=int(keep[layer]))
-        one |= dict(valid=None if x["valid"] is None else x["valid"][layer])
-        apart = entries(impl.graphkv_compress(**one), shape[1:-1])
-        for now, then in zip(together[layer * per_layer :], apart, strict=False):
+    keep = torch.randint(0, shape[-1] + 1, shape[:axes], generator=seed)
+    together = entries(impl.graphkv_compress(**x | dict(keep=keep, ratio=None)), shape[:-1])
+    heads = shape[axes:-1].numel()
+    for number, place in enumerate(product(*map(range, keep.shape))):
+        one = x | {name: x[name][place] for name in ("keys", "values")}
+        one |= dict(scored=Scored(*(part[place] for part in x["scored"])))
+        one |= dict(valid=None if x["valid"] is None else x["valid"][place])
+        left = impl.graphkv_compress(**one | dict(keep=int(keep[place]), ratio=None))
+        apart = entries(left, shape[axes:-1])
+        for now, then in zip(together[number * heads :], apart, strict=False):
             assert_equal(now, then)
+
+
+def twice(x: dict[str, Any]) -> dict[str, Any]:
+    """Put two copies of a call under one more axis."""
+    both = {k: v.expand(2, *v.shape) if isinstance(v, Tensor) else v for k, v in x.items()}
+    return both | dict(scored=Scored(*(part.expand(2, *part.shape) for part in x["scored"])))
 
 
 @pytest.mark.spec("GraphKV-6.2")

@@ -123,8 +123,8 @@ bad_sources = [
 ]
 bad_ends = [
     Refusal("queries", longer, ValueError, "shape"),
-    Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of its heads"),
-    Refusal("queries", lambda q: q[:0], ValueError, "multiple of its heads"),
+    Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the"),
+    Refusal("queries", lambda q: q[:0], ValueError, "multiple of the"),
     Refusal("values", longer, ValueError, "shape"),
 ]
 

@@ -11,29 +11,10 @@ import reference
 from optimized.vector.hex import attention, packing
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
 from spec_tests.hex.attention.draws import asked
-from spec_tests.hex.cache.draws import BLOCK, configs, streams
-from spec_tests.hex.cache.streams import assert_same_cache, pieces
-from spec_tests.inputs import INPUTS
+from spec_tests.hex.attention.oracle import drawn, read
+from spec_tests.hex.cache.draws import BLOCK
 
 unpadded = asked(padded=st.just(False))
-
-
-def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=(), first=0):
-    """Attend to what the specification restores of a cache, or a row from a token on."""
-    old = reference.hex_read(cache)
-    new = [x[..., :0, :] for x in old] if keys is None else [keys, values]
-    found = (torch.cat([x, y], -2)[row][..., first:, :] for x, y in zip(old, new, strict=True))
-    return reference.attention(queries, next(found), next(found), causal, scale)
-
-
-def drawn(queries, cache, causal, scale):
-    """Add up the weights on what the specification restores of a cache."""
-    keys, _ = reference.hex_read(cache)
-    return reference.attention_weights(queries, keys, causal, scale).sum((-3, -2))
-
-
-# so that the rounding of their sums is judged as of those
-read.__name__, drawn.__name__ = "attention", "attention_weights"
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
@@ -82,29 +63,6 @@ def test_a_padded_row_reads_what_it_would_without_its_padding(impl, x):
         assert_as_accurate(output[row][:, late:], read, asking)
 
 
-@pytest.mark.spec("HEX-3.1a", "HEX-4.1b", "HEX-5a")
-@given(INPUTS["hex_decode"])
-def test_decoding_stores_what_appending_stores(impl, x):
-    decoded = impl.hex_decode(**x)
-    assert_same_cache(decoded.cache, impl.hex_append(**x))
-    assert decoded.output.shape == x["queries"].shape
-
-
-@pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@given(streams(3 * BLOCK, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK), st.data())
-def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, config, prompt, data):
-    stream = (stream[0] / 8, *stream[1:])  # logits of a few units
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    stop = data.draw(st.integers(prompt, 3 * BLOCK))
-    output = impl.hex_decode(cache, *pieces(stream, prompt, stop)).output
-    for token in range(prompt, stop):
-        queries, keys, values = pieces(stream, token, token + 1)
-        here = output[..., token - prompt : token - prompt + 1, :]
-        seen = dict(queries=queries, cache=cache, keys=keys, values=values)
-        assert_as_accurate(here, read, seen)
-        cache = impl.hex_append(cache, queries, keys, values)
-
-
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
 def test_codes_of_a_half_precision_cache_are_multiplied_in_single(impl, half):
@@ -142,6 +100,6 @@ def test_a_step_makes_no_mask_anew_however_many_lengths_take_turns(monkeypatch):
     asked = [quarter(12 * blocks) for blocks in range(1, 13)]
     for queries, cache in asked:
         optimized.hex_attention(queries, cache)
-    monkeypatch.delattr(attention.streaming, "static_mask")
+    monkeypatch.delattr(attention, "static_mask")
     for queries, cache in asked:
         optimized.hex_attention(queries, cache)

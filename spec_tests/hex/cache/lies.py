@@ -26,13 +26,6 @@ lie(
     "test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived",
 )
 lie(
-    "seedless_prompt",
-    "one mask for every seed",
-    "how = config.seed, config.near",
-    "how = 0, config.near",
-    "test_each_span_has_the_mask_of_its_length_and_of_the_seed",
-)
-lie(
     "never_normalized_again",
     "the mass since arrival is taken for the mass of one query",
     "compress_span(cache.config, *span",

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from reference import HexBlock, HexCache, HexConfig
-from reference.hex.cache import static_mask
+from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hex.cache.draws import KV_HEADS, WIDTH
 

@@ -8,7 +8,7 @@ lie(
     "fresh_tiles",
     "tiles are drawn one by one: as good a graph, and no tiling",
     "return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)",
-    "from torch import cat\n\n        return cat([expander_mask(block, channels, density, "
+    "return torch.cat([expander_mask(block, channels, density, "
     "(seed + i) % 2**32, near) for i in range(tokens // block)])",
     "hex/spectrum/test_laws.py::"
     "test_85_tiles_are_three_times_over_the_bound_of_the_prompt_they_make",
@@ -83,4 +83,11 @@ lie(
     "    if near:\n",
     "    if True:\n",
     "test_densities_of_the_paper_that_no_graph_has_are_refused",
+)
+lie(
+    "seedless_prompt",
+    "one mask for every seed",
+    "how = config.seed, config.near",
+    "how = 0, config.near",
+    "hex/cache/test_laws.py::test_each_span_has_the_mask_of_its_length_and_of_the_seed",
 )

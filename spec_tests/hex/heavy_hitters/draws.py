@@ -66,7 +66,6 @@ REFUSALS = dict(
             Refusal("keys", lambda k: k[..., :1], ValueError, "shape"),
             Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 2 tokens"),
             Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the 2"),
-            Refusal("span", -1, ValueError, ">= 0"),
             Refusal("span", 3, ValueError, "[0, 2]"),
             Refusal("span", 1.0, TypeError, "integer"),
         ],

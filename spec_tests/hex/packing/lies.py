@@ -7,14 +7,14 @@ lie = lies("hex/packing")
 lie(
     "nibbles",
     "codes of 3 bits take 4",
-    "length = codes.shape[-1]\n",
-    "length, bits = codes.shape[-1], 2 ** (bits - 1).bit_length()\n",
+    "*rows, length = codes.shape\n",
+    "*rows, length, bits = *codes.shape, 2 ** (bits - 1).bit_length()\n",
     "test_packed_codes_waste_less_than_a_word_a_row",
 )
 lie(
     "arithmetic_shift",
     "the sign is dragged along",
-    "word, place = divmod(bits * i + j, 32)\n            codes",
-    "word, place = bits * i // 32, min(31, bits * i % 32 + j)\n            codes",
+    "stream[..., j::32] = (words >> j) % 2",
+    "stream[..., j::32] = (words >> j).fmod(2)",
     "test_unpacking_returns_what_was_packed",
 )

@@ -59,6 +59,6 @@ REFUSALS = dict(
     selectivity=(dict(scores=scores, protected=mask, epsilon=1e-6), [too_large]),
     head_weights=(
         dict(selectivity=weights, tau=0.5, minimum=0.8, maximum=1.2),
-        [*bad_bounds, Refusal("minimum", 0.0, ValueError, "finite and > 0")],
+        bad_bounds,
     ),
 )

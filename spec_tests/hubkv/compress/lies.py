@@ -9,6 +9,14 @@ from spec_tests.mutants.make import lies, mutant
 LAWS = "hubkv/compress/test_laws.py::"
 lie = lies("hubkv/compress")
 
+# of `hubkv_compress`: `hubkv_select` has no store
+DEFAULTS = """    scope: Scope = "model",
+    refinement: HubSettings = HubSettings(),  # noqa: B008
+    sinks: Whole = 4,
+    recent: Whole | None = None,
+    valid: Bool[Tensor, "*rows tokens"] | None = None,
+    store"""
+
 lie(
     "no_sinks_of_its_own",
     "sinks are left to the scorer",
@@ -23,30 +31,23 @@ lie(
     "(position + row.place[-1].start < sinks)",
     "vector:the-first-real-token-is-the-sink",
 )
-
-
-@mutant(
-    "hubkv_compress",
+lie(
+    "budget_gives_way",
     "the budget grows where the window does not fit",
-    killer=LAWS + "test_the_window_gives_way_and_says_so",
+    "shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)",
+    "axes = {'head': (), 'layer': (-2,), 'model': (0, -2)}[scope]\n"
+    "    heads = int(torch.tensor([keys.shape[:-1][axis] for axis in axes]).prod())\n"
+    "    keep = max(keep, heads * (sinks + recent)) if recent and store is None else keep\n"
+    "    shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)",
+    "test_the_window_gives_way_and_says_so",
 )
-def budget_gives_way(keys, values, scored, *, keep=None, scope: Scope = "model", **rest):
-    """Make room for the window."""
-    layers, heads, tokens = scored.scores.shape[0], *scored.scores.shape[-2:]
-    pool = dict(head=1, layer=heads, model=layers * heads)[scope]
-    ends = rest.get("sinks", 4) + (rest.get("recent") or 0)
-    keep = min(pool * tokens, max(keep, pool * ends)) if isinstance(keep, int) else keep
-    return reference.hubkv_compress(keys, values, scored, keep=keep, scope=scope, **rest)
-
-
-@mutant(
-    "hubkv_compress",
+lie(
+    "head_by_head",
     "every head is a pool of its own unless told otherwise",
-    killer=LAWS + "test_layers_compete_with_each_other_by_default",
+    DEFAULTS,
+    DEFAULTS.replace('"model"', '"head"'),
+    "test_layers_compete_with_each_other_by_default",
 )
-def head_by_head(keys, values, scored, *, scope: Scope = "head", **rest):
-    """Default to the wrong scope."""
-    return reference.hubkv_compress(keys, values, scored, scope=scope, **rest)
 
 
 @mutant(

@@ -55,7 +55,6 @@ bad_attention = [
     Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
     Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 6 tokens"),
     Refusal("queries", lambda q: q[:, :1], ValueError, "the last 2"),
-    Refusal("window", 1, ValueError, ">= 2"),
     bad_padding,
 ]
 

@@ -1,0 +1,74 @@
+"""What the figures of the documentation share: colours, canvases, and examples to draw from."""
+
+import doctest
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+
+DOCS = Path(__file__).parent
+FOLDER = DOCS / "figures"
+INK, STRONG, WEAK = "#7a8288", "#00897b", "#e07b39"  # legible on white and on near-black
+FIGURES: dict[str, tuple[tuple[float, float], str | None, Callable[..., Any]]] = {}
+
+mpl.use("svg")
+mpl.rcParams.update(
+    {
+        "svg.hashsalt": "kvspec",  # the same figure is the same file
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 10,
+        "text.color": INK,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "legend.frameon": False,
+        "savefig.transparent": True,
+    }
+)
+
+
+def figure(
+    width: float = 7.2, height: float = 2.6, page: str | None = None
+) -> Callable[[Callable[..., Any]], None]:
+    """Register a function that draws one figure, called after the function.
+
+    It is given the axes. With a `page` it is given what the examples of that page leave behind as
+    well, and returns the text that stands for the picture.
+    """
+
+    def register(draw: Callable[..., Any]) -> None:
+        FIGURES[draw.__name__] = ((width, height), page, draw)
+
+    return register
+
+
+def draw_all() -> None:
+    """Write every figure, and beside one that belongs to a page the line that shows it there."""
+    pages = {page for _, page, _ in FIGURES.values() if page}
+    found = {page: examples(DOCS / page) for page in pages}
+    for name, (size, page, draw) in FIGURES.items():
+        canvas, axes = plt.subplots(figsize=size, layout="constrained")
+        text = draw(axes, found[page]) if page else draw(axes)
+        canvas.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
+        plt.close(canvas)
+        if page:
+            up = "../" * page.count("/")
+            line = f"![{text}]({up}figures/{name}.svg){{ .figure }}\n"
+            (FOLDER / f"{name}.txt").write_text(line)
+
+
+def examples(page: Path) -> SimpleNamespace:
+    """Run the examples of a page, and return the names they leave behind."""
+    names: dict[str, Any] = {}
+    with redirect_stdout(None):
+        for example in doctest.DocTestParser().get_examples(page.read_text()):
+            exec(compile(example.source, str(page), "exec"), names)
+    return SimpleNamespace(**names)

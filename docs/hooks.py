@@ -1,0 +1,101 @@
+"""Pages that are made when the site is built: every equation, the laws, the errata by weight."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from spec_tests import index
+
+ERRATA = Path(__file__).parent / "errata"
+PAPERS = {"hex": "HEX", "hubkv": "HubKV", "graphkv": "GraphKV", "conventions": "All three"}
+WEIGHTS = {
+    "numbers": (
+        "Changes numbers or selections",
+        "Whoever reads the paper otherwise here computes other numbers, or keeps other entries.",
+    ),
+    "convention": (
+        "A choice to be made",
+        "The paper leaves something open that has to be settled, and matters less.",
+    ),
+    "print": ("Slips in print", "Text and tables that no code follows from."),
+}
+HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
+# up to a full stop, unless that ends an abbreviation or a number
+SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[.?!](?=\s|$)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages to those that lie under docs/."""
+    for name, text in pages():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Yield where each generated page stands, and its text."""
+    yield "equations.md", index.page()
+    yield "errata/index.md", errata()
+    for path in sorted(index.HERE.rglob("test_*.py")):
+        if index.marked(path):
+            yield index.law_page(str(path.relative_to(index.HERE))), laws(path)
+
+
+def laws(path: Path) -> str:
+    """Return the page of a file of laws: each with its ids and its source, then the rest."""
+    marks: dict[str, list[str]] = {}
+    for spec, law in index.marked(path):
+        marks.setdefault(law, []).append(spec)
+    place = path.relative_to(index.HERE)
+    top = "/".join([".."] * len(place.parts))
+    rest = path.read_text().splitlines()
+    lines = ["---", "search:", "  exclude: true", "---", f"# Laws in {place}"]
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name in marks:
+            first = min(part.lineno for part in [node, *node.decorator_list]) - 1
+            ids = [f"[{i}]({top}/equations.md#{i})" for i in dict.fromkeys(marks[node.name])]
+            claim = index.claim(node.name)
+            heading = f"## {claim[0].upper()}{claim[1:]} {{ #{node.name} }}"
+            lines += ["", heading, "", ", ".join(ids), "", *code(rest[first : node.end_lineno])]
+            rest[first : node.end_lineno] = [""] * (node.end_lineno - first)
+    left = re.sub(r"\n{4,}", "\n\n\n", "\n".join(rest)).strip()
+    return "\n".join([*lines, "", "## The rest of the file", "", *code(left.splitlines())]) + "\n"
+
+
+def code(lines: list[str]) -> list[str]:
+    """Return lines of Python as a block of code."""
+    return ["````python", *lines, "````"]
+
+
+def errata() -> str:
+    """Return the page that lists the errata by how much they matter to an implementer."""
+    found: dict[str, dict[str, list[str]]] = {weight: {} for weight in WEIGHTS}
+    for stem in PAPERS:
+        for weight, line in entries(ERRATA / f"{stem}.md"):
+            found[weight].setdefault(stem, []).append(line)
+    lines = [
+        "# Where the papers are wrong, silent or ambiguous",
+        "",
+        "Every erratum in a line, by how much it matters to whoever writes the code. Each links to",
+        "its page, which has what we decide and a counterexample that runs.",
+    ]
+    for weight, (title, meaning) in WEIGHTS.items():
+        lines += ["", f"## {title} {{ #{weight} }}", "", meaning]
+        for stem, told in found[weight].items():
+            lines += ["", f"### {PAPERS[stem]} {{ #{weight}-{stem} }}", "", *told]
+    return "\n".join(lines) + "\n"
+
+
+def entries(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield the weight of each erratum of a file and the line about it."""
+    lines = file.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if heading := HEADING.match(line):
+            text = "\n".join(lines[number + 1 :]).strip().partition("\n\n")[0].replace("\n", " ")
+            first = SENTENCE.match(text)
+            said = (first[0] if first else text).replace("](#", f"]({file.name}#")
+            link = f"[{heading['title']}]({file.name}#{heading['id']})"
+            yield heading["weight"], f"- {link}: {said}"

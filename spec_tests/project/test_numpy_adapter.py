@@ -1,0 +1,120 @@
+"""A module over NumPy arrays, held to the suite through its adapter."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.implementation import Unheard
+from spec_tests.numpy_adapter import adapted, to_arrays, to_tensors
+
+ARRAYS = """
+import numpy as np
+from types import SimpleNamespace
+from spec_tests.numpy_adapter import adapted
+
+def refuse_unless(good, error, what):
+    if not good:
+        raise error(what)
+
+def gate(scores, corrected, ratio, power=2.0):
+    number = (int, float, np.floating)
+    for array in (scores, corrected):
+        refuse_unless(isinstance(array, np.ndarray) and array.dtype.kind == "f", TypeError, "array")
+        refuse_unless(np.isfinite(array).all(), ValueError, "finite")
+    refuse_unless(scores.shape == corrected.shape, ValueError, "shape")
+    for value in (ratio, power):
+        refuse_unless(isinstance(value, number) and value is not True, TypeError, "number")
+    refuse_unless(0 <= ratio <= 1 and 0 < power < np.inf, ValueError, "range")
+    strength = ratio**power
+    wide = np.result_type(scores, np.float32)
+    mixed = (1 - strength) * scores.astype(wide) + strength * corrected.astype(wide)
+    return mixed.astype(scores.dtype)
+
+kv = adapted(SimpleNamespace(gate=gate))
+"""
+
+
+def test_a_module_over_arrays_passes_and_bfloat16_is_left_out(suite, elsewhere):
+    (elsewhere / "arrays.py").write_text(ARRAYS)
+    only = ("test_agreement.py", "test_errors.py", "test_vectors.py", "hubkv")
+    done = suite("arrays:kv", "-rs", only=only)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert "gate      passes   passes   passes" in done.stdout
+    assert "NumPy has no bfloat16" in done.stdout  # the law that is asked at no other
+
+
+@dataclass
+class Held:
+    """An array, and more of them."""
+
+    scores: Any
+    several: tuple[Any, ...]
+
+
+class Pair(NamedTuple):
+    """An array and a number."""
+
+    scores: Any
+    count: Any
+
+
+def through(value):
+    """Return a value as a function of arrays sees it and gives it back."""
+    seen = []
+    module = SimpleNamespace(same=lambda given: seen.append(given) or given)
+    return adapted(module).same(value), seen[0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.tensor([[1.0, 2.0]], dtype=torch.float16),
+        torch.zeros(2, 0, dtype=torch.bool),
+        torch.tensor(3, dtype=torch.uint8),
+        torch.arange(12.0).reshape(3, 4).mT[1:],
+        (torch.ones(2), [3, "word", None]),
+        Pair(torch.ones(2), 2),
+        {"scores": torch.arange(3)},
+        torch.float16,
+    ],
+    ids=str,
+)
+def test_what_is_handed_over_comes_back(value):
+    back, seen = through(value)
+    assert_equal(back, value)
+    assert not isinstance(seen, torch.Tensor | torch.dtype)
+
+
+def test_tensors_in_a_data_class_are_arrays_too():
+    back, seen = through(Held(torch.ones(2), (torch.zeros(3),)))
+    assert isinstance(seen.scores, np.ndarray)
+    assert isinstance(seen.several[0], np.ndarray)
+    assert_equal(back.several, (torch.zeros(3),))
+
+
+def test_an_array_shares_the_tensors_memory_so_that_a_change_is_seen():
+    tensor = torch.ones(3)
+    to_arrays(tensor)[0] = 7
+    assert_equal(tensor, torch.tensor([7.0, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("array", [np.arange(4.0)[::-1], np.broadcast_to(np.float64(2), (3,))])
+def test_an_array_that_no_tensor_can_share_is_copied(array):
+    assert_equal(to_tensors(array).tolist(), array.tolist())
+
+
+def test_a_function_that_is_handed_over_is_called_with_arrays():
+    module = SimpleNamespace(twice=lambda score, values: score(score(values)))
+    assert_equal(adapted(module).twice(lambda t: t.add(1), torch.zeros(2)), torch.full((2,), 2.0))
+
+
+def test_numpys_warnings_are_silent_and_bfloat16_is_unheard():
+    module = SimpleNamespace(inverse=lambda scores: 1 / scores)
+    assert_equal(adapted(module).inverse(torch.zeros(1)), torch.tensor([torch.inf]))
+    with pytest.raises(Unheard, match="bfloat16"):
+        adapted(module).inverse(torch.zeros(1).bfloat16())

@@ -1,0 +1,78 @@
+"""The worked examples are of the form that their schema says, and need no PyTorch."""
+
+import json
+import subprocess
+import sys
+
+from spec_tests.index import HERE, ROOT, equations
+from spec_tests.project.schemas import faults
+
+SCHEMA = json.loads((HERE / "vectors.schema.json").read_text())
+FILES = sorted(HERE.rglob("vectors.json"))
+
+READER = """
+import json, sys
+from pathlib import Path
+
+sys.modules |= dict.fromkeys(["torch", "numpy"])  # an import of them fails
+from spec_tests.project.schemas import faults
+
+def read(value):
+    words = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
+    return [read(part) for part in value] if isinstance(value, list) else words.get(value, value)
+
+def hub_mask(scores, radius=2, protected=None):
+    if isinstance(scores[0], list):
+        return [hub_mask(row, radius, None) for row in scores]
+    def key(i):
+        return (scores[i], -i)
+    content = [i for i in range(len(scores)) if not (protected and protected[i])]
+    return [
+        i in content and i == max((j for j in content if abs(i - j) <= radius), key=key)
+        for i in range(len(scores))
+    ]
+
+root = Path(sys.argv[1])
+schema = json.loads((root / "vectors.schema.json").read_text())
+worked = 0
+for file in root.rglob("vectors.json"):
+    cases = json.loads(file.read_text())
+    assert not [*faults(cases, schema, schema)]
+    for case in cases:
+        if case["function"] == "hub_mask":
+            inputs = {name: read(value) for name, value in case["inputs"].items()}
+            assert hub_mask(**inputs) == read(case["expected"]), case["id"]
+            worked += 1
+print(worked)
+"""
+
+
+def test_every_worked_example_is_of_the_form_that_the_schema_says():
+    for file in FILES:
+        assert not [*faults(json.loads(file.read_text()), SCHEMA, SCHEMA)], file
+
+
+def test_a_worked_example_of_another_form_is_seen():
+    (first, *_) = json.loads(FILES[0].read_text())
+    for wrong in (
+        first | {"note": "one word too many"},
+        {k: v for k, v in first.items() if k != "hunts"},
+        first | {"spec": []},
+        first | {"expected": {"shape": [2, 0], "of": "complex"}},
+        first | {"inputs": {"scores": [1.0, "one"]}},
+    ):
+        assert [*faults([wrong], SCHEMA, SCHEMA)], wrong
+
+
+def test_an_example_is_found_by_its_name_and_works_an_equation_that_is():
+    for file in FILES:
+        cases = json.loads(file.read_text())
+        assert len({case["id"] for case in cases}) == len(cases), file
+        assert {spec for case in cases for spec in case["spec"]} <= equations().keys(), file
+
+
+def test_the_examples_are_read_and_worked_without_pytorch():
+    run = [sys.executable, "-c", READER, str(HERE)]
+    done = subprocess.run(run, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 2

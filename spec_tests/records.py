@@ -1,0 +1,108 @@
+"""Settings, results and caches of another module, to and from the specification's named tuples."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from inspect import unwrap
+from typing import Any, get_args, get_origin, get_type_hints
+
+from torch import Tensor
+
+import reference
+
+Own = dict[type, type]  # a record of the specification -> the module's own of that name
+
+
+def is_record(name: str) -> bool:
+    """Whether a public name is a named tuple of settings, of a result, or of a cache."""
+    return hasattr(getattr(reference, name), "_fields")
+
+
+RECORDS = tuple(getattr(reference, name) for name in reference.__all__ if is_record(name))
+
+
+def own_records(module: Any) -> Own:
+    """Return the module's own types that bear the names of records."""
+    own = {record: getattr(module, record.__name__, record) for record in RECORDS}
+    return {record: kind for record, kind in own.items() if kind is not record}
+
+
+def handed(value: Any, own: Own) -> Any:
+    """Return what a module is handed for `value`: its own records, however deep they stand."""
+    if isinstance(value, list):
+        return [handed(part, own) for part in value]
+    if isinstance(value, dict):
+        return {name: handed(part, own) for name, part in value.items()}
+    if not isinstance(value, tuple):
+        return value
+    parts = [handed(part, own) for part in value]
+    kind: Any = own.get(type(value), type(value))
+    return (
+        kind(**dict(zip(names_of(value), parts, strict=True))) if kind is not tuple else (*parts,)
+    )
+
+
+def taken(value: Any, hint: Any, own: Own) -> Any:
+    """Return a module's result as `hint` annotates it: any record of the same fields will do.
+
+    What is none is left for the tests to judge.
+    """
+    for record in records_of(hint):
+        if own.get(record) is type(value) or same_fields(record, value):
+            hints, parts = get_type_hints(record), parts_of(record, value)
+            return record(*(taken(part, hints[f], own) for f, part in parts.items()))
+    if isinstance(value, Tensor):
+        return value.item() if hint in (int, float, bool) and not value.dim() else value
+    if type(value) in (tuple, list) and (hints := elements(hint, len(value))):
+        return type(value)(taken(p, h, own) for p, h in zip(value, hints, strict=True))
+    return value
+
+
+@cache
+def result_of(name: str) -> Any:
+    """Return the annotation of what a public function returns."""
+    return get_type_hints(unwrap(getattr(reference, name)), include_extras=False).get("return")
+
+
+@cache
+def records_of(hint: Any) -> tuple[Any, ...]:
+    """Return the records that an annotation admits."""
+    return tuple(kind for kind in (hint, *get_args(hint)) if kind in RECORDS and is_one(hint))
+
+
+def is_one(hint: Any) -> bool:
+    """Whether an annotation is of one value, or a union: not of several in a row."""
+    return get_origin(hint) not in (tuple, list)
+
+
+def same_fields(record: Any, value: Any) -> bool:
+    """Whether `value` has the fields of a record: by name, or as many of a plain tuple."""
+    names = [*names_of(value)]
+    if type(value) is tuple:
+        return len(value) == len(record._fields)
+    return bool(names) and names == [*record._fields]
+
+
+def names_of(value: Any) -> Iterator[str]:
+    """Yield the fields of a named tuple or of a data class."""
+    if hasattr(value, "_fields"):
+        yield from value._fields
+    elif is_dataclass(value):
+        yield from (field.name for field in fields(value))
+
+
+def parts_of(record: Any, value: Any) -> dict[str, Any]:
+    """Return what the fields of a record hold in `value`: by name, or in order in a plain tuple."""
+    if type(value) is tuple:
+        return dict(zip(record._fields, value, strict=True))
+    return {field: getattr(value, field) for field in record._fields}
+
+
+def elements(hint: Any, count: int) -> list[Any]:
+    """Return the annotation of each of `count` elements, or nothing where there is none."""
+    for kind in (hint, *get_args(hint)):
+        inner = get_args(kind)
+        if get_origin(kind) in (tuple, list) and inner:
+            several = get_origin(kind) is list or inner[-1] is Ellipsis
+            return [inner[0]] * count if several else [*inner] if len(inner) == count else []
+    return []

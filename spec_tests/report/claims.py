@@ -1,0 +1,133 @@
+"""What a failed test claims, in words, with the least call that breaks it and its likely cause."""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import unwrap
+from typing import Any
+
+import pytest
+
+import reference
+from spec_tests.accuracy import are_equal
+from spec_tests.implementation import Implementation
+from spec_tests.index import source
+from spec_tests.needs import needs
+from spec_tests.report.faults import (
+    CHANGES,
+    CRASH,
+    ERRORS,
+    KIND,
+    LAW,
+    SIGNATURE,
+    VALUES,
+    Fault,
+    judged,
+)
+from spec_tests.report.literals import differing, shown, snippet
+
+ANSWERS = "gives the reference's answer"
+SENTENCES = {
+    "test_signature": "has the parameters and defaults of the specification",
+    "test_agrees_with_reference": ANSWERS,
+    "test_agrees_where_draws_seldom_get": ANSWERS,
+    "test_manners": "holds its annotations, leaves its inputs alone and takes any memory layout",
+    "test_the_good_input_is_accepted": "accepts a good call",
+}
+TRIED = 3
+"""Failures of a function on which lies are tried."""
+
+
+def claims(
+    impl: Implementation, item: Any, faults: Iterable[tuple[BaseException, Fault | None]]
+) -> Iterator[dict[str, Any]]:
+    """Yield what a failed test claims, once for each of its distinct failures."""
+    for error, fault in faults:
+        fault = fault or Fault(LAW, "", None)
+        call = fault.call
+        name = call.name if call else function_of(item)
+        kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
+        generic = item.originalname in SENTENCES and kind in (VALUES, KIND, CRASH)
+        claim = {
+            "test": item.nodeid,
+            "claim": ANSWERS if generic else sentence(item),
+            "equations": equations_of(item) or (source(name) if name else []),
+            "function": name,
+            "kind": kind,
+            "edge": fault.edge,
+            "level": fault.level,
+            "vacuous": fault.vacuous,
+            "message": shown(error),
+            "where": "",
+            "snippet": "",
+            "expected": "",
+            "got": "",
+            "hunts": "",
+            "lies": [],
+        }
+        if call:
+            theirs, path, expected = call.outcome, "", fault.expected
+            if kind not in (*ERRORS, LAW, CHANGES):
+                path, expected, theirs = differing(expected, theirs, are_equal)
+            if kind == CHANGES:
+                theirs = call.passed
+            inputs = call.passed if fault.edge == "layout" else call.inputs
+            claim |= {
+                "snippet": snippet(impl.name, impl.own, name, inputs),
+                "where": path,
+                "expected": "" if kind == LAW else shown(expected),
+                "got": shown(theirs),
+            }
+        if call and kind in (VALUES, KIND):
+            claim |= {
+                "hunts": item.callspec.params.get("case", {}).get("hunts", ""),
+                "lies": lies_like(call),
+            }
+        yield claim
+
+
+def sentence(item: Any) -> str:
+    """Return the claim of a test: its name in words."""
+    params, name = item.callspec.params, item.originalname
+    if name == "test_refuses":
+        return f"refuses a bad `{params['argument']}`"
+    if name == "test_vector":
+        return f"worked example: {params['case']['id'].replace('-', ' ')}"
+    return SENTENCES.get(name) or name.removeprefix("test_").replace("_", " ")
+
+
+def equations_of(item: pytest.Item) -> list[str]:
+    """Return the ids of the equations that a test is marked with."""
+    return sorted({spec for mark in item.iter_markers("spec") for spec in mark.args})
+
+
+def function_of(item: Any) -> str:
+    """Return the function that a test is about, where none of its calls is at fault."""
+    asked = [name for name in reference.__all__ if name in needs(item)]
+    home = ".".join(item.path.parent.parts[-2:])
+    near = [name for name in asked if unwrap(getattr(reference, name)).__module__.endswith(home)]
+    return (near or asked or [""])[0]
+
+
+def lies_like(call: Any) -> list[str]:
+    """Return the deliberate mistakes of the suite that give this call's very outcome."""
+    found = []
+    for says, module in lies_about(call.name):
+        lie = getattr(module, call.name)
+        if not judged(call.name, call.inputs, call.outcome, lie):
+            found.append(says)
+    return found
+
+
+@cache
+def lies_about(name: str) -> list[tuple[str, Any]]:
+    """Return the mistakes that the suite carries about the file that defines a function."""
+    home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.")
+    if find_spec(f"spec_tests.{home}") is None or find_spec(f"spec_tests.{home}.lies") is None:
+        return []
+    import_module(f"spec_tests.{home}.lies")
+    from spec_tests.mutants.make import MUTANTS
+
+    places = (f"{home.replace('.', '/')}.py", name)
+    return [(mutant.lie, mutant.module) for mutant in MUTANTS.values() if mutant.place in places]

@@ -1,0 +1,169 @@
+"""The report as one page that needs nothing but itself."""
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+from spec_tests.report.cards import paper
+from spec_tests.report.faults import LEVELS
+from spec_tests.report.tex import as_mathml
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f23; --paper: #fff; --faint: #57606a; --line: #d0d7de;
+  --box: #f6f8fa; --bad: #b42318; --good: #116329; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6edf3; --paper: #0d1117; --faint: #9198a1; --line: #3d444d; --box: #161b22;
+    --bad: #ff8d80; --good: #5dd879; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 56rem; color: var(--ink); background: var(--paper);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; } h3 { font-size: 1.1rem; }
+h4 { font-size: 1rem; margin: 1rem 0 .25rem; }
+article { border: 1px solid var(--line); border-radius: .5rem; padding: 0 1rem 1rem;
+  margin: 1rem 0; }
+pre { background: var(--box); border-radius: .375rem; padding: .75rem; overflow-x: auto;
+  font-size: .875rem; margin: .5rem 0; }
+code, pre { font-family: ui-monospace, monospace; }
+pre.answer { white-space: pre-wrap; }
+table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; overflow-wrap: normal; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1rem; }
+@media (max-width: 40rem) { .pair { grid-template-columns: 1fr; } }
+.fails { color: var(--bad); } .passes { color: var(--good); } .faint { color: var(--faint); }
+.equation { overflow-x: auto; padding: .25rem 0; }
+math { font-size: 1.1rem; } p { margin: .5rem 0; } ul { margin: .25rem 0; padding-left: 1.25rem; }
+summary { cursor: pointer; }
+:focus-visible { outline: 2px solid currentColor; outline-offset: 2px; }
+a { color: inherit; }
+"""
+
+
+def page(told: dict[str, Any]) -> str:
+    """Return the report as HTML."""
+    suite = f"{told['suite']['name']} {told['suite']['version']}"
+    names = ", ".join(module["module"] for module in told["modules"])
+    with_what = f"Python {told['python']}, PyTorch {told['torch']}, up to the level {told['level']}"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{text(names)} by {text(suite)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<body>\n<main>\n<h1>Held to {text(suite)}</h1>\n"
+        f'<p class="faint">{text(with_what)}.</p>\n'
+        f"{joined(map(module, told['modules'], [told['level']] * len(told['modules'])))}"
+        "</main>\n</body>\n</html>\n"
+    )
+
+
+def module(told: dict[str, Any], level: str) -> str:
+    """Return the part of one module: how far each function got, then a card for each."""
+    tested = [card for card in told["functions"] if card["verdict"] != "untested"]
+    asked = LEVELS[: LEVELS.index(level) + 1]
+    head = joined(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
+    lacks = ""
+    if told["lacks"]:
+        lacks = f"<p>It lacks {len(told['lacks'])} functions of the specification.</p>\n"
+    elsewhere = joined(failure(part, 0) for part in told["elsewhere"])
+    mended = joined(
+        f"<li>{text(part['test'])}: passes, though expected to fail ({text(part['reason'])})</li>\n"
+        for part in told["mended"]
+    )
+    return (
+        f"<section>\n<h2>{text(told['module'])}</h2>\n"
+        f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
+        f"{joined(row(card, asked) for card in tested)}</tbody>\n</table></div>\n"
+        f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in paper(told['equations']))}"
+        f"{lacks}{f'<ul>{mended}</ul>' if mended else ''}"
+        f"{joined(card_of(card) for card in tested)}{elsewhere}</section>\n"
+    )
+
+
+def row(card: dict[str, Any], asked: Iterable[str]) -> str:
+    """Return a function's row: what it passes, level by level."""
+    bad = {part["level"] for part in card["failures"]}
+    verdicts = ("fails" if level in bad else "passes" for level in asked)
+    cells = joined(f'<td class="{verdict}">{verdict}</td>' for verdict in verdicts)
+    ids = text(", ".join(equation["id"] for equation in card["equations"]))
+    name = text(card["function"])
+    return f'<tr><th scope="row"><a href="#{name}">{name}</a></th>{cells}<td>{ids}</td></tr>\n'
+
+
+def card_of(card: dict[str, Any]) -> str:
+    """Return the card of a function."""
+    name = text(card["function"])
+    ids = joined(
+        f"<li>{text(part['id'])}: {text(part['title'])} "
+        f'<span class="faint">({text(part["where"])})</span></li>\n'
+        for part in card["equations"]
+    )
+    printed = joined(f'<div class="equation">{as_mathml(tex)}</div>\n' for tex in card["printed"])
+    if card["failures"]:
+        words = f"fails {card['failed']} of {card['failed'] + card['passed']} claims"
+    else:
+        words = f"passes {card['passed']} claims"
+    return (
+        f'<article id="{name}">\n<h3><code>{name}</code> '
+        f'<span class="{card["verdict"]}">{words}</span></h3>\n'
+        f"<ul>{ids}</ul>\n{printed}"
+        f"{joined(failure(part, at) for at, part in enumerate(card['failures'], 1))}</article>\n"
+    )
+
+
+def failure(told: dict[str, Any], number: int) -> str:
+    """Return one heading: the least example that fails, the likely cause, what else fails so."""
+    first, *others = told["claims"]
+    heading = told["heading"][:1].upper() + told["heading"][1:]
+    count = f"{number}. " if number else ""
+    likely = joined(f"<li>{text(cause)}</li>" for cause in told["causes"])
+    return (
+        f'<section>\n<h4>{count}{text(heading)} <span class="faint">(level: {told["level"]})</span>'
+        f"</h4>\n{claim(first)}"
+        f"{f'<p>Likely cause:</p><ul>{likely}</ul>{chr(10)}' if likely else ''}"
+        f"{more(others)}</section>\n"
+    )
+
+
+def more(others: list[dict[str, Any]]) -> str:
+    """Return what else fails so, folded."""
+    if not others:
+        return ""
+    count = f"{len(others)} more {'example' if len(others) == 1 else 'examples'} that fail so"
+    return f"<details><summary>{count}</summary>\n{joined(map(claim, others))}</details>\n"
+
+
+def claim(told: dict[str, Any]) -> str:
+    """Return a claim that fails: its sentence, the program, what was expected and what came."""
+    sentence = coded(told["claim"][:1].upper() + told["claim"][1:])
+    where = text("; ".join(f"{part['id']}, {part['where']}" for part in told["equations"]))
+    parts = [f'<p>{sentence}. <span class="faint">{where}</span></p>\n']
+    if told["expected_to_fail"] is not None:
+        parts.append(f"<p>Expected to fail: {text(told['expected_to_fail'])}</p>\n")
+    if told["snippet"]:
+        parts.append(f'<pre tabindex="0"><code>{text(told["snippet"])}</code></pre>\n')
+    if told["expected"]:
+        path = f" <code>{text(told['where'])}</code>" if told["where"] else ""
+        parts.append(
+            f'<div class="pair"><div class="passes">Expected{path}'
+            f'<pre class="answer">{text(told["expected"])}</pre></div>'
+            f'<div class="fails">Got{path}<pre class="answer">{text(told["got"])}</pre></div>'
+            "</div>\n"
+        )
+    else:
+        parts.append(f'<pre class="answer">{text(told["message"])}</pre>\n')
+    return joined(parts)
+
+
+def coded(said: str) -> str:
+    """Return a sentence, names between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(said))
+
+
+def text(said: str) -> str:
+    """Return text that HTML shows as it stands."""
+    return escape(said)
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Join parts."""
+    return "".join(parts)

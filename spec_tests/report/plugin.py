@@ -1,0 +1,139 @@
+"""The report as a pytest plugin: it diagnoses what fails, level by level, and prints cards."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis.errors import HypothesisException
+
+from spec_tests.implementation import LACKS, Implementation, Unheard, under_test
+from spec_tests.needs import needs
+from spec_tests.report import cards, html, terminal
+from spec_tests.report.calls import LAST
+from spec_tests.report.claims import claims, equations_of
+from spec_tests.report.faults import LEVELS, Fault, diagnosed
+
+FAILURES = (Exception, pytest.fail.Exception)
+SAID = ""
+"""Counts the examples of which nothing was left out."""
+
+
+class Plugin:
+    """What failing tests say of the modules under test."""
+
+    def __init__(self, config: pytest.Config, impls: list[Implementation]):
+        self.config, self.impls = config, impls
+        self.level = config.getoption("--level")
+        self.unsaid: set[str] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Run a test; each example that fails is diagnosed."""
+        if under_test(item) is None:
+            return (yield)
+        LAST.clear()
+        law, left_out = getattr(getattr(item, "obj", None), "hypothesis", None), Counter[str]()
+        try:
+            if law is None:
+                with self.diagnosing():
+                    yield
+            else:
+                body, law.inner_test = law.inner_test, self.example(law.inner_test, left_out)
+                try:
+                    yield
+                finally:
+                    law.inner_test = body
+        finally:
+            LAST.clear()
+        if left_out and not left_out[SAID]:
+            pytest.skip(next(iter(left_out)))
+
+    def example(self, body: Callable[..., None], left_out: Counter[str]) -> Callable[..., None]:
+        """Return the body of a law that leaves out examples of which nothing is asked."""
+
+        @wraps(body)
+        def run(*args: Any, **kwargs: Any) -> None:
+            LAST.clear()
+            try:
+                with self.diagnosing():
+                    body(*args, **kwargs)
+                left_out[SAID] += 1
+            except (Beyond, Unheard) as why:
+                left_out[str(why)] += 1
+
+        return run
+
+    @contextmanager
+    def diagnosing(self) -> Iterator[None]:
+        """Attach the fault to an exception, so that Hypothesis tells one edge from another."""
+        try:
+            yield
+        except HypothesisException:
+            raise
+        except FAILURES as error:
+            fault = diagnosed(LAST)
+            if LEVELS.index(fault.level) > LEVELS.index(self.level):
+                raise Beyond(f"fails at the level of {fault.level} alone") from None
+            vars(error)["fault"] = fault
+            last: BaseException = error
+            while last.__context__ is not None:
+                last = last.__context__
+            last.__context__ = mark(fault.kind, fault.edge, fault.vacuous)()
+            raise
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: Any, call: pytest.CallInfo):
+        """Write into the report what a failed test claims, and what failed it."""
+        report = yield
+        if (impl := under_test(item)) is not None:
+            asks = sorted(needs(item))
+            report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
+            report.user_properties += [("asks", asks)]
+            if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
+                found = claims(impl, item, faults_of(call.excinfo.value))
+                report.user_properties.append(("claims", [*found]))
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the cards, and write the files that were asked for."""
+        skips = terminalreporter.stats.get("skipped", [])
+        skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
+        told = cards.report(terminalreporter.stats, self.impls, self.config)
+        terminal.write(terminalreporter, told, self.config)
+        for option, text in (("--report-json", cards.as_json), ("--report-html", html.page)):
+            if file := self.config.getoption(option):
+                write_whole(Path(file), text(told))
+
+
+class Beyond(pytest.skip.Exception):
+    """A test fails at a level that was not asked for."""
+
+
+@cache
+def mark(kind: str, edge: str, vacuous: bool) -> type[Exception]:
+    """Return a class for each kind of fault: Hypothesis tells failures apart by their context."""
+    return type(f"{kind} {edge}{' vacuous' * vacuous}", (Exception,), {})
+
+
+def faults_of(error: BaseException) -> Iterator[tuple[BaseException, Fault | None]]:
+    """Yield each distinct failure of a test, and its fault."""
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from faults_of(part)
+    else:
+        yield error, getattr(error, "fault", None)
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Replace a file all at once or not at all."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,117 @@
+"""The report on a terminal."""
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spec_tests.report.cards import paper
+from spec_tests.report.faults import LEVELS
+from spec_tests.report.tex import as_text
+
+LINES = 12
+"""Lines of a program that is shown whole."""
+
+
+def write(reporter: pytest.TerminalReporter, told: dict[str, Any], config: pytest.Config) -> None:
+    """Print a card for each function that fails, then how far each got, module by module."""
+    named = bool(config.getoption("--impl"))
+    suite = told["suite"]
+    for module in told["modules"]:
+        if not module["equations"] and not any(
+            c["passed"] + c["failed"] for c in module["functions"]
+        ):
+            continue
+        reporter.section(f"{module['module']} · {suite['name']} {suite['version']}", bold=True)
+        for card in module["functions"]:
+            if card["failures"]:
+                for line, colour in function(card):
+                    reporter.write_line(line, **colour)
+        for failure in module["elsewhere"]:
+            for line, colour in cause(1, failure):
+                reporter.write_line(line, **colour)
+        for line, colour in closing(
+            module, told["level"], named, bool(config.getoption("--complete"))
+        ):
+            reporter.write_line(line, **colour)
+
+
+Line = tuple[str, dict[str, bool]]
+PLAIN: dict[str, bool] = {}
+BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"light": True}
+
+
+def function(card: dict[str, Any]) -> Iterator[Line]:
+    """Yield the card of a function that fails."""
+    yield "", PLAIN
+    claims = f"{card['failed']} of {card['failed'] + card['passed']} claims"
+    yield f"{card['function']} fails {claims}", BAD | STRONG
+    for equation in card["equations"]:
+        yield f"  {equation['id']}: {equation['title']} ({equation['where']})", PLAIN
+    for tex in card["printed"]:
+        yield from wrapped(as_text(tex), "    ")
+    for number, failure in enumerate(card["failures"], 1):
+        yield from cause(number, failure)
+
+
+def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
+    """Yield one heading, its least example, and the claims that fail with it."""
+    claims = failure["claims"]
+    first = claims[0]
+    yield "", PLAIN
+    heading = failure["heading"][:1].upper() + failure["heading"][1:]
+    yield f"  {number}. {heading} (level: {failure['level']})", STRONG
+    where = "; ".join(f"{e['id']}, {e['where']}" for e in first["equations"])
+    yield from wrapped(f"{first['claim']} ({where})", "     ")
+    if first["expected_to_fail"] is not None:
+        yield f"     expected to fail: {first['expected_to_fail']}", PLAIN
+    program = first["snippet"].splitlines()
+    for line in program if len(program) <= LINES and all(len(p) < 400 for p in program) else ():
+        yield f"         {line}".rstrip(), FAINT
+    if program and not (len(program) <= LINES and all(len(p) < 400 for p in program)):
+        yield "         a large input: --report-html or --report-json have it whole", FAINT
+    if first["expected"]:
+        yield f"     expected{first['where']}  {first['expected']}", GOOD
+        yield f"     got{' ' * 5}{first['where']}  {first['got']}", BAD
+    else:
+        yield from wrapped(first["message"], "     ")
+    for likely in failure["causes"]:
+        yield from wrapped(f"likely    {likely}", "     ", "               ")
+    others = list(dict.fromkeys(c["claim"] for c in claims[1:] if c["claim"] != first["claim"]))
+    if others:
+        yield from wrapped(f"so fails  {'; '.join(others)}", "     ", "               ")
+
+
+def closing(module: dict[str, Any], level: str, named: bool, complete: bool) -> Iterator[Line]:
+    """Yield how far each function got, and the equations: passed, of what was offered."""
+    yield "", PLAIN
+    asked = LEVELS[: LEVELS.index(level) + 1]
+    tested = [card for card in module["functions"] if card["verdict"] != "untested"]
+    if named and tested:
+        width = max(len(name) for name in ("function", *(card["function"] for card in tested))) + 2
+        yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in asked)}equations", STRONG
+        for card in tested:
+            bad = {failure["level"] for failure in card["failures"]}
+            marks = "".join(f"{'fails' if level in bad else 'passes':<9}" for level in asked)
+            ids = ", ".join(equation["id"] for equation in card["equations"])
+            yield f"{card['function']:<{width}}{marks}{ids}", BAD if bad else GOOD
+    for line in paper(module["equations"]):
+        yield line, BAD if "fails" in line else GOOD
+    for mended in module["mended"]:
+        yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
+    if module["lacks"]:
+        names = f": {', '.join(module['lacks'])}" if complete else ""
+        yield f"{module['module']} lacks {count(len(module['lacks']), 'function')}{names}", PLAIN
+
+
+def wrapped(text: str, indent: str, after: str | None = None) -> Iterator[Line]:
+    """Yield a paragraph in lines."""
+    later = indent if after is None else after
+    for line in textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=later):
+        yield line, PLAIN
+
+
+def count(number: int, what: str) -> str:
+    """Return a number of things."""
+    return f"{number} {what}{'s' * (number != 1)}"
