@@ -387,8 +387,8 @@ GATES = [
         *("HEX-4", 1, 85),
         budgets={},
         trips=dict(
-            logits_kernel=(11, 2),
-            fours_kernel=(1,),
+            logits_kernel=(3, 2, 1, 1),
+            codes_kernel=(1,),
             reading_kernel=(1, 3, 2),
             plain_kernel=(3,),
             merge_kernel=(21, 2),

@@ -1,6 +1,7 @@
 """Which entries of a prompt a system keeps."""
 
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,31 +48,21 @@ def kept_entries(
             raw = kv.shift_scores(raw)
         sets.append((keys[places], values[places], Scored(raw, scored.protected[places])))
     pools = {"model": heads * len(layers), "layer": heads}.get(told.get("scope", "head"), 1)
-    budget = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)
+    budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)
     if told.get("scope") == "model":
         keys, values, scored = zip(*sets, strict=True)
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
         kept = select(torch.stack(keys), torch.stack(values), every, **told, **budget)
     else:
-        kept = torch.stack(
-            [
-                select(*one, **told, **(budget if shared is None else dict(keep=shared)))
-                for one, shared in zip(
-                    sets, shares(scores, told.get("scope"), heads, places), strict=True
-                )
-            ]
-        )
+        shared = None if scores.budgets is None else scores.budgets[:, places]
+        chosen = []
+        for index, one in enumerate(sets):
+            if shared is not None:
+                budget = dict(keep=of_pools(shared[index], heads, told.get("scope")))
+            chosen.append(select(*one, **told, **budget))
+        kept = torch.stack(chosen)
     if rows is None:
         return kept
     every = kept.new_zeros(kept.shape[0], len(prompt.input_ids), *kept.shape[2:])
     every[:, rows] = kept
     return every
-
-
-def shares(
-    scores: Scores, scope: str | None, heads: int, places: slice | list[int]
-) -> list[Tensor | None]:
-    """Return what the scorer grants the pools of each layer, or nothing where it does not share."""
-    if scores.budgets is None:
-        return [None] * len(scores.scored)
-    return [of_pools(one[places], heads, scope) for one in scores.budgets]

@@ -129,7 +129,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
         system, kv, nbytes = row.trial.system, self.settings.kv, 0
-        mass: list[Tensor | None] = [None] * len(self.cache)
+        mass: list[Tensor | None] = [None] * len(self.cache.evictable())
         if system.scorer is not None:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)
         for layer, paid in zip(self.cache.evictable(), mass, strict=True):

@@ -24,7 +24,7 @@ ARCHITECTURES = {
     "gemma": {"head_dim": 8},
     "phi3": {"sliding_window": None},
     "phi": {},
-    "mixtral": {"num_local_experts": 3, "sliding_window": None, **MOE},
+    "mixtral": {"num_local_experts": 2, "sliding_window": None, **MOE},
     "qwen3_moe": {"head_dim": 8, "num_experts": 4, "moe_intermediate_size": 16, **MOE},
     "olmo2": {},
     "olmoe": {"num_experts": 4, **MOE},
@@ -39,7 +39,7 @@ ARCHITECTURES = {
     "seed_oss": {"head_dim": 8},
     "ernie4_5": {"head_dim": 8},
     "hunyuan_v1_dense": {"head_dim": 8},
-    "granite": {"attention_multiplier": 0.2},
+    "granite": {"attention_multiplier": 0.25},
     "gemma3_text": {
         "head_dim": 8,
         "query_pre_attn_scalar": 11,

@@ -209,6 +209,15 @@ def test_settings_reach_the_scorer_and_the_refinement(kv):
     assert not held(one)[0][0][0].equal(held(plain)[0][0][0])
 
 
+def test_a_scorer_takes_one_prompt_after_the_other():
+    model, (ids, mask) = attached("llama"), prompts()
+    made = models.scorer("snapkv", model)
+    for text, flags in ((ids[:, -8:], mask[:, -8:]), (ids, mask)):
+        cache = models.compressed(model, made, text, flags, ratio=0.5)
+        new = models.compressed(model, "snapkv", text, flags, ratio=0.5)
+        assert_equal(held(cache), held(new))
+
+
 def test_it_attaches_a_model_that_is_not_attached():
     model, (ids, mask) = fresh("qwen2"), prompts()
     cache = models.compressed(model, "snapkv", ids, mask, ratio=0.5)

@@ -138,7 +138,8 @@ def test_a_row_keeps_what_graphkv_would_keep_of_it_alone_with_its_budget(reading
     protected[:, 0, raw[0, 0, 0].argmin()] = True  # by one head of a layer
     scored = tuple(Scored(one, protected) for one in raw)
     layers = [SimpleNamespace(whole=(keys, keys))] * 2
-    prompt: Any = SimpleNamespace(cache=SimpleNamespace(whole_layers=lambda: layers))
+    cache = SimpleNamespace(whole_layers=lambda: layers)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None)
     system, scores = system_named("pyramidkv+graphkv"), Scores(scored, budgets)
     kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
     settings = refinement(system, reading)
