@@ -351,7 +351,7 @@ def line(row: Named) -> str:
 def concerned(chosen: list[Operation], steps: list[str]) -> list[str]:
     """Return the kernels of some operations, all of them where bits are compared."""
     names = {word for one in chosen if one.kernel for word in one.name.split(" + ")}
-    return [name for name in kernels.__all__ if name in names or "bits" in steps]
+    return [name for name in kernels.LAUNCHERS if name in names or "bits" in steps]
 
 
 def run(clock: Clock, steps: list[str], file: Path | None) -> list[Named]:

@@ -27,8 +27,9 @@ from optimized.layout import PackedCache
 Named = dict[str, Any]
 Rivals = Mapping[str, Callable[..., object]]
 NONE: Rivals = MappingProxyType({})
-STEPS = ("fp16", "decode", "sweep", "select", "graph", "mass", "evict")
+STEPS = ("fp16", "decode", "sweep", "pack", "select", "graph", "mass", "evict")
 RATIO = 0.95
+PACKS = ("hex_compress", "hex_reconstruct")
 
 
 class Inputs(NamedTuple):
@@ -145,6 +146,27 @@ def compressed(
     return Operation(step, "hex_attention", shape, inputs, *sides, rivals, options or {})
 
 
+def packing(name: str, tokens: int, preset: str, small: bool) -> Operation:
+    """Return what stores a span, `hex_compress`, or restores it, `hex_reconstruct`."""
+    heads, width = (2, 64) if small else (8, 128)
+    config = kv.hex_preset(preset)
+
+    def inputs(device: torch.device) -> Inputs:
+        made = cache(device, 1, (heads, heads), tokens, width)
+        span = dict(keys=made["keys"], values=made["values"], bits=config.bits)
+        shape = (96, heads * width, config.density)
+        mask = kv.expander_mask(*shape).repeat(tokens // 96, 1).to(device)
+        span |= dict(expander=mask, dynamic=torch.zeros(1, tokens, dtype=torch.bool, device=device))
+        if name == "hex_compress":
+            return Inputs(span, span)
+        stored = dict(block=vector.hex_compress(**span, value_group="token", scales=None))
+        stored["expander"] = mask
+        return Inputs(stored, stored)
+
+    shape = f"[{heads}, {tokens}, {width}] float16, {config.bits} bits"
+    return Operation("pack", name, shape, inputs, getattr(kernels, name), getattr(vector, name))
+
+
 def chosen(body: Any, scores: Tensor, protected: Tensor) -> Tensor:
     """Refine scores and keep the best of the whole model."""
     refined = body.hubkv_refine(scores, RATIO, protected)
@@ -244,6 +266,7 @@ def operations(small: bool) -> list[Operation]:
             attention(1, 101, small),
             *(compressed(1, 101, preset, small) for preset in presets),
             compressed(1, 101, presets[0], small, dict(num_warps=2, num_stages=3)),
+            *(packing(name, 96, "HEX-4", small) for name in PACKS),
             selection(2, 1, 2, 300),
             graph(64, small),
             mass("h2o_mass", "prompt", 40, 40, small),
@@ -262,6 +285,7 @@ def operations(small: bool) -> list[Operation]:
             for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
         ),
         *(compressed(8, 32735, "KCVT-4", small, one) for one in choices),
+        *(packing(name, 32640, preset, small) for preset in ("HEX-4", "HEX-3") for name in PACKS),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),
         selection(36, 1, 8, 2**20),
@@ -274,7 +298,7 @@ def operations(small: bool) -> list[Operation]:
 
 
 @contextmanager
-def tuned(options: Named, kernel: str = "fours_kernel") -> Iterator[None]:
+def tuned(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
     """Launch one kernel with options in place of its launcher's; capitals name its constants."""
     constants = {name: value for name, value in options.items() if name.isupper()}
     rest = {name: value for name, value in options.items() if not name.isupper()}

@@ -22,7 +22,7 @@ from optimized.bench.row import moved
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
 from reference.contract import trusted
 from spec_tests.accuracy import cast
-from spec_tests.kernels.test_rows import SMALL
+from spec_tests.kernels.test_rows import SMALL, WAITS
 
 COMPOSED = [name for name in kernels.__all__ if name not in kernels.LAUNCHERS]
 HUB = {"moments_kernel", "weights_kernel", "refine_kernel"}
@@ -30,6 +30,7 @@ BEST = {"key_kernel", "count_kernel", "cut_kernel", "mark_kernel"}
 GRAPH = {"lengths_kernel", "copies_kernel", "exact_kernel", "cut_kernel", "signal_kernel"}
 LEFT = {"count_kernel", "copy_kernel"}
 MASS = {"sums_kernel", "mass_kernel"}
+STORED = {"range_kernel", "scales_kernel", "keys_kernel", "values_kernel"}
 GPU = "meta"
 
 
@@ -45,6 +46,11 @@ def stream(count=1, tokens=97, device="cpu"):
     """Return queries, keys and values of a head that kernels of HEX are made for."""
     generator = torch.Generator(device="cpu").manual_seed(0)
     return torch.randn(3, 1, tokens, 64, generator=generator)[..., -count:, :].to(device)
+
+
+def stored(count, **changes):
+    """Return a HEX cache of a prompt."""
+    return reference.hex_prefill(*stream(count), config=HEX._replace(**changes))
 
 
 HEX = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
@@ -71,10 +77,16 @@ CALLS: dict[str, Any] = {
         lambda kv: kv.decoding_start(*layer()[:2], layer()[2].scores, config=SHORT),
     ),
     "decoding_append": (BEST | LEFT, lambda kv: appended(kv)),
-    "hex_prefill": (MASS, lambda kv: kv.hex_prefill(*stream(9, 9), config=HEX)),
+    "hex_prefill": (MASS | STORED, lambda kv: kv.hex_prefill(*stream(96, 96), config=HEX)),
+    "hex_append": (STORED, lambda kv: kv.hex_append(stored(95), *stream())),
+    "hex_recompress": (
+        STORED | {"restore_kernel"},
+        lambda kv: kv.hex_recompress(stored(96, mode="full")),
+    ),
+    "hex_read": ({"restore_kernel"}, lambda kv: kv.hex_read(stored(96))),
     "hex_decode": (
-        {"fours_kernel", "plain_kernel", "merge_kernel"},
-        lambda kv: kv.hex_decode(reference.hex_prefill(*stream(96), config=HEX), *stream()),
+        {"codes_kernel", "plain_kernel", "merge_kernel"},
+        lambda kv: kv.hex_decode(stored(96), *stream()),
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),
 }
@@ -210,7 +222,7 @@ def test_the_place_of_all_tensors_decides_and_nothing_else(case):
 
 def decode(device, **changes):
     """Return a call of decode attention over a HEX cache, of what kernels are made for or not."""
-    cache = reference.hex_prefill(*stream(96), config=HEX._replace(**changes))
+    cache = stored(96, **changes)
     return [moved(x, torch.device(device)) for x in (stream()[0], cache)]
 
 
@@ -251,7 +263,8 @@ RULES: dict[str, Any] = {
     ),
     "hex_attention": (True, lambda: decode(GPU), {}),
     "hex_attention, mass": (True, lambda: decode(GPU), dict(mass=True)),
-    "hex_attention, 8 bits": (False, lambda: decode(GPU, bits=8), {}),
+    "hex_attention, 8 bits": (True, lambda: decode(GPU, bits=8), {}),
+    "hex_attention, 5 bits": (False, lambda: decode(GPU, bits=5), {}),
     "hex_attention, all kept": (False, lambda: decode(GPU, density=1.0), {}),
 }  # fmt: skip
 """Whether a launcher launches, hands on, or (None) has nothing to do; arguments of the call."""
@@ -297,7 +310,7 @@ def test_lengths_of_padded_rows_are_waited_for():
         optimized.select(*given, ratio=0.5, valid=valid)
 
 
-@pytest.mark.parametrize("name", [name for name in kernels.LAUNCHERS if name != "evict"])
+@pytest.mark.parametrize("name", [name for name in kernels.LAUNCHERS if name not in WAITS])
 @settings(max_examples=4)
 @given(data=st.data(), dtype=st.sampled_from([torch.float32, torch.bfloat16]))
 def test_a_trusted_call_on_a_gpu_waits_for_nothing_behind_its_door(name, data, dtype):
