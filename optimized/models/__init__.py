@@ -8,6 +8,7 @@ except ImportError as missing:
     ) from missing
 
 from optimized.models.attach import attach, detach
+from optimized.models.compressed import compressed
 from optimized.models.decoding import DecodingTransformersCache
 from optimized.models.eviction import EvictionCache
 from optimized.models.hex import HexTransformersCache
@@ -15,8 +16,10 @@ from optimized.models.prefill import Prefilled, Step, prefill, unrotated
 from optimized.models.restoring import QuantizedTransformersCache
 from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
+from optimized.models.systems import System, system_named
 
 __all__ = [
+    "compressed",
     "attach",
     "detach",
     "Step",
@@ -27,6 +30,8 @@ __all__ = [
     "Scorer",
     "Scores",
     "scorer",
+    "System",
+    "system_named",
     "EvictionCache",
     "HexTransformersCache",
     "DecodingTransformersCache",

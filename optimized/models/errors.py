@@ -10,7 +10,7 @@ from torch import Tensor
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
-from reference.kinds import Positive, Scope
+from reference.kinds import Positive, Ratio, Scope
 from reference.refinement import refinable
 from reference.rules import false_on_the_left
 
@@ -417,3 +417,46 @@ def no_new_padding(real: Tensor) -> None:
     """Refuse padding after the prompt."""
     if not bool(real.all()):
         raise ValueError("attention_mask must be 1 at every token after the prompt, got a 0")
+
+
+def system(given: Any) -> None:
+    """Refuse what is neither a name nor a scorer nor settings."""
+    if not isinstance(given, HexConfig):
+        raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {given!r}")
+
+
+def refinement(given: Any, kinds: tuple[type, ...]) -> None:
+    """Refuse settings of no refinement."""
+    if not isinstance(given, kinds):
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"refined must be one of {names}, got {given!r}")
+
+
+def inputs(ids: Any, others: dict[str, Any]) -> None:
+    """Refuse inputs that say more than ids and a mask do."""
+    if ids is None:
+        raise TypeError("input_ids must be given: `compressed(model, system, **tokenizer(text))`")
+    for name in others:
+        if name != "token_type_ids":
+            raise TypeError(
+                "inputs must be input_ids and attention_mask, or an option of `compressed`, got "
+                f"{name!r}; settings of a scorer go to settings={{{name!r}: ...}}"
+            )
+
+
+def budgeted(name: str, evicts: bool, ratio: float | None, keep: int | None) -> None:
+    """Refuse a system that evicts without a budget, and a budget for one that does not."""
+    given = [one for one in (ratio, keep) if one is not None]
+    if len(given) != evicts:
+        wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
+        raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
+    if ratio is not None:
+        errors.must_be("ratio", ratio, Ratio)
+    if keep is not None:
+        errors.must_be("keep", keep, Positive)
+
+
+def at_once(name: str, chunk: int | None) -> None:
+    """Refuse to read a prompt in pieces into a cache that takes later ones for new tokens."""
+    if chunk is not None:
+        raise ValueError(f"chunk must be None for a {name}, whose first call is the prompt")

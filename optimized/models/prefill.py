@@ -13,6 +13,7 @@ from optimized.models import errors as refuse
 from optimized.models.attach import attached
 from optimized.models.attention import attentions, unturned
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
+from optimized.models.layer import AttendingCache
 
 
 class Step(NamedTuple):
@@ -77,26 +78,34 @@ def prefill(
     attached(model)
     refuse.watchers(watch)
     refuse.token_ids(input_ids, attention_mask)
-    tokens = input_ids.shape[1]
     refuse.chunk(chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
     cache = EvictionCache(model.config)
     cache.open = True
-    logits = torch.empty(0)
-    with torch.no_grad(), watched(model, cache, watch):
+    with watched(model, cache, watch):
+        logits = read(model, cache, input_ids, mask, chunk)
+    valid = mask.to(torch.bool)
+    return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids)
+
+
+def read(
+    model: PreTrainedModel, cache: AttendingCache, ids: Tensor, mask: Tensor, chunk: int | None
+) -> Tensor:
+    """Read tokens into a cache; return the logits of the last."""
+    positions, logits = (mask.cumsum(-1) - 1).clamp(min=0), torch.empty(0)
+    tokens = ids.shape[1]
+    with torch.no_grad():
         for start in range(0, tokens, chunk or tokens):
             stop = min(tokens, start + (chunk or tokens))
             logits = model(
-                input_ids=input_ids[:, start:stop],
+                input_ids=ids[:, start:stop],
                 attention_mask=mask[:, :stop],
                 position_ids=positions[:, start:stop],
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
             ).logits[:, -1]
-    valid = mask.to(torch.bool)
-    return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids)
+    return logits
 
 
 @contextmanager

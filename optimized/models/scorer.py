@@ -92,6 +92,11 @@ class Scorer:
         """Return the scopes there are: who shares among layers has none over all of them."""
         return refuse.OF_ONE_LAYER if cls.sharing else refuse.SCOPES
 
+    def window_for(self, keep: int) -> int:
+        """Return how many queries observe where nothing is set: at most half of what is kept."""
+        assert self.observing is not None
+        return min(self.observing, max(2, keep // 2))
+
     def watch(self, step: Step) -> None:
         """Remember what is needed of one layer's part of a chunk."""
 

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 import optimized
 from optimized import GraphSettings
 from optimized.models import errors as refuse
+from optimized.models.scorer import Scope
 from optimized.models.scorers import SCORERS
 
 REFINEMENTS = ("hubkv", "graphkv", "nms")
+KINDS = (optimized.HubSettings, GraphSettings, optimized.NmsSettings)
 STORES = ("hex-3", "hex-4", "kcvt-3", "kcvt-4", "kivi-2", "kivi-4", "gear")
 READINGS = ("letter", "remedied")
 
@@ -27,7 +29,7 @@ class System(NamedTuple):
     name: str
     scorer: str | None = None
     refinement: str | None = None
-    scope: str = "head"
+    scope: Scope = "head"
     store: str | None = None
     settings: Any = None
     """Of the refinement, or of HEX without one, where they are not as the papers have them."""
@@ -58,8 +60,9 @@ def system_named(name: str) -> System:
     if name == "full":
         return FULL
     scorer = SCORERS.get(first)
-    if scorer is not None and known and (not at or scope in scorer.scopes()):
-        return System(name, first, refinement or None, scope or scorer.scope)
+    scopes: dict[str, Scope] = {} if scorer is None else {one: one for one in scorer.scopes()}
+    if scorer is not None and known and (not at or scope in scopes):
+        return System(name, first, refinement or None, scopes.get(scope, scorer.scope))
     quantises = first in STORES and not at
     if quantises and (not plus or (first.startswith("hex") and refinement != "nms" and known)):
         scorer = "h2o" if first.startswith("hex") else None
@@ -69,6 +72,13 @@ def system_named(name: str) -> System:
         f"without +{', +'.join(REFINEMENTS)} and @head, @layer or @model, "
         f"{', '.join(STORES)}, hex-3 and hex-4 also with +hubkv and +graphkv"
     )
+
+
+def refinement_of(settings: Any) -> str:
+    """Return the name of a refinement by the kind of its settings."""
+    kinds = dict(zip(KINDS, REFINEMENTS, strict=True))
+    refuse.refinement(settings, KINDS)
+    return kinds[type(settings)]
 
 
 def settings_of(scorer: str, reading: str) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized.models.prefill import prefill
+from optimized.models.selection import kept_entries
 from optimized.study.clock import Clock
 from optimized.study.documents import Document
 from optimized.study.judge import Judge
 from optimized.study.panel import Panel
 from optimized.study.rows import Row, Settings, Trial
-from optimized.study.selection import kept_entries, quantised
+from optimized.study.selection import quantised
 
 BATCH = 8
 """Documents read at a time."""
@@ -128,7 +129,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
         system, kv, nbytes = row.trial.system, self.settings.kv, 0
-        mass: list[Tensor | None] = [None] * len(self.cache)
+        mass: list[Tensor | None] = [None] * len(self.cache.evictable())
         if system.scorer is not None:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)
         for layer, paid in zip(self.cache.evictable(), mass, strict=True):

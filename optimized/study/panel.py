@@ -85,8 +85,8 @@ class Panel:
         assert trial.ratio is not None
         keep = kept_count(self.tokens, trial.ratio)
         one: Scorer = self.scorers[kv.__name__, name]
-        if one.observing is not None:  # or half the budget where that is less
-            one.settings["window"] = min(one.observing, max(2, keep // 2))
+        if one.observing is not None:
+            one.settings["window"] = one.window_for(keep)
         asks = one.budgeted or one.observing is not None
         watched = f"{kv.__name__} {name}"
         finished = f"{watched} of {keep if asks else 'any'}"

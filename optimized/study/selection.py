@@ -1,4 +1,4 @@
-"""One system on one prompt: which entries stay, or what is stored in place of all of them."""
+"""What a quantiser stores in place of a layer, and what is read of that."""
 
 from types import ModuleType
 from typing import Any
@@ -7,27 +7,7 @@ import torch
 from torch import Tensor
 
 from optimized import Scored
-from optimized.models.eviction import of_pools
-from optimized.models.prefill import Prefilled
-from optimized.models.scorer import Scores
-from optimized.models.systems import System, compressor, hex_settings, refinement
-
-
-def kept_entries(
-    system: System, prompt: Prefilled, scores: Scores, ratio: float, reading: str, kv: ModuleType
-) -> Tensor:
-    """Return which entries a system keeps, layers first, by the scores of its scorer."""
-    layers = [layer.whole for layer in prompt.cache.whole_layers()]
-    keys, values = map(torch.stack, zip(*layers, strict=True))
-    raw, protected = map(torch.stack, zip(*scores.scored, strict=True))
-    prefix, told = compressor(system, reading)
-    if told["refinement"] is not None and bool((raw < 0).any()):
-        raw = kv.shift_scores(raw)
-    if scores.budgets is not None:
-        told["keep"] = of_pools(scores.budgets, keys.shape[-3], told.get("scope"))
-    else:
-        told["ratio"] = ratio
-    return getattr(kv, f"{prefix}select")(keys, values, Scored(raw, protected), **told)
+from optimized.models.systems import System, hex_settings, refinement
 
 
 def quantised(

@@ -5,7 +5,7 @@ import torch
 
 import optimized
 import reference
-from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
+from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.models.random_model import (
     PADDING,
     TOKENS,
@@ -151,22 +151,6 @@ def test_what_was_watched_in_chunks_scores_as_the_specification_says(name, spec)
     for step, one in zip(steps, scorer.finish(prompt, KEEP).scored, strict=True):
         inputs = dict(queries=step.queries, keys=step.keys, valid=step.valid)
         assert_as_accurate(one.scores, spec, inputs)
-
-
-@every_main_architecture
-def test_unrotated_queries_turn_into_the_queries_of_the_model(kind):
-    ids, _ = prompts()
-    steps = []
-    models.prefill(attached(kind), ids, watch=[steps.append])
-    frequencies = attached(kind).get_decoder().rotary_emb.inv_freq
-    for step in steps:
-        raw = models.unrotated(step)
-        for at in (0, 1, TOKENS - 1):
-            turn = reference.mean_rotation(frequencies, at, 1)
-            turned = (turn @ raw[:, :, at, :, None])[..., 0]
-            # an angle is rounded in units of the position
-            largest = (1 + at) * raw[:, :, at].abs().max()
-            assert_close(step.queries[:, :, at], turned, largest)
 
 
 def test_kvzip_hears_the_model_repeat_what_it_read():

@@ -15,11 +15,11 @@ import optimized
 import reference
 from optimized import Scored, refine
 from optimized.models.scorer import Scores
+from optimized.models.selection import kept_entries
 from optimized.models.systems import READINGS, refinement, system_named
 from optimized.study import evaluate
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
-from optimized.study.selection import kept_entries
 from optimized.study.systems import DEFAULT
 
 TIMES = "seconds"
@@ -138,7 +138,8 @@ def test_a_row_keeps_what_graphkv_would_keep_of_it_alone_with_its_budget(reading
     protected[:, 0, raw[0, 0, 0].argmin()] = True  # by one head of a layer
     scored = tuple(Scored(one, protected) for one in raw)
     layers = [SimpleNamespace(whole=(keys, keys))] * 2
-    prompt: Any = SimpleNamespace(cache=SimpleNamespace(whole_layers=lambda: layers))
+    cache = SimpleNamespace(whole_layers=lambda: layers)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None)
     system, scores = system_named("pyramidkv+graphkv"), Scores(scored, budgets)
     kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
     settings = refinement(system, reading)
@@ -157,7 +158,8 @@ def test_a_layer_keeps_what_it_would_alone_with_its_budget(scope, refinement):
     raw = torch.rand(2, 2, 2, 40, generator=draw)
     scored = [Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in raw]
     layers = [SimpleNamespace(whole=(torch.ones(2, 2, 40, 1), torch.ones(2, 2, 40, 1)))] * 2
-    prompt: Any = SimpleNamespace(cache=SimpleNamespace(whole_layers=lambda: layers))
+    cache = SimpleNamespace(whole_layers=lambda: layers)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None)
     system, scores = system_named(f"cake{refinement}@{scope}"), Scores(tuple(scored), budgets)
     kept = kept_entries(system, prompt, scores, 0.5, "remedied", optimized)
     select = reference.hubkv_select if refinement else reference.select

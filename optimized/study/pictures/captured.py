@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import optimized
+from optimized.models.layer import whole_layers
 from optimized.models.prefill import Step, prefill
 from optimized.models.systems import system_named
 from optimized.study.documents import Document
@@ -56,7 +57,7 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
     limit = getattr(model.config, "max_position_embeddings", None) or 2 * TOKENS
     most = min(TOKENS, limit // 2)  # KVzip reads them twice
     ids = torch.tensor([one.context[:most] for one in longest(documents)], device=model.device)
-    tokens, count = ids.shape[1], model.config.num_hidden_layers
+    tokens, count = ids.shape[1], whole_layers(model.config)
     inner, layers = content(tokens), spread(count, LAYERS)
     if inner.stop - inner.start < 16:
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")

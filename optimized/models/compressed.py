@@ -1,0 +1,264 @@
+"""A prompt in a compressed cache, in one call."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+import optimized
+from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
+from optimized.models import errors as refuse
+from optimized.models.attach import attach
+from optimized.models.decoding import SCORES, DecodingTransformersCache
+from optimized.models.gates import load_gates
+from optimized.models.hex import HexTransformersCache
+from optimized.models.layer import AttendingCache, whole_layers
+from optimized.models.prefill import Prefilled, prefill, read
+from optimized.models.restoring import QUANTIZERS, QuantizedTransformersCache
+from optimized.models.scorer import Scope, Scorer, Scores, lengths
+from optimized.models.scorers import SCORERS, scorer
+from optimized.models.selection import kept_entries
+from optimized.models.systems import (
+    System,
+    hex_settings,
+    refinement,
+    refinement_of,
+    settings_of,
+    system_named,
+)
+from optimized.vector.scorers._rows import protected_ends
+from reference.refinement import Refinement
+
+
+def compressed(
+    model: PreTrainedModel,
+    system: str | Scorer | HexConfig = "kvzip+hubkv",
+    input_ids: Int[Tensor, "batch tokens"] | None = None,
+    attention_mask: Tensor | None = None,
+    *,
+    ratio: float | None = None,
+    keep: int | None = None,
+    interval: int | None = None,
+    refined: Refinement | None = None,
+    settings: Mapping[str, Any] | None = None,
+    chunk: int | None = None,
+    reading: str = "letter",
+    kv: ModuleType = optimized,
+    **others: Any,
+) -> AttendingCache:
+    """Read a prompt, compress what is remembered of it, and return that for `model.generate`.
+
+    The model is attached where it is not, and goes on to attend as it did over every other cache.
+    A row that leaves nothing to choose stays whole: it is no longer than the window that observes
+    it, or its budget is less than what is protected of it.
+
+    Args:
+        model: a causal language model of `transformers`, in evaluation mode.
+        system: a name, as `python -m optimized` has them: `full`; a scorer with or without
+            `+hubkv`, `+graphkv` or `+nms` and `@head`, `@layer` or `@model`; `hex-3` or `hex-4`,
+            with or without `+hubkv` or `+graphkv`; `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or
+            `gear`. Or a scorer that `scorer` made, or settings of HEX.
+        input_ids: prompts, padded on the left.
+        attention_mask: 1 at tokens, 0 at padding.
+        ratio: removed share of the entries, in [0, 1], of a system that evicts.
+        keep: what a head keeps in the mean, in place of a ratio.
+        interval: compress again whenever as many new tokens have come, to what was kept of the
+            prompt (a padded batch: of its longest); the scorer must be able to tell of a token
+            when it arrives, and no layer knows of another's entries.
+        refined: settings of a refinement, in place of the papers'.
+        settings: settings of the scorer, as `scorer` takes them.
+        chunk: how many tokens to read at a time, by default all.
+        reading: `"letter"`, or `"remedied"` with what the errata propose.
+        kv: `reference` or `optimized`.
+        others: what else a tokenizer returns: `token_type_ids`, which are not looked at.
+
+    Returns:
+        The cache. One that evicts has read the whole prompt; the others all of it but the last
+        token, which `generate` reads, since they cannot take it back.
+
+    Raises:
+        TypeError: the system is neither a name nor a scorer nor settings.
+        ValueError: there is no such system or setting, a budget is missing or not wanted, there
+            are inputs that a decoder does not take, or the model cannot be attached.
+    """
+    one, made, store = told(system, refined)
+    refuse.inputs(input_ids, others)
+    assert input_ids is not None
+    refuse.token_ids(input_ids, attention_mask)
+    refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
+    refuse.one_of("reading", reading, ("letter", "remedied"))
+    attach(model)
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
+    own = dict(settings or {})
+    if interval is not None:
+        refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
+        target = keep or kept_of(int(mask.sum(-1).max()), 1, ratio, keep)
+        scope: Scope = "layer" if one.scope == "model" else one.scope
+        config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
+        gates = gated(model, str(one.scorer), own).get("weights")
+        cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
+        return begun(model, cache, input_ids, mask, chunk)
+    if one.store in QUANTIZERS:
+        outliers = reading == "remedied"
+        cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
+        return begun(model, cache, input_ids, mask, chunk)
+    if one.store is not None:
+        refuse.no_padding(mask.bool())
+        return coded(model, one, store or hex_settings(one, reading), input_ids, chunk, reading, kv)
+    if not one.evicts:
+        return prefill(model, input_ids, mask, chunk=chunk).cache
+    if made is None:
+        own = settings_of(str(one.scorer), reading) | gated(model, str(one.scorer), own)
+        made = scorer(str(one.scorer), model, kv, **own)
+    prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch])
+    scores, rows = scored(made, prompt, ratio, keep)
+    if scores is not None and scores.budgets is None:
+        rows = [row for row in rows if affords(one, prompt, scores, row, ratio, keep)]
+    if scores is not None and rows:
+        every = len(rows) == len(input_ids)
+        chosen = one, prompt, scores, ratio, reading, kv, keep
+        kept = kept_entries(*chosen, None if every else rows)
+        whole = mask.bool()[:, None].expand(kept.shape[1:])
+        for row in set(range(len(input_ids))) - set(rows):
+            kept[:, row] = whole[row]
+        prompt.cache.evict(kept, kv)
+    return prompt.cache
+
+
+def told(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
+    """Return a system; the scorer, where it was made already; settings of HEX, where they are."""
+    made, store = None, None
+    if isinstance(system, str):
+        one = system_named(system)
+    elif isinstance(system, Scorer):
+        one, made = System(system.name, system.name, None, system.scope), system
+    else:
+        refuse.system(system)
+        refuse.hex_settings(system)
+        one, store = System("hex", "h2o", store="hex"), system
+    if refined is not None:
+        one = one._replace(refinement=refinement_of(refined), settings=refined)
+    return one, made, store
+
+
+def fixed(refinement: Any) -> Any:
+    """Give a graph its number of neighbours where no document has a length."""
+    if isinstance(refinement, GraphSettings):
+        return refinement._replace(adaptive=False)
+    return refinement
+
+
+def gated(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a scorer, with the gates that lie beside a model."""
+    if not SCORERS[name].gated or "weights" in own:
+        return own
+    folder, count = Path(str(model.name_or_path)), whole_layers(model.config)
+    return own | {"weights": load_gates(folder, count, model.device)}
+
+
+def begun(
+    model: PreTrainedModel, cache: AttendingCache, ids: Tensor, mask: Tensor, chunk: int | None
+) -> AttendingCache:
+    """Let a cache read a prompt at once, without its last token."""
+    refuse.at_once(type(cache).__name__, chunk)
+    if int(mask.sum(-1).min()) > 1:
+        read(model, cache, ids[:, :-1], mask[:, :-1], None)
+    return cache
+
+
+def coded(
+    model: PreTrainedModel,
+    one: System,
+    store: HexConfig,
+    ids: Tensor,
+    chunk: int | None,
+    reading: str,
+    kv: ModuleType,
+) -> AttendingCache:
+    """Store a prompt as HEX does, without its last token."""
+    cache = HexTransformersCache(model.config, store, kv)
+    if ids.shape[1] == 1:
+        return cache
+    mass = scorer("h2o", model, kv)
+    watch = [] if one.scorer is None else [mass.watch]
+    prompt = prefill(model, ids[:, :-1], chunk=chunk, watch=watch)
+    keys = [layer.whole[0][..., 0].float() for layer in prompt.cache.whole_layers()]
+    paid = [mass.memory.get(place, torch.zeros_like(one)) for place, one in enumerate(keys)]
+    heavy = [Scored(each, torch.zeros_like(each, dtype=torch.bool)) for each in paid]
+    how = dict(refinement=refinement(one, reading))
+    return HexTransformersCache.of_prompt(prompt, heavy, kv.compress, store, kv, **how)
+
+
+def scored(
+    one: Scorer, prompt: Prefilled, ratio: float | None, keep: int | None
+) -> tuple[Scores | None, list[int]]:
+    """Score the rows that are longer than what observes them, each by its own budget."""
+    counts = lengths(prompt).tolist()
+    budgets = [kept_of(count, 1, ratio, keep) for count in counts]
+    free = one.observing is not None and "window" not in one.settings
+    depends = one.budgeted or free
+    found: Scores | None = None
+    rows: list[int] = []
+    for budget in sorted(set(budgets) if depends else {max(budgets)}):
+        some = [row for row, each in enumerate(budgets) if each == budget or not depends]
+        if one.observing is not None:
+            window = one.window_for(budget) if free else one.settings["window"]
+            some = [row for row in some if counts[row] > window]
+            some = some if window <= budget or one.sharing is None else []
+            one.settings["window"] = window
+        if some:
+            said = one.finish(prompt, budget)
+            found = said if found is None else merged(found, said, some)
+            rows += some
+    if free:
+        one.settings.pop("window", None)
+    return found, sorted(rows)
+
+
+def merged(scores: Scores, other: Scores, rows: list[int]) -> Scores:
+    """Put some rows of what was said with another budget in their place."""
+
+    def put(into: Tensor, of: Tensor, at: Any) -> Tensor:
+        out = into.clone()
+        out[at] = of[at]
+        return out
+
+    both = zip(scores.scored, other.scored, strict=True)
+    one = (Scored(*(put(a, b, rows) for a, b in zip(*pair, strict=True))) for pair in both)
+    shared = None
+    if scores.budgets is not None and other.budgets is not None:
+        shared = put(scores.budgets, other.budgets, (slice(None), rows))
+    return Scores(tuple(one), shared)
+
+
+def affords(
+    system: System,
+    prompt: Prefilled,
+    scores: Scores,
+    row: int,
+    ratio: float | None,
+    keep: int | None,
+) -> bool:
+    """Return whether the budget of every pool of a row holds its protected entries."""
+    protected = torch.stack([one.protected[row] for one in scores.scored])
+    if system.refinement == "hubkv":
+        valid = torch.ones_like(prompt.input_ids[row : row + 1], dtype=torch.bool)
+        valid = valid if prompt.valid is None else prompt.valid[row : row + 1]
+        protected = protected | protected_ends(valid, protected.shape[1], 4, None)
+    count, (layers, heads, _) = int(lengths(prompt)[row]), protected.shape
+    size = {"head": 1, "layer": heads, "model": heads * layers}[system.scope]
+    spent = protected.sum(-1).view(-1, size).sum(-1)
+    return bool((spent <= kept_of(count, size, ratio, keep)).all())
+
+
+def kept_of(tokens: int, heads: int, ratio: float | None, keep: int | None) -> int:
+    """Return how many entries of some heads a budget keeps."""
+    if ratio is not None:
+        return kept_count(tokens * heads, ratio)
+    assert keep is not None
+    return min(keep, tokens) * heads

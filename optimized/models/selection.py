@@ -1,0 +1,68 @@
+"""Which entries of a prompt a system keeps."""
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from optimized import Scored
+from optimized.models.eviction import of_pools
+from optimized.models.prefill import Prefilled
+from optimized.models.scorer import Scores
+from optimized.models.systems import System, compressor
+
+
+def kept_entries(
+    system: System,
+    prompt: Prefilled,
+    scores: Scores,
+    ratio: float | None,
+    reading: str,
+    kv: ModuleType,
+    keep: int | None = None,
+    rows: list[int] | None = None,
+) -> Tensor:
+    """Return which entries a system keeps, layers first, by the scores of its scorer.
+
+    Args:
+        system: one that evicts.
+        prompt: what `prefill` returned, nothing evicted yet.
+        scores: what the scorer said of it.
+        ratio: removed share of the entries, where the scorer does not share the budget.
+        reading: `"letter"` or `"remedied"`.
+        kv: `reference` or `optimized`.
+        keep: what a head keeps in the mean, in place of a ratio.
+        rows: those to choose in; of the others nothing is kept.
+    """
+    prefix, told = compressor(system, reading)
+    select = getattr(kv, f"{prefix}select")
+    told["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]
+    layers = [layer.whole for layer in prompt.cache.whole_layers()]
+    heads = layers[0][0].shape[1]
+    places = slice(None) if rows is None else rows
+    sets = []
+    for (keys, values), scored in zip(layers, scores.scored, strict=True):
+        raw = scored.scores[places]
+        if told["refinement"] is not None and bool((raw < 0).any()):
+            raw = kv.shift_scores(raw)
+        sets.append((keys[places], values[places], Scored(raw, scored.protected[places])))
+    pools = {"model": heads * len(layers), "layer": heads}.get(told.get("scope", "head"), 1)
+    budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)
+    if told.get("scope") == "model":
+        keys, values, scored = zip(*sets, strict=True)
+        every = Scored(*map(torch.stack, zip(*scored, strict=True)))
+        kept = select(torch.stack(keys), torch.stack(values), every, **told, **budget)
+    else:
+        shared = None if scores.budgets is None else scores.budgets[:, places]
+        chosen = []
+        for index, one in enumerate(sets):
+            if shared is not None:
+                budget = dict(keep=of_pools(shared[index], heads, told.get("scope")))
+            chosen.append(select(*one, **told, **budget))
+        kept = torch.stack(chosen)
+    if rows is None:
+        return kept
+    every = kept.new_zeros(kept.shape[0], len(prompt.input_ids), *kept.shape[2:])
+    every[:, rows] = kept
+    return every

@@ -1,0 +1,310 @@
+"""A compressed cache in one call: what the command's names do, and nothing else to be done."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+
+import optimized
+import reference
+from optimized.models.selection import kept_entries
+from spec_tests.accuracy import assert_equal
+from spec_tests.models.random_model import (
+    PADDING,
+    TOKENS,
+    VOCABULARY,
+    attached,
+    fresh,
+    gates,
+    generated,
+    models,
+    prompts,
+    transformers,
+    unmodified,
+)
+
+HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
+ALL = HEX._replace(density=1.0)
+SYSTEMS = (
+    "random",
+    "streaming_llm@layer",
+    "knorm+hubkv",
+    "h2o+nms",
+    "snapkv+graphkv",
+    "snapkv+graphkv@layer",
+    "pyramidkv",
+    "cake@layer",
+    "expected_attention@model",
+    "kvzip+hubkv",
+)
+STORED = ("kcvt-3", "kivi-4", "gear", HEX)
+
+
+def given(padded: bool = True, more: int = 0) -> dict:
+    """What a tokenizer returns for the prompts."""
+    ids, mask = prompts(more)
+    return dict(input_ids=ids, attention_mask=mask if padded else torch.ones_like(mask))
+
+
+def by_hand(name: str, model, inputs: dict, reading: str):
+    """The same, statement by statement."""
+    system = models.system_named(name)
+    shared = name.startswith(("pyramidkv", "cake"))
+    how: dict[str, Any] = {"exact": reading == "remedied"} if shared else {}
+    if name.startswith(("snapkv", "pyramidkv", "cake")):
+        how["window"] = 6
+    scorer = models.scorer(system.scorer, model, **how)
+    prompt = models.prefill(model, *inputs.values(), watch=[scorer.watch])
+    scores = scorer.finish(prompt, TOKENS // 2)
+    kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
+    prompt.cache.evict(kept)
+    return prompt.cache
+
+
+def held(cache) -> list:
+    """What each layer holds."""
+    return [(layer.whole, layer.old) for layer in cache.evictable()]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("reading", ["letter", "remedied"])
+def test_two_lines_do_what_the_statements_under_them_do(name, reading):
+    model, inputs = attached("llama"), given(padded=False)
+    cache = models.compressed(model, name, ratio=0.5, reading=reading, **inputs)
+    assert_equal(held(cache), held(by_hand(name, model, inputs, reading)))
+    assert cache.nbytes < 0.6 * models.compressed(model, "full", **inputs).nbytes
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_row_is_compressed_as_though_it_stood_alone(name):
+    model, inputs = attached("llama"), given()
+    cache = models.compressed(model, name, ratio=0.5, **inputs)
+    more = torch.cat([inputs["input_ids"], torch.full((2, 3), 7)], 1)
+    mask = torch.cat([inputs["attention_mask"], torch.ones(2, 3).long()], 1)
+    together = generated(model, more, mask, cache)
+    for row, start in ((0, 0), (1, PADDING)):
+        if name == "random":  # a draw is of the whole batch
+            continue
+        one = {key: value[row : row + 1, start:] for key, value in inputs.items()}
+        alone = models.compressed(model, name, ratio=0.5, **one)
+        here = slice(row, row + 1), slice(start, None)
+        assert_equal(together[here], generated(model, more[here], mask[here], alone))
+
+
+@pytest.mark.parametrize("system", [*STORED, "hex"], ids=str)
+def test_what_is_stored_has_read_all_but_the_last_token(system):
+    model, inputs = models.attach(fresh("llama", head_dim=32)), given(padded=False, more=20)
+    how = dict(refined=optimized.HubSettings()) if system == "hex" else {}
+    system = HEX if system == "hex" else system
+    cache = models.compressed(model, system, **how, **inputs)
+    assert cache.get_seq_length() == inputs["input_ids"].shape[1] - 1
+    full = models.compressed(model, "full", **inputs)
+    assert cache.nbytes < full.nbytes
+    ids, mask = inputs.values()
+    text = generated(model, ids, mask, cache)
+    assert text.shape[1] == inputs["input_ids"].shape[1] + 8
+
+
+def test_hex_in_two_lines_is_the_cache_that_reads_all_at_once():
+    model, inputs = attached("llama"), given(padded=False)
+    at_once = models.HexTransformersCache(model.config, HEX)
+    with torch.no_grad():
+        model(input_ids=inputs["input_ids"][:, :-1], past_key_values=at_once)
+    for chunk in (None, 7):
+        cache = models.compressed(model, HEX, chunk=chunk, **inputs)
+        for mine, other in zip(cache.layers, at_once.layers, strict=True):
+            assert_equal(mine.held.blocks[0].dynamic, other.held.blocks[0].dynamic)
+
+
+EXACT = {
+    "full": ("full", {}),
+    "evicted": ("kvzip+hubkv", dict(ratio=0.0)),
+    "hex": (ALL, {}),
+    "decoding": ("h2o+hubkv", dict(keep=1000, interval=4)),
+}
+
+
+@pytest.mark.parametrize("case", EXACT)
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt_oss"])
+def test_a_cache_that_loses_nothing_generates_turn_by_turn_what_the_model_does(case, kind):
+    system, how = EXACT[case]
+    inputs = given(padded=case != "hex")
+    cache = models.compressed(attached(kind), system, **how, **inputs)
+    ids, mask = inputs.values()
+    for _ in range(2):
+        expected = generated(unmodified(kind), ids, mask)
+        assert_equal(generated(attached(kind), ids, mask, cache), expected)
+        ids = torch.cat([expected, torch.full((2, 3), 5)], 1)
+        mask = torch.cat([mask, torch.ones(2, 11).long()], 1)
+
+
+@pytest.mark.parametrize("system", ["snapkv+hubkv", HEX], ids=["snapkv", "hex"])
+def test_several_questions_are_asked_of_one_context(system):
+    model, inputs = attached("llama"), given(padded=False)
+    how = {} if system is HEX else dict(ratio=0.5)
+    cache = models.compressed(model, system, **how, **inputs)
+    questions = [torch.full((2, 3), token) for token in (3, 4, 3)]
+    answers = []
+    for question in questions:
+        ids = torch.cat([inputs["input_ids"], question], 1)
+        with cache.undone():
+            answers.append(generated(model, ids, torch.ones_like(ids), cache))
+    assert_equal(answers[0], answers[2])
+    assert not answers[0].equal(answers[1])
+
+
+@pytest.mark.parametrize("name", ["h2o", "h2o+hubkv", "h2o+graphkv", "knorm", "fastkvzip"])
+def test_a_cache_compresses_itself_again_at_every_interval(name):
+    model, inputs = attached("llama"), given()
+    settings = {"weights": gates(optimized)} if name == "fastkvzip" else {}
+    how = dict(keep=10, interval=4, settings=settings)
+    cache = models.compressed(model, name, **how, **inputs)
+    ids, mask = inputs.values()
+    generated(model, ids, mask, cache)
+    for layer in cache.layers:
+        assert int(optimized.decoding_read(layer.held).present.sum(-1).max()) <= 2 * (10 + 4)
+    assert cache.get_seq_length() == TOKENS + 7
+
+
+@pytest.mark.parametrize("name", ["snapkv", "pyramidkv+graphkv", "kvzip+hubkv"])
+def test_a_short_prompt_stays_whole_and_the_others_do_not(name):
+    model, (ids, mask) = attached("llama"), prompts()
+    mask = mask.clone()
+    mask[1, :-2] = 0
+    settings = {} if name == "kvzip+hubkv" else {"window": 8}
+    how = dict(ratio=0.5, settings=settings)
+    cache = models.compressed(model, name, input_ids=ids, attention_mask=mask, **how)
+    for layer in cache.evictable():
+        counts = layer.old.offsets.diff().view(2, -1)
+        assert counts[1].tolist() == [2, 2]
+        assert counts[0].sum() < 2 * TOKENS
+    ids, mask = ids[1:, -2:], mask[1:, -2:]
+    alone = models.compressed(model, name, input_ids=ids, attention_mask=mask, **how)
+    assert not alone.evictable()[0].evicted
+    assert_equal(generated(model, ids, mask, alone), generated(unmodified("llama"), ids, mask))
+
+
+@pytest.mark.parametrize("system", ["full", HEX, "gear"], ids=["full", "hex", "gear"])
+def test_a_prompt_of_one_token_is_one(system):
+    ids = torch.tensor([[7]])
+    cache = models.compressed(attached("llama"), system, input_ids=ids)
+    mask = torch.ones_like(ids)
+    assert generated(attached("llama"), ids, mask, cache).shape == (1, 9)
+
+
+@pytest.mark.parametrize("kv", [reference, optimized], ids=["reference", "optimized"])
+def test_settings_reach_the_scorer_and_the_refinement(kv):
+    model, inputs = attached("llama"), given(padded=False)
+    hub = optimized.HubSettings(gamma=0.9, maximum=1.5)
+    made = models.scorer("snapkv", model, kv, window=5)
+    one = models.compressed(model, made, refined=hub, ratio=0.5, kv=kv, **inputs)
+    how = dict(settings=dict(window=5), refined=hub, ratio=0.5, kv=kv)
+    other = models.compressed(model, "snapkv", **how, **inputs)
+    plain = models.compressed(model, "snapkv", ratio=0.5, settings=dict(window=5), **inputs)
+    assert_equal(held(one), held(other))
+    assert not held(one)[0][0][0].equal(held(plain)[0][0][0])
+
+
+def test_a_scorer_takes_one_prompt_after_the_other():
+    model, (ids, mask) = attached("llama"), prompts()
+    made = models.scorer("snapkv", model)
+    for text, flags in ((ids[:, -8:], mask[:, -8:]), (ids, mask)):
+        cache = models.compressed(model, made, text, flags, ratio=0.5)
+        new = models.compressed(model, "snapkv", text, flags, ratio=0.5)
+        assert_equal(held(cache), held(new))
+
+
+def test_it_attaches_a_model_that_is_not_attached():
+    model, (ids, mask) = fresh("qwen2"), prompts()
+    cache = models.compressed(model, "snapkv", ids, mask, ratio=0.5)
+    assert_equal(generated(model, ids, mask), generated(unmodified("qwen2"), ids, mask))
+    assert generated(model, ids, mask, cache).shape[1] == TOKENS + 8
+
+
+TEMPLATE = "{% for m in messages %}w2 {{ m['content'] }} {% endfor %}w3"
+
+
+def words() -> transformers.PreTrainedTokenizerFast:
+    """A tokenizer whose tokens are words."""
+    known = {f"w{number}": number for number in range(VOCABULARY)}
+    inner = Tokenizer(WordLevel(known, unk_token="w1"))
+    inner.pre_tokenizer = WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="w0", padding_side="left", chat_template=TEMPLATE
+    )
+
+
+def test_a_pipeline_a_streamer_and_a_chat_take_the_cache():
+    model, tokenizer = attached("llama"), words()
+    text = " ".join(f"w{5 + 7 * number % 50}" for number in range(30))
+    inputs = tokenizer([text, text[:40]], padding=True, return_tensors="pt")
+    models.compressed(model, "kvzip+hubkv", ratio=0.75, **inputs)
+    one = tokenizer(text, return_tensors="pt")
+    cache = models.compressed(model, "kvzip+hubkv", ratio=0.75, **one)
+    how = dict(max_new_tokens=4, do_sample=False)
+    seen = SimpleNamespace(tokens=[], put=lambda new: seen.tokens.append(new), end=lambda: None)
+    with cache.undone():
+        answer = model.generate(**one, past_key_values=cache, streamer=seen, **how)
+    assert_equal(torch.cat([new.flatten() for new in seen.tokens]), answer[0])
+    pipe = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+    with cache.undone():
+        out = pipe(text, past_key_values=cache, **how)
+    # a pipeline reads the answer apart, and puts it behind the text
+    assert out[0]["generated_text"] == text + tokenizer.decode(answer[0, len(one.input_ids[0]) :])
+    asked = [{"role": "user", "content": text}]
+    chat = tokenizer.apply_chat_template(asked, return_tensors="pt", return_dict=True)
+    cache = models.compressed(model, "snapkv", ratio=0.5, **chat)
+    assert model.generate(**chat, past_key_values=cache, **how).shape[1] == 32 + 4
+
+
+REFUSED = [
+    (dict(system="kvzap"), ValueError, r"unknown system 'kvzap': admissible are 'full', a scorer"),
+    (dict(system="snapkv+hub", ratio=0.5), ValueError, "unknown system 'snapkv.hub': admissible"),
+    (dict(system=3), TypeError, "system must be a name, a Scorer or a HexConfig, got 3"),
+    (
+        dict(system="snapkv"),
+        ValueError,
+        "must be given one of ratio and keep, got ratio=None",
+    ),
+    (dict(system="snapkv", ratio=0.5, keep=3), ValueError, "one of ratio and keep, got ratio=0.5"),
+    (dict(system="kivi-2", ratio=0.5), ValueError, "neither ratio nor keep, got ratio=0.5"),
+    (dict(system="snapkv", ratio=1.5), ValueError, r"ratio must be .*1\.5"),
+    (dict(system="snapkv", keep=0), ValueError, "keep must be >= 1, got 0"),
+    (dict(system="snapkv", ratio=0.5, window=5), TypeError, "option of `compressed`, got 'window'"),
+    (dict(system="snapkv", ratio=0.5, settings={"w": 5}), ValueError, "settings of SnapKV must be"),
+    (dict(system="snapkv", keep=5, interval=4), ValueError, "must be one of .*'h2o'.*got 'snapkv'"),
+    (dict(system="h2o", keep=5, interval=4, chunk=4), ValueError, "chunk must be None for a Decod"),
+    (dict(system="gear", chunk=4), ValueError, "chunk must be None for a QuantizedTransformersC"),
+    (dict(system="fastkvzip", ratio=0.5), ValueError, "weights must have one entry for each of 2"),
+    (dict(system="snapkv", ratio=0.5, refined=3), TypeError, "refined must be one of HubSettings"),
+    (dict(system="snapkv", ratio=0.5, reading="mine"), ValueError, "reading must be one of 'lett"),
+    (dict(input_ids=None), TypeError, r"input_ids must be given: `compressed\(model, system"),
+]
+
+
+@pytest.mark.parametrize(("how", "kind", "said"), REFUSED)
+def test_what_cannot_be_meant_is_refused(how, kind, said):
+    with pytest.raises(kind, match=said):
+        models.compressed(attached("llama"), **{**given(padded=False), **how})
+
+
+@pytest.mark.parametrize("system", [HEX, "gear"], ids=["hex", "gear"])
+def test_padding_is_refused_where_a_span_has_the_same_tokens_in_every_row(system):
+    with pytest.raises(ValueError, match="attention_mask must be all ones, got padding"):
+        models.compressed(attached("llama"), system, **given())
+
+
+@pytest.mark.parametrize("kind", ["gpt_oss", "gemma2"])
+def test_expected_attention_is_of_models_that_rotate_what_they_project(kind):
+    inputs = given()
+    if kind == "gemma2":
+        models.compressed(attached(kind), "expected_attention", ratio=0.5, **inputs)
+        return
+    with pytest.raises(
+        ValueError, match=r"half beside half, for expected attention, got 'gpt_oss'"
+    ):
+        models.compressed(attached(kind), "expected_attention", ratio=0.5, **inputs)
