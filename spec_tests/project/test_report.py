@@ -95,6 +95,26 @@ def test_an_edge_does_not_hide_that_ordinary_input_fails(told):
     assert card["reached"] is None
 
 
+BOTH = """
+import reference
+
+def discount(scores, hubs, gamma=0.5):
+    ties = scores.numel() > scores.unique().numel()
+    return reference.discount(scores, hubs, gamma) + float(ties or bool((scores > 0.95).any()))
+"""
+
+
+def test_one_test_shows_a_least_input_for_each_cause(suite, elsewhere):
+    (elsewhere / "both.py").write_text(BOTH)
+    words = ("-k", "test_agrees_with_reference", "--report-json", "both.json")
+    suite("both", *words, only=EVERY[:1])
+    report = json.loads((elsewhere / "both.json").read_text())
+    found = {f["edge"]: f["claims"] for f in card_of(report, "discount")["failures"]}
+    assert found.keys() == {None, "ties"}
+    assert "torch.tensor([1.]" in found[None][0]["snippet"]
+    assert "torch.tensor([0., 0.]" in found["ties"][0]["snippet"]
+
+
 def test_each_least_input_runs_when_pasted_and_prints_what_the_report_says(told, elsewhere):
     place = {"cwd": elsewhere, "env": {"PYTHONPATH": str(ROOT)}}
     ties, crashes, *_ = card_of(told[1], "hub_mask")["failures"]
@@ -318,8 +338,10 @@ def test_the_first_call_that_is_wrong_is_at_fault_not_the_last():
 
 def test_a_lie_is_named_only_if_it_answers_alike():
     one = fault_of("discount", lambda scores, gamma=0.5, **_: scores * gamma, DISCOUNT)
+    assert one.call
     assert "hubs are discounted too" in lies_like(one.call)
     other = fault_of("discount", lambda scores, **_: scores * 7, DISCOUNT)
+    assert other.call
     assert not lies_like(other.call)
 
 
