@@ -4,15 +4,19 @@ Written to docs/figures/, which git ignores. Run it before the site is built, as
 """
 
 import csv
+import json
 import re
 
 import torch
 import walks  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_all, figure
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from shipped_model import tables
 
 import reference as kv
+from optimized.bench.report import PREDICTED, beside_goals, measurements, miss, predictions
 
 
 def clustered_scores(tokens: int = 48) -> torch.Tensor:
@@ -95,6 +99,36 @@ def bytes_by_part(axes: Axes) -> None:
     axes.legend(ncols=6, loc="upper right", bbox_to_anchor=(1.0, 1.18), markerscale=0.5)
 
 
+@figure(height=3.6)
+def predicted(axes: Axes) -> None:
+    """What machine code predicts of an H100, beside goals and papers."""
+    rows = beside_goals(json.loads(PREDICTED.read_text())["rows"])
+    names = [f"{row['operation']} {row['shape']}" for row in rows]
+    times = [row["predicted"]["H100"]["us"] for row in rows]
+    colours = [WEAK if miss(row) > 1 else STRONG for row in rows]
+    axes.barh(names, times, color="none", edgecolor=colours, hatch="////", height=0.6)
+    axes.plot([row["goal"] for row in rows], names, "|", color=INK, markersize=9, mew=2.5)
+    papers = [(row["paper"], name) for row, name in zip(rows, names, strict=True) if row["paper"]]
+    axes.plot(*zip(*papers, strict=True), "x", color=INK, markersize=6)
+    axes.set(xscale="log", xlabel="µs on an H100, predicted, not measured")
+    axes.invert_yaxis()
+    axes.legend(
+        handles=[
+            Patch(facecolor="none", edgecolor=STRONG, hatch="////", label="predicted, goal met"),
+            Patch(facecolor="none", edgecolor=WEAK, hatch="////", label="predicted, goal missed"),
+            Line2D(
+                [], [], linestyle="", marker="|", color=INK, markersize=9, mew=2.5, label="goal"
+            ),
+            Line2D([], [], linestyle="", marker="x", color=INK, label="paper, its own hardware"),
+        ],
+        ncols=4,
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        fontsize=8,
+    )
+    axes.tick_params(axis="y", labelsize=7)
+
+
 def timings() -> str:
     """Return the benchmarks' last figures as a table, if there are any."""
     file = DOCS / "performance.csv"
@@ -134,6 +168,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     draw_all()
     (FOLDER / "performance.txt").write_text(timings())
+    (FOLDER / "predicted.txt").write_text(predictions())
+    (FOLDER / "measured.txt").write_text(measurements())
     for name, text in (of_the_model() | tables()).items():
         (FOLDER / f"{name}.txt").write_text(text)
 

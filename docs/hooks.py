@@ -1,9 +1,10 @@
-"""Pages that are made when the site is built: every equation, the laws, the errata by weight."""
+"""What is made when the site is built: every equation, the laws, the errata by weight."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,6 +24,7 @@ WEIGHTS = {
     ),
     "print": ("Slips in print", "Text and tables that no code follows from."),
 }
+UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
 HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
 # up to a full stop, unless that ends an abbreviation or a number
 SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[.?!](?=\s|$)")
@@ -33,6 +35,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, text in pages():
         files.append(File.generated(config, name, content=text))
     return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Leave code out of the search index, which every page loads: prose says what it shows."""
+    return re.sub(r'(<div class="[\w -]*highlight")(?=><pre>)', r"\1 data-search-exclude", html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name what the theme leaves without a name for those who listen to a page."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -52,7 +64,7 @@ def laws(path: Path) -> str:
     place = path.relative_to(index.HERE)
     top = "/".join([".."] * len(place.parts))
     rest = path.read_text().splitlines()
-    lines = ["---", "search:", "  exclude: true", "---", f"# Laws in {place}"]
+    lines = [*UNSEARCHED, f"# Laws in {place}"]
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name in marks:
             first = min(part.lineno for part in [node, *node.decorator_list]) - 1
@@ -77,15 +89,21 @@ def errata() -> str:
         for weight, line in entries(ERRATA / f"{stem}.md"):
             found[weight].setdefault(stem, []).append(line)
     lines = [
-        "# Where the papers are wrong, silent or ambiguous",
+        "---",
+        "search:",
+        "  boost: 5",
+        "---",
+        "# Errata by weight",
         "",
-        "Every erratum in a line, by how much it matters to whoever writes the code. Each links to",
-        "its page, which has what we decide and a counterexample that runs.",
+        "Where the papers are wrong, silent or ambiguous, a line for each, by how much it matters",
+        "to whoever writes the code. Each links to its page, which has what we decide and a",
+        "counterexample that runs.",
     ]
     for weight, (title, meaning) in WEIGHTS.items():
         lines += ["", f"## {title} {{ #{weight} }}", "", meaning]
         for stem, told in found[weight].items():
-            lines += ["", f"### {PAPERS[stem]} {{ #{weight}-{stem} }}", "", *told]
+            lines += ["", f"### {PAPERS[stem]} {{ #{weight}-{stem} }}", ""]
+            lines += ["<div data-search-exclude markdown>", "", *told, "", "</div>"]
     return "\n".join(lines) + "\n"
 
 

@@ -3,15 +3,16 @@
 A function of the reference that has no loop of its own is fast once what it calls is. `composed`
 rebuilds it: the same code, in which every function of the reference means its fast body, which is
 the one of the same name at the same place under `optimized.vector`, or the text rebuilt likewise.
+`over` binds such bodies once more, over kernels.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isfunction, unwrap
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -63,10 +64,54 @@ def _twin(value: Any, twin: ModuleType, home: str) -> Any:
         return composed(value)
     if body := getattr(_bodies(home), value.__name__, None):
         return body
-    copy = FunctionType(
-        value.__code__, vars(twin), value.__name__, value.__defaults__, value.__closure__
-    )
+    return _copy(value, twin)
+
+
+def _copy(function: FunctionType, twin: ModuleType) -> FunctionType:
+    """Return a function of the same code among the names of another module."""
+    code, name = function.__code__, function.__name__
+    copy = FunctionType(code, vars(twin), name, function.__defaults__, function.__closure__)
     for what in ("__qualname__", "__doc__", "__annotations__", "__kwdefaults__"):
-        setattr(copy, what, getattr(value, what))
+        setattr(copy, what, getattr(function, what))
     copy.__module__ = twin.__name__
     return copy
+
+
+def over(package: str, leaves: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return what stands for vectorised bodies that call other ones, over these leaves.
+
+    Args:
+        package: what the modules are called that hold the texts.
+        leaves: what takes the place of which vectorised body.
+
+    Returns:
+        The leaves, and a text for each function that calls one of them by its bare name, or
+        another that does.
+    """
+    layers = ("optimized.vector.", "optimized.composed.")
+    homes = {name: vars(home) for name, home in sys.modules.items() if name.startswith(layers)}
+    calls = {
+        function: {id(names.get(name)) for name in _names(function.__code__)}
+        for home, names in homes.items()
+        for function in names.values()
+        if isfunction(function) and function.__module__ == home and function not in leaves
+    }
+    bound = {id(leaf): leaf for leaf in leaves}
+    while more := {id(f): f for f in calls if id(f) not in bound and calls[f] & bound.keys()}:
+        bound |= more
+    twins = {home: ModuleType(home.replace("optimized", package, 1)) for home in homes}
+    found = {
+        body: leaves.get(body) or _copy(body, twins[body.__module__]) for body in bound.values()
+    }
+    for home, names in homes.items():
+        here = {name: found[bound[id(x)]] if id(x) in bound else x for name, x in names.items()}
+        if any(here[name] is not names[name] for name in names):
+            vars(twins[home]).update(here | {"__name__": twins[home].__name__})
+            sys.modules[twins[home].__name__] = twins[home]
+    return found
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that code looks up, in the functions inside it too."""
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    return set(code.co_names).union(*map(_names, inner))

@@ -1,6 +1,6 @@
 """Bind one public function to its bodies, behind one door."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from inspect import Parameter, signature, unwrap
 from typing import ParamSpec, TypeVar
@@ -55,7 +55,20 @@ def said(body: Callable[..., object]) -> list[tuple[str, object, str]]:
     return [(p.name, p.default, p.kind.description) for p in parameters]
 
 
-def on_gpu(arguments: tuple[object, ...]) -> bool:
-    """Whether there are tensors among the arguments and all of them are on a GPU."""
-    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
-    return bool(tensors) and all(tensor.is_cuda for tensor in tensors)
+def on_gpu(arguments: Iterable[object]) -> bool:
+    """Whether some arguments hold tensors, and all that do hold them on a GPU.
+
+    The first tensor of a record speaks for the others: a cache has thousands.
+    """
+    first = [next(tensors(argument), None) for argument in arguments]
+    found = [tensor for tensor in first if tensor is not None]
+    return bool(found) and all(tensor.is_cuda for tensor in found)
+
+
+def tensors(value: object) -> Iterator[Tensor]:
+    """Yield a tensor, or those of a record or of a tuple of them."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from tensors(part)

@@ -19,6 +19,9 @@ where `u = width / 16 * k + v`.
 - values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.
 
 All else is kept as the specification stores it.
+
+Blocks that come later are written behind those that are there, into memory that was taken ahead;
+nothing that was written is changed.
 """
 
 from functools import lru_cache
@@ -36,6 +39,18 @@ from reference.hex.compress import HexBlock
 TILE = 96
 """Tokens of a tile."""
 
+AHEAD = 8
+"""Memory is taken ahead for one more span, and for one in so many."""
+
+
+STACKED = (
+    "key_words", "key_steps", "key_minima", "value_words", "value_steps", "value_minima", "dynamic",
+)  # fmt: skip
+"""What a run has span by span."""
+
+KEPT = ("kept_keys", "kept_values")
+"""What it has entry by entry."""
+
 
 class Run(NamedTuple):
     """Spans of one length, side by side along the first axis; `rows` are all batch axes as one."""
@@ -52,11 +67,70 @@ class Run(NamedTuple):
     kept_values: Tensor
     entries: tuple[int, ...]  # how many are kept of each span
     dynamic: Tensor  # bool [spans, rows, length]
+    memory: "Memory | None" = None  # what these are the first spans of
 
     @property
     def tiles(self) -> int:
         """Tiles of a span."""
         return self.key_words.shape[3]
+
+    def goes_on(self, other: "Run") -> bool:
+        """Whether the spans of another run are like these."""
+        mine, theirs = (
+            (run.bits, run.length, run.value_steps.ndim, run.key_steps.dtype)
+            for run in (self, other)
+        )
+        return mine == theirs
+
+    def followed(self, other: "Run") -> "Run":
+        """Return a run with the spans of another one, like these, behind its own."""
+        spans, kept = len(self.entries), sum(self.entries)
+        more = spans + len(other.entries), kept + sum(other.entries)
+        memory = self.memory
+        if memory is None or not memory.is_free(spans, kept, *more):
+            memory = Memory(self, *more)
+        memory.write(other)
+        return memory.run()._replace(entries=self.entries + other.entries)
+
+
+class Memory:
+    """Room for the spans of a run, and for some more.
+
+    Several caches may hold the first spans in common. Who holds all that is written may write
+    behind it; who does not, since another went on before, must take memory of his own.
+    """
+
+    def __init__(self, run: Run, spans: int, entries: int) -> None:
+        self.spans, self.entries = 0, 0
+        ahead = 1 + spans // AHEAD
+        room: dict[str, int] = dict.fromkeys(STACKED, spans + ahead)
+        room |= dict.fromkeys(KEPT, entries + -(-entries // spans) * ahead)
+        parts = {name: getattr(run, name) for name in room}
+        empty = {name: x.new_empty(room[name], *x.shape[1:]) for name, x in parts.items()}
+        self.whole = run._replace(entries=(), memory=None, **empty)
+        self.write(run)
+
+    def is_free(self, spans: int, entries: int, more_spans: int, more_entries: int) -> bool:
+        """Whether what lies behind so many spans is nobody's, and enough."""
+        enough = more_spans <= len(self.whole.dynamic) and more_entries <= len(self.whole.kept_keys)
+        return enough and (spans, entries) == (self.spans, self.entries)
+
+    def write(self, run: Run) -> None:
+        """Write spans behind those that are there."""
+        for name in STACKED:
+            part = getattr(run, name)
+            getattr(self.whole, name)[self.spans : self.spans + len(part)] = part
+        for name in KEPT:
+            part = getattr(run, name)
+            getattr(self.whole, name)[self.entries : self.entries + len(part)] = part
+        self.spans += len(run.entries)
+        self.entries += sum(run.entries)
+
+    def run(self) -> Run:
+        """Return all that is written, where it lies."""
+        parts = {name: getattr(self.whole, name)[: self.spans] for name in STACKED}
+        parts |= {name: getattr(self.whole, name)[: self.entries] for name in KEPT}
+        return self.whole._replace(memory=self, **parts)
 
 
 class PackedCache(NamedTuple):
@@ -64,6 +138,18 @@ class PackedCache(NamedTuple):
 
     runs: tuple[Run, ...]
     rest: HexCache  # all but its blocks
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return sum(len(run.entries) for run in self.runs)
+
+    def followed(self, block: HexBlock, rest: HexCache) -> "PackedCache":
+        """Return a cache with one more block, and another rest."""
+        new = run([block], rest.residual_mass.shape[:-1].numel())
+        if self.runs and self.runs[-1].goes_on(new):
+            return PackedCache((*self.runs[:-1], self.runs[-1].followed(new)), rest)
+        return PackedCache((*self.runs, new), rest)
 
     @classmethod
     def of(cls, cache: HexCache) -> "PackedCache":

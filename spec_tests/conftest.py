@@ -1,6 +1,5 @@
 """Run the suite against any implementation: `pytest spec_tests --impl some.module`."""
 
-import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -8,9 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 
 from spec_tests.implementation import Implementation, layers_on, under_test
 from spec_tests.index import are_ours
@@ -38,9 +34,11 @@ settings.load_profile("conformance")
 HERE = Path(__file__).parent
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
-FEW, SOME = 5, 25
-"""Examples of a law in Triton's interpreter, and of a twin that is compared with the reference
-besides, where no `--impl` asks for all."""
+ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
+"""What a tester reads first: examples by hand, laws, agreement, refusals."""
+FEW, COMPOSED = 5, 2
+"""Examples of a law in Triton's interpreter, and there of what runs no kernel but those of other
+functions, unless `--impl optimized.kernels` asks for all."""
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -139,6 +137,8 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """Leave out what says nothing about the modules under test; mark the expected failures."""
     items[:] = [item for item in items if says_something(item)]
+    if config.getoption("--impl"):
+        items.sort(key=lambda item: ORDER.get(item.path.name, 1))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
 
@@ -154,6 +154,8 @@ def says_something(item: pytest.Item) -> bool:
         return False
     if item.get_closest_marker("compared") and not impl.has_own(str(item.callspec.params["name"])):
         return False
+    if impl.composed & needs(item) and not item.config.getoption("--impl"):
+        return item.path.parent == HERE  # no law of an idea's folder
     return impl.asked or not are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
 
 
@@ -184,19 +186,19 @@ def pytest_runtest_setup(item):
         first = item.config.stash.setdefault(FIRST_SETTINGS, {})
         chosen = first.setdefault(law, getattr(law, NESTED))
         if impl and not item.config.getoption("--impl"):
-            chosen = settings(chosen, max_examples=examples(impl, chosen.max_examples))
+            chosen = settings(chosen, max_examples=examples(item, impl, chosen.max_examples))
         setattr(law, NESTED, chosen)
 
 
-def examples(impl, wanted: int) -> int:
+def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
     """Return on how many examples a law of `wanted` tries one of our own layers, by default.
 
     A twin is compared with the reference besides.
     """
     if impl.is_interpreted:
-        return min(FEW, wanted)
-    compared = impl.name != "reference" and wanted == settings.default.max_examples
-    return wanted // 2 if compared else wanted
+        return min(COMPOSED if impl.composed & needs(item) else FEW, wanted)
+    own_number = wanted != settings().max_examples
+    return wanted if impl.name == "reference" or own_number else wanted // 2
 
 
 def pytest_sessionfinish(session):

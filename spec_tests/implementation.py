@@ -73,6 +73,13 @@ class Implementation:
         """Whether it has all of these public names, and is asked for them."""
         return self.wanted - self.lacks >= set(names)
 
+    @cached_property
+    def composed(self) -> frozenset[str]:
+        """The functions that run in Triton's interpreter by the kernels of others alone."""
+        if not self.is_interpreted:
+            return frozenset()
+        return frozenset(self.module.__all__) - frozenset(self.module.LAUNCHERS)
+
     def has_own(self, name: str) -> bool:
         """Whether a function's body is its own, and not the reference's; so too a record."""
         if is_record(name):

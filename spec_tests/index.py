@@ -102,7 +102,7 @@ def page() -> str:
     ]
     for paper in ("HEX", "HubKV", "GraphKV"):
         lines += ["", f"## {paper}", ""]
-        lines += ["| Id | | Functions | Checked by |", "| --- | --- | --- | --- |"]
+        lines += ["| Id | Statement | Functions | Checked by |", "| --- | --- | --- | --- |"]
         for spec, entry in equations().items():
             if spec.startswith(f"{paper}-"):
                 functions = ", ".join(f"[`{name}`][{path_of(name)}]" for name in code.get(spec, []))
@@ -120,8 +120,6 @@ def path_of(name: str) -> str:
 
 def nowhere(entry: dict[str, Any]) -> str:
     """Return why no function states an equation."""
-    if waits := entry.get("later"):
-        return f"*waits for {waits}*"
     kinds = {"law": "a theorem", "table": "figures", "bench": "a timing", "code": "none yet"}
     return f"*{entry.get('skip') or kinds[entry['kind']]}*"
 
@@ -133,7 +131,7 @@ def checks(tests: list[str]) -> str:
     said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
     if not laws:
         return said
-    return f"<details><summary>{said}</summary>{'<br>'.join(laws)}</details>"
+    return f"<details data-search-exclude><summary>{said}</summary>{'<br>'.join(laws)}</details>"
 
 
 def law_link(test: str) -> str:

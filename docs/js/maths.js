@@ -1,7 +1,20 @@
-// Typeset what arithmatex marked. Material replaces the page's body on navigation: hence document$.
-document$.subscribe(({ body }) => {
-  for (const element of body.querySelectorAll(".arithmatex")) {
-    renderMathInElement(element, {
+// Typeset what arithmatex marked, and load the typesetter where there is anything to typeset.
+const vendor = new URL("../vendor/katex/", document.currentScript.src)
+
+const element = (name, attributes) =>
+  new Promise((done) => {
+    const made = Object.assign(document.createElement(name), attributes, { onload: done })
+    document.head.append(made)
+  })
+
+document$.subscribe(async ({ body }) => {
+  const formulas = body.querySelectorAll(".arithmatex")
+  if (!formulas.length) return
+  element("link", { rel: "stylesheet", href: `${vendor}katex.min.css` })
+  await element("script", { src: `${vendor}katex.min.js` })
+  await element("script", { src: `${vendor}auto-render.min.js` })
+  for (const formula of formulas) {
+    renderMathInElement(formula, {
       delimiters: [
         { left: "\\[", right: "\\]", display: true },
         { left: "\\(", right: "\\)", display: false },

@@ -1,20 +1,20 @@
 """`python -m optimized.bench NAME [NAME ...]`: agreement first, then the figures.
 
-`python -m optimized.bench aot` is the exception: it compiles every kernel, and times none.
+Two names are commands of their own: `aot` compiles every kernel and times none; `cuda` times them
+all on a GPU.
 """
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from optimized.bench import report
+from optimized.bench.agreement import agree, pytest
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
@@ -35,24 +35,6 @@ def arguments() -> argparse.Namespace:
     return given
 
 
-def pytest(*words: str) -> int:
-    """Run pytest in a process of its own; return how it ended."""
-    return subprocess.run([sys.executable, "-m", "pytest", *words], check=False).returncode
-
-
-def agree(names: list[str], device: str) -> None:
-    """Run the agreement tests of every function concerned; stop if one fails."""
-    modules = [import_module(f"optimized.bench.bench_{name}") for name in names]
-    functions = sorted({function for module in modules for function in module.FUNCTIONS})
-    suite = find_spec("spec_tests")
-    assert suite is not None
-    assert suite.origin is not None
-    file = Path(suite.origin).with_name("test_agreement.py")
-    chosen = ("-k", " or ".join(functions), "--impl", "optimized", "--device", device)
-    if failed := pytest(str(file), "-q", "-p", "no:cacheprovider", *chosen):
-        sys.exit(failed)
-
-
 def times(name: str, device: str, threads: int) -> list[report.Line]:
     """Run one benchmark file and return its lines; stop if it fails."""
     with tempfile.TemporaryDirectory() as folder:
@@ -67,11 +49,14 @@ def times(name: str, device: str, threads: int) -> list[report.Line]:
 
 def main() -> None:
     """Check, time, print, and write if asked to."""
-    if sys.argv[1:] == ["aot"]:
-        import_module("optimized.bench.aot").main()
+    if sys.argv[1:] in (["aot"], ["aot", "--write"]):
+        import_module("optimized.bench.aot").main(sys.argv[2:] == ["--write"])
+    if sys.argv[1:2] == ["cuda"]:
+        return import_module("optimized.bench.cuda").main(sys.argv[2:])
     given = arguments()
     names = given.names or NAMES
-    agree(names, given.device)
+    modules = [import_module(f"optimized.bench.bench_{name}") for name in names]
+    agree(sorted({function for one in modules for function in one.FUNCTIONS}), given.device)
     found = [line for name in names for line in times(name, given.device, given.threads)]
     print(report.table(found))
     if given.write:

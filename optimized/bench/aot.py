@@ -1,16 +1,24 @@
 """`python -m optimized.bench aot`: what the kernels are as machine code, without a GPU.
 
 Every row of `gates` is compiled ahead of time: for sm_80 and sm_90 it must not spill, fit into
-shared memory and keep its budget of instructions; for sm_100 and gfx942 it must compile.
+shared memory and keep its budget of instructions; for sm_100 and gfx942 it must compile. With
+`--write` what it predicts becomes docs/predicted.json, which a page shows; without, that file must
+say the same.
 """
 
+import json
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from typing import Any
 
+from optimized.bench.report import PREDICTED, installed, replace
+
 Cells = tuple[str, ...]
+
+TIMED = 90
+"""The architecture that times are predicted of."""
 
 MARGIN = 1.05
 """How far above its budget a row may be."""
@@ -25,7 +33,11 @@ TIMES: Cells = (
 )
 
 
-def main() -> None:
+SCHEMA = 1
+"""Version of what docs/predicted.json holds."""
+
+
+def main(write: bool = False) -> None:
     """Compile, print both tables, and fail on a miss."""
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
     from optimized.bench.gates import GATES
@@ -38,15 +50,20 @@ def main() -> None:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         made = dict(zip(wanted, pool.map(compiled, *zip(*wanted, strict=True)), strict=True))
 
-    rows, times, misses = [KERNELS], [TIMES], list[str]()
+    rows, times, misses = [KERNELS], list[dict[str, Any]](), list[str]()
     for gate, launches in zip(GATES, found, strict=True):
         for target in SHARED:
             codes = [made[source(launch), target] for launch in launches]
             rows += judged(gate, target, launches, codes, misses)
-        times.append(timed(gate, launches, [made[source(launch), 90] for launch in launches]))
+        times.append(timed(gate, launches, [made[source(launch), TIMED] for launch in launches]))
     print(aligned(rows))
     print("\npredicted, not measured: from counted instructions, and bytes that pass once a kernel")
-    print(aligned(times))
+    print(aligned([TIMES, *map(cells, times)]))
+    said = dict(schema_version=SCHEMA, triton=installed("triton"), rows=times)
+    if write:
+        replace(PREDICTED, json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+    elif stale(said):
+        misses.append(f"{PREDICTED.name} says something else: write it with --write")
     print("\n" + ("\n".join(f"MISS {miss}" for miss in misses) or "no miss"))
     sys.exit(bool(misses))
 
@@ -64,9 +81,9 @@ def judged(
         share = ""
         if code.shared > SHARED[target]:
             misses.append(f"{gate.title}: {name} on {target} shares {code.shared} bytes")
-        if budget is not None:
-            if code.spills:
-                misses.append(f"{gate.title}: {name} on {target} spills {code.spills} times")
+        if budget is not None and code.spills:
+            misses.append(f"{gate.title}: {name} on {target} spills {code.spills} times")
+        if budget is not None or target == TIMED:
             trips = gate.trips.get(name, ())
             if len(trips) != len(code.loops):
                 misses.append(f"{gate.title}: {name} on {target} has loops {code.loops}")
@@ -80,17 +97,41 @@ def judged(
     return [*rows, (gate.title, "together", str(target), *[""] * 4, f"{total:.1f}", str(budget))]
 
 
-def timed(gate: Any, launches: list[Any], codes: list[Any]) -> Cells:
-    """Return the predicted times of an operation."""
+def timed(gate: Any, launches: list[Any], codes: list[Any]) -> dict[str, Any]:
+    """Return the predicted times of an operation, in microseconds."""
     from optimized.bench.machine_code import GPUS, predicted
 
     counts = [
         code.counted(gate.trips.get(launch.kernel.fn.__name__, ()))
         for launch, code in zip(launches, codes, strict=True)
     ]
-    times = [predicted(launches, counts, gpu) for gpu in GPUS.values()]
-    cells = [cell for time in times for cell in (f"{1e6 * time.seconds:.1f}", time.bound)]
-    return (gate.name, gate.shape, str(len(launches)), *cells, gate.goal, gate.paper)
+    times = {name: predicted(launches, counts, gpu) for name, gpu in GPUS.items()}
+    return dict(
+        operation=gate.name,
+        shape=gate.shape,
+        kernels=len(launches),
+        predicted={
+            name: dict(us=round(1e6 * time.seconds, 1), bound=time.bound)
+            for name, time in times.items()
+        },
+        goal=float(gate.goal) if gate.goal else None,
+        paper=float(gate.paper) if gate.paper else None,
+    )
+
+
+def cells(row: dict[str, Any]) -> Cells:
+    """Return the times of an operation as a line of the table."""
+    times = [
+        str(cell) for time in row["predicted"].values() for cell in (time["us"], time["bound"])
+    ]
+    rest = [f"{row[name]:g}" if row[name] else "" for name in ("goal", "paper")]
+    return (row["operation"], row["shape"], str(row["kernels"]), *times, *rest)
+
+
+def stale(said: dict[str, Any]) -> bool:
+    """Whether the file holds other predictions, of the same compiler."""
+    held = json.loads(PREDICTED.read_text()) if PREDICTED.exists() else said
+    return held["triton"] == said["triton"] and held != said
 
 
 def aligned(rows: list[Cells]) -> str:

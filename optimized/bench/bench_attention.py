@@ -16,6 +16,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 import optimized as kv
 from optimized import models
 from optimized.bench.row import Inputs, Row, both_sides, measure
+from optimized.models.decoding import DecodingLayer
 from optimized.models.hex import HexLayer
 from optimized.models.layer import AttendingCache
 
@@ -33,6 +34,7 @@ CONFIG = LlamaConfig(
 )
 SHARE = 0.75
 """Of the entries, that are evicted."""
+STORES = ("HEX-3", "HEX-4", "KCVT-3", "KCVT-4", "dense", "ragged", "shrinking")
 
 
 def stream(tokens: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -43,19 +45,18 @@ def stream(tokens: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     return queries, keys.contiguous(), values.contiguous()
 
 
-def survivors(keys: Tensor, values: Tensor) -> kv.RaggedCache:
-    """Evict three quarters of the entries, from each head another share."""
+def survivors(keys: Tensor, values: Tensor, store: str = "ragged") -> Any:
+    """Evict three quarters of the entries; from each head of a ragged store another share."""
     scores = torch.rand(keys.shape[:-1], generator=torch.Generator().manual_seed(1))
     scores *= torch.arange(1, KV_HEADS + 1)[:, None]
-    left = kv.evict(keys, values, kv.retain(scores, ratio=SHARE, scope="layer"))
-    assert isinstance(left, kv.RaggedCache)
-    return left
+    scope = "layer" if store == "ragged" else "head"
+    return kv.evict(keys, values, kv.retain(scores, ratio=SHARE, scope=scope))
 
 
 def compressed(tokens: int, bits: int, dtype: torch.dtype) -> Inputs:
     """Return a question, the cache in full precision and that of HEX."""
     queries, keys, values = stream(tokens, dtype)
-    cache = kv.hex_prefill(queries, keys, values, kv.HexConfig(bits=bits))
+    cache = kv.hex_prefill(queries, keys, values, kv.hex_preset(f"HEX-{bits}"))
     return dict(queries=queries[:, :, -1:], keys=keys, values=values, cache=cache)
 
 
@@ -104,31 +105,48 @@ def filled(tokens: int, store: str, dtype: torch.dtype) -> Inputs:
     full = DynamicCache(config=CONFIG)
     for layer in range(CONFIG.num_hidden_layers):
         full.update(keys.clone(), values.clone(), layer)
-    ours = evicting(keys, values) if store == "ragged" else coding(queries, keys, values, store)
+    if store == "shrinking":
+        ours = shrinking(keys, values)
+    elif store in ("dense", "ragged"):
+        ours = evicting(keys, values, store)
+    else:
+        ours = coding(queries, keys, values, store)
     for layer in ours.layers:
         layer.seen = tokens
     ours.ends = [tokens]
     return dict(dtype=dtype, full=full, ours=ours)
 
 
-def evicting(keys: Tensor, values: Tensor) -> models.EvictionCache:
+def evicting(keys: Tensor, values: Tensor, store: str) -> models.EvictionCache:
     """Return a model's cache of the entries that are left."""
     cache = models.EvictionCache(CONFIG)
     for layer in cache.evictable():
         layer.lazy_initialization(keys, values)
-        layer.adopt(survivors(keys, values))
+        layer.adopt(survivors(keys, values, store))
     cache.open = True
     return cache
 
 
 def coding(queries: Tensor, keys: Tensor, values: Tensor, store: str) -> AttendingCache:
     """Return a model's cache of codes."""
-    settings = kv.HexConfig(bits=int(store[-1]))
+    settings = kv.hex_preset(store)
     cache = models.HexTransformersCache(CONFIG, settings)
     for layer in cache.layers:
         assert isinstance(layer, HexLayer)
         layer.lazy_initialization(keys, values)
         layer.held = kv.hex_prefill(queries, keys, values, settings)
+    return cache
+
+
+def shrinking(keys: Tensor, values: Tensor) -> models.DecodingTransformersCache:
+    """Return a model's cache that gives up entries while it decodes."""
+    settings = kv.DecodingConfig(round((1 - SHARE) * keys.shape[2]), scope="layer")
+    cache = models.DecodingTransformersCache(CONFIG, settings)
+    scores = torch.rand(keys.shape[:-1], generator=torch.Generator().manual_seed(1))
+    for layer in cache.layers:
+        assert isinstance(layer, DecodingLayer)
+        layer.lazy_initialization(keys, values)
+        layer.held = kv.decoding_start(keys, values, scores, settings)
     return cache
 
 
@@ -159,7 +177,7 @@ ROWS = [
             partial(filled, tokens, store, dtype),
             partial(step, compressed=True), partial(step, compressed=False), "full precision")
         for tokens in (1024, 4096, 8192)
-        for store in ("HEX-3", "HEX-4", "ragged")
+        for store in STORES
         for dtype in (torch.float32, torch.bfloat16)
     ),
 ]  # fmt: skip

@@ -1,9 +1,12 @@
 """Eviction: the kept keys and values of 8 heads of 128 channels, copied out of the cache.
 
 It is raced against what one would write first: the indices in the order of their scores, as a sort
-leaves them, expanded over the channels and gathered. Which tokens are kept is known to both sides.
+leaves them, expanded over the channels and gathered. Which tokens are kept is known to both sides;
+where selection is raced too, the other side is `topk` and the same gather. `--threads 2` is the run
+that tells whether threads wait for one another.
 """
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,6 +56,23 @@ def gathered(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> t
     return keys.gather(-2, index), values.gather(-2, index)
 
 
+def scored(tokens: int, dtype: torch.dtype) -> Inputs:
+    """Return a cache and its scores, some of which are equal."""
+    cache = (normal(seed, 1, HEADS, tokens, WIDTH).to(dtype) for seed in (0, 1))
+    scores = normal(2, 1, HEADS, tokens).to(dtype)
+    return dict(zip(("keys", "values", "scores"), (*cache, scores), strict=True))
+
+
+def retained(keys: Tensor, values: Tensor, scores: Tensor, keep: int) -> object:
+    """Select and evict as this project does."""
+    return kv.evict(keys, values, kv.retain(scores, keep=keep))
+
+
+def selected(keys: Tensor, values: Tensor, scores: Tensor, keep: int) -> tuple[Tensor, ...]:
+    """Take the largest scores and gather."""
+    return gathered(keys, values, scores, scores.topk(keep, -1).indices)
+
+
 def ragged(tokens: int) -> Inputs:
     """Return a cache of which heads keep different numbers of entries."""
     scores = normal(2, 1, HEADS, tokens) + torch.linspace(-1, 1, HEADS)[:, None]
@@ -88,6 +108,19 @@ ROWS = [
             gathered,
             "score-order gather",
         )
+        for ratio in RATIOS
+        for tokens in TOKENS
+    ),
+    *(
+        Row(
+            "retain + evict",
+            f"[1, {HEADS}, {tokens}, {WIDTH}] {str(dtype)[6:]}, {ratio:.0%} removed",
+            partial(scored, tokens, dtype),
+            partial(retained, keep=kv.kept_count(tokens, ratio)),
+            partial(selected, keep=kv.kept_count(tokens, ratio)),
+            "topk and gather",
+        )
+        for dtype in (torch.float32, torch.bfloat16)
         for ratio in RATIOS
         for tokens in TOKENS
     ),

@@ -5,6 +5,7 @@ mask as large as the weights, softmax, pooling a query head, the mean over the g
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ FUNCTIONS = ("snapkv", "h2o_mass", "knorm")
 KV_HEADS, QUERY_HEADS, WIDTH, WINDOW, KERNEL = 8, 32, 128, 32, 5
 TOKENS = (4096, 8192, 16384, 32768)
 KEEP = 512
-LAYER = f"[1, {KV_HEADS}, {{}}, {WIDTH}] float32, {QUERY_HEADS} query heads"
+LAYER = f"[1, {KV_HEADS}, {{}}, {WIDTH}] {{}}, {QUERY_HEADS} query heads"
 
 
 def normal(seed: int, *shape: int) -> Tensor:
@@ -27,10 +28,10 @@ def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def layer(tokens: int) -> Inputs:
+def layer(tokens: int, dtype: torch.dtype = torch.float32) -> Inputs:
     """Return the last queries and all keys of a layer."""
-    queries = normal(0, 1, QUERY_HEADS, WINDOW, WIDTH)
-    return dict(queries=queries, keys=normal(1, 1, KV_HEADS, tokens, WIDTH))
+    queries = normal(0, 1, QUERY_HEADS, WINDOW, WIDTH).to(dtype)
+    return dict(queries=queries, keys=normal(1, 1, KV_HEADS, tokens, WIDTH).to(dtype))
 
 
 def tied(tokens: int) -> Inputs:
@@ -76,8 +77,10 @@ def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 ROWS = [
     *(
-        Row("snapkv", LAYER.format(n), lambda n=n: layer(n), scores, usual_scores, "the usual way")
-        for n in TOKENS
+        Row("snapkv", LAYER.format(tokens, str(dtype)[6:]), partial(layer, tokens, dtype),
+            scores, usual_scores, "the usual way")
+        for dtype in (torch.float32, torch.bfloat16)
+        for tokens in TOKENS
     ),
     versus("snapkv", "one window against the reference, 4096 tokens", lambda: layer(4096)),
     versus("h2o_mass", "a decoding step, 4096 tokens", lambda: last_query(4096)),
@@ -89,8 +92,8 @@ ROWS = [
         forward,
         "attention forward",
     ),
-    versus("knorm", LAYER.format(4096), lambda: dict(keys=layer(4096)["keys"])),
-]
+    versus("knorm", LAYER.format(4096, "float32"), lambda: dict(keys=layer(4096)["keys"])),
+]  # fmt: skip
 
 
 def last_query(tokens: int) -> Inputs:

@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
+from optimized.bench.launches import recorded
 from optimized.bench.machine_code import GPUS
 from optimized.kernels.evict import counted, gathered
 from optimized.kernels.hex_attention import attended
+from optimized.kernels.hex_compress import coded_span, restored
 from optimized.layout import TILE, PackedCache, Run
 from reference import HexCache, hex_preset
+from reference.contract import trusted
 from reference.evict import RaggedCache
 
 
@@ -28,7 +31,7 @@ class Gate(NamedTuple):
     call: Callable[[], object]
     elements: int  # what the budgets count
     budgets: dict[int, float]  # lane-instructions an element, by architecture
-    goal: str = ""  # microseconds on an H100
+    goal: str = ""  # microseconds on an H100; without budgets it is only predicted
     paper: str = ""  # and as the paper reports them, on its own hardware
     trips: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # of a kernel's loops, in order
 
@@ -177,15 +180,39 @@ def of_ragged(tokens: int, **rest: Any) -> Gate:
     )
 
 
-def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) -> Gate:
-    """Return a row of decode attention: a layer of 32 heads over 8 key heads of 128 channels.
+def of_packing(name: str, tokens: int, bits: int, **rest: Any) -> Gate:
+    """Return a row of a span of 8 heads of 128 channels, in the layout of decode attention.
 
-    It counts the tokens of each key head. The prompt is one span; the mask of a block is repeated
-    along it, since that of a long span takes long to draw.
+    It counts the tokens of each head. What is kept of them is taken and put by torch.
     """
     heads, width, half = 8, 128, torch.float16
+    keys, dynamic = empty(heads, tokens, width, dtype=half), empty(tokens, dtype=torch.bool)
+    span = keys, torch.empty_like(keys), empty(tokens, heads * width, dtype=torch.bool), dynamic
+    with trusted(), recorded():
+        stored = coded_span(*span, bits, "token", None, tiled=True)
+    return Gate(
+        name,
+        f"[{heads}, {tokens}, {width}] float16, {bits} bits",
+        (lambda: coded_span(*span, bits, "token", None, tiled=True))
+        if name == "hex_compress"
+        else lambda: restored(stored, dynamic, bits, half, tiled=True),
+        heads * tokens,
+        **rest,
+    )
+
+
+def of_hex(
+    preset: str, rows: int, tiles: int, bits: int = 0, width: int = 128, **rest: Any
+) -> Gate:
+    """Return a row of decode attention: a layer of 32 heads over 8 key heads.
+
+    It counts the tokens of each key head; `bits` are the preset's own unless given. The prompt is
+    one span; the mask of a block is repeated along it, since that of a long span takes long to
+    draw.
+    """
+    heads, half, residual = 8, torch.float16, 95
     config = hex_preset(preset)._replace(tile=True)
-    bits, span = config.bits, tiles * TILE
+    bits, span = bits or config.bits, tiles * TILE
     tokens = span + residual
     words = empty(1, rows, heads, tiles, TILE * width * bits // 32, dtype=torch.int32)
     steps = empty(1, rows, heads, width, dtype=half)
@@ -204,7 +231,7 @@ def of_hex(preset: str, rows: int, tiles: int, residual: int = 95, **rest: Any) 
     queries = empty(rows, 32, 1, width, dtype=half)
     return Gate(
         "hex_attention",
-        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {preset}",
+        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {preset.partition('-')[0]}-{bits}",
         lambda: attended(queries, PackedCache((run,), cache)),
         rows * heads * tokens,
         **rest,
@@ -233,6 +260,10 @@ def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
     )
 
 
+CODES = dict(codes_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3))
+PACKED = dict(range_kernel=(32,), scales_kernel=(2,), values_kernel=(8, 8))
+
+
 GATES = [
     of_scores("smd", *WHOLE, budgets={80: 40.6, 90: 41.0}),
     of_refinement("hubkv_refine", *WHOLE, budgets={80: 72.5, 90: 73.3}, trips=REFINED),
@@ -247,6 +278,22 @@ GATES = [
     ),
     of_both(
         *WHOLE, budgets={80: 201.6, 90: 203.7}, goal="65", paper="17900", trips=REFINED | SELECTED
+    ),
+    *(
+        of_both(
+            *shape,
+            budgets={},
+            goal=goal,
+            paper=paper,
+            trips=dict(weights_kernel=(1,) * (shape[-1] > 4096), cut_kernel=(turns,)),
+        )
+        for shape, turns, goal, paper in (
+            ((36, 1, 8, 4096), 1, "30", "2510"),
+            ((36, 1, 8, 8192), 1, "35", "4760"),
+            ((36, 1, 8, 16384), 2, "45", "10180"),
+            ((36, 4, 8, 32768), 3, "230", "26730"),
+            ((36, 1, 8, 2**20), 72, "2500", ""),
+        )
     ),
     of_mass(
         *("h2o_mass", "prompt", 8192, 8192),
@@ -288,26 +335,109 @@ GATES = [
     of_eviction(32768, 0.5, budgets={80: 693.2, 90: 723.4}),
     of_ragged(8192, budgets={80: 1517.3, 90: 1513.5}, trips=dict(attend_kernel=(4,))),
     of_hex(
-        "KCVT-4",
-        8,
-        340,
+        *("KCVT-4", 8, 340),
         budgets={80: 747, 90: 753},
-        trips=dict(fours_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3)),
+        trips=CODES,
         goal="162",
     ),
     of_hex(
-        "HEX-4",
-        8,
-        340,
-        budgets={80: 3261, 90: 3319},
-        trips=dict(
-            logits_kernel=(11, 2),
-            fours_kernel=(11,),
-            reading_kernel=(11, 3, 2),
-            plain_kernel=(3,),
-            merge_kernel=(7, 3),
-        ),
+        *("KCVT-3", 8, 340),
+        budgets={80: 776, 90: 777},
+        trips=CODES,
+        goal="154",
+    ),
+    of_hex(
+        *("KCVT-4", 8, 340),
+        bits=2,
+        budgets={80: 732, 90: 737},
+        trips=CODES,
+    ),
+    of_hex(
+        *("KCVT-4", 8, 340),
+        bits=8,
+        budgets={80: 919, 90: 940},
+        trips=CODES,
+    ),
+    of_hex(
+        *("KCVT-4", 8, 340),
+        bits=2,
+        width=64,
+        budgets={80: 839, 90: 848},
+        trips=CODES,
+    ),
+    of_hex(
+        *("KCVT-3", 8, 340),
+        width=64,
+        budgets={80: 628, 90: 629},
+        trips=CODES,
+    ),
+    of_hex(
+        *("HEX-4", 8, 340),
+        budgets={80: 2062, 90: 2089},
+        trips=CODES | dict(logits_kernel=(3, 2, 1, 1), reading_kernel=(11, 3, 2)),
         goal="162",
+    ),
+    of_hex(
+        *("KCVT-4", 1, 85),
+        budgets={},
+        trips=dict(plain_kernel=(3,), merge_kernel=(21, 2)),
+        goal="9.4",
+    ),
+    of_hex(
+        *("HEX-4", 1, 85),
+        budgets={},
+        trips=dict(
+            logits_kernel=(3, 2, 1, 1),
+            codes_kernel=(1,),
+            reading_kernel=(1, 3, 2),
+            plain_kernel=(3,),
+            merge_kernel=(21, 2),
+        ),
+        goal="9.4",
+    ),
+    of_hex(
+        *("HEX-3", 8, 340),
+        budgets={80: 2081, 90: 2108},
+        trips=CODES | dict(logits_kernel=(3, 2, 1, 1), reading_kernel=(11, 3, 2)),
+        goal="154",
+    ),
+    of_packing(
+        *("hex_compress", 32640, 2),
+        budgets={80: 11037, 90: 11108},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 2, budgets={80: 3376, 90: 3460}),
+    of_packing(
+        *("hex_compress", 32640, 3),
+        budgets={80: 16926, 90: 17026},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 3, budgets={80: 5352, 90: 5436}),
+    of_packing(
+        *("hex_compress", 32640, 4),
+        budgets={80: 10695, 90: 10768},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 4, budgets={80: 3472, 90: 3532}),
+    of_packing(
+        *("hex_compress", 32640, 8),
+        budgets={80: 10451, 90: 10516},
+        trips=PACKED,
+        goal="120",
+    ),
+    of_packing("hex_reconstruct", 32640, 8, budgets={80: 3232, 90: 3300}),
+    of_packing(
+        *("hex_compress", 96, 3),
+        budgets={80: 18002, 90: 18114},
+        trips=dict(range_kernel=(3,), values_kernel=(8, 8)),
+    ),
+    of_packing(
+        *("hex_compress", 96, 4),
+        budgets={80: 11771, 90: 11856},
+        trips=dict(range_kernel=(3,), values_kernel=(8, 8)),
     ),
     of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
     of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),

@@ -1,18 +1,24 @@
 """What the benchmarks print and write."""
 
 import csv
+import json
 import os
 import platform
 import subprocess
 import tempfile
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
 
 ROOT = Path(__file__).parents[2]
+MEASURED = ROOT / "docs/measured.json"
+"""What `python -m optimized.bench cuda` found on GPUs."""
+PREDICTED = ROOT / "docs/predicted.json"
+"""What `python -m optimized.bench aot --write` says of GPUs."""
 Line = dict[str, str]
 COLUMNS: tuple[str, ...] = (
     *("bench", "row", "shape", "against", "against ms", "ms", "ratio", "first call ms"),
@@ -101,15 +107,104 @@ def table(found: list[Line]) -> str:
 
 
 def write(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None:
-    """Replace the lines of the same benches in `file`, all at once or not at all."""
+    """Replace the lines of the same benches in `file`."""
     kept: list[Line] = []
     if file.exists():
         with file.open(newline="") as old:
             again = {line["bench"] for line in found}
             kept = [line for line in csv.DictReader(old) if line["bench"] not in again]
+    text = StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(kept + found)
+    replace(file, text.getvalue())
+
+
+def replace(file: Path, text: str) -> None:
+    """Write a file all at once or not at all."""
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, newline="") as new:
-        writer = csv.DictWriter(new, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(kept + found)
+        new.write(text)
     os.chmod(new.name, 0o644)
     os.replace(new.name, file)
+
+
+def beside_goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the predictions that have a goal."""
+    return [row for row in rows if row["goal"] is not None]
+
+
+def miss(row: dict[str, Any]) -> float:
+    """Return how many times its goal an operation is predicted to take on an H100."""
+    return row["predicted"]["H100"]["us"] / row["goal"]
+
+
+def in_words(rows: list[dict[str, Any]]) -> tuple[str, str]:
+    """Say how many predictions miss their goal, and which, by how much."""
+    missing = [row for row in rows if miss(row) > 1]
+    names = [f"{row['operation']} {row['shape']} by {miss(row):.2f} ×" for row in missing]
+    count = f"{len(missing)} of {len(rows)} operations are predicted to miss their goal on an H100"
+    return count, "; ".join(names)
+
+
+def predictions(file: Path = PREDICTED) -> str:
+    """Return what is predicted as a page shows it."""
+    said = json.loads(file.read_text())
+    rows = beside_goals(said["rows"])
+    head = ["operation", "shape", "H100, predicted µs", "bound by", "H200, predicted µs"]
+    head += ["bound by", "goal on an H100, µs", "predicted ÷ goal", "paper, µs"]
+    lines = [head, ["---"] * len(head)]
+    for row in said["rows"]:
+        times = [f"{cell}" for time in row["predicted"].values() for cell in time.values()]
+        goal, ratio = "", ""
+        if row["goal"] is not None:
+            goal = f"{row['goal']:g}"
+            ratio = f"{miss(row):.2f}" + ", **missed**" * (miss(row) > 1)
+        paper = "" if row["paper"] is None else f"{row['paper']:g}"
+        lines.append([row["operation"], row["shape"], *times, goal, ratio, paper])
+    count, names = in_words(rows)
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    words = f"Predicted, not measured: {count}{': ' * bool(names)}{names}."
+    return (
+        f"![{words}](figures/predicted.svg)\n\n"
+        f"*Predicted, not measured*, from what triton {said['triton']} compiles for sm_90: "
+        f"{count}. Papers measured theirs, on hardware of their own.\n\n{table}"
+    )
+
+
+def measurements(file: Path = MEASURED) -> str:
+    """Return what was measured on GPUs as a page shows it; of a dry run, nothing."""
+    runs = json.loads(file.read_text())["runs"] if file.exists() else []
+    parts = [on_gpu(run) for run in runs if not run["about"]["dry_run"]]
+    return "\n".join(parts) or "Nothing yet: no GPU has run the kernels.\n"
+
+
+def on_gpu(run: dict[str, Any]) -> str:
+    """Return one run: where and of what it is, and a line an operation."""
+    about = run["about"]
+    names = ("python", "torch", "triton", "cuda", "commit", "date")
+    where = ", ".join(f"{name} {about[name]}" for name in names)
+    copy = f"a copy passes {about['copy_bytes_per_s'] / 1e9:.0f} GB/s"
+    lines = [["operation", "shape", "µs", "as a graph", "of a copy", "eager ÷", "fp16 ÷", "by"]]
+    lines += [["---"] * len(lines[0])]
+    for row in run["rows"]:
+        if row["step"] != "bits":
+            options = "".join(f", {name} {value}" for name, value in row["options"].items())
+            fp16 = row.get("fp16", {})
+            first = row.get("kernel", fp16)
+            rated = row if "of_copy" in row else fp16
+            cells = [row["operation"], row["shape"] + options, taken(first)]
+            cells += [taken(row.get("graph", {})), share(rated.get("of_copy"), ".0%")]
+            cells += [share(row.get(f"{name}_ratio"), ".2f") for name in ("eager", "fp16")]
+            lines.append([*cells, fp16.get("fastest") or ""])
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return f"{about['device']}, {where}; {copy}.\n\n{table}"
+
+
+def taken(side: dict[str, Any]) -> str:
+    """Return the time of a side, or that it has none."""
+    return f"{side['us']:.1f}" if "us" in side else "refused" * ("refused" in side)
+
+
+def share(value: float | None, how: str) -> str:
+    """Return a number, if there is one."""
+    return "" if value is None else format(value, how)

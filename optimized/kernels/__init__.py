@@ -1,7 +1,8 @@
 """Triton bodies, CUDA only; with TRITON_INTERPRET=1 they run on the CPU.
 
 A file holds one idea: its kernels, and under public names what launches them. Only a file that
-offers a public name may be called like it. Where Triton is not installed there are no kernels.
+offers a public name may be called like it. A vectorised body that calls one of these names stands
+here as well, over the kernels. Where Triton is not installed there are no kernels.
 """
 
 from importlib import import_module
@@ -12,6 +13,8 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import reference
+from optimized import vector
+from optimized._composed import over
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
@@ -31,6 +34,16 @@ def _rows() -> dict[str, Any]:
     }
 
 
-_found = _rows()
+_launchers = _rows()
+LAUNCHERS = tuple(name for name in reference.__all__ if name in _launchers)
+"""The names with kernels of their own; the others are texts over these."""
+_bound = over(__name__, {getattr(vector, name): row for name, row in _launchers.items()})
+_bodies = {name: getattr(vector, name) for name in vector.__all__}
+_found = {name: _bound[body] for name, body in _bodies.items() if body in _bound}
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(_found)
+
+
+def over_them(body: Any) -> Any:
+    """Return what a vectorised body is over the kernels; itself, where it calls none."""
+    return _bound.get(body, body)

@@ -16,15 +16,15 @@ from torch import Tensor
 
 from optimized.kernels._device import widened
 from optimized.layout import TILE, Run
-from optimized.vector.hex.attention import kept_by
+from optimized.vector.hex.attention import INDEX, kept_by
 from reference.hex.presets import HexConfig
 
 
 class Tables(NamedTuple):
     """Where a static mask keeps entries.
 
-    How many of each token of a head, and from where on among their channels; how many of each
-    channel in a tile, and from where on among their tokens and ranks.
+    How many of each token of a head, and from where on among their channels of that head; how many
+    of each channel in a tile, and from where on among their tokens and ranks.
     """
 
     counts: Tensor
@@ -45,7 +45,7 @@ def tables(static: HexConfig, length: int, heads: int, width: int, device: torch
     among = place.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
     before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + kept.by_channel.starts
     found = (
-        kept.counts.contiguous(), kept.by_token.starts, kept.by_token.channels,
+        kept.counts.contiguous(), kept.by_token.starts, kept.by_token.channels % width,
         among, before, kept.by_channel.of_head, kept.by_channel.rank,
     )  # fmt: skip
     return Tables(*(table.to(device, torch.int32) for table in found))
@@ -55,50 +55,63 @@ def begins(run: Run, counts: Tensor) -> Tensor:
     """Return where the entries of each token of each head begin."""
     width = run.key_steps.shape[-1]
     sizes = torch.where(run.dynamic[:, :, None], width, counts).flatten()
-    return sizes.cumsum(0) - sizes
+    few = run.kept_keys.numel() < 2**31
+    return sizes.cumsum(0, dtype=INDEX if few else torch.int64) - sizes
 
 
 @triton.jit
 def logits_kernel(
-    query, tops, kept, key_minima, dynamic, first, counts, starts, columns, bias,
+    query, near, rest, tops, kept, key_minima, dynamic, first, counts, starts, columns, bias,
     count, tiles, rows, heads, parts, length,
-    WIDTH: tl.constexpr, C: tl.constexpr,
+    WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """Write what the kept keys of a tile add to its logits."""
-    pid, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    head, span, within = pid // parts, tile // tiles, tile % tiles
-    row, h = head // heads, head % heads
-    g, t, c = tl.arange(0, C), tl.arange(0, 128), tl.arange(0, WIDTH)
-    token = within * 96 + t
-    there = (t < 96) & (token < length)
-    group = span.to(tl.int64) * rows * heads + head
-    flags = dynamic + (span.to(tl.int64) * rows + row) * length + token
-    whole = there & (tl.load(flags, mask=there, other=0) != 0)
-    first += group * length + within * 96
+    """Write what the kept keys of a tile add to its logits.
+
+    A query's row is 16 bytes of half precision, `near`, so that one lane reads it for its token;
+    with EXACT, what that leaves out is the `rest`.
+    """
+    tile, head = tl.program_id(1), tl.program_id(0) // parts
+    span, row = tile // tiles, head // heads
+    within, h = tile - span * tiles, head - row * heads
+    pid, span = tl.program_id(0).to(tl.int64), span.to(tl.int64)
+    g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
+    group = span * rows * heads + head
+    flags = dynamic + (span * rows + row) * length
+    first += group * length
+    counts += h * length
+    starts += h * length
     query += pid * WIDTH * C
+    near += pid * WIDTH * C
+    rest += pid * WIDTH * C
     minima = key_minima + group * WIDTH
+    here = bias + ((pid * count + tile) * 96 - within * 96) * C
     scale = tl.load(tops + pid * C + g)
-    begin = tl.load(first + t, mask=there, other=0)
-    many = tl.load(counts + h * length + token, mask=there & ~whole, other=0)
-    start = tl.load(starts + h * length + token, mask=there, other=0)
-    sums = tl.zeros([128, C], tl.float32)
-    for k in range(0, tl.max(many, 0)):
-        ok = k < many
-        channel = tl.load(columns + start + k, mask=ok, other=0) - h * WIDTH
-        beyond = widened(tl.load(kept + begin + k, mask=ok, other=0.0))
-        beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
-        q = tl.load(query + channel[:, None] * C + g[None, :], mask=ok[:, None], other=0.0)
-        sums += q * beyond[:, None]
-    here = bias + (pid * count + tile) * 96 * C
-    out = here + t[:, None] * C + g[None, :]
-    tl.store(out, sums * scale[None, :], mask=((t < 96) & ~whole)[:, None])
-    q = tl.load(query + c[:, None] * C + g[None, :])
-    low = widened(tl.load(minima + c))
-    at = tl.min(tl.where(whole, t, 128), 0)
-    while at < 96:
-        beyond = widened(tl.load(kept + tl.load(first + at) + c)) - low
-        tl.store(here + at * C + g, tl.sum(q * beyond[:, None], 0) * scale)
-        at = tl.min(tl.where(whole & (t > at), t, 128), 0)
+    for part in range(3):
+        token = within * 96 + part * 32 + t
+        there = token < length
+        whole = there & (tl.load(flags + token, mask=there, other=0) != 0)
+        begin = tl.load(first + token, mask=there, other=0)
+        many = tl.load(counts + token, mask=there & ~whole, other=0)
+        start = tl.load(starts + token, mask=there, other=0)
+        sums = tl.zeros([32, C], tl.float32)
+        for k in range(0, tl.max(many, 0)):
+            ok = k < many
+            channel = tl.load(columns + start + k, mask=ok, other=0)
+            beyond = widened(tl.load(kept + begin + k, mask=ok, other=0.0))
+            beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
+            at = channel[:, None] * C + g[None, :]
+            q = tl.load(near + at).to(tl.float32)
+            if EXACT:
+                q += tl.load(rest + at).to(tl.float32)
+            sums += q * beyond[:, None]
+        out = here + token[:, None] * C + g[None, :]
+        tl.store(out, sums * scale[None, :], mask=(~whole)[:, None])
+        at = tl.min(tl.where(whole, token, length), 0)
+        while at < length:
+            q = tl.load(query + c[:, None] * C + g[None, :])
+            beyond = widened(tl.load(kept + tl.load(first + at) + c)) - widened(tl.load(minima + c))
+            tl.store(here + at * C + g, tl.sum(q * beyond[:, None], 0) * scale)
+            at = tl.min(tl.where(whole & (token > at), token, length), 0)
 
 
 @triton.jit
@@ -108,10 +121,10 @@ def reading_kernel(
     WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Add what the kept values of some tiles add to what was read of them."""
-    pid = tl.program_id(0).to(tl.int64)
-    head = pid // parts
-    row, h = head // heads, head % heads
-    value_row = row * value_heads + h % value_heads
+    head = tl.program_id(0) // parts
+    row = head // heads
+    h = head - row * heads
+    pid, value_row = tl.program_id(0).to(tl.int64), row * value_heads + h % value_heads
     g, t, c = tl.arange(0, C), tl.arange(0, 128), tl.arange(0, WIDTH)
     place = pid * splits + first + tl.program_id(1)
     norm = tl.load(norms + place * C + g)

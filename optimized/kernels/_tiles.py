@@ -46,6 +46,7 @@ def room(width: int) -> int:
     return max(16, triton.next_power_of_2(width))
 
 
-def native(kernel: object, queries: Tensor, keys: Tensor) -> bool:
-    """Whether a product takes rows as they are stored: the interpreter multiplies bits."""
-    return queries.dtype == keys.dtype and not isinstance(kernel, InterpretedFunction)
+def native(kernel: object, queries: Tensor, keys: Tensor, stored: Tensor | None = None) -> bool:
+    """Whether products take rows as they are stored: the interpreter multiplies bits."""
+    alike = queries.dtype == keys.dtype and (stored is None or stored.dtype == keys.dtype)
+    return alike and not isinstance(kernel, InterpretedFunction)

@@ -29,7 +29,7 @@ COLUMNS = 8
 PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
 MASK = ("density", "seed", "near", "tile", "block")
 WIDTHS = (64, 128)
-CODES = (4,)
+CODES = (2, 3, 4, 8)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
 UNIT = tl.constexpr(32768.0)
 """What stands for 1 in half precision, so that what is far smaller keeps its bits."""
@@ -61,9 +61,41 @@ def halves(words, MASK: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
 
 
 @triton.jit
-def field(words, i: tl.constexpr, PTX: tl.constexpr):
-    """Return the i-th codes of four bits."""
-    return halves(words >> (4 * i), 0x000F000F, 8.0, PTX)
+def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
+    """Return the i-th codes of each half."""
+    ONES: tl.constexpr = (2**BITS - 1) * 0x00010001
+    return halves(words >> (BITS * i), ONES, 2.0 ** (BITS - 1), PTX)
+
+
+@triton.jit
+def keys_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
+    """Return the i-th codes of some keys, `[tokens, channels]`; PAIRED, of two groups in turn."""
+    if PAIRED:
+        both = tl.join(masked(words, 2 * i, BITS, PTX), masked(words, 2 * i + 1, BITS, PTX))
+        return tl.reshape(both, (both.shape[0], 2 * both.shape[1]))
+    else:
+        return masked(words, i, BITS, PTX)
+
+
+@triton.jit
+def values_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
+    """Return the i-th codes of some values, `[channels, tokens]`; PAIRED, of two groups in turn."""
+    if PAIRED:
+        both = tl.join(masked(words, 2 * i, BITS, PTX), masked(words, 2 * i + 1, BITS, PTX))
+        both = tl.permute(both, (0, 2, 1))
+        return tl.reshape(both, (2 * both.shape[0], both.shape[2]))
+    else:
+        return masked(words, i, BITS, PTX)
+
+
+@triton.jit
+def third(planes, u: tl.constexpr, PTX: tl.constexpr):
+    """Return the codes of a group of three bits."""
+    if u < 15:
+        return masked(planes[u // 5], u % 5, 3, PTX)
+    else:
+        words = (planes[0] >> 15 & 0x00010001) | (planes[1] >> 14 & 0x00020002)
+        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, 4.0, PTX)
 
 
 @triton.jit
@@ -77,20 +109,54 @@ def added(codes, factors, sums, EXACT: tl.constexpr):
 
 
 @triton.jit
-def fours_kernel(
+def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
+    """Return so many tiles of one number."""
+    tiles = ()
+    for _ in tl.static_range(COUNT):
+        tiles += (tl.full([ROWS, C], value, tl.float32),)
+    return tiles
+
+
+@triton.jit
+def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
+    """Return the tokens of a part of a tile, and whether they are its own."""
+    if BITS == 3:
+        SEVERAL: tl.constexpr = 256 // WIDTH
+        ROWS: tl.constexpr = 3 * WIDTH // 8
+        row = part // SEVERAL * 16 + tl.arange(0, 16)
+        return part % SEVERAL * ROWS + row, row < ROWS
+    else:
+        token = part * 32 + tl.arange(0, 32)
+        return token, token < 96
+
+
+@triton.jit
+def codes_kernel(
     query, tops, key_words, key_steps, key_minima, value_words, value_steps, value_minima, reach,
     bias, logits, found, norms,
     count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
-    WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr, PARTIAL: tl.constexpr,
-    ENTRIES: tl.constexpr, LOGITS: tl.constexpr, PTX: tl.constexpr,
+    BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr,
+    PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, LOGITS: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
-    """Attend to some tiles of codes of four bits."""
-    GROUP: tl.constexpr = WIDTH // 4
+    """Attend to some tiles of codes."""
+    THREE: tl.constexpr = BITS == 3
+    FIELD: tl.constexpr = 16 if THREE else WIDTH * BITS // 16  # channels of a group
+    PAIRED: tl.constexpr = FIELD < 16
+    GROUP: tl.constexpr = 16 if PAIRED else FIELD  # channels of a product
+    GROUPS: tl.constexpr = WIDTH // GROUP
+    EVERY: tl.constexpr = 256 // WIDTH if THREE else 1  # parts that share their words
+    STEPS: tl.constexpr = (3 * WIDTH // 8 + 15) // 16 if THREE else 3
+    PARTS: tl.constexpr = STEPS * EVERY
+    ROWS: tl.constexpr = 16 if THREE else 32  # tokens of a part
+    HOLES: tl.constexpr = THREE and WIDTH < 128  # rows of a part that are of no tile
+    MIDDLE: tl.constexpr = 2.0 ** (BITS - 1)
     pid = tl.program_id(0).to(tl.int64)
     head = pid // parts  # of all rows
     value_row = head // heads * value_heads + head % heads % value_heads
-    g, c, t = tl.arange(0, C), tl.arange(0, GROUP), tl.arange(0, 32)
-    channels, j, r = tl.arange(0, WIDTH), tl.arange(0, GROUP // 2), tl.arange(0, 16)
+    g, c, t = tl.arange(0, C), tl.arange(0, GROUP), tl.arange(0, ROWS)
+    place = c // 2 + FIELD * (c % 2) if PAIRED else c  # of a channel in a group, or in two
+    j, r = tl.arange(0, FIELD // 2), tl.arange(0, ROWS // 2)
+    channels, all_of_group = tl.arange(0, WIDTH), tl.arange(0, FIELD)
     query += pid * WIDTH * C
     scale = tl.load(tops + pid * C + g)
     far = tl.load(reach + value_row)
@@ -98,105 +164,131 @@ def fours_kernel(
     largest = tl.full([C], -float("inf"), tl.float32)
     total = tl.zeros([C], tl.float32)
     middles = total
-    o0 = tl.zeros([GROUP, C], tl.float32)
-    o1, o2, o3 = o0, o0, o0
+    o = filled(0.0, GROUPS, GROUP, C)
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, count)):
         span, within = tile // tiles, tile % tiles
         group = span.to(tl.int64) * rows * heads + head
-        keys = (
-            key_words
-            + (group * tiles + within) * (24 * WIDTH // 2)
-            + t[:, None] * (GROUP // 2)
-            + j[None, :]
-        )
+        words = (group * tiles + within) * (3 * WIDTH * BITS)
         steps = key_steps + group * WIDTH
         step = widened(tl.load(steps + channels))
         top = tl.max(step, 0)
         top = tl.where(top > 0, top, 1.0) / UNIT
         q = tl.load(query + channels[:, None] * C + g[None, :])
-        middle = widened(tl.load(key_minima + group * WIDTH + channels)) + 8.0 * step
+        middle = widened(tl.load(key_minima + group * WIDTH + channels)) + MIDDLE * step
         below = tl.sum(q * middle[:, None], 0)
-        s0 = tl.zeros([32, C], tl.float32)
-        s1, s2 = s0, s0
-        k0 = tl.load(keys)
-        k1 = tl.load(keys + 32 * (GROUP // 2))
-        k2 = tl.load(keys + 64 * (GROUP // 2))
-        for i in tl.static_range(4):
-            at = i * GROUP + c
+        keys = ()
+        for i in tl.static_range(STEPS):
+            at = key_words + words + (i * ROWS + t)[:, None] * (FIELD // 2) + j[None, :]
+            if HOLES:
+                mine = (i * ROWS + t < 3 * WIDTH // 8)[:, None]
+                for p in tl.static_range(3):
+                    keys += (tl.load(at + p * 3 * WIDTH, mask=mine, other=0),)
+            elif THREE:
+                for p in tl.static_range(3):
+                    keys += (tl.load(at + p * 3 * WIDTH),)
+            else:
+                keys += (tl.load(at),)
+        s = filled(0.0, PARTS, ROWS, C)
+        for i in tl.static_range(GROUPS):
+            at = i * GROUP + place
             q = tl.load(query + at[:, None] * C + g[None, :])
             q = q * (widened(tl.load(steps + at)) / top)[:, None]
-            s0 = added(field(k0, i, PTX), q, s0, EXACT)
-            s1 = added(field(k1, i, PTX), q, s1, EXACT)
-            s2 = added(field(k2, i, PTX), q, s2, EXACT)
-        s0 = (s0 * top + below[None, :]) * scale[None, :]
-        s1 = (s1 * top + below[None, :]) * scale[None, :]
-        s2 = (s2 * top + below[None, :]) * scale[None, :]
+            sums = ()
+            for part in tl.static_range(PARTS):
+                if THREE:
+                    k = keys[3 * (part // EVERY) : 3 * (part // EVERY) + 3]
+                    codes = third(k, part % EVERY * GROUPS + i, PTX)
+                else:
+                    codes = keys_of(keys[part], i, BITS, PAIRED, PTX)
+                sums += (added(codes, q, s[part], EXACT),)
+            s = sums
         if ENTRIES or LOGITS:
-            here = (pid * count + tile) * 96 * C + t[:, None] * C + g[None, :]
-        if ENTRIES:
-            s0 += tl.load(bias + here)
-            s1 += tl.load(bias + here + 32 * C)
-            s2 += tl.load(bias + here + 64 * C)
-        if PARTIAL:
-            left = length - within * 96
-            s0 = tl.where((t < left)[:, None], s0, -float("inf"))
-            s1 = tl.where((t + 32 < left)[:, None], s1, -float("inf"))
-            s2 = tl.where((t + 64 < left)[:, None], s2, -float("inf"))
-        if LOGITS:
-            tl.store(logits + here, s0)
-            tl.store(logits + here + 32 * C, s1)
-            tl.store(logits + here + 64 * C, s2)
+            here = (pid * count + tile) * 96 * C
+        left = length - within * 96
+        sums = ()
+        for part in tl.static_range(PARTS):
+            token, mine = token_of(part, BITS, WIDTH)
+            x = (s[part] * top + below[None, :]) * scale[None, :]
+            at = here + token[:, None] * C + g[None, :] if ENTRIES or LOGITS else 0
+            if ENTRIES:
+                if HOLES:
+                    x += tl.load(bias + at, mask=mine[:, None], other=0.0)
+                else:
+                    x += tl.load(bias + at)
+            if PARTIAL or HOLES:
+                x = tl.where((mine & (token < left))[:, None], x, -float("inf"))
+            if LOGITS:
+                if HOLES:
+                    tl.store(logits + at, x, mask=mine[:, None])
+                else:
+                    tl.store(logits + at, x)
+            sums += (x,)
+        s = sums
         # every tile has a token, so that the largest logit is finite
-        higher = tl.maximum(largest, tl.max(tl.maximum(tl.maximum(s0, s1), s2), 0))
+        most = s[0]
+        for part in tl.static_range(1, PARTS):
+            most = tl.maximum(most, s[part])
+        higher = tl.maximum(largest, tl.max(most, 0))
         fade = tl.exp2(largest - higher)
         largest = higher
-        s0 = tl.exp2(s0 - higher[None, :])
-        s1 = tl.exp2(s1 - higher[None, :])
-        s2 = tl.exp2(s2 - higher[None, :])
-        total = total * fade + tl.sum(s0 + s1 + s2, 0)
+        sums = ()
+        drawn = tl.zeros([ROWS, C], tl.float32)
+        for part in tl.static_range(PARTS):
+            p = tl.exp2(s[part] - higher[None, :])
+            drawn += p
+            sums += (p,)
+        s = sums
+        total = total * fade + tl.sum(drawn, 0)
         middles *= fade
-        o0 *= fade[None, :]
-        o1 *= fade[None, :]
-        o2 *= fade[None, :]
-        o3 *= fade[None, :]
+        faded = ()
+        for i in tl.static_range(GROUPS):
+            faded += (o[i] * fade[None, :],)
+        o = faded
         tokens = (span.to(tl.int64) * rows * value_heads + value_row) * length + within * 96
-        values = (
-            value_words
-            + (group * tiles + within) * (24 * WIDTH // 2)
-            + r[None, :] * GROUP
-            + c[:, None]
-        )
-        for third in tl.static_range(3):
-            p = s0 if third == 0 else (s1 if third == 1 else s2)
-            if PARTIAL:
-                there = third * 32 + t < left
-                step = widened(
-                    tl.load(value_steps + tokens + third * 32 + t, mask=there, other=0.0)
+        for i in tl.static_range(STEPS):
+            row = i * (ROWS // 2) + r
+            at = value_words + words + row[None, :] * FIELD + all_of_group[:, None]
+            if HOLES:
+                mine = (row < 3 * WIDTH // 16)[None, :]
+                v = (
+                    tl.load(at, mask=mine, other=0),
+                    tl.load(at + 3 * WIDTH, mask=mine, other=0),
+                    tl.load(at + 6 * WIDTH, mask=mine, other=0),
                 )
-                low = widened(
-                    tl.load(value_minima + tokens + third * 32 + t, mask=there, other=0.0)
-                )
+            elif THREE:
+                v = tl.load(at), tl.load(at + 3 * WIDTH), tl.load(at + 6 * WIDTH)
             else:
-                step = widened(tl.load(value_steps + tokens + third * 32 + t))
-                low = widened(tl.load(value_minima + tokens + third * 32 + t))
-            middles += tl.sum(p * (low + 8.0 * step)[:, None], 0)
-            p = p * (step * near)[:, None]
-            v = tl.load(values + third * 16 * GROUP)
-            o0 = added(field(v, 0, PTX), p, o0, EXACT)
-            o1 = added(field(v, 1, PTX), p, o1, EXACT)
-            o2 = added(field(v, 2, PTX), p, o2, EXACT)
-            o3 = added(field(v, 3, PTX), p, o3, EXACT)
+                v = (tl.load(at),)
+            for k in tl.static_range(EVERY):
+                token, mine = token_of(i * EVERY + k, BITS, WIDTH)
+                if PARTIAL or HOLES:
+                    mine &= token < left
+                    step = tl.load(value_steps + tokens + token, mask=mine, other=0.0)
+                    low = tl.load(value_minima + tokens + token, mask=mine, other=0.0)
+                else:
+                    step = tl.load(value_steps + tokens + token)
+                    low = tl.load(value_minima + tokens + token)
+                step = widened(step)
+                p = s[i * EVERY + k]
+                middles += tl.sum(p * (widened(low) + MIDDLE * step)[:, None], 0)
+                p = p * (step * near)[:, None]
+                mixed = ()
+                for n in tl.static_range(GROUPS):
+                    if THREE:
+                        codes = third(v, k * GROUPS + n, PTX)
+                    else:
+                        codes = values_of(v[0], n, BITS, PAIRED, PTX)
+                    mixed += (added(codes, p, o[n], EXACT),)
+                o = mixed
     share_of = 1.0 / total
     rest = (middles * share_of)[None, :]
     share_of = (share_of * (far / UNIT))[None, :]
-    place = pid * splits + first + tl.program_id(1)
-    o = found + place * C * WIDTH + g[None, :] * WIDTH + c[:, None]
-    tl.store(o, o0 * share_of + rest)
-    tl.store(o + GROUP, o1 * share_of + rest)
-    tl.store(o + 2 * GROUP, o2 * share_of + rest)
-    tl.store(o + 3 * GROUP, o3 * share_of + rest)
-    tl.store(norms + place * C + g, largest + tl.log2(total))
+    split = pid * splits + first + tl.program_id(1)
+    out = found + split * C * WIDTH + g[None, :] * WIDTH + place[:, None]
+    for i in tl.static_range(GROUPS):
+        tl.store(out + i * GROUP, o[i] * share_of + rest)
+    tl.store(norms + split * C + g, largest + tl.log2(total))
 
 
 @triton.jit
@@ -302,6 +394,11 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
+def warps(bits: int, width: int) -> int:
+    """Return of how many warps a program is: one, where its registers hold a tile."""
+    return 2 if bits == 8 or bits * width < 192 else 1
+
+
 def hex_attention(
     queries: Tensor,
     cache: HexCache,
@@ -331,6 +428,8 @@ def attended(
     tops = asked.abs().amax(-1)
     tops = tops.where(tops > 0, 1)
     query = (asked / tops[..., None]).mT.contiguous()
+    near = query.half()
+    beside = (query - near).half()
     tops *= (1 / sqrt(width) if scale is None else scale) * log2(e)
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
@@ -354,24 +453,25 @@ def attended(
             table = tables(HexConfig(**drawn), run.length, heads, width, run.dynamic.device)
             begin = begins(run, table.counts)
             logits_kernel[(grid, count)](
-                query, tops, run.kept_keys, run.key_minima, run.dynamic, begin,
+                query, near, beside, tops, run.kept_keys, run.key_minima, run.dynamic, begin,
                 table.counts, table.starts, table.channels, logits[-1], count, *where, run.length,
-                WIDTH=width, C=COLUMNS, num_warps=4,
+                WIDTH=width, C=COLUMNS, EXACT=exact, num_warps=1,
             )  # fmt: skip
-        fours_kernel[(grid, several)](
+        codes_kernel[(grid, several)](
             query, tops, run.key_words, run.key_steps, run.key_minima,
             run.value_words, run.value_steps, run.value_minima, reach,
             logits[-1], logits[-1], found, norms,
             count, share, *where, value_heads, run.length, splits, first,
-            WIDTH=width, C=COLUMNS, EXACT=exact, PARTIAL=run.length % TILE > 0,
-            ENTRIES=kept, LOGITS=mass or kept, PTX=PTX, num_warps=1, num_stages=2,
+            BITS=run.bits, WIDTH=width, C=COLUMNS, EXACT=exact, PARTIAL=run.length % TILE > 0,
+            ENTRIES=kept, LOGITS=mass or kept, PTX=PTX,
+            num_warps=warps(run.bits, width), num_stages=2,
         )  # fmt: skip
         if kept:
             reading_kernel[(grid, several)](
                 logits[-1], norms, run.kept_values, run.value_minima, run.dynamic, begin,
                 table.tile_counts, table.tile_starts, table.tokens, table.ranks, found,
                 count, share, *where, value_heads, run.length, splits, first,
-                WIDTH=width, C=COLUMNS, num_warps=4,
+                WIDTH=width, C=COLUMNS, num_warps=1,
             )  # fmt: skip
         first += several
     if residual:

@@ -146,7 +146,7 @@ def ragged_attention(
 ) -> Tensor:
     if not queries.numel():
         return torch.empty_like(queries)
-    if not {queries.dtype, keys.dtype} <= DTYPES or queries.shape[-1] > WIDEST:
+    if not {queries.dtype, keys.dtype, cache.keys.dtype} <= DTYPES or queries.shape[-1] > WIDEST:
         return vector.ragged_attention(queries, cache, keys, values, valid, causal, scale)
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
@@ -167,7 +167,7 @@ def ragged_attention(
         rows, count, tokens, kv_heads, blocks, splits, lines * rows,
         1 / math.sqrt(width) if scale is None else scale,
         CAUSAL=causal, PADDED=valid is not None, WIDTH=width, ROOM=room(width), ROWS=size,
-        BLOCK=BLOCK, NATIVE=native(attend_kernel, queries, keys),
+        BLOCK=BLOCK, NATIVE=native(attend_kernel, queries, keys, cache.keys),
     )  # fmt: skip
     out = torch.empty_like(queries)
     join_kernel[(lines * rows,)](

@@ -1,23 +1,32 @@
 """A cache for `transformers` that stores what HEX stores."""
 
 from collections.abc import Callable, Sequence
+from inspect import unwrap
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
 import optimized
-from optimized import Scored
+from optimized import Scored, kernels
+from optimized._dispatch import on_gpu
+from optimized.layout import PackedCache
 from optimized.models import errors as refuse
 from optimized.models.attention import Way
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads, spread
 from optimized.models.prefill import Prefilled
 from optimized.models.restoring import RestoringLayer
+from reference.contract import contract
 from reference.hex.cache import buffer_space
+
+checked = contract(unwrap(optimized.hex_decode))
 
 
 class HexLayer(RestoringLayer):
-    """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`."""
+    """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`.
+
+    On a GPU it is held in the layout of the kernels, and blocks are added in place.
+    """
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
         super().__init__(kv)
@@ -30,9 +39,21 @@ class HexLayer(RestoringLayer):
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, way: Way) -> Tensor:
         """Attend to the codes as they are, where a layer's weights are those of the papers."""
         if not way.plain:
+            self.held = whole(self.held)
             return super().go_on(query, keys, values, way)
-        output, self.held = self.kv.hex_decode(self.held, way.standard(query), keys, values)
+        output, self.held = self.decode(way.standard(query), keys, values)
         return output
+
+    def decode(self, query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Any]:
+        """Add tokens and answer their queries, by kernels where there are some."""
+        there = self.kv is optimized and "hex_attention" in kernels.LAUNCHERS
+        if not there or not on_gpu((query, self.held)):
+            return self.kv.hex_decode(whole(self.held), query, keys, values)
+        from optimized.kernels._hex_stream import decoded
+
+        held = self.held.rest if isinstance(self.held, PackedCache) else self.held
+        checked((held, query, keys, values), {})
+        return decoded(self.held, query, keys, values)
 
     def room(self, new: int) -> int:
         """Return how many tokens come before a block is full."""
@@ -46,6 +67,11 @@ class HexLayer(RestoringLayer):
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and compress a block that is full."""
         self.held = self.kv.hex_append(self.held, query, keys, values)
+
+
+def whole(held: optimized.HexCache | PackedCache) -> optimized.HexCache:
+    """Return a cache as the specification stores it."""
+    return held.cache() if isinstance(held, PackedCache) else held
 
 
 class HexTransformersCache(AttendingCache):

@@ -1,7 +1,8 @@
 """Whole compressors, all rows at once."""
 
+from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,11 +49,15 @@ def select(
 ) -> Tensor:
     rows = rows_of(scored, scope, valid, vectors_compared(refinement, keys, values, queries))
     scores, protected = rows.scored
-    budgets = pool_budgets(keep, ratio, pool_sizes(rows, scope))
+    budgets = pool_budgets(keep, ratio, rows, scope)
     covers_protected(keep, ratio, budgets, protected.flatten(-AXES[scope]).sum(-1))
-    total = budgets.sum(-1) if scope == "head" else budgets
-    heads = prod(scores.shape[rows.real.ndim : -1])
-    refined = refine_rows(rows, refinement, total, heads, rows.real, ratio)
+    heads, length = prod(scores.shape[rows.real.ndim : -1]), scores.shape[-1]
+    one = one_budget(keep, ratio, rows, scores.shape[-AXES[scope] :].numel())
+    if one is not None:
+        total, real = one * heads if scope == "head" else one, length
+    else:
+        total, real = budgets.sum(-1) if scope == "head" else budgets, rows.real
+    refined = refine_rows(rows, refinement, total, heads, real, ratio)
     kept = best(ranked(refined, rows.padding), protected, budgets, scope)
     return kept.movedim(-3, 0) if scope == "model" else kept
 
@@ -78,7 +83,7 @@ def select_for_hex(
     inside = torch.ones_like(apart) if padding is None else ~padding[..., :span].any(-2)
     tokens = (rows.real - (protected.shape[-1] - span)).clamp(min=0)
     layers = prod(apart.shape[rows.real.ndim : -1])
-    budgets = pool_budgets(keep, share, tokens * layers)
+    budgets = budgets_of(keep, share, tokens * layers)
     removed = None if share is None else float(share)
     mass = refine_rows(rows, refinement, budgets, layers, tokens, removed).sum(-2)[..., :span]
     recent = recent_mask(span, 0 if store.carry_recent else store.recent).to(inside.device) & inside
@@ -121,49 +126,80 @@ def across(valid: Tensor, like: Tensor) -> Tensor:
 def refine_rows(
     rows: Rows,
     refinement: Refinement | None,
-    total: Tensor,
+    total: Tensor | int,
     heads: int,
-    tokens: Tensor,
+    tokens: Tensor | int,
     ratio: float | None,
 ) -> Tensor:
-    """Refine rows, in each of which a `total` stays of so many heads of so many tokens."""
+    """Refine rows, in each of which a `total` stays of so many heads of so many tokens.
+
+    Numbers say that they are those of every row, and that a GPU need not be waited for.
+    """
     scores, outside = rows.scored
     if rows.padding is not None:
         outside = outside | rows.padding
     keep = total // max(1, heads)
     if isinstance(refinement, HubSettings) and ratio is None:
-        settings = torch.stack([total, heads * tokens]).view(2, -1)
+        settings: list[Any] = [total, heads * tokens]
     elif isinstance(refinement, GraphSettings):
         length = scores.shape[-1]
+        real = length if isinstance(total, int) else rows.real
         # where the window comes off the budget, padding counts as window
-        budget = keep + length - rows.real if refinement.exclude_window else keep
-        most = rows.real // 1000 if refinement.adaptive else torch.full_like(keep, length)
-        counts = most.clamp(max=min(refinement.count, length))
-        settings = torch.stack([budget, counts]).view(2, -1)
+        budget = keep + length - real if refinement.exclude_window else keep
+        most = real // 1000 if refinement.adaptive else keep * 0 + length
+        cap = min(refinement.count, length)
+        counts = most.clamp(max=cap) if isinstance(most, Tensor) else min(most, cap)
+        settings = [budget, counts]
     else:
         return refine(Scored(scores, outside), refinement, keep=0, ratio=ratio)
     refined = torch.empty_like(scores)
     if not scores.numel():
         return refined
-    different, which = settings.unique(dim=1, return_inverse=True)
-    lead = scores.shape[:-2]
-    which = which.view((*keep.shape, *[1] * (len(lead) - keep.ndim))).expand(lead)
-    for number, (kept, of) in enumerate(different.T.tolist()):
+    lead, which = scores.shape[:-2], None
+    different = [settings]
+    if isinstance(keep, Tensor):
+        pairs, which = torch.stack(settings).view(2, -1).unique(dim=1, return_inverse=True)
+        which = which.view((*keep.shape, *[1] * (len(lead) - keep.ndim))).expand(lead)
+        different = pairs.T.tolist()
+    for number, (kept, of) in enumerate(different):
         gate = max(0.0, 1 - kept / max(1, of)) if ratio is None else ratio
         together = lead.numel()
         if isinstance(refinement, GraphSettings):
             refinement = refinement._replace(count=of, adaptive=False)
             room = EDGES if scores.device.type == "cpu" else 256 * EDGES
             together = max(1, room // max(1, kept * scores.shape[-2:].numel()))
-        for same in (which == number).nonzero().split(together):
-            place = same.unbind(-1) if len(same) < lead.numel() else ...
+        for place in places(which, number, lead, together):
             beside = {name: x[place] for name, x in rows.vectors.items()}
             part = Scored(scores[place], outside[place])
             refined[place] = refine(part, refinement, keep=kept, ratio=gate, **beside)
     return refined
 
 
-def pool_budgets(keep: int | Tensor | None, ratio: float | None, sizes: Tensor) -> Tensor:
+def places(which: Tensor | None, number: int, lead: torch.Size, together: int) -> Iterator[Any]:
+    """Yield where the rows of a setting are, so many at a time; of all rows it may be the only."""
+    if which is None and together >= lead.numel():
+        yield ...
+        return
+    here = torch.ones(lead, dtype=torch.bool) if which is None else which == number
+    for same in here.nonzero().split(together):
+        yield same.unbind(-1) if len(same) < lead.numel() else ...
+
+
+def one_budget(keep: int | Tensor | None, ratio: float | None, rows: Rows, pool: int) -> int | None:
+    """Return what every pool of so many entries keeps, where that needs no look at a tensor."""
+    if rows.padding is not None or isinstance(keep, Tensor):
+        return None
+    return kept_count(pool, ratio) if ratio is not None else min(pool, keep or 0)
+
+
+def pool_budgets(keep: int | Tensor | None, ratio: float | None, rows: Rows, scope: str) -> Tensor:
+    """Return the budget of each pool."""
+    sizes = pool_sizes(rows, scope)
+    one = one_budget(keep, ratio, rows, rows.scored.scores.shape[-AXES[scope] :].numel())
+    return budgets_of(keep, ratio, sizes) if one is None else torch.full_like(sizes, one)
+
+
+def budgets_of(keep: int | Tensor | None, ratio: float | None, sizes: Tensor) -> Tensor:
     """Return the budget of each pool of so many real entries."""
     if ratio is None:
         assert keep is not None

@@ -198,6 +198,7 @@ def test_a_row_above_its_length_keeps_all_of_it(impl):
 
 @pytest.mark.spec("HubKV-1")
 @pytest.mark.parametrize("tokens", [3, 5])
+@pytest.mark.door
 def test_scores_of_other_tokens_than_the_keys_are_refused(impl, tokens):
     scored = bare(torch.ones(1, tokens))
     with pytest.raises(ValueError, match=r"scored\.scores must have shape \(1, 4\)"):

@@ -101,6 +101,23 @@ def test_a_mean_of_the_largest_values_stays_finite():
     assert_as_accurate(found, reference.ragged_attention, x)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_rows_are_multiplied_as_stored_only_where_all_are_stored_alike(dtype):
+    """On a GPU a product of two dtypes does not compile; the interpreter never makes one."""
+    new, left = torch.ones(1, 1, 16, dtype=torch.bfloat16), torch.ones(3, 16, dtype=dtype)
+    cache = reference.RaggedCache(left, left, torch.arange(3), torch.tensor([0, 3]))
+    with patch("optimized.kernels._tiles.InterpretedFunction", ()):
+        launches = launched(lambda: kernels.ragged_attention(new, cache, new, new))
+    assert launches[0].arguments["NATIVE"] == (dtype == torch.bfloat16)
+
+
+def test_entries_of_float64_are_handed_on():
+    new, left = torch.ones(1, 1, 16), torch.ones(3, 16, dtype=torch.float64)
+    cache = reference.RaggedCache(left, left, torch.arange(3), torch.tensor([0, 3]))
+    with patch.object(vector, "ragged_attention") as handed:
+        assert kernels.ragged_attention(new, cache, new, new) is handed.return_value
+
+
 @pytest.mark.parametrize(("width", "dtype"), [(257, torch.float32), (2, torch.float64)])
 def test_ragged_attention_over_wide_heads_or_of_float64_is_handed_on(width, dtype):
     x = torch.ones(1, 1, width, dtype=dtype)

@@ -26,7 +26,7 @@ LISTING = """
 
 
 def test_every_kernel_of_the_map_has_a_row():
-    assert {gate.name for gate in GATES} >= {*kernels.__all__}
+    assert {gate.name for gate in GATES} >= {*kernels.LAUNCHERS}
     assert len(set(EVERY)) == len(EVERY)
 
 

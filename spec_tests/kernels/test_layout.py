@@ -1,12 +1,15 @@
 """The layout of the kernels: every bit has its own place, where the documentation says."""
 
+from typing import Any
+
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 
-from optimized.layout import TILE, PackedCache, laid, lifted, places
+from optimized import stored_bytes
+from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
 from spec_tests.accuracy import assert_equal
-from spec_tests.kernels.wide import wide
+from spec_tests.kernels.wide import coded, wide
 
 WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
 CPU = torch.device("cpu")
@@ -65,3 +68,60 @@ def test_codes_lie_where_the_layout_says(bits, width, kind):
 @given(wide(modes=("append", "full", "oracle")))
 def test_a_cache_comes_back_bit_for_bit(x):
     assert_equal(PackedCache.of(x["cache"]).cache(), x["cache"])
+
+
+def one_by_one(cache: Any, first: int = 0) -> PackedCache:
+    """Lay out the first blocks of a cache at once, and the others behind them."""
+    packed = PackedCache.of(cache._replace(blocks=cache.blocks[:first]))
+    for block in cache.blocks[first:]:
+        packed = packed.followed(block, packed.rest)
+    return packed
+
+
+def several(cache, count):
+    """Return a cache that has its last block several times."""
+    return cache._replace(blocks=cache.blocks + cache.blocks[-1:] * count)
+
+
+with_blocks = wide().filter(coded)
+
+
+@settings(max_examples=20)
+@given(with_blocks)
+def test_blocks_that_follow_lie_as_though_laid_out_at_once(x):
+    cache = several(x["cache"], 3)
+    at_once = PackedCache.of(cache)
+    for first in (0, 1):
+        packed = one_by_one(cache, first)
+        assert_equal(packed.cache(), cache)
+        for one, other in zip(packed.runs, at_once.runs, strict=True):
+            for name in STACKED + KEPT:
+                assert_equal(getattr(one, name), getattr(other, name))
+
+
+@settings(max_examples=10)
+@given(with_blocks)
+def test_two_caches_that_go_on_from_one_leave_each_other_alone(x):
+    cache = several(x["cache"], 1)
+    common = one_by_one(cache)
+    turned = cache.blocks[-1]._replace(key_steps=cache.blocks[-1].key_steps + 1)
+    mine = common.followed(cache.blocks[-1], common.rest)
+    other = common.followed(turned, common.rest)
+    assert_equal(common.cache(), cache)
+    assert_equal(mine.cache(), several(cache, 1))
+    assert_equal(other.cache(), cache._replace(blocks=(*cache.blocks, turned)))
+
+
+@settings(max_examples=3)
+@given(with_blocks)
+def test_memory_is_taken_ahead_and_seldom(x):
+    cache = x["cache"]
+    packed, places_of_it = one_by_one(cache), []
+    for _ in range(100):
+        packed = packed.followed(cache.blocks[-1], packed.rest)
+        places_of_it.append(packed.runs[-1].key_words.data_ptr())
+        last = packed.runs[-1]
+        tight = sum(getattr(last, name).nbytes for name in STACKED + KEPT)
+        spare = 1 + len(last.entries) // AHEAD
+        assert tight <= stored_bytes(last) <= tight + spare * -(-tight // len(last.entries))
+    assert len(set(places_of_it)) < 30

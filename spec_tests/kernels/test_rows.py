@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import optimized
 import reference
 from optimized import kernels, vector
 from optimized.bench.launches import launched, recorded
@@ -19,11 +20,12 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.draws import graphkv_refine
 from spec_tests.inputs import INPUTS
 from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
+from spec_tests.mutants.patch import relaunched
 
-every_row = pytest.mark.parametrize("name", kernels.__all__)
-WAITS = {"evict"}  # for the size of what is left
+every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
+WAITS = {"evict", "hex_compress"}  # for the size of what is left
 every_row_that_waits_for_nothing = pytest.mark.parametrize(
-    "name", [name for name in kernels.__all__ if name not in WAITS]
+    "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
 )
 SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, fraction=0.3)}
 """Draws of few programs; a call of GraphKV is up to eight launches for each graph."""
@@ -138,3 +140,17 @@ def test_a_launcher_hands_on_what_its_rule_says_and_no_more(rule):
         with trusted(), recorded() as launches:
             kernel(scores, **knobs)
         assert bool(launches) is some
+
+
+@pytest.mark.parametrize("block", [2, 8])
+def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
+    """What every changed copy is made of, so that one dies of its lie alone."""
+    names = relaunched("smd.py", "hub", "hub", block)
+    scores = torch.rand(2, 3, 20, generator=torch.Generator().manual_seed(0))
+    for name, x in {"smd": {}, "hubkv_refine": {"ratio": 0.5}, "retain": {"keep": 5}}.items():
+        assert names[name] is not getattr(optimized, name)
+        with trusted(), recorded() as launches:
+            names[name](scores, **x)
+        assert launches
+        inputs = {"scores": scores} | x
+        assert_as_accurate(names[name](**inputs), getattr(reference, name), inputs)

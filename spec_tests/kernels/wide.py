@@ -1,5 +1,7 @@
 """Caches of heads that kernels are made for."""
 
+from typing import Any
+
 import torch
 from hypothesis import strategies as st
 
@@ -38,3 +40,8 @@ def wide(draw, bits=(2, 3, 4, 8), densities=(0.0, 0.125), widths=(64, 128), mode
 
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def coded(x: Any) -> bool:
+    """Whether a cache has a block."""
+    return bool(x["cache"].blocks)

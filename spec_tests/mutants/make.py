@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import reference
 from reference.contract import guarded
-from spec_tests.mutants.patch import patched, text
+from spec_tests.mutants.patch import kernel_text, patched, relaunched, text
 
 
 class Mutant(NamedTuple):
@@ -36,6 +36,26 @@ def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
         assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
         module = Changed(partial(patched, file, old, new))
         add(name, Mutant(file, says, place(idea, killer), module))
+
+    return lie
+
+
+def kernel_lies(file: str, block: int = 8) -> Callable[[str, str, str, str, str], None]:
+    """Return a function that registers lies about kernels in one file: `retain.py`.
+
+    `lie(name, says, old, new, killer)` is `optimized`, as it runs on a GPU, with the text `old` of
+    the file reading `new`, in Triton's interpreter. A program owns a `block` of elements, so that
+    small inputs take several. The killer is the place of a law of any idea,
+    or `vector:IDEA-ID`.
+    """
+
+    def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
+        count = kernel_text(file).count(old)
+        assert count == 1, f"stale: {old!r} stands {count} times in optimized/kernels/{file}"
+        idea, _, case = killer.removeprefix("vector:").partition("-")
+        killer = place(idea, f"vector:{case}") if killer.startswith("vector:") else killer
+        module = Changed(partial(relaunched, file, old, new, block))
+        add(name, Mutant(f"kernels/{file}", says, killer, module))
 
     return lie
 

@@ -1,17 +1,28 @@
-"""The reference with a line of its text changed, in all that calls the changed function too."""
+"""A text with a line changed, in all that calls the changed function too.
+
+It is one of the reference, or one of the kernels.
+"""
 
 import ast
+import shutil
 import sys
 from functools import cache, lru_cache
+from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isfunction, unwrap
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FunctionType, ModuleType
 from typing import Any
+from unittest.mock import patch
 
+import optimized
 import reference
+from optimized import kernels
+from optimized._dispatch import dispatch
 
 Names = dict[str, Any]
 ROOT = Path(reference.__file__).parent
+KERNELS = Path(kernels.__file__).parent
 
 
 def patched(file: str, old: str, new: str) -> Names:
@@ -81,3 +92,42 @@ def copied(function: FunctionType, names: Names) -> FunctionType:
         setattr(copy, what, getattr(function, what))
     vars(copy).update(vars(function))
     return copy
+
+
+@cache
+def kernel_text(file: str) -> str:
+    """Return the text of a file of the kernels."""
+    return (KERNELS / file).read_text()
+
+
+def relaunched(file: str, old: str, new: str, block: int) -> Names:
+    """Return public names as they run on a GPU, where `old` in one file of the kernels reads `new`.
+
+    The package is imported once more, from a copy; what has no kernel is vectorised.
+    """
+    if (text := kernel_text(file).replace(old, new)) == kernel_text(file) and old != new:
+        raise ValueError(f"no change: optimized/kernels/{file} says what {new!r} says")
+    home = TemporaryDirectory()
+    COPIES.append(home)
+    place = shutil.copytree(KERNELS, Path(home.name) / "kernels")
+    (place / file).write_text(text)
+    name = kernels.__name__
+    spec = spec_from_file_location(name, place / "__init__.py")
+    assert spec
+    assert spec.loader
+    package = module_from_spec(spec)
+    others = {key: home for key, home in sys.modules.items() if not key.startswith(f"{name}.")}
+    with patch.dict(sys.modules, others | {name: package}, clear=True):
+        spec.loader.exec_module(package)
+        for key, module in sys.modules.items():
+            if key.startswith(f"{name}.") and hasattr(module, "BLOCK"):
+                vars(module)["BLOCK"] = block
+    rows = {
+        public: dispatch(getattr(reference, public), getattr(package, public))
+        for public in package.__all__
+    }
+    return {public: getattr(optimized, public) for public in reference.__all__} | rows
+
+
+COPIES: list[TemporaryDirectory] = []
+"""Where changed kernels lie, whose text Triton reads when they run."""

@@ -120,6 +120,45 @@ def test_the_report_says_the_equation_as_printed_its_section_and_the_version(tol
     assert "λ = r^p,  z_i = (1 − λ) s_i + λ u_i" in told[0]
 
 
+def test_an_equation_fails_with_agreement_alone(suite, elsewhere):
+    text = "import torch, reference as r\ndef discount(scores, hubs, gamma=0.5):\n"
+    text += "    return r.discount(scores, hubs, gamma**2)\n"
+    (elsewhere / "squared.py").write_text(text)
+    done = suite("squared", "-k", "discount", only=("test_agreement.py", "hubkv"))
+    assert "HubKV: HubKV-7 fails; " in done.stdout
+
+
+ODD = """
+import torch
+
+class Odd:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+def kept_count(pool, ratio):
+    return Odd()
+
+def gate(scores, corrected, ratio, power=2.0):
+    return corrected + torch.randn(())
+"""
+
+
+def test_an_answer_without_words_or_of_chance_is_a_failure_like_another(suite, elsewhere):
+    (elsewhere / "odd.py").write_text(ODD)
+    done = suite("odd", "-k", "gate or kept_count", only=(*EVERY, "retain"))
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
+    assert "INTERNALERROR" not in done.stdout
+    for name in ("kept_count", "gate"):
+        assert f"{name} fails" in done.stdout
+
+
+def test_the_first_failure_of_a_run_is_the_easiest_to_read(suite):
+    done = suite("theirs:wrong", "-x", only=EVERY)
+    assert "worked example: " in done.stdout
+    assert "1 failed" in done.stdout
+    assert "test_laws" not in done.stdout
+
+
 def test_passes_are_counted_of_what_is_offered(told):
     assert "HubKV-6 fails" in told[0]
     assert "HubKV-15 fails" in told[0]
@@ -312,13 +351,17 @@ def test_the_text_of_a_strided_tensor_keeps_its_strides():
     assert (again.stride(), again.storage_offset()) == (tensor.stride(), tensor.storage_offset())
 
 
+ARITY = dict(msub=2, msup=2, msubsup=3, munder=2, mover=2, munderover=3, mfrac=2)
+
+
 def test_every_equation_reads_as_text_and_as_mathml():
     for name in reference.__all__:
         for equation in tex.printed(name):
             line = tex.as_text(equation)
             assert not set("\\&$") & set(line), line
             assert line.count("(") == line.count(")") or "pmatrix" in equation, line
-            ElementTree.fromstring(tex.as_mathml(equation))
+            for part in ElementTree.fromstring(tex.as_mathml(equation)).iter():
+                assert len(part) == ARITY.get(part.tag, len(part)), equation
 
 
 def test_what_is_not_collected_asks_for_nothing_that_is_offered():

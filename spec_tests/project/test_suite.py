@@ -11,11 +11,13 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate
+from spec_tests.index import ROOT
 from spec_tests.inputs import INPUTS, REFUSALS
 from spec_tests.needs import asked
 from spec_tests.test_agreement import held_to_its_types
 
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
+GENERIC = ("test_agreement.py", "test_errors.py")
 NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
 
 
@@ -67,13 +69,12 @@ def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
 
 
 def test_what_the_papers_only_name_is_tested_on_request(suite):
-    generic = ("test_agreement.py", "test_errors.py")
     words = ("theirs:named", "-k", "knorm or hub_mask", "-v", "--tb=no")
-    usual = suite(*words, only=(*generic, "attention")).stdout
+    usual = suite(*words, only=(*GENERIC, "attention")).stdout
     assert "test_agrees_with_reference[theirs:named-hub_mask]" in usual
     assert "hub_mask fails" in usual
     assert "knorm" not in usual
-    all_of_it = suite(*words, "--ours", only=generic).stdout
+    all_of_it = suite(*words, "--ours", only=GENERIC).stdout
     for test in ("agreement.py::test_signature", "agreement.py::test_manners", "test_refuses"):
         assert re.search(rf"{test}.*knorm.* FAILED", all_of_it)
 
@@ -141,9 +142,22 @@ def test_a_mass_that_a_cache_remembers_is_rounded_as_attention_is(field):
 
 
 def test_the_submission_the_docs_print_is_complete(suite):
-    done = suite("printed", "-k", "hub_mask or hubkv", only=("hubkv", "test_agreement.py"))
+    done = suite("printed", "-k", "hub_mask or hubkv", only=("hubkv", *GENERIC))
     assert done.returncode == pytest.ExitCode.OK, done.stdout
     assert "fails" not in done.stdout
+
+
+def test_the_card_that_the_docs_print_is_what_a_run_prints(suite, elsewhere):
+    """Of the submission that they print, a plateau of which has a hub a token."""
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    (card,) = re.findall(r"^```text\n(hub_mask fails.*?)^```$", page, re.M | re.S)
+    right = "beaten = near & ((theirs > mine) | ((theirs == mine) & (at < at[:, None])))"
+    text = (elsewhere / "printed.py").read_text()
+    assert right in text
+    wrong = text.replace(right, "beaten = near & (theirs > mine)").partition("hub_mask(torch")[0]
+    (elsewhere / "yourlib.py").write_text(f"{wrong}\nfrom reference import discount\n")
+    done = suite("yourlib", only=(*GENERIC, "test_vectors.py", "hubkv"))
+    assert card in done.stdout
 
 
 def test_an_unknown_device_is_a_usage_error(suite):

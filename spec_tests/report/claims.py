@@ -1,6 +1,7 @@
 """What a failed test claims, in words, with the least call that breaks it and its likely cause."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from spec_tests.accuracy import are_equal
 from spec_tests.implementation import Implementation
 from spec_tests.index import source
 from spec_tests.needs import needs
+from spec_tests.report.calls import Call
 from spec_tests.report.faults import (
     CHANGES,
     CRASH,
@@ -66,25 +68,28 @@ def claims(
             "hunts": "",
             "lies": [],
         }
-        if call:
-            theirs, path, expected = call.outcome, "", fault.expected
-            if kind not in (*ERRORS, LAW, CHANGES):
-                path, expected, theirs = differing(expected, theirs, are_equal)
-            if kind == CHANGES:
-                theirs = call.passed
-            inputs = call.passed if fault.edge == "layout" else call.inputs
-            claim |= {
-                "snippet": snippet(impl.name, impl.own, name, inputs),
-                "where": path,
-                "expected": "" if kind == LAW else shown(expected),
-                "got": shown(theirs),
-            }
-        if call and kind in (VALUES, KIND):
-            claim |= {
-                "hunts": item.callspec.params.get("case", {}).get("hunts", ""),
-                "lies": lies_like(call),
-            }
+        with suppress(Exception):  # others' results may be anything, and no text
+            claim |= account(impl, item, call, fault, kind) if call else {}
         yield claim
+
+
+def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str) -> dict[str, Any]:
+    """Return a call that is at fault as a program, with its answer, the right one, and causes."""
+    theirs, path, expected = call.outcome, "", fault.expected
+    if kind not in (*ERRORS, LAW, CHANGES):
+        path, expected, theirs = differing(expected, theirs, are_equal)
+    if kind == CHANGES:
+        theirs = call.passed
+    inputs = call.passed if fault.edge == "layout" else call.inputs
+    wrong = kind in (VALUES, KIND)
+    return {
+        "snippet": snippet(impl.name, impl.own, call.name, inputs),
+        "where": path,
+        "expected": "" if kind == LAW else shown(expected),
+        "got": shown(theirs),
+        "hunts": item.callspec.params.get("case", {}).get("hunts", "") if wrong else "",
+        "lies": lies_like(call) if wrong else [],
+    }
 
 
 def sentence(item: Any) -> str:
@@ -110,7 +115,7 @@ def function_of(item: Any) -> str:
     return (near or asked or [""])[0]
 
 
-def lies_like(call: Any) -> list[str]:
+def lies_like(call: Call) -> list[str]:
     """Return the deliberate mistakes of the suite that give this call's very outcome."""
     found = []
     for says, module in lies_about(call.name):

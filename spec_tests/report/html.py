@@ -71,7 +71,7 @@ def module(told: dict[str, Any], level: str) -> str:
     )
     return (
         f"<section>\n<h2>{text(told['module'])}</h2>\n"
-        f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
+        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         f"{joined(row(card, asked) for card in tested)}</tbody>\n</table></div>\n"
         f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in paper(told['equations']))}"
         f"{lacks}{f'<ul>{mended}</ul>' if mended else ''}"

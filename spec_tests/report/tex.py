@@ -109,8 +109,8 @@ def atom(token: str, tokens: list[str]) -> list[Node]:
     if not token.startswith("\\"):
         kind = "number" if token.isdigit() else "letter" if token.isalpha() else "sign"
         return [Node(kind, ("−" if token == "-" else token,))]
-    if name in SIZES or name == "displaystyle":
-        return []
+    if name in SIZES:
+        return [Node("tall", part.parts) for part in atom(tokens.pop(), tokens)]
     if name in ("frac", "tfrac"):
         return [Node("fraction", (argument(tokens), argument(tokens)))]
     if name == "sqrt":
@@ -262,10 +262,13 @@ def mathml(node: Node) -> str:
     if kind == "space":
         return f'<mspace width="{len(said) * 0.3:.1f}em"></mspace>'
     if kind == "name":
-        return f'<mi mathvariant="normal">{said}</mi><mspace width="0.1em"></mspace>'
+        name = f'<mi mathvariant="normal">{said}</mi>'
+        return f'<mrow>{name}<mspace width="0.1em"></mspace></mrow>'
     if kind == "bold":
         return f'<mi style="font-weight: bold">{said}</mi>'
-    tags = dict(number="mn", letter="mi", words="mtext", sign="mo", big="mo")
+    if kind == "sign":
+        return f'<mo stretchy="false">{said}</mo>'
+    tags = dict(number="mn", letter="mi", words="mtext", tall="mo", big="mo")
     return f"<{tags[kind]}>{said}</{tags[kind]}>"
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from optimized.vector.hex.attention import attend
+from optimized.vector.hex.attention import hex_attention
 from optimized.vector.hex.cache import settled
 from reference.hex.cache import HexCache, arrived, buffer_space, weighed
 from reference.hex.decode import HexDecoded
@@ -15,6 +15,7 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         stop = min(length, start + buffer_space(cache))
         asked, *new = (x[..., start:stop, :] for x in (queries, keys, values))
         cache = arrived(cache, *new)
-        output[..., start:stop, :], mass = attend(asked, cache, None, True, None)
+        output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
+        assert mass is not None
         cache, start = settled(weighed(cache, mass)), stop
     return HexDecoded(output, cache)

@@ -5,7 +5,8 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from optimized.vector.compress import pool_budgets, pool_sizes, rows_of
+from optimized.vector.compress import pool_budgets, rows_of
+from reference.contract import scanning
 from reference.hex.presets import HexConfig
 from reference.hubkv.compress import tell
 from reference.rules import AXES
@@ -32,12 +33,13 @@ def with_ends(
     ends = length - window.view(first.shape)
     others = (protected | (place < first + sinks)) & (place >= first) & (place < ends)
     if store is None and scores.numel():
-        spare = pool_budgets(keep, ratio, pool_sizes(rows, scope))
+        spare = pool_budgets(keep, ratio, rows, scope)
         spare = spare - others.flatten(-AXES[scope]).sum(-1)
         spare = spare.div(pool // length, rounding_mode="floor")
         spare = spare.amin(-1) if scope == "head" else spare
         left = torch.minimum(window, spare.clamp(min=0))
-        tell(int((window - left).amax()))
+        if scanning(left):
+            tell(int((window - left).amax()))
     protected = others | (place >= length - left.view(first.shape))
     return scored._replace(protected=protected.movedim(-3, 0) if scope == "model" else protected)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import optimized
@@ -13,6 +13,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
 from spec_tests.hex.attention.draws import asked
 from spec_tests.hex.attention.oracle import drawn, read
 from spec_tests.hex.cache.draws import BLOCK
+from spec_tests.kernels.wide import coded, wide
 
 unpadded = asked(padded=st.just(False))
 
@@ -26,6 +27,17 @@ def test_attention_over_a_cache_is_attention_over_what_it_restores(impl, x):
     assert (attended.mass is not None) == x["mass"]
     if x["mass"]:
         assert_as_accurate(attended.mass, drawn, asking)
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@settings(max_examples=8)
+@given(wide(bits=(4,)).filter(coded))
+def test_heads_of_a_models_width_read_what_is_restored(impl, x):
+    """A query of every head over up to three blocks: what kernels are made for."""
+    attended = impl.hex_attention(**x, mass=True)
+    asking = x | dict(causal=True, scale=None)
+    assert_as_accurate(attended.output, read, asking)
+    assert_as_accurate(attended.mass, drawn, asking)
 
 
 @pytest.mark.spec("HEX-3.3a", "HEX-5a")

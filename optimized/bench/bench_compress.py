@@ -1,0 +1,83 @@
+"""Whole compressors, and the cache that shrinks while it decodes: 8 kv heads of 64, 1024 tokens."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+
+FUNCTIONS = (
+    "select",
+    "compress",
+    "hubkv_compress",
+    "graphkv_compress",
+    "decoding_start",
+    "decoding_append",
+    "decoding_read",
+)
+KV_HEADS, WIDTH, TOKENS, KEEP, INTERVAL = 8, 64, 1024, 256, 128
+LAYER = f"[{KV_HEADS}, {TOKENS}, {WIDTH}] float32"
+GRAPH = kv.GraphSettings(8)
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def layer(tokens: int = TOKENS) -> Inputs:
+    """Return keys and values."""
+    shape = KV_HEADS, tokens, WIDTH
+    return dict(keys=normal(0, *shape), values=normal(1, *shape))
+
+
+def scored(**settings: Any) -> Inputs:
+    """Return a layer and what a scorer says of it."""
+    protected = torch.arange(TOKENS) < 4
+    scores = normal(2, KV_HEADS, TOKENS).abs()
+    both = kv.Scored(scores, protected.expand(KV_HEADS, TOKENS))
+    return layer() | dict(scored=both, keep=KEEP) | settings
+
+
+def started(scope: str) -> Inputs:
+    """Return a prompt and how it shrinks."""
+    config = kv.DecodingConfig(KEEP, INTERVAL, scope=scope)  # pyright: ignore[reportArgumentType]
+    return layer() | dict(scores=normal(2, KV_HEADS, TOKENS).abs(), config=config)
+
+
+def going_on(scope: str, tokens: int) -> Inputs:
+    """Return what is left of a prompt, and new tokens."""
+    cache = kv.decoding_start(**started(scope))
+    return dict(cache=cache, **layer(tokens), scores=normal(3, KV_HEADS, tokens).abs())
+
+
+ROWS = [
+    versus("compress", LAYER, scored),
+    versus("compress", f"{LAYER}, heads apart", lambda: scored(scope="layer")),
+    versus("compress", f"{LAYER}, stored as HEX-3",
+           lambda: scored(scope="layer", store=kv.hex_preset("HEX-3"))),
+    versus("compress", f"{LAYER}, NMS", lambda: scored(refinement=kv.NmsSettings())),
+    versus("hubkv_compress", LAYER, lambda: scored(scope="layer", refinement=kv.HubSettings())),
+    versus("graphkv_compress", LAYER, lambda: scored(refinement=GRAPH)),
+    *(
+        row
+        for scope in ("head", "layer")
+        for row in (
+            versus("decoding_start", f"{LAYER}, scope {scope}", lambda at=scope: started(at)),
+            versus("decoding_append", f"one token, scope {scope}",
+                   lambda at=scope: going_on(at, 1)),
+            versus("decoding_append", f"{INTERVAL} tokens, scope {scope}",
+                   lambda at=scope: going_on(at, INTERVAL)),
+            versus("decoding_read", f"{KEEP} entries a head, scope {scope}",
+                   lambda at=scope: dict(cache=going_on(at, 1)["cache"])),
+        )
+    ),
+]  # fmt: skip
+
+
+@both_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side of a row."""
+    measure(benchmark, device, row, side)

@@ -1,0 +1,104 @@
+"""Base scorers beside SnapKV: 8 kv heads of 128 channels, 32 query heads, 1024 tokens."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import optimized as kv
+from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+
+FUNCTIONS = (
+    "cake",
+    "cake_preference",
+    "cake_cascade",
+    "query_statistics",
+    "expected_attention",
+    "kvzip_chunk",
+    "kvzip",
+    "fastkvzip",
+    "h2o",
+    "streaming_llm",
+)
+KV_HEADS, QUERY_HEADS, WIDTH, TOKENS, WINDOW, HIDDEN = 8, 32, 128, 1024, 32, 1024
+CHUNK = TOKENS // 2
+LAYER = f"[{KV_HEADS}, {TOKENS}, {WIDTH}] float32"
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def asked(queries: int = WINDOW) -> Inputs:
+    """Return queries and the keys of a layer."""
+    return dict(
+        queries=normal(0, QUERY_HEADS, queries, WIDTH), keys=normal(1, KV_HEADS, TOKENS, WIDTH)
+    )
+
+
+def moments() -> Inputs:
+    """Return what expected attention is told of the queries, and a layer."""
+    return dict(
+        statistics=kv.query_statistics(normal(0, QUERY_HEADS, TOKENS, WIDTH)),
+        keys=normal(1, KV_HEADS, TOKENS, WIDTH),
+        values=normal(2, KV_HEADS, TOKENS, WIDTH),
+        rotation=kv.mean_rotation(torch.rand(WIDTH // 2), TOKENS, 512),
+    )
+
+
+def repetition() -> Inputs:
+    """Return a layer while the model repeats the first chunk of it."""
+    return asked(CHUNK) | dict(repeat_keys=normal(3, KV_HEADS, CHUNK, WIDTH), index=0, chunk=CHUNK)
+
+
+def repetitions() -> Inputs:
+    """Return a layer and what the model asked of it in all chunks of a repetition."""
+    return dict(
+        queries=tuple(normal(i, QUERY_HEADS, CHUNK, WIDTH) for i in range(2)),
+        keys=normal(1, KV_HEADS, TOKENS, WIDTH),
+        repeat_keys=tuple(normal(3 + i, KV_HEADS, CHUNK, WIDTH) for i in range(2)),
+        chunk=CHUNK,
+    )
+
+
+def gate(kv_heads: int = KV_HEADS) -> kv.GateWeights:
+    """Return a gate of 4 queries a key head that has learnt nothing."""
+    group, dim = QUERY_HEADS // KV_HEADS, 16
+    return kv.GateWeights(
+        normal(0, kv_heads, group, dim, HIDDEN) / 32,
+        normal(1, kv_heads, group, dim),
+        torch.ones(dim),
+        normal(2, kv_heads, dim, HIDDEN) / 32,
+        torch.ones(dim),
+        normal(3, kv_heads, 16, dim),
+        normal(4, kv_heads, group),
+    )
+
+
+def mass() -> Inputs:
+    """Return the mass of a layer's tokens."""
+    return dict(mass=normal(3, KV_HEADS, TOKENS).abs(), keep=512)
+
+
+ROWS = [
+    versus("cake", f"{LAYER}, a window of {WINDOW}", asked),
+    versus("cake_preference", f"{LAYER}, a window of {WINDOW}", asked),
+    versus("cake_cascade", "32 layers", lambda: dict(preferences=normal(0, 32).abs())
+           | dict(keep=512, tokens=TOKENS)),
+    versus("query_statistics", f"[{QUERY_HEADS}, {TOKENS}, {WIDTH}] float32",
+           lambda: dict(queries=normal(0, QUERY_HEADS, TOKENS, WIDTH))),
+    versus("expected_attention", LAYER, moments),
+    versus("kvzip_chunk", f"{LAYER}, a chunk of {CHUNK}", repetition),
+    versus("kvzip", f"{LAYER}, chunks of {CHUNK}", repetitions),
+    versus("fastkvzip", f"[{TOKENS}, {HIDDEN}] float32",
+           lambda: dict(hidden=normal(5, TOKENS, HIDDEN), weights=gate())),
+    versus("h2o", f"[{KV_HEADS}, {TOKENS}] float32", mass),
+    versus("streaming_llm", LAYER, lambda: dict(keys=normal(1, KV_HEADS, TOKENS, WIDTH))),
+]  # fmt: skip
+
+
+@both_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    """Time one side of a row."""
+    measure(benchmark, device, row, side)

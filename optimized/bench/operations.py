@@ -1,0 +1,294 @@
+"""What is timed on a GPU, in the order of the first hour, at the shapes that goals are set for.
+
+An operation that `gates` predicts has its name and its shape there. Small shapes make the same
+calls in Triton's interpreter.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+import optimized as kv
+from optimized import kernels, vector
+from optimized.kernels.hex_attention import CODES, PROGRAMS, attended
+from optimized.layout import PackedCache
+
+Named = dict[str, Any]
+Rivals = Mapping[str, Callable[..., object]]
+NONE: Rivals = MappingProxyType({})
+STEPS = ("fp16", "decode", "sweep", "select", "graph", "mass", "evict")
+RATIO = 0.95
+
+
+class Inputs(NamedTuple):
+    """What the sides of an operation take; they may share tensors."""
+
+    kernel: Named
+    eager: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
+    fp16: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
+
+
+class Operation(NamedTuple):
+    """One operation at one shape."""
+
+    step: str
+    name: str
+    shape: str
+    inputs: Callable[[torch.device], Inputs]
+    kernel: Callable[..., object] | None
+    eager: Callable[..., object] | None = None
+    rivals: Rivals = NONE
+    """In half precision, by name; the fastest counts."""
+    options: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
+    """Of `tuned`, in place of what the launcher chooses."""
+
+
+def normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
+    """Return numbers without structure."""
+    numbers = torch.randn(shape, generator=torch.Generator(device).manual_seed(0), device=device)
+    return numbers.to(dtype)
+
+
+def cache(
+    device: torch.device, rows: int, heads: tuple[int, int], tokens: int, width: int
+) -> Named:
+    """Return queries of one token, and keys and values."""
+    asked, held = heads
+    return dict(
+        queries=normal(device, rows, asked, 1, width),
+        keys=normal(device, rows, held, tokens, width),
+        values=normal(device, rows, held, tokens, width),
+    )
+
+
+def through(backend: SDPBackend, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Attend by one backend of torch; several queries see no token after their own."""
+    causal = queries.shape[-2] > 1
+    with sdpa_kernel(backend):
+        return F.scaled_dot_product_attention(
+            queries, keys, values, is_causal=causal, enable_gqa=True
+        )
+
+
+def flash(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Attend by the package `flash_attn`, whose tokens come before its heads."""
+    package = importlib.import_module("flash_attn")
+    sides = (x.transpose(1, 2) for x in (queries, keys, values))
+    return package.flash_attn_func(*sides, causal=queries.shape[-2] > 1)
+
+
+def flash_cached(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Decode by the package `flash_attn`, which splits a long cache."""
+    package = importlib.import_module("flash_attn")
+    return package.flash_attn_with_kvcache(*(x.transpose(1, 2) for x in (queries, keys, values)))
+
+
+def infer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Decode by the package `flashinfer`, which takes one row."""
+    package = importlib.import_module("flashinfer")
+    if len(queries) > 1:
+        raise ValueError("single_decode_with_kv_cache takes one row")
+    return package.single_decode_with_kv_cache(
+        queries[0, :, 0], keys[0], values[0], kv_layout="HND", use_tensor_cores=True
+    )
+
+
+TORCH: Rivals = {
+    name: partial(through, getattr(SDPBackend, name))
+    for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
+}
+PROMPTS: Rivals = {**TORCH, "flash_attn": flash}
+DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": infer}
+
+
+def attention(rows: int, tokens: int, small: bool) -> Operation:
+    """Return decode attention over a cache in half precision."""
+    heads, width = ((4, 2), 64) if small else ((32, 8), 128)
+
+    def inputs(device: torch.device) -> Inputs:
+        made = cache(device, rows, heads, tokens, width)
+        return Inputs(made, fp16=made)
+
+    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens"
+    return Operation("fp16", "attention", shape, inputs, None, rivals=DECODES)
+
+
+def compressed(
+    rows: int, tokens: int, preset: str, small: bool, options: Named | None = None
+) -> Operation:
+    """Return decode attention over a HEX cache."""
+    heads, width = ((4, 2), 64) if small else ((32, 8), 128)
+
+    def inputs(device: torch.device) -> Inputs:
+        made = cache(device, rows, heads, tokens, width)
+        prompt = made | dict(queries=normal(device, rows, heads[0], tokens, width))
+        held = kv.hex_prefill(**prompt, config=kv.hex_preset(preset))
+        asked = made["queries"]
+        packed = PackedCache.of(held)
+        return Inputs(dict(queries=asked, cache=packed), dict(queries=asked, cache=held), made)
+
+    shape = f"[{rows}, {heads[0]}, 1, {width}] float16, {tokens} tokens, {preset}"
+    step = "sweep" if options else "decode"
+    sides = (attended, None if options else vector.hex_attention)
+    rivals = NONE if options else DECODES
+    return Operation(step, "hex_attention", shape, inputs, *sides, rivals, options or {})
+
+
+def chosen(body: Any, scores: Tensor, protected: Tensor) -> Tensor:
+    """Refine scores and keep the best of the whole model."""
+    refined = body.hubkv_refine(scores, RATIO, protected)
+    return body.retain(refined, protected, ratio=RATIO, scope="model")
+
+
+def selection(*shape: int) -> Operation:
+    """Return what the HubKV paper times."""
+
+    def inputs(device: torch.device) -> Inputs:
+        scores = torch.rand(shape, device=device).to(torch.bfloat16)
+        protected = kv.protected_mask(shape[-1]).to(device).expand(shape)
+        return Inputs(*[dict(scores=scores, protected=protected)] * 2)
+
+    sides = partial(chosen, kernels), partial(chosen, vector)
+    return Operation("select", "hubkv_refine + retain", f"{list(shape)} bfloat16", inputs, *sides)
+
+
+def graph(tokens: int, small: bool) -> Operation:
+    """Return a decay over one layer."""
+    heads, width, keep, count = (2, 16, 16, 4) if small else (8, 128, 512, 8)
+    rest = dict(keep=keep, count=count, adaptive=False)
+
+    def inputs(device: torch.device) -> Inputs:
+        scores = torch.rand(heads, tokens, device=device).to(torch.bfloat16)
+        keys = normal(device, heads, tokens, width, dtype=torch.bfloat16)
+        return Inputs(*[dict(scores=scores, keys=keys)] * 2)
+
+    sides = partial(kernels.graphkv_refine, **rest), partial(vector.graphkv_refine, **rest)
+    shape = f"{[heads, tokens, width]} bfloat16"
+    return Operation("graph", "graphkv_refine", shape, inputs, *sides)
+
+
+def mass(name: str, what: str, count: int, tokens: int, small: bool, **rest: Any) -> Operation:
+    """Return attention mass in a layer, beside the attention of the same queries."""
+    asked, held, width = (4, 2, 16) if small else (32, 8, 128)
+
+    def inputs(device: torch.device) -> Inputs:
+        made = cache(device, 1, (asked, held), tokens, width)
+        made["queries"] = normal(device, 1, asked, count, width)
+        made = {name: x.to(torch.bfloat16) for name, x in made.items()}
+        scored = {name: made[name] for name in ("queries", "keys")}
+        return Inputs(scored, scored, made)
+
+    sides = partial(getattr(kernels, name), **rest), partial(getattr(vector, name), **rest)
+    shape = f"{what}, {count} x {tokens} bfloat16"
+    rivals = PROMPTS if count == tokens else NONE
+    return Operation("mass", name, shape, inputs, *sides, rivals)
+
+
+def eviction(tokens: int, small: bool) -> Operation:
+    """Return what gathers half of a layer's entries."""
+    heads, width = (2, 16) if small else (8, 128)
+
+    def inputs(device: torch.device) -> Inputs:
+        made = cache(device, 1, (heads, heads), tokens, width)
+        del made["queries"]
+        made = {name: x.to(torch.bfloat16) for name, x in made.items()}
+        scores = torch.rand(1, heads, tokens, device=device)
+        made["kept"] = vector.retain(scores, ratio=0.5, scope="layer")
+        return Inputs(made, made)
+
+    shape = f"[1, {heads}, {tokens}, {width}] bfloat16, 50% left"
+    return Operation("evict", "evict", shape, inputs, kernels.evict, vector.evict)
+
+
+def ragged(tokens: int, small: bool) -> Operation:
+    """Return a decoding step over heads of different lengths, half of twice as many tokens."""
+    asked, heads, width = (4, 2, 16) if small else (32, 8, 128)
+
+    def inputs(device: torch.device) -> Inputs:
+        made = cache(device, 1, (asked, heads), 2 * tokens, width)
+        made = {name: x.to(torch.bfloat16) for name, x in made.items()}
+        # from each head another share, lest all of them keep equally many
+        scores = torch.rand(1, heads, 2 * tokens, device=device)
+        scores *= torch.arange(1, heads + 1, device=device)[:, None]
+        kept = vector.retain(scores, ratio=0.5, scope="layer")
+        held = kv.evict(made["keys"], made["values"], kept)
+        new = {name: made[name][:, :, -1:].contiguous() for name in ("keys", "values")}
+        step = dict(queries=made["queries"], cache=held, **new)
+        half = dict(
+            queries=made["queries"], keys=made["keys"][:, :, :tokens],
+            values=made["values"][:, :, :tokens],
+        )  # fmt: skip
+        return Inputs(step, step, half)
+
+    shape = f"a decoding step, {tokens} entries a head, bfloat16"
+    sides = kernels.ragged_attention, vector.ragged_attention
+    return Operation("evict", "ragged_attention", shape, inputs, *sides, DECODES)
+
+
+def operations(small: bool) -> list[Operation]:
+    """Return every operation, in order; small ones for the interpreter."""
+    presets = [name for bits in (4, 3) if bits in CODES for name in (f"KCVT-{bits}", f"HEX-{bits}")]
+    if small:
+        return [
+            attention(1, 101, small),
+            *(compressed(1, 101, preset, small) for preset in presets),
+            compressed(1, 101, presets[0], small, dict(num_warps=2, num_stages=3)),
+            selection(2, 1, 2, 300),
+            graph(64, small),
+            mass("h2o_mass", "prompt", 40, 40, small),
+            mass("snapkv", "window", 8, 40, small, window=8),
+            eviction(64, small),
+            ragged(32, small),
+        ]
+    sizes = (8192, 32768, 131072)
+    choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
+    choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
+    return [
+        *(attention(rows, tokens, small) for tokens in sizes for rows in (1, 8, 32)),
+        *(
+            compressed(rows, tokens, preset, small)
+            for preset in presets
+            for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
+        ),
+        *(compressed(8, 32735, "KCVT-4", small, one) for one in choices),
+        *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
+        selection(36, 4, 8, 32768),
+        selection(36, 1, 8, 2**20),
+        *(graph(tokens, small) for tokens in sizes),
+        *(mass("h2o_mass", "prompt", tokens, tokens, small) for tokens in sizes[:2]),
+        mass("snapkv", "window", 32, 32768, small),
+        eviction(32768, small),
+        ragged(8192, small),
+    ]
+
+
+@contextmanager
+def tuned(options: Named, kernel: str = "fours_kernel") -> Iterator[None]:
+    """Launch one kernel with options in place of its launcher's; capitals name its constants."""
+    constants = {name: value for name, value in options.items() if name.isupper()}
+    rest = {name: value for name, value in options.items() if not name.isupper()}
+
+    def launching(run: Callable[..., object]) -> Callable[..., object]:
+        def launch(self: Any, *args: Any, **given: Any) -> object:
+            chosen = rest if self.fn.__name__ == kernel else {}
+            return run(self, *args, **(given | chosen))
+
+        return launch
+
+    with (
+        patch.dict(attended.__globals__, constants),
+        patch.object(JITFunction, "run", launching(JITFunction.run)),
+        patch.object(InterpretedFunction, "run", launching(InterpretedFunction.run)),
+    ):
+        yield

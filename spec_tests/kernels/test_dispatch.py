@@ -1,0 +1,307 @@
+"""Which body runs for which call, asked of tensors that say they are on a GPU and hold nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
+
+import optimized
+import reference
+from optimized import _dispatch, kernels, vector
+from optimized._dispatch import dispatch
+from optimized.bench.launches import recorded
+from optimized.bench.row import moved
+from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
+from reference.contract import trusted
+from spec_tests.accuracy import cast
+from spec_tests.kernels.test_rows import SMALL
+
+COMPOSED = [name for name in kernels.__all__ if name not in kernels.LAUNCHERS]
+HUB = {"moments_kernel", "weights_kernel", "refine_kernel"}
+BEST = {"key_kernel", "count_kernel", "cut_kernel", "mark_kernel"}
+GRAPH = {"lengths_kernel", "copies_kernel", "exact_kernel", "cut_kernel", "signal_kernel"}
+LEFT = {"count_kernel", "copy_kernel"}
+MASS = {"sums_kernel", "mass_kernel"}
+GPU = "meta"
+
+
+def layer(tokens=12, width=4, dtype=torch.float32, device="cpu"):
+    """Return keys, values and scores of two layers of two heads."""
+    generator = torch.Generator(device="cpu").manual_seed(0)
+    keys, values = torch.randn(2, 2, 2, tokens, width, generator=generator).to(device, dtype)
+    scores = torch.rand(2, 2, tokens, generator=generator).to(device, dtype)
+    return keys, values, Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+
+
+def stream(count=1, tokens=97, device="cpu"):
+    """Return queries, keys and values of a head that kernels of HEX are made for."""
+    generator = torch.Generator(device="cpu").manual_seed(0)
+    return torch.randn(3, 1, tokens, 64, generator=generator)[..., -count:, :].to(device)
+
+
+HEX = HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
+CALLS: dict[str, Any] = {
+    "refine, hub": (HUB, lambda kv: kv.refine(layer()[2], HubSettings(), keep=5)),
+    "refine, graph": (
+        GRAPH,
+        lambda kv: kv.refine(layer()[2], GraphSettings(1), keep=5, keys=layer()[0]),
+    ),
+    "select": (BEST, lambda kv: kv.select(*layer(), ratio=0.5, scope="model")),
+    "compress": (BEST | LEFT, lambda kv: kv.compress(*layer(), keep=9, scope="layer")),
+    "hubkv_select": (HUB | BEST, lambda kv: kv.hubkv_select(*layer(), ratio=0.5)),
+    "hubkv_compress": (HUB | BEST | LEFT, lambda kv: kv.hubkv_compress(*layer(), ratio=0.5)),
+    "graphkv_select": (
+        GRAPH | BEST,
+        lambda kv: kv.graphkv_select(*layer(), GraphSettings(1), keep=5, length=1000),
+    ),
+    "graphkv_compress": (
+        GRAPH | BEST | LEFT,
+        lambda kv: kv.graphkv_compress(*layer(), GraphSettings(1), keep=5, length=1000),
+    ),
+    "decoding_start": (
+        BEST | LEFT,
+        lambda kv: kv.decoding_start(*layer()[:2], layer()[2].scores, config=SHORT),
+    ),
+    "decoding_append": (BEST | LEFT, lambda kv: appended(kv)),
+    "hex_prefill": (MASS, lambda kv: kv.hex_prefill(*stream(9, 9), config=HEX)),
+    "hex_decode": (
+        {"fours_kernel", "plain_kernel", "merge_kernel"},
+        lambda kv: kv.hex_decode(reference.hex_prefill(*stream(96), config=HEX), *stream()),
+    ),
+    "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),
+}
+"""What each composition launches, and a call of it. A call begins with the function's name."""
+SHORT = reference.DecodingConfig(target=6, interval=2, sinks=1, recent=1)
+
+
+def appended(kv):
+    """Add two tokens to a decoding cache."""
+    keys, values, scored = layer()
+    start = reference.decoding_start(keys, values, scored.scores, config=SHORT)
+    new = (x[..., :2, :] for x in (keys, values))
+    return kv.decoding_append(start, *new, scored.scores[..., :2])
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[None]:
+    """Let tensors without values say that they are on a GPU."""
+    with patch.object(Tensor, "is_cuda", property(lambda tensor: tensor.device.type == GPU)):
+        yield
+
+
+@contextmanager
+def ran() -> Iterator[set[str]]:
+    """Collect the names of the kernels that the interpreter runs."""
+    found: set[str] = set()
+    run = InterpretedFunction.run
+
+    def noted(kernel: Any, *args: Any, **rest: Any) -> Any:
+        found.add(kernel.fn.__name__)
+        return run(kernel, *args, **rest)
+
+    with patch.object(InterpretedFunction, "run", noted):
+        yield found
+
+
+def test_every_composition_has_a_call():
+    assert {call.partition(",")[0] for call in CALLS} == set(COMPOSED)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_composition_on_a_gpu_runs_the_kernels_of_its_leaves(call):
+    wanted, run = CALLS[call]
+    with patch.object(_dispatch, "on_gpu", lambda _: True), ran() as found:
+        run(optimized)
+    assert found >= wanted
+
+
+def test_a_composition_over_vectorised_leaves_is_seen():
+    """The same calls elsewhere: a composition that forgot its kernels would look like this."""
+    for _, run in CALLS.values():
+        with ran() as found:
+            run(optimized)
+        assert not found
+
+
+def test_a_composition_stands_behind_a_module_as_any_function_does():
+    for name in COMPOSED:
+        body = getattr(kernels, name)
+        assert body.__module__.startswith("optimized.kernels.")
+        assert body is not getattr(vector, name)
+
+
+def row(name: str) -> Any:
+    """Return a row whose bodies say which of them ran."""
+    spec = getattr(reference, name)
+
+    def vectorised(*_, **__):
+        return "vectorised"
+
+    def kernel(*_, **__):
+        return "kernel"
+
+    vars(vectorised)["__signature__"] = vars(kernel)["__signature__"] = signature(spec)
+    return dispatch(spec, vectorised, kernel)
+
+
+def ragged(device):
+    """Return what one head has left, elsewhere than the queries perhaps."""
+    rows = torch.ones(3, 4, device=device)
+    places = torch.arange(3, device=device)
+    return RaggedCache(rows, rows, places, torch.tensor([0, 3], device=device))
+
+
+DECISIONS: dict[str, Any] = {
+    "on a GPU": ("kernel", "smd", lambda: [torch.ones(3, device=GPU)]),
+    "on a CPU": ("vectorised", "smd", lambda: [torch.ones(3)]),
+    "half precision": ("kernel", "smd", lambda: [torch.ones(3, device=GPU).bfloat16()]),
+    "double precision": ("kernel", "smd", lambda: [torch.ones(3, device=GPU).double()]),
+    "strided": ("kernel", "smd", lambda: [torch.ones(3, 4, device=GPU).mT]),
+    "empty": ("kernel", "smd", lambda: [torch.ones(0, 3, device=GPU)]),
+    "a mask elsewhere": (
+        "vectorised",
+        "smd",
+        lambda: [torch.ones(3, device=GPU), 2, 0.5, torch.ones(3, dtype=torch.bool)],
+    ),
+    "in a record": (
+        "kernel",
+        "refine",
+        lambda: [layer(device=GPU)[2], None],
+    ),
+    "in a record elsewhere": ("vectorised", "refine", lambda: [layer()[2], None]),
+    "beside a record elsewhere": (
+        "vectorised",
+        "ragged_attention",
+        lambda: [
+            torch.ones(1, 1, 4, device=GPU),
+            ragged("cpu"),
+            *[torch.ones(1, 1, 4, device=GPU)] * 2,
+        ],
+    ),
+    "beside a record": (
+        "kernel",
+        "ragged_attention",
+        lambda: [
+            torch.ones(1, 1, 4, device=GPU),
+            ragged(GPU),
+            *[torch.ones(1, 1, 4, device=GPU)] * 2,
+        ],
+    ),
+    "no tensor": ("vectorised", "kept_count", lambda: [100, 0.5]),
+}
+"""Which body a call runs, the function, and its arguments."""
+
+
+@pytest.mark.parametrize("case", DECISIONS)
+def test_the_place_of_all_tensors_decides_and_nothing_else(case):
+    wanted, name, arguments = DECISIONS[case]
+    knobs = dict(keep=5) if name == "refine" else {}
+    with trusted():
+        assert row(name)(*arguments(), **knobs) == wanted
+
+
+def decode(device, **changes):
+    """Return a call of decode attention over a HEX cache, of what kernels are made for or not."""
+    cache = reference.hex_prefill(*stream(96), config=HEX._replace(**changes))
+    return [moved(x, torch.device(device)) for x in (stream()[0], cache)]
+
+
+def ones(*shape, dtype=torch.float32):
+    """Return numbers on a GPU."""
+    return torch.ones(shape, dtype=dtype, device=GPU)
+
+
+double = torch.float64
+RULES: dict[str, Any] = {
+    "smd": (True, lambda: [ones(2, 9)], {}),
+    "smd, strided": (True, lambda: [ones(9, 2).mT], {}),
+    "smd, double precision": (True, lambda: [ones(2, 9, dtype=double)], {}),
+    "smd, wide": (False, lambda: [ones(2, 40)], dict(radius=9)),
+    "smd, empty": (None, lambda: [ones(2, 0)], {}),
+    "hubkv_refine": (True, lambda: [ones(2, 2, 9)], dict(ratio=0.5)),
+    "hubkv_refine, double precision": (
+        False, lambda: [ones(2, 2, 9, dtype=double)], dict(ratio=0.5)),
+    "hubkv_refine, empty": (None, lambda: [ones(2, 0, 9)], dict(ratio=0.5)),
+    "retain": (True, lambda: [ones(2, 9)], dict(keep=3)),
+    "retain, double precision": (True, lambda: [ones(2, 9, dtype=double)], dict(keep=3)),
+    "retain, empty": (None, lambda: [ones(0, 9)], dict(keep=3)),
+    "graphkv_refine": (True, lambda: [ones(2, 9), ones(2, 9, 4), 5], dict(count=1)),
+    "graphkv_refine, double precision": (
+        False, lambda: [ones(2, 9), ones(2, 9, 4, dtype=double), 5], dict(count=1)),
+    "graphkv_refine, width 0": (
+        False, lambda: [ones(2, 9), ones(2, 9, 0), 5], dict(count=1)),
+    "graphkv_refine, empty": (None, lambda: [ones(2, 0), ones(2, 0, 4), 0], dict(count=1)),
+    "h2o_mass": (True, lambda: [ones(2, 3, 4), ones(2, 9, 4)], {}),
+    "h2o_mass, double precision": (
+        False, lambda: [ones(2, 3, 4, dtype=double), ones(2, 9, 4, dtype=double)], {}),
+    "h2o_mass, wide": (False, lambda: [ones(2, 3, 257), ones(2, 9, 257)], {}),
+    "ragged_attention": (True, lambda: [ones(1, 1, 4), ragged(GPU), *[ones(1, 1, 4)] * 2], {}),
+    "ragged_attention, empty": (
+        None,
+        lambda: [ones(1, 0, 4), ragged(GPU), *[ones(1, 1, 4)] * 2],
+        {},
+    ),
+    "hex_attention": (True, lambda: decode(GPU), {}),
+    "hex_attention, mass": (True, lambda: decode(GPU), dict(mass=True)),
+    "hex_attention, 8 bits": (False, lambda: decode(GPU, bits=8), {}),
+    "hex_attention, all kept": (False, lambda: decode(GPU, density=1.0), {}),
+}  # fmt: skip
+"""Whether a launcher launches, hands on, or (None) has nothing to do; arguments of the call."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_on_a_gpu_a_launcher_launches_or_hands_on_by_its_rule(rule):
+    wanted, arguments, knobs = RULES[rule]
+    name = rule.partition(",")[0]
+    with trusted(), recorded() as launches:
+        given = arguments()
+        with patch.object(vector, name) as handed:
+            getattr(optimized, name)(*given, **knobs)
+    assert (bool(launches), handed.called) == (wanted is True, wanted is False)
+
+
+TRUSTED: dict[str, Any] = {
+    "refine": lambda: optimized.refine(layer(device=GPU)[2], HubSettings(), keep=5),
+    "select by share": lambda: optimized.select(*layer(device=GPU), ratio=0.5),
+    "select by number": lambda: optimized.select(*layer(device=GPU), keep=9, scope="layer"),
+    "hubkv_select by share": lambda: optimized.hubkv_select(*layer(device=GPU), ratio=0.5),
+    "hubkv_select by number": lambda: optimized.hubkv_select(
+        *layer(device=GPU), keep=5, scope="head"
+    ),
+    "graphkv_select": lambda: optimized.graphkv_select(
+        *layer(device=GPU), GraphSettings(1, exclude_window=True), keep=5, length=1000
+    ),
+}
+
+
+@pytest.mark.parametrize("call", TRUSTED)
+def test_a_trusted_selection_without_padding_waits_for_nothing_from_end_to_end(call):
+    """A GPU that holds nothing raises where it is asked for a value."""
+    with trusted(), recorded() as launches:
+        TRUSTED[call]()
+    assert launches
+
+
+def test_lengths_of_padded_rows_are_waited_for():
+    given = layer(device=GPU)
+    valid = torch.ones(2, 12, dtype=torch.bool, device=GPU)
+    with trusted(), recorded(), pytest.raises((RuntimeError, NotImplementedError)):
+        optimized.select(*given, ratio=0.5, valid=valid)
+
+
+@pytest.mark.parametrize("name", [name for name in kernels.LAUNCHERS if name != "evict"])
+@settings(max_examples=4)
+@given(data=st.data(), dtype=st.sampled_from([torch.float32, torch.bfloat16]))
+def test_a_trusted_call_on_a_gpu_waits_for_nothing_behind_its_door(name, data, dtype):
+    inputs = cast(data.draw(SMALL[name]), dtype)
+    there = {key: moved(x, torch.device(GPU)) for key, x in inputs.items()}
+    with trusted(), recorded(), patch.object(vector, name):
+        getattr(optimized, name)(**there)

@@ -1,0 +1,148 @@
+"""Spans packed and restored by kernels: every bit is that of the specification, in both layouts."""
+
+from importlib import import_module
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reference
+from optimized import vector
+from optimized.layout import PackedCache
+from spec_tests.accuracy import assert_equal
+from spec_tests.kernels.interpreter import small_blocks
+
+home = import_module("optimized.kernels.hex_compress")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def span(
+    bits, width, tokens=130, dtype=torch.float16, value_group="token", scales=None, seed=0
+) -> dict[str, Any]:
+    """Return two rows of two heads, some entries of which are kept: all of a token, or no few."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(2, 2, 2, tokens, width, generator=generator)
+    expander = torch.rand(tokens, 2 * width, generator=generator) < 0.1
+    expander[:1] = True
+    dynamic = torch.rand(2, tokens, generator=generator) < 0.1
+    return dict(
+        keys=(noise[0] + 1).to(dtype),
+        values=(noise[1] * 100).to(dtype),
+        expander=expander,
+        dynamic=dynamic,
+        bits=bits,
+        value_group=value_group,
+        scales=scales,
+    )
+
+
+spans = st.builds(
+    span,
+    bits=st.integers(1, 8),
+    width=st.sampled_from([5, 64, 128]),
+    tokens=st.sampled_from([31, 96, 130]),
+    dtype=st.sampled_from(DTYPES),
+    value_group=st.sampled_from(["token", "head"]),
+    scales=st.sampled_from([None, torch.float16, torch.float32]),
+    seed=st.integers(0, 2**16),
+)
+tiles = st.builds(
+    span,
+    bits=st.sampled_from([2, 3, 4, 8]),
+    width=st.sampled_from([64, 128]),
+    tokens=st.sampled_from([31, 96, 193]),
+    dtype=st.sampled_from(DTYPES),
+    value_group=st.sampled_from(["token", "head"]),
+    seed=st.integers(0, 2**16),
+)
+
+
+@settings(max_examples=8)
+@given(spans, st.sampled_from([32, 1024]))
+def test_every_bit_is_that_of_the_specification(x, size):
+    with small_blocks(size):
+        block = home.hex_compress(**x)
+    assert_equal(block, reference.hex_compress(**x))
+    restored = home.hex_reconstruct(block, x["expander"])
+    assert_equal(restored, reference.hex_reconstruct(block, x["expander"]))
+
+
+@settings(max_examples=6)
+@given(tiles)
+def test_every_bit_of_a_tile_lies_where_the_layout_has_it(x):
+    run, block = home.packed(**x), vector.hex_compress(**x)
+    none = x["keys"][..., :0, :]
+    mass = torch.zeros(2, 0)
+    cache = reference.HexCache(reference.HexConfig(), (block,), none, none, mass, mass, none, none)
+    assert_equal(run, PackedCache.of(cache).runs[0])
+    restored = [one[0] for one in home.unpacked(run, x["expander"])]
+    assert_equal(restored, [*vector.hex_reconstruct(block, x["expander"])])
+
+
+@pytest.mark.parametrize("power", [-140, -120, -20, 0, 20, 100])
+def test_quotients_beside_a_half_are_rounded_as_divisions_are(power):
+    """Steps of any size, and numbers as near to half a step as float32 has them."""
+    generator = torch.Generator().manual_seed(power + 999)
+    steps = (1 + torch.rand(64, generator=generator)) * 2.0**power
+    halves = torch.arange(0.5, 255)[:, None] * steps
+    some = [halves]
+    for far in (-torch.inf, torch.inf):
+        near = halves
+        for _ in range(2):
+            near = near.nextafter(torch.tensor(far))
+            some.append(near)
+    members = torch.cat([torch.zeros_like(steps)[None], *some, 255 * steps[None]])
+    x: dict[str, Any] = dict(
+        keys=members[None],
+        values=torch.zeros_like(members)[None],
+        expander=torch.zeros(members.shape, dtype=torch.bool),
+        dynamic=torch.zeros(len(members), dtype=torch.bool),
+        bits=8,
+        value_group="token",
+        scales=None,
+    )
+    assert_equal(home.hex_compress(**x), vector.hex_compress(**x))
+
+
+def test_what_coarse_scales_throw_beyond_the_range_is_clamped():
+    keys = torch.tensor([60000.3, 60000.4, 60000.5, 60001.0] * 8).expand(1, 2, 32).mT.contiguous()
+    keys[0, :, 1] /= 1e10
+    x: dict[str, Any] = dict(
+        keys=keys,
+        values=-keys,
+        expander=torch.zeros(32, 2, dtype=torch.bool),
+        dynamic=torch.zeros(32, dtype=torch.bool),
+        bits=3,
+        value_group="head",
+        scales=torch.float16,
+    )
+    assert_equal(home.hex_compress(**x), reference.hex_compress(**x))
+
+
+def test_what_the_scales_cannot_hold_is_refused():
+    x = span(3, 8, scales=torch.float16, dtype=torch.float32)
+    x["keys"] *= 2.0**20
+    with pytest.raises(ValueError, match="keys must have minima and steps within"):
+        home.hex_compress(**x)
+
+
+@pytest.mark.parametrize("change", ["none", "double", "wide", "empty"])
+def test_each_rule_hands_a_span_on_by_itself(change):
+    dtype = torch.float64 if change == "double" else torch.float16
+    width, tokens = 257 if change == "wide" else 4, 0 if change == "empty" else 7
+    x = span(3, width, tokens, dtype)
+    block = vector.hex_compress(**x)
+    with patch.object(vector, "hex_compress", lambda *_: "handed on"):
+        assert (home.hex_compress(**x) == "handed on") == (change != "none")
+    with patch.object(vector, "hex_reconstruct", lambda *_: "handed on"):
+        found = home.hex_reconstruct(block, x["expander"])
+        assert (found == "handed on") == (change != "none")
+
+
+def test_a_span_of_more_strips_than_a_grid_has_programs_is_handed_on():
+    for more in (0, 1):
+        shape = torch.Size((2, 2, home.LONGEST + more, 64))
+        assert home.taken(shape, torch.float16) == (more == 0)

@@ -1,0 +1,129 @@
+"""A HEX cache that stays laid out while tokens come, alone and as a layer holds it."""
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import optimized
+import reference
+from optimized import kernels
+from optimized.kernels._hex_stream import decoded
+from optimized.kernels.hex_attention import CODES, WIDTHS, taken
+from optimized.layout import TILE, PackedCache
+from reference.hex.cache import arrived, buffer_space
+from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.kernels.wide import wide
+
+pytest.importorskip("transformers")
+MODES = ("append", "full", "oracle")
+
+
+def ready(*modes: str) -> Any:
+    """Draw caches that are laid out for kernels."""
+
+    def laid_out(x: Any) -> bool:
+        return x["cache"].config.block == TILE and taken(**x, valid=None)
+
+    return wide(bits=CODES, widths=WIDTHS, modes=modes).filter(laid_out)
+
+
+def tokens(x, count, seed):
+    """Return queries, keys and values of tokens to come."""
+    *batch, heads, _, width = x["queries"].shape
+    kv_heads = x["cache"].residual_keys.shape[-3]
+    generator = torch.Generator().manual_seed(seed)
+    made = [
+        torch.randn(*batch, many, count, width, generator=generator).to(x["queries"].dtype)
+        for many in (heads, kv_heads, kv_heads)
+    ]
+    return [part / 4 for part in made]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=2)
+@given(data=st.data())
+def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
+    """The first of these steps fills a block."""
+    x = data.draw(ready(mode))
+    cache = x["cache"]
+    missing = max(0, buffer_space(cache) - 1)
+    held = anew = arrived(cache, *tokens(x, missing, 0)[1:])
+    for step in (1, 2):
+        new = tokens(x, 1, step)
+        output, held = decoded(held, *new)
+        expected, anew = kernels.hex_decode(anew, *new)
+        assert_equal(output, expected)
+        assert isinstance(held, PackedCache)
+        assert_equal(held.cache(), anew)
+    assert len(anew.blocks) > len(cache.blocks) or cache.config.mode != "append"
+
+
+@settings(max_examples=4)
+@given(ready(*MODES), st.integers(2, 5))
+def test_several_tokens_are_handed_on(x, count):
+    held, new = PackedCache.of(x["cache"]), tokens(x, count, 0)
+    output, after = decoded(held, *new)
+    assert isinstance(after, optimized.HexCache)
+    inputs = dict(zip(("queries", "keys", "values"), new, strict=True), cache=x["cache"])
+    assert_as_accurate(output, lambda **x: reference.hex_decode(**x).output, inputs)
+
+
+SMALL = optimized.HexConfig(bits=4, density=0.0, heavy=0.0, recent=2)
+PROMPT = 2 * TILE - 3
+
+
+@pytest.fixture
+def layer():
+    """Return what makes a layer that believes to be on a GPU, and one after its prompt."""
+    from optimized.models.hex import HexLayer
+
+    with patch("optimized.models.hex.on_gpu", lambda _: True):
+        yield lambda kv: told(HexLayer(SMALL, kv), 0, PROMPT, PROMPT)[0]
+
+
+def way():
+    """Return how a stock layer of 64 channels makes its weights."""
+    from optimized.models.attention import Way
+
+    return Way(0.125)
+
+
+def told(layer, start, stop, step=1):
+    """Let a layer attend to tokens as a model does; return it, and what it answered."""
+    outputs = []
+    for at in range(start, stop, step):
+        stream = torch.randn(3, 1, 2, step, 64, generator=torch.Generator().manual_seed(at))
+        layer.update(stream[1], stream[2])
+        outputs.append(layer.attend(stream[0], None, way()))
+    return layer, torch.cat(outputs, 2)
+
+
+def test_a_layer_on_a_gpu_holds_the_layout_and_answers_as_any_other(layer):
+    mine, other = layer(optimized), layer(reference)
+    found, expected = (told(one, PROMPT, PROMPT + 5)[1] for one in (mine, other))
+    assert isinstance(mine.held, PackedCache)
+    assert_equal(mine.held.cache().blocks, other.held.blocks)
+    assert_equal(mine.held.rest.residual_keys, other.held.residual_keys)
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_bytes_of_a_layer_are_those_of_its_memory(layer):
+    mine, other = layer(optimized), layer(reference)
+    for one in (mine, other):
+        told(one, PROMPT, PROMPT + 5)
+    tight, block = (optimized.stored_bytes(x) for x in (other.held, other.held.blocks[-1]))
+    assert tight <= optimized.stored_bytes(mine.held) <= tight + block
+    everything = mine.held, mine.keys, mine.values
+    assert optimized.stored_bytes(mine) == optimized.stored_bytes(everything)
+
+
+def test_a_layer_refuses_what_is_no_number(layer):
+    mine = layer(optimized)
+    new = torch.full((1, 2, 1, 64), torch.nan)
+    mine.update(new, new)
+    with pytest.raises(ValueError, match="keys must be finite"):
+        mine.attend(torch.ones(1, 2, 1, 64), None, way())
