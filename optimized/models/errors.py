@@ -177,8 +177,8 @@ def flags(valid: Any) -> None:
     if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
         got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
-            f"attention_mask must be of shape (batch, tokens), got {got}: a mask of "
-            "queries × tokens is not supported"
+            f"attention_mask must be of shape (batch, tokens), got {got}: a mask of queries × "
+            "tokens, as models of text and images make it, is not supported"
         )
 
 

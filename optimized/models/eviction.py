@@ -62,7 +62,7 @@ class EvictionLayer(AttendingLayer):
         lengths = self.old.offsets.diff().view(rows, heads, 1)
         longest = int(lengths.max())
         held = torch.arange(longest, device=query.device) < lengths
-        wide = [self.keys.new_zeros(rows, heads, longest, width) for width in widths]
+        wide = [self.old.keys.new_zeros(rows, heads, longest, width) for width in widths]
         wide[0][held], wide[1][held] = self.old.keys, self.old.values
         count = query.shape[2]
         new = causal(count, tokens, valid, query.device).expand(rows, heads, count, tokens)

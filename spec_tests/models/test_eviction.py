@@ -173,3 +173,18 @@ def test_keys_and_values_keep_the_dtype_of_the_model(scope, dtype):
         assert layer.whole[0].dtype == dtype
         assert layer.old is None or layer.old[0].dtype == dtype
     assert before == 2 * TOKENS * bytes_of_a_token() * dtype.itemsize // 4
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_new_tokens_follow_entries_that_were_narrowed_to_16_bits(kind):
+    ids, mask = prompts(4)
+    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
+    for layer in prompt.cache.evictable():
+        layer.keys, layer.values = (x.half() for x in layer.whole)
+    kept = retained(prompt, 0.5, "layer")[: len(prompt.cache.evictable())]
+    prompt.cache.evict(kept)
+    out = logits_after(attached(kind), prompt.cache, ids, mask, 4)
+    exact = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
+    exact.cache.evict(kept)
+    expected = logits_after(attached(kind), exact.cache, ids, mask, 4)
+    assert_equal(out.argmax(-1), expected.argmax(-1))

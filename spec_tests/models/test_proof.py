@@ -75,6 +75,19 @@ def test_which_models_rotate_their_projected_queries_as_a_whole_is_found(kind):
     assert known.rotates == (kind in ROTATED)
 
 
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_half_precision_shows_the_same_of_a_model(kind):
+    known, half = (attachment(one) for one in (attached(kind), models.attach(halved(kind))))
+    assert known is not None
+    assert half is not None
+    assert known.rotates == half.rotates
+
+
+def halved(kind: str):
+    """A model whose weights have eight bits."""
+    return fresh(kind).to(torch.bfloat16)
+
+
 @pytest.mark.parametrize("kind", ROTATED)
 def test_unrotated_queries_turn_into_the_queries_of_the_model(kind):
     ids, _ = prompts()
