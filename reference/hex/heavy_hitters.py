@@ -10,13 +10,13 @@ from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Ratio, Whole
 from reference.precision import widen
-from reference.rules import aligned, grouped, wide
+from reference.rules import aligned, at_most, grouped, wide
 
 
 def spanned(span: int | None, tokens: int) -> None:
     """Refuse a span longer than the keys."""
-    if span is not None and span > tokens:
-        raise ValueError(f"span must be in [0, {tokens}], got {span}")
+    if span is not None:
+        at_most("span", span, tokens)
 
 
 @requires(wide, grouped, aligned, spanned)

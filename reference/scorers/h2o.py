@@ -8,7 +8,7 @@ from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Importance, Whole
 from reference.precision import widen
-from reference.rules import aligned, grouped, left_padded, wide
+from reference.rules import aligned, at_most, grouped, left_padded, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
@@ -69,8 +69,8 @@ def h2o_mass(
 
 def recent_within(recent: int | None, keep: int) -> None:
     """Refuse more recent tokens than the budget."""
-    if recent is not None and recent > keep:
-        raise ValueError(f"recent must be in [0, {keep}], got {recent}")
+    if recent is not None:
+        at_most("recent", recent, keep)
 
 
 @requires(recent_within, left_padded)
