@@ -42,7 +42,6 @@ REFUSALS = dict(
         [
             Refusal("keep", 5, ValueError, "[0, 4]"),
             Refusal("keep", 1, ValueError, ">= 2 to hold the 4 protected entries"),
-            Refusal("rule", ["entropy"], ValueError, "'waterfill'"),
         ],
     ),
 )
