@@ -7,7 +7,7 @@ from torch import Tensor
 from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Importance, Whole
-from reference.precision import widen
+from reference.precision import widen, widest
 from reference.rules import aligned, at_most, grouped, left_padded, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
@@ -51,7 +51,7 @@ def h2o_mass(
         is left out of any step.
     """
     *batch, kv_heads, tokens, _ = keys.shape
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     mass = keys.new_zeros(*batch, kv_heads, 0, dtype=exact) if mass is None else mass
     valid = real_tokens(valid, keys)
     total = keys.new_zeros(keys.shape[:-1], dtype=torch.promote_types(exact, mass.dtype))
