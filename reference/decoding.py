@@ -32,7 +32,9 @@ def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> No
     if scope != "head":  # heads then hold different tokens
         allowed |= {"per_head": (True,), "exclude_window": (False,)}
     for field, choices in allowed.items():
-        errors.one_of(f"{name}.refinement.{field}", getattr(refinement, field), choices)
+        value = getattr(refinement, field)
+        value = value if isinstance(value, str) else bool(value)  # NumPy has flags of its own
+        errors.one_of(f"{name}.refinement.{field}", value, choices)
 
 
 class DecodingConfig(NamedTuple):
