@@ -242,7 +242,7 @@ def retain(
     keys = keys.reshape(budgets.numel(), shape[-1])
     shields = budgets.new_zeros(shape[:-1]) if aside is None else aside.sum(-1)
     last, missing, shields = _last_keys(keys, budgets.flatten(), shields.flatten(), ranks.group)
-    covers_protected(keep, ratio, budgets, shields.view(budgets.shape))
+    covers_protected(ratio, budgets, shields.view(budgets.shape))
     keys = keys.view(len(keys), layers, shape[-1] // max(1, layers))
     ties = ranks.stack((keys == last[:, None, None]).sum(-1)).movedim(0, -1)
     before = (ties.flatten(1).cumsum(-1).view(ties.shape) - ties)[..., ranks.number]

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
@@ -50,8 +51,8 @@ def rows_padded(valid: Tensor | None, scored: Scored, scope: str) -> None:
 def flagged(valid: Tensor | None, scores: Tensor, scope: str) -> None:
     """Refuse a mask that has not one flag for each token of a row, layers left out."""
     wanted = (*scores.shape[1 if scope == "model" else 0 : -2], scores.shape[-1])
-    if valid is not None and tuple(valid.shape) != wanted:
-        raise ValueError(f"valid must have shape {wanted}, got {tuple(valid.shape)}")
+    if valid is not None:
+        errors.shaped("valid", valid, wanted)
 
 
 def fits_pools(
@@ -80,9 +81,14 @@ def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfi
             f"store must be in mode 'append' where valid is given, got {store.mode!r} in {store!r}"
         )
     headed(keys)
-    alike(keys, values)
     for name, tensor in (("keys", keys), ("values", values)):
         finite(name, tensor, None if valid is None else valid[..., None, :, None])
+
+
+def of_one_dtype(keys: Tensor, values: Tensor, store: HexConfig | None) -> None:
+    """Refuse to store values of another dtype than the keys."""
+    if store is not None:
+        alike(keys, values)
 
 
 @requires(has_pools, rows_padded, left_padded, fits_pools, comparable, refinable)
@@ -136,13 +142,15 @@ def select(
         protected = row.scored.protected
         pools = protected.flatten(-AXES[scope])
         budgets = row_budgets(keep, ratio, row, pools)
-        covers_protected(keep, ratio, budgets, pools.sum(-1))
+        covers_protected(ratio, budgets, pools.sum(-1))
         refined = refine_row(row, refinement, int(budgets.sum()), ratio, protected)
         kept[row.place] = retain(refined, protected, keep=budgets, scope=scope)
     return kept
 
 
-@requires(has_pools, rows_padded, left_padded, fits_pools, comparable, refinable, storable)
+@requires(
+    has_pools, rows_padded, left_padded, fits_pools, comparable, refinable, storable, of_one_dtype
+)
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

@@ -127,9 +127,9 @@ def compiled(name: str, annotation: Any) -> Check | None:
     """Compile what an annotation says of the argument `name`, if it says anything."""
     base, *marks = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
     if choices := next((mark.choices for mark in marks if isinstance(mark, OneOf)), None):
-        return partial(_choice, name, choices)
+        return partial(choice, name, choices)
     if get_origin(base) is Literal:
-        return partial(_choice, name, get_args(base))
+        return partial(choice, name, get_args(base))
     if get_origin(base) in (Union, UnionType):
         return _union(name, get_args(base))
     if get_origin(base) in SEVERAL:
@@ -189,10 +189,11 @@ def _several(name: str, many: type, kind: Any) -> Check | None:
     return check
 
 
-def _choice(name: str, choices: tuple[Any, ...], value: Any, _: Axes) -> None:
+def choice(name: str, choices: tuple[Any, ...], value: Any, _: Axes) -> None:
+    """Refuse what is not among `choices`."""
     # compared only with its like: a list has no hash, and an array no truth
-    if not any(type(value) is type(choice) and value == choice for choice in choices):
-        listed = ", ".join(repr(choice) for choice in choices)
+    if not any(type(value) is type(one) and value == one for one in choices):
+        listed = ", ".join(repr(one) for one in choices)
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
 
 

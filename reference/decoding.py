@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reference import errors
 from reference.compress import each_row, flagged, vectors_compared
 from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
@@ -14,14 +15,13 @@ from reference.kinds import Positive, Ratio, Scope, Whole
 from reference.precision import widen
 from reference.refinement import Refinement, finite, refine
 from reference.retain import retain
-from reference.rules import AXES, left_padded, scoped
+from reference.rules import AXES, at_most, left_padded, scoped
 from reference.scorers.scored import Scored
 
 
 def held_sinks(name: str, sinks: int, target: int) -> None:
     """Refuse more sinks than the target."""
-    if sinks > target:
-        raise ValueError(f"{name}.sinks must be in [0, {target}], got {sinks}")
+    at_most(f"{name}.sinks", sinks, target)
 
 
 def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> None:
@@ -32,9 +32,9 @@ def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> No
     if scope != "head":  # heads then hold different tokens
         allowed |= {"per_head": (True,), "exclude_window": (False,)}
     for field, choices in allowed.items():
-        if (value := getattr(refinement, field)) not in choices:
-            listed = ", ".join(map(repr, choices))
-            raise ValueError(f"{name}.refinement.{field} must be one of {listed}, got {value!r}")
+        value = getattr(refinement, field)
+        value = value if isinstance(value, str) else bool(value)  # NumPy has flags of its own
+        errors.one_of(f"{name}.refinement.{field}", value, choices)
 
 
 class DecodingConfig(NamedTuple):
@@ -112,14 +112,14 @@ def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None
     finite("scores", scores, real, config.refinement is not None)
 
 
-def joining(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> None:
-    """Refuse tokens of another type than those held, or scores of no use."""
-    for name, new, held in (
-        ("keys", keys, cache.pending_keys),
-        ("values", values, cache.pending_values),
-    ):
-        if new.dtype != held.dtype:
-            raise TypeError(f"{name} must be a {held.dtype} tensor, got a {new.dtype} tensor")
+def joining(cache: DecodingCache, keys: Tensor, values: Tensor) -> None:
+    """Refuse tokens of another dtype than those held."""
+    errors.typed("keys", keys, cache.pending_keys.dtype)
+    errors.typed("values", values, cache.pending_values.dtype)
+
+
+def usable(cache: DecodingCache, scores: Tensor) -> None:
+    """Refuse scores that are not finite, or negative where they are refined."""
     finite("scores", scores, None, cache.config.refinement is not None)
 
 
@@ -128,9 +128,7 @@ def addable(cache: DecodingCache, mass: Tensor | None) -> None:
     if mass is None:
         return
     held = present(cache)
-    if mass.shape != held.shape:
-        shape = tuple(held.shape)
-        raise ValueError(f"mass must have shape {shape}, got {tuple(mass.shape)}")
+    errors.shaped("mass", mass, held.shape)
     finite("mass", mass, held, cache.config.refinement is not None)
 
 
@@ -175,7 +173,7 @@ def decoding_start(
     return shrunk(view, seen, config)
 
 
-@requires(joining, addable)
+@requires(joining, usable, addable)
 def decoding_append(
     cache: DecodingCache,
     keys: Float[Tensor, "*batch kv_heads tokens width"],

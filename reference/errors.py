@@ -1,13 +1,12 @@
 """What no signature can refuse, in its voice: the argument, its value, the admissible range."""
 
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from reference.contract import compiled, scanning, shown
-from reference.kinds import OneOf
+from reference.contract import choice, compiled, scanning, shown
 
 
 def must_be(name: str, value: object, annotation: Any) -> None:
@@ -18,7 +17,7 @@ def must_be(name: str, value: object, annotation: Any) -> None:
 
 def one_of(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse what is not among `choices`."""
-    must_be(name, value, Annotated[object, OneOf(tuple(choices))])
+    choice(name, tuple(choices), value, {})
 
 
 def boolean(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
@@ -26,6 +25,12 @@ def boolean(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
     if not isinstance(tensor, Tensor) or tensor.dtype != torch.bool:
         raise TypeError(f"{name} must be a boolean tensor, got {shown(tensor)}")
     shaped(name, tensor, shape)
+
+
+def typed(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
+    """Refuse a tensor of another dtype."""
+    if tensor.dtype != dtype:
+        raise TypeError(f"{name} must be a {dtype} tensor, got {shown(tensor)}")
 
 
 def shaped(name: str, tensor: Tensor, shape: Sequence[int]) -> None:

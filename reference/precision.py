@@ -11,3 +11,9 @@ def widen(x: Tensor) -> Tensor:
     the end.
     """
     return x if x.dtype == torch.float64 else x.to(torch.float32)
+
+
+def widest(*tensors: Tensor) -> torch.dtype:
+    """Return the dtype in which these tensors meet: float64 where one is float64, else float32."""
+    wide = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.float64 if wide else torch.float32

@@ -10,7 +10,7 @@ from torch import Tensor
 from reference.contract import requires, scanning
 from reference.kinds import Orderable, Ratio, Scope, Whole
 from reference.precision import widen
-from reference.rules import AXES, budget, scoped
+from reference.rules import AXES, budget, covers, scoped
 
 
 def kept_count(pool: Whole, ratio: Ratio) -> int:
@@ -92,7 +92,7 @@ def retain(
     pools, shields = pooled(scores, scope), pooled(protected, scope)
     counted = keep if ratio is None else kept_count(pools.shape[-1], ratio)
     budgets = torch.as_tensor(counted, device=scores.device).expand(pools.shape[:-1])
-    covers_protected(keep, ratio, budgets, shields.sum(-1))
+    covers_protected(ratio, budgets, shields.sum(-1))
     kept = torch.zeros_like(shields)
     best_first = ranking(pools)
     for pool in product(*map(range, budgets.shape)):
@@ -126,15 +126,14 @@ def modular_utility(
     return utility
 
 
-def covers_protected(
-    keep: int | Tensor | None, ratio: float | None, budgets: Tensor, protected: Tensor
-) -> None:
-    """Refuse a budget, as `keep` or `ratio` gave it, below its pool's protected entries."""
+def covers_protected(ratio: float | None, budgets: Tensor, protected: Tensor) -> None:
+    """Refuse a budget, of `ratio` if there is one, below its pool's protected entries."""
     if not scanning(budgets) or not bool((short := budgets < protected).any()):
         return
-    most = f"the {int(protected[short][0])} protected entries of a pool"
-    given = f"keep must be >= {most}, got {keep}"
-    raise ValueError(given if ratio is None else f"ratio must leave {most}, got {ratio}")
+    most = int(protected[short][0])
+    if ratio is None:
+        covers(int(budgets[short][0]), most)
+    raise ValueError(f"ratio must leave the {most} protected entries of a pool, got {ratio}")
 
 
 def pooled(x: Tensor, scope: str) -> Tensor:

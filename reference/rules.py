@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reference import errors
 from reference.contract import ends, scanning
 
 AXES = {"head": 1, "layer": 2, "model": 3}
@@ -66,13 +67,11 @@ def pooled_budget(
             f"exactly one of keep and ratio must be given, got keep={keep}, ratio={ratio}"
         )
     if isinstance(keep, Tensor):
-        if tuple(keep.shape) != tuple(pools):
-            raise ValueError(f"keep must have shape {tuple(pools)}, got {tuple(keep.shape)}")
+        errors.shaped("keep", keep, pools)
         low, high = ends(keep) if scanning(keep) else (0, 0)
     else:
         low = high = keep or 0
-    if not 0 <= low <= high <= pool:
-        raise ValueError(f"keep must be in [0, {pool}], got {low if low < 0 else high}")
+    at_most("keep", low if low < 0 else high, pool)
 
 
 def left_padded(valid: Tensor | None) -> None:
@@ -103,22 +102,47 @@ def observed(queries: Tensor, window: int, tokens: int) -> None:
 
 def windowed(keep: int, window: int) -> None:
     """Refuse a budget below the window that is protected."""
-    if keep < window:
-        raise ValueError(f"keep must be >= {window}, got {keep}")
+    covers(keep, window)
+
+
+def covers(keep: int, protected: int, heads: int = 1) -> None:
+    """Refuse a budget, the mean of so many heads, below the protected entries of its pool."""
+    if keep * heads < protected:
+        least = -(-protected // heads)
+        raise ValueError(
+            f"keep must be >= {least} to hold the {protected} protected entries of a pool, "
+            f"got {keep}"
+        )
 
 
 def affordable(keep: int, tokens: int) -> None:
     """Refuse a budget of more tokens than there are."""
-    if keep > tokens:
-        raise ValueError(f"keep must be in [0, {tokens}], got {keep}")
+    at_most("keep", keep, tokens)
+
+
+def at_most(name: str, value: float, most: float) -> None:
+    """Refuse a number below 0 or above `most`."""
+    if not 0 <= value <= most:
+        raise ValueError(f"{name} must be in [0, {most}], got {value}")
+
+
+def divides(name: str, part: int, of: str, whole: int) -> None:
+    """Refuse a number that does not divide another, which `of` names."""
+    if whole % part:
+        raise ValueError(f"{name} must divide {of} = {whole}, got {part}")
+
+
+def whole_number(name: str, whole: int, of: str, part: int) -> None:
+    """Refuse a number that is no multiple of another, which `of` names."""
+    if whole % part:
+        raise ValueError(f"{name} must be a multiple of {of} = {part}, got {whole}")
 
 
 def indexing(name: str, places: Tensor, count: int) -> None:
     """Refuse what is no place among `count` things."""
     if scanning(places):
         low, high = ends(places)
-        if low < 0 or high >= count:
-            raise ValueError(f"{name} must be in [0, {count - 1}], got {low if low < 0 else high}")
+        at_most(name, low if low < 0 else high, count - 1)
 
 
 def permuting(permutations: Tensor) -> None:
@@ -136,19 +160,20 @@ def permuting(permutations: Tensor) -> None:
 
 def headed(keys: Tensor) -> None:
     """Refuse a cache without a head or without a channel."""
-    if not keys.shape[-3] or not keys.shape[-1]:
-        raise ValueError(f"keys must have a head and a channel, got shape {tuple(keys.shape)}")
+    of_heads("keys", keys)
+
+
+def of_heads(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor without a head or without a channel."""
+    if not tensor.shape[-3] or not tensor.shape[-1]:
+        raise ValueError(f"{name} must have a head and a channel, got shape {tuple(tensor.shape)}")
 
 
 def alike(keys: Tensor, values: Tensor) -> None:
     """Refuse values of another dtype than the keys."""
-    if values.dtype != keys.dtype:
-        raise TypeError(f"values must be a {keys.dtype} tensor, got a {values.dtype} tensor")
+    errors.typed("values", values, keys.dtype)
 
 
 def continued(cache: Any, keys: Tensor) -> None:
     """Refuse keys of another dtype than the cache's."""
-    if keys.dtype != cache.residual_keys.dtype:
-        raise TypeError(
-            f"keys must be a {cache.residual_keys.dtype} tensor, got a {keys.dtype} tensor"
-        )
+    errors.typed("keys", keys, cache.residual_keys.dtype)

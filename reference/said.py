@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from inspect import getdoc
+from inspect import getdoc, isfunction, ismodule
 from textwrap import fill, indent
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -27,7 +27,7 @@ def documented(public: Any) -> Any:
         meanings, returns, rest = rest.partition("\n\nReturns:")
         results, _, by_body = rest.partition("\n\nRaises:")
         meanings = re.sub(r"(?m)^    (\w+): (.*)", lambda e: _entry(said[e[1]], e[2]), meanings)
-        prose = f"{head}{args}{meanings}{returns}{results}\n\nRaises:{_refused(public)}{by_body}"
+        prose = f"{head}{args}{meanings}{returns}{results}\n\nRaises:{_refused(public, by_body)}"
     elif not any("tensor" in words for words in said.values()):  # settings, no result
         prose += "\n    ".join(["\n\nAttributes:", *said.values()])
     public.__doc__ = prose + source + cites
@@ -76,20 +76,35 @@ def _bare(kind: str) -> str:
     return kind.partition(" ")[2]
 
 
-def _refused(spec: Callable[..., Any]) -> str:
-    """Say what raises: an argument alone, arguments of different lengths, and each rule."""
+def _refused(spec: Callable[..., Any], by_body: str) -> str:
+    """Say what raises: an argument alone, arguments of different lengths, each rule, the body."""
     clauses = {
         "TypeError": ["an argument is of another kind"],
         "ValueError": ["an argument is out of its range, or axes of one name differ in length"],
     }
     for rule in vars(spec).get("rules", ()):
         said = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
-        only_kind = "ValueError" not in (called := rule.__code__.co_names) and "TypeError" in called
-        clauses["TypeError" if only_kind else "ValueError"].append(said)
+        clauses["TypeError" if TypeError in raised(rule) else "ValueError"].append(said)
+    for error, why in re.findall(r"(?ms)^    (\w+): (.*?)(?=^    \w|\Z)", by_body):
+        clauses.setdefault(error, []).append(" ".join(why.split()).rstrip("."))
     entries = (f"{error}: {'; '.join(why)}." for error, why in clauses.items())
     return "".join(
-        "\n" + indent(fill(entry, WIDTH, subsequent_indent="    "), "    ") for entry in entries
+        "\n" + indent(fill(entry, WIDTH, subsequent_indent="    ", break_on_hyphens=False), "    ")
+        for entry in entries
     )
+
+
+def raised(rule: Callable[..., Any]) -> set[type]:
+    """Return the kinds of errors that a rule names, or a function of ours that it calls."""
+    errors, left, seen = set(), [rule], set()
+    while left:
+        seen.add(one := left.pop())
+        used, spaces = one.__code__.co_names, [one.__globals__]
+        spaces += [vars(x) for name in used if ismodule(x := one.__globals__.get(name))]
+        errors |= {kind for kind in (TypeError, ValueError) if kind.__name__ in used}
+        called = {space[name] for space in spaces for name in used if isfunction(space.get(name))}
+        left += [f for f in called - seen if f.__module__.startswith("reference.")]
+    return errors
 
 
 def members(annotation: Any) -> Iterator[tuple[Any, list[Any]]]:

@@ -255,7 +255,7 @@ def retain(
     mark_kernel[programs](keys, cuts, kept, *places, **even)
     if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
         shields = pooled(protected, scope).sum(-1)
-        covers_protected(keep, ratio, found[0, :, 1].view(shields.shape), shields)
+        covers_protected(ratio, found[0, :, 1].view(shields.shape), shields)
     return kept
 
 

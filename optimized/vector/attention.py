@@ -7,7 +7,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference.precision import widen
+from reference.precision import widest
 
 # weights at a time: 2 MiB in float32, and at least those of one key head
 WEIGHTS = 1 << 19
@@ -29,7 +29,7 @@ def masked_weights(
 ) -> Tensor:
     """Return the weights over what is not `unseen`; they are NaN where nothing is left."""
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
-    exact = torch.promote_types(widen(queries).dtype, keys.dtype)
+    exact = widest(queries, keys)
     logits = _grouped_product(queries.to(exact) * scale, keys.to(exact).mT)
     if unseen is not None:
         logits = logits.masked_fill_(unseen, -torch.inf)

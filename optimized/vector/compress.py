@@ -50,7 +50,7 @@ def select(
     rows = rows_of(scored, scope, valid, vectors_compared(refinement, keys, values, queries))
     scores, protected = rows.scored
     budgets = pool_budgets(keep, ratio, rows, scope)
-    covers_protected(keep, ratio, budgets, protected.flatten(-AXES[scope]).sum(-1))
+    covers_protected(ratio, budgets, protected.flatten(-AXES[scope]).sum(-1))
     heads, length = prod(scores.shape[rows.real.ndim : -1]), scores.shape[-1]
     one = one_budget(keep, ratio, rows, scores.shape[-AXES[scope] :].numel())
     if one is not None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reference.evict import RaggedCache
-from reference.precision import widen
+from reference.precision import widest
 
 LOGITS = 2**22
 """How many logits there are at one time."""
@@ -25,8 +25,7 @@ def ragged_attention(
     *_, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
     rows = keys.shape[:-3].numel()
-    exact = torch.promote_types(widen(queries).dtype, keys.dtype)
-    exact = torch.promote_types(exact, cache.keys.dtype)
+    exact = widest(queries, keys, cache.keys)
     scaled = queries.to(exact) * (1 / sqrt(width) if scale is None else scale)
     scaled = scaled.reshape(rows * kv_heads, heads // max(1, kv_heads), count, width)
     shape = rows * kv_heads, 1, tokens, width

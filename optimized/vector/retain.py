@@ -32,7 +32,7 @@ def retain(
     kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
     # only too small a budget drops a protected entry, and this is cheaper than counting them
     if shields is not None and bool((shields & ~kept).any()):
-        covers_protected(keep, ratio, budgets, shields.sum(-1))
+        covers_protected(ratio, budgets, shields.sum(-1))
     return unpooled(kept, scores.shape, scope)
 
 

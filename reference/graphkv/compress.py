@@ -3,7 +3,7 @@
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.compress import compress, select, storable
+from reference.compress import compress, of_one_dtype, select, storable
 from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.graph import neighbour_count
@@ -90,7 +90,7 @@ def graphkv_select(
     )  # fmt: skip
 
 
-@requires(left_padded, layered, comparable, refinable, storable)
+@requires(left_padded, layered, comparable, refinable, storable, of_one_dtype)
 def graphkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

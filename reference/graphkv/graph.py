@@ -10,7 +10,7 @@ from torch import Tensor
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Share, Whole
 from reference.precision import widen
-from reference.rules import indexing, multiple
+from reference.rules import at_most, indexing, multiple
 
 Kind = Literal["kk", "qk", "qq", "kv", "vv"]
 """Which vectors an edge compares: the source's, then the token's."""
@@ -18,8 +18,7 @@ Kind = Literal["kk", "qk", "qq", "kv", "vv"]
 
 def within_budget(keep: int, window: int) -> None:
     """Refuse a window above its budget."""
-    if window > keep:
-        raise ValueError(f"window must be in [0, {keep}], got {window}")
+    at_most("window", window, keep)
 
 
 @requires(within_budget)
@@ -49,8 +48,7 @@ def rankable(count: int, tokens: int, protected: Tensor | None) -> None:
     """Refuse a count above the content tokens of a row."""
     if protected is not None and scanning(protected):
         tokens = int((~protected).sum(-1).min())
-    if count > tokens:
-        raise ValueError(f"count must be in [0, {tokens}], got {count}")
+    at_most("count", count, tokens)
 
 
 @requires(rankable)

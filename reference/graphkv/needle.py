@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires
 from reference.kinds import Ratio, Whole
 
@@ -51,8 +52,7 @@ def hide_needle(
 
 def worded(answer: Tensor) -> None:
     """Refuse an answer without words."""
-    if not len(answer):
-        raise ValueError(f"answer must not be empty, got shape {tuple(answer.shape)}")
+    errors.not_empty("answer", answer)
 
 
 @requires(worded)

@@ -22,6 +22,7 @@ from reference.graphkv.graph import (
 )
 from reference.kinds import Finite, Importance, Share, Whole
 from reference.precision import widen
+from reference.rules import covers
 
 Signal = Literal["decay", "enhance", "evict"]
 """What a source does to its neighbours."""
@@ -79,8 +80,7 @@ def covers_window(
     """Refuse a budget below the window that is excluded from it."""
     if exclude_window and protected is not None and scanning(protected):
         window = int((protected if per_head else protected.any(-2)).sum(-1).max())
-        if keep < window:
-            raise ValueError(f"keep must be >= {window}, got {keep}")
+        covers(keep, window)
 
 
 @requires(compared, averageable, covers_window)

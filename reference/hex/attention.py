@@ -11,7 +11,7 @@ from reference.attention import attention, attention_weights
 from reference.contract import requires
 from reference.hex.cache import HexCache, hex_read
 from reference.kinds import Finite, FiniteAbove0
-from reference.precision import widen
+from reference.precision import widest
 from reference.rules import aligned, grouped, left_padded
 
 
@@ -78,7 +78,7 @@ def hex_attention(
     """
     keys, values = hex_read(cache)
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     output = torch.zeros_like(queries)
     drawn = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     for row in np.ndindex(*keys.shape[:-3]):

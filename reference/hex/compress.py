@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 from reference.hex.kcvt import (
     by_column,
@@ -17,7 +18,7 @@ from reference.hex.kcvt import (
 )
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.kinds import Bits, Finite, Positive, Scales, ValueGroup
-from reference.rules import alike, headed
+from reference.rules import alike, divides, headed
 
 
 class HexBlock(NamedTuple):
@@ -41,15 +42,12 @@ class HexBlock(NamedTuple):
 
 def divided(channels: int, kv_heads: int) -> None:
     """Refuse heads that cannot share the channels."""
-    if channels % kv_heads:
-        raise ValueError(f"kv_heads must divide {channels} channels, got {kv_heads}")
+    divides("kv_heads", kv_heads, "channels", channels)
 
 
 def joined(expander: Tensor, tokens: int, kv_heads: int, width: int) -> None:
     """Refuse a static mask of other channels than those of all heads together."""
-    shape, wanted = tuple(expander.shape), (tokens, kv_heads * width)
-    if shape != wanted:
-        raise ValueError(f"expander must have shape {wanted}, got {shape}")
+    errors.shaped("expander", expander, (tokens, kv_heads * width))
 
 
 def filling(block: HexBlock, expander: Tensor) -> None:

@@ -19,6 +19,7 @@ from reference.hex.pairing import (
 from reference.hex.presets import HexConfig
 from reference.hex.spectrum import is_ramanujan
 from reference.kinds import Positive, Ratio, Seed, Whole
+from reference.rules import whole_number
 
 DRAWS = 1000
 
@@ -176,8 +177,7 @@ def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw
 
 def tiled(tokens: int, tile: bool, block: int) -> None:
     """Refuse tokens that are no whole number of tiles."""
-    if tile and tokens % block:
-        raise ValueError(f"tokens must be a multiple of block = {block}, got {tokens}")
+    whole_number("tokens", tokens, "block", block if tile else 1)
 
 
 @requires(tiled)

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 
 
@@ -30,8 +31,7 @@ def small(vertices: int) -> None:
 
 def inhabited(subset: Tensor) -> None:
     """Refuse a set without members."""
-    if scanning(subset) and not bool(subset.any()):
-        raise ValueError("subset must have a member, got none")
+    errors.marking("subset", subset)
 
 
 @requires(symmetric, several)

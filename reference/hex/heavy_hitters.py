@@ -9,14 +9,14 @@ from torch import Tensor
 from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Ratio, Whole
-from reference.precision import widen
-from reference.rules import aligned, grouped, wide
+from reference.precision import widest
+from reference.rules import aligned, at_most, grouped, wide
 
 
 def spanned(span: int | None, tokens: int) -> None:
     """Refuse a span longer than the keys."""
-    if span is not None and span > tokens:
-        raise ValueError(f"span must be in [0, {tokens}], got {span}")
+    if span is not None:
+        at_most("span", span, tokens)
 
 
 @requires(wide, grouped, aligned, spanned)
@@ -52,7 +52,7 @@ def attention_mass(
         `normalize` undoes.
     """
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     for q in range(count):
         seen = tokens - count + q + 1 if causal else tokens

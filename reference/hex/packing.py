@@ -4,22 +4,20 @@ import torch
 from jaxtyping import Int32, UInt8
 from torch import Tensor
 
-from reference.contract import requires, scanning
+from reference import errors
+from reference.contract import requires
 from reference.kinds import Bits, Whole
+from reference.rules import indexing
 
 
 def narrow_enough(codes: Tensor, bits: int) -> None:
     """Refuse codes that need more bits."""
-    high = 2**bits - 1
-    if scanning(codes) and (largest := int(codes.max())) > high:
-        raise ValueError(f"codes must be in [0, {high}], got {largest}")
+    indexing("codes", codes, 2**bits)
 
 
 def counted(words: Tensor, bits: int, length: int) -> None:
     """Refuse more or fewer words than the codes take."""
-    wanted = (*words.shape[:-1], word_count(length, bits))
-    if words.shape != wanted:
-        raise ValueError(f"words must have shape {wanted}, got {tuple(words.shape)}")
+    errors.shaped("words", words, (*words.shape[:-1], word_count(length, bits)))
 
 
 @requires(narrow_enough)

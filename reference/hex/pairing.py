@@ -10,15 +10,14 @@ from torch import Tensor
 
 from reference.contract import requires
 from reference.kinds import Positive, Seed, Whole
-from reference.rules import indexing
+from reference.rules import at_most, indexing
 
 ROUNDS = 1000
 
 
 def simple(channels: int, token_degree: int) -> None:
     """Refuse more half-edges of a token than there are channels."""
-    if token_degree > channels:
-        raise ValueError(f"token_degree must be in [0, {channels}], got {token_degree}")
+    at_most("token_degree", token_degree, channels)
 
 
 def ends_in_channels(pairs: Tensor, channels: int) -> None:

@@ -13,7 +13,7 @@ from reference.hex.cache import hex_append, hex_prefill, hex_read
 from reference.hex.presets import HexConfig
 from reference.hex.size import hex_bytes
 from reference.kinds import Finite, Whole
-from reference.rules import alike, grouped, headed
+from reference.rules import alike, at_most, grouped, headed
 
 
 class Sensitivity(NamedTuple):
@@ -34,8 +34,7 @@ class Sensitivity(NamedTuple):
 
 def leaving_some(prompt: int, tokens: int) -> None:
     """Refuse a prompt that leaves nothing to decode."""
-    if prompt >= tokens:
-        raise ValueError(f"prompt must be in [0, {tokens - 1}], got {prompt}")
+    at_most("prompt", prompt, tokens - 1)
 
 
 @requires(headed, grouped, alike, leaving_some)

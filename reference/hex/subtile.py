@@ -12,7 +12,7 @@ from reference.contract import requires, scanning
 from reference.hex.expander import DRAWS
 from reference.hex.spectrum import is_ramanujan
 from reference.kinds import Positive, Seed, Whole
-from reference.rules import permuting
+from reference.rules import divides, permuting, whole_number
 
 
 def a_power_of_two(value: int) -> bool:
@@ -32,14 +32,12 @@ def owned(width: int, subtile: int) -> None:
 
 def cut(tokens: int, subtile: int) -> None:
     """Refuse tokens that are no whole number of sub-tiles."""
-    if tokens % subtile:
-        raise ValueError(f"tokens must be a multiple of subtile = {subtile}, got {tokens}")
+    whole_number("tokens", tokens, "subtile", subtile)
 
 
 def shared(width: int, subtile: int) -> None:
     """Refuse a sub-tile that does not share a head's channels evenly."""
-    if width % subtile:
-        raise ValueError(f"subtile must divide the width = {width}, got {subtile}")
+    divides("subtile", subtile, "width", width)
 
 
 def degrees(tokens: int, heads: int, width: int, subtile: int) -> None:

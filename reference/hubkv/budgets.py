@@ -14,7 +14,7 @@ from reference.hubkv.calibration import bounded, calibrate, head_weights, select
 from reference.hubkv.discount import smd
 from reference.kinds import FiniteAbove0, Importance, NonNegative, OpenFraction, Whole
 from reference.precision import widen
-from reference.rules import affordable
+from reference.rules import affordable, covers
 
 
 @requires(bounded)
@@ -71,8 +71,7 @@ def layer_room(keep: int, protected: Tensor | None) -> None:
     if protected is None or not scanning(protected):
         return
     heads, most = protected.shape[-2], int(protected.sum((-2, -1)).max())
-    if keep * heads < most:
-        raise ValueError(f"keep must be >= {-(-most // heads)} to hold {most}, got {keep}")
+    covers(keep, most, heads)
 
 
 @requires(affordable, layer_room)

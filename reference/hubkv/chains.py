@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.contract import requires, scanning
+from reference import errors
+from reference.contract import requires
 
 
 class ChainDiagnostic(NamedTuple):
@@ -27,10 +28,8 @@ class ChainDiagnostic(NamedTuple):
 
 def comparable(base: Tensor, span: Tensor) -> None:
     """Refuse an empty selection, and a span without tokens."""
-    if not base.numel():
-        raise ValueError(f"base must not be empty, got shape {tuple(base.shape)}")
-    if scanning(span) and not bool(span.any()):
-        raise ValueError(f"span must be true somewhere, got {span.tolist()}")
+    errors.not_empty("base", base)
+    errors.marking("span", span)
 
 
 @requires(comparable)

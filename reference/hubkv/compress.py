@@ -11,6 +11,7 @@ from reference.compress import (
     each_row,
     fits_pools,
     has_pools,
+    of_one_dtype,
     row_budgets,
     rows_padded,
     select,
@@ -79,7 +80,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(has_pools, rows_padded, left_padded, fits_pools, refinable, storable)
+@requires(has_pools, rows_padded, left_padded, fits_pools, refinable, storable, of_one_dtype)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

@@ -7,6 +7,7 @@ from torch import Tensor
 from reference.contract import requires, scanning
 from reference.kinds import Importance, Whole
 from reference.precision import widen
+from reference.rules import at_most
 
 
 def covering(scores: Tensor, kernel: Tensor) -> None:
@@ -108,8 +109,7 @@ def marginal_gain(
 
 def placed(hub: int, tokens: int) -> None:
     """Refuse a hub beyond the last token."""
-    if hub >= tokens:
-        raise ValueError(f"hub must be in [0, {tokens - 1}], got {hub}")
+    at_most("hub", hub, tokens - 1)
 
 
 @requires(placed)

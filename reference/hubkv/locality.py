@@ -11,6 +11,7 @@ from reference.hubkv.discount import hub_mask
 from reference.hubkv.refine import protected_mask
 from reference.kinds import Finite, Importance, Ratio, Whole
 from reference.precision import widen
+from reference.rules import at_most
 
 
 class NmsSettings(NamedTuple):
@@ -26,8 +27,7 @@ class NmsSettings(NamedTuple):
 
 def reached(distances: int, tokens: int) -> None:
     """Refuse a distance that no two tokens are apart."""
-    if distances >= tokens:
-        raise ValueError(f"distances must be in [0, {tokens - 1}], got {distances}")
+    at_most("distances", distances, tokens - 1)
 
 
 @requires(reached)
@@ -182,8 +182,7 @@ def attention_density(
 def trimmable(trimmed: int, tokens: int, sinks: int, recent: int | None) -> None:
     """Refuse more tokens trimmed than the content region has."""
     content = max(0, tokens - sinks - (tokens // 50 if recent is None else recent))
-    if trimmed > content:
-        raise ValueError(f"trimmed must be in [0, {content}], got {trimmed}")
+    at_most("trimmed", trimmed, content)
 
 
 @requires(trimmable)

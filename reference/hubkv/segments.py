@@ -5,14 +5,14 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference.contract import ends, requires, scanning
+from reference.contract import requires
 from reference.kinds import Positive, Seed, Whole, Wholes
+from reference.rules import at_most, indexing
 
 
 def inside(order: Tensor, tokens: int) -> None:
     """Refuse positions beyond the last token."""
-    if scanning(order) and (last := int(ends(order)[1])) >= tokens:
-        raise ValueError(f"order must be in [0, {tokens - 1}], got {last}")
+    indexing("order", order, tokens)
 
 
 @requires(inside)
@@ -51,8 +51,7 @@ def segment_coverage(
 
 def apart(picks: int, tokens: int) -> None:
     """Refuse more picks than tokens."""
-    if picks > tokens:
-        raise ValueError(f"picks must be in [0, {tokens}], got {picks}")
+    at_most("picks", picks, tokens)
 
 
 @requires(apart)

@@ -14,6 +14,7 @@ from reference.kinds import Bits, Finite, Ratio, Scales, Seed, Whole
 from reference.precision import widen
 from reference.quantizers.low_rank import low_rank
 from reference.quantizers.outliers import outlier_count, outlier_mask
+from reference.rules import of_heads
 
 Side = Literal["channel", "token"]
 """What a row is: a channel over all tokens, for keys, or a token over all heads, for values."""
@@ -38,8 +39,7 @@ class GearBlock(NamedTuple):
 
 def headed(x: Tensor) -> None:
     """Refuse a span without a head or without a channel."""
-    if not x.shape[-3] or not x.shape[-1]:
-        raise ValueError(f"x must have a head and a channel, got shape {tuple(x.shape)}")
+    of_heads("x", x)
 
 
 @requires(headed)

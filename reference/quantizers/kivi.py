@@ -10,7 +10,7 @@ from reference.contract import requires
 from reference.hex.kcvt import by_column, code, dequantise, narrow, scale_dtype
 from reference.hex.packing import pack_bits, unpack_bits, word_count
 from reference.kinds import Bits, Finite, Positive, Scales
-from reference.rules import alike, continued, headed
+from reference.rules import alike, continued, divides, headed, whole_number
 
 
 class KiviCache(NamedTuple):
@@ -38,10 +38,8 @@ class KiviCache(NamedTuple):
 
 def dividing(group: int, residual: int, width: int) -> None:
     """Refuse a group that does not divide the buffer and the width of a head."""
-    if residual % group:
-        raise ValueError(f"residual must be a multiple of group = {group}, got {residual}")
-    if width % group:
-        raise ValueError(f"group must divide the {width} channels of a head, got {group}")
+    whole_number("residual", residual, "group", group)
+    divides("group", group, "width", width)
 
 
 @requires(headed, alike, dividing)

@@ -11,7 +11,7 @@ from reference import errors
 from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0, FiniteNonNegative, Odd
-from reference.precision import widen
+from reference.precision import widest
 from reference.rules import aligned, grouped, left_padded, observed, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
@@ -56,7 +56,7 @@ def cake(
         variance divides by $W - 1$; the authors' code rounds to the model's type before it.
     """
     kv_heads, tokens = keys.shape[-3:-1]
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     group = queries.shape[-3] // max(1, kv_heads)

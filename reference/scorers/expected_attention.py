@@ -9,7 +9,7 @@ from torch import Tensor
 from reference import errors
 from reference.contract import requires
 from reference.kinds import Finite, FiniteNonNegative, Whole
-from reference.precision import widen
+from reference.precision import widest
 from reference.rules import left_padded, multiple, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.query_statistics import QueryStatistics
@@ -62,9 +62,7 @@ def expected_attention(
         C3, C4, E-U42: the sinks are protected by the mask and not by the largest score.
     """
     heads, width = statistics.mean.shape[-2:]
-    exact = widen(keys).dtype
-    for tensor in (statistics.mean, statistics.covariance, values, rotation):
-        exact = torch.promote_types(exact, tensor.dtype)
+    exact = widest(keys, statistics.mean, statistics.covariance, values, rotation)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     group = heads // max(1, keys.shape[-3])

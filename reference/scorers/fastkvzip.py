@@ -4,7 +4,6 @@ import math
 from itertools import product
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -12,7 +11,7 @@ from torch import Tensor
 from reference import errors
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0, Shares, Whole
-from reference.precision import widen
+from reference.precision import widest
 from reference.rules import left_padded
 from reference.scorers._rows import protected_ends, real_tokens
 from reference.scorers.scored import Scored
@@ -92,9 +91,7 @@ def fastkvzip(
         C3, C4, E-U44: $b$ is added once, while training as well.
     """
     valid = real_tokens(valid, hidden[..., None, :, :])
-    exact = widen(hidden).dtype
-    for tensor in weights:
-        exact = torch.promote_types(exact, tensor.dtype)
+    exact = widest(hidden, *weights)
     x, gate = hidden.to(exact), GateWeights(*(tensor.to(exact) for tensor in weights))
     kv_heads, group, dim = gate.query.shape[:3]
     scores = x.new_zeros(*x.shape[:-2], kv_heads, x.shape[-2])
@@ -138,7 +135,7 @@ def fastkvzip_loss(
     Reading:
         E-U44: logarithms below $-100$ count as $-100$, so that a saturated gate has a finite loss.
     """
-    exact = torch.promote_types(widen(scores).dtype, widen(targets).dtype)
+    exact = widest(scores, targets)
     entropy = F.binary_cross_entropy(scores.to(exact), targets.to(exact), reduction="none")
     if valid is not None:
         entropy = entropy.movedim(-2, 0)[:, valid]

@@ -7,8 +7,8 @@ from torch import Tensor
 from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Importance, Whole
-from reference.precision import widen
-from reference.rules import aligned, grouped, left_padded, wide
+from reference.precision import widen, widest
+from reference.rules import aligned, at_most, grouped, left_padded, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
@@ -51,7 +51,7 @@ def h2o_mass(
         is left out of any step.
     """
     *batch, kv_heads, tokens, _ = keys.shape
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     mass = keys.new_zeros(*batch, kv_heads, 0, dtype=exact) if mass is None else mass
     valid = real_tokens(valid, keys)
     total = keys.new_zeros(keys.shape[:-1], dtype=torch.promote_types(exact, mass.dtype))
@@ -69,8 +69,8 @@ def h2o_mass(
 
 def recent_within(recent: int | None, keep: int) -> None:
     """Refuse more recent tokens than the budget."""
-    if recent is not None and recent > keep:
-        raise ValueError(f"recent must be in [0, {keep}], got {recent}")
+    if recent is not None:
+        at_most("recent", recent, keep)
 
 
 @requires(recent_within, left_padded)

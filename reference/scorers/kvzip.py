@@ -7,7 +7,7 @@ from torch import Tensor
 from reference.attention import attention_weights
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Importance, Positive, Whole
-from reference.precision import widen
+from reference.precision import widen, widest
 from reference.rules import false_on_the_left, grouped, left_padded, wide
 from reference.scorers._rows import protected_ends, real_tokens, rows
 from reference.scorers.scored import Scored
@@ -71,8 +71,7 @@ def kvzip_chunk(
     """
     tokens, count, repeat = keys.shape[-2], queries.shape[-2], repeat_keys.shape[-2]
     repeat_valid = real_tokens(repeat_valid, repeat_keys)
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
-    exact = torch.promote_types(exact, repeat_keys.dtype)
+    exact = widest(queries, keys, repeat_keys)
     past = keys.new_zeros(keys.shape[:-1], dtype=exact) if past is None else past
     scores = past.to(torch.promote_types(exact, past.dtype), copy=True)
     group = queries.shape[-3] // max(1, keys.shape[-3])

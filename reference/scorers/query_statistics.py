@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Whole
-from reference.precision import widen
+from reference.precision import widen, widest
 from reference.rules import left_padded
 from reference.scorers._rows import real_tokens, rows
 
@@ -64,8 +64,7 @@ def query_statistics(
     """
     heads, chunk = queries.shape[-3:-1]
     past = no_statistics(queries) if past is None else past
-    exact = torch.promote_types(widen(queries).dtype, widen(past.mean).dtype)
-    exact = torch.promote_types(exact, past.covariance.dtype)
+    exact = widest(queries, past.mean, past.covariance)
     mean, covariance = past.mean.to(exact, copy=True), past.covariance.to(exact, copy=True)
     count, skipped = past.counted.clone(), past.skipped.clone()
     for row, first in rows(real_tokens(valid, queries)):

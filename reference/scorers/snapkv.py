@@ -9,7 +9,7 @@ from torch import Tensor
 from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Odd, Positive
-from reference.precision import widen
+from reference.precision import widest
 from reference.rules import aligned, grouped, left_padded, observed, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
@@ -52,7 +52,7 @@ def snapkv(
     """
     heads, (kv_heads, tokens) = queries.shape[-3], keys.shape[-3:-1]
     group = heads // max(1, kv_heads)
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     for row, first in rows(real_tokens(valid, keys)):

@@ -3,10 +3,16 @@
 `python -m spec_tests.project.test_signatures` writes `signatures.txt` anew.
 """
 
+import ast
+import re
+import sys
 from collections.abc import Iterator
-from inspect import Parameter, signature, unwrap
+from functools import cache
+from inspect import Parameter, getdoc, isfunction, signature, unwrap
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
 
 import reference
 from reference.said import admits
@@ -54,6 +60,54 @@ def test_the_public_signatures_are_those_on_file():
     assert text() == GOLDEN.read_text(), (
         "python -m spec_tests.project.test_signatures writes them anew"
     )
+
+
+RULES = {
+    f"{rule.__module__}.{rule.__name__}": rule
+    for name in reference.__all__
+    for rule in vars(unwrap(getattr(reference, name))).get("rules", ())
+}
+NAMED = re.compile(r"(?m)^    (\w+): ")
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_raises_one_kind_of_error_and_is_said_to(rule):
+    (kind,), rule = kinds(*rule.rsplit(".", 1)), RULES[rule]
+    said = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
+    for name in reference.__all__:
+        public = getattr(reference, name)
+        if isfunction(public) and rule in vars(unwrap(public)).get("rules", ()):
+            raises = (getdoc(public) or "").partition("\n\nRaises:\n")[2].partition("\n\n")[0]
+            entries = dict(zip(*[iter(NAMED.split("\n" + raises)[1:])] * 2, strict=True))
+            assert said in " ".join(entries[kind].split()), name
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in reference.__all__ if isfunction(getattr(reference, n))]
+)
+def test_a_docstring_has_one_entry_for_each_kind_of_error(name):
+    raises = (getattr(reference, name).__doc__ or "").partition("\n\nRaises:\n")[2]
+    found = NAMED.findall("\n" + raises.partition("\n\n")[0])
+    assert found
+    assert len(found) == len(set(found))
+
+
+@cache
+def kinds(module: str, name: str) -> frozenset[str]:
+    """Return what a function of the reference raises, itself and by the functions it calls."""
+    here = sys.modules[module]
+    tree = ast.parse(Path(here.__file__ or "").read_text())
+    bodies = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    found = set()
+    for node in (node for body in bodies for node in ast.walk(body)):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            found.add(ast.unparse(node.exc.func))
+        elif isinstance(node, ast.Call):
+            home, _, called = ast.unparse(node.func).rpartition(".")
+            target = getattr(getattr(here, home, None) if home else here, called, None)
+            if isfunction(target) and target.__module__.startswith("reference."):
+                found |= kinds(target.__module__, target.__name__)
+    return frozenset(found)
 
 
 if __name__ == "__main__":

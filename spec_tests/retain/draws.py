@@ -99,7 +99,6 @@ REFUSALS = dict(
             Refusal("keep", torch.tensor([[2, 5]]), ValueError, "[0, 4]"),
             Refusal("keep", torch.tensor([[2, 1]]), ValueError, "2 protected"),
             Refusal("ratio", 0.5, ValueError, "exactly one"),
-            Refusal("ratio", 1.25, ValueError, "[0, 1]"),
             Refusal("scope", ["head"], ValueError, "'head', 'layer', 'model'"),
         ],
     ),

@@ -23,7 +23,7 @@ from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
 from reference.hex.presets import HexConfig
-from reference.precision import widen
+from reference.precision import widest
 
 LOGITS = 2**22
 """How many logits there are at one time."""
@@ -286,7 +286,7 @@ def attend(
     reading: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the output, which is 0 unless `reading`, and the mass."""
-    exact = torch.promote_types(widen(queries).dtype, widen(cache.residual_keys).dtype)
+    exact = widest(queries, cache.residual_keys)
     *batch, heads, count, width = queries.shape
     kv_heads, rows = cache.residual_keys.shape[-3], cache.residual_mass.shape[:-1].numel()
     parts = spans(cache, exact)

@@ -8,7 +8,7 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.attention import attention_weights
-from reference.precision import widen
+from reference.precision import widest
 
 WEIGHTS = 2**21
 """How many weights there are at one time."""
@@ -18,7 +18,7 @@ def attention_mass(
     queries: Tensor, keys: Tensor, span: int | None, causal: bool, normalize: bool
 ) -> Tensor:
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     step = max(1, WEIGHTS // max(1, queries.shape[:-2].numel() * tokens))
     for start in range(0, count, step):

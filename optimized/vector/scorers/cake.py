@@ -7,7 +7,7 @@ from torch import Tensor
 from optimized.vector.attention import attention_weights, later, masked_weights
 from optimized.vector.scorers._rows import protected_ends
 from reference import Scored, errors
-from reference.precision import widen
+from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
 
@@ -16,7 +16,7 @@ def cake(
 ) -> Scored:
     *batch, kv_heads, tokens, _ = keys.shape
     mask = real_tokens(valid, keys)
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     old = tokens - window
     if old > 0:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from optimized.vector.scorers._rows import protected_ends
 from reference import QueryStatistics, Scored, errors
-from reference.precision import widen
+from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
 # tokens at a time: bounds what the quadratic form makes of each key for each query head
@@ -25,9 +25,7 @@ def expected_attention(
 ) -> Scored:
     *batch, kv_heads, _, width = keys.shape
     mask = real_tokens(valid, keys)
-    exact = torch.promote_types(statistics.mean.dtype, statistics.covariance.dtype)
-    exact = torch.promote_types(torch.promote_types(exact, rotation.dtype), values.dtype)
-    exact = torch.promote_types(exact, widen(keys).dtype)
+    exact = widest(keys, statistics.mean, statistics.covariance, rotation, values)
     turn = rotation.to(exact)[..., None, :, :]
     mean = (turn @ statistics.mean.to(exact)[..., None])[..., 0]
     covariance = turn @ statistics.covariance.to(exact) @ turn.mT

@@ -1,14 +1,13 @@
 """FastKVzip's gate, all heads at once."""
 
 import math
-from functools import reduce
 
 import torch
 from torch import Tensor
 
 from optimized.vector.scorers._rows import protected_ends
 from reference import GateWeights, Scored, errors
-from reference.precision import widen
+from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
 
@@ -22,8 +21,7 @@ def fastkvzip(
 ) -> Scored:
     mask = real_tokens(valid, hidden[..., None, :, :])
     kv_heads, group, dim = weights.query.shape[:3]
-    parts = [widen(hidden), *weights]
-    exact = reduce(lambda dtype, part: torch.promote_types(dtype, part.dtype), parts, torch.float32)
+    exact = widest(hidden, *weights)
     # every projection in one product: the queries of each head, then its key
     matrices = torch.cat([weights.query, weights.key[:, None]], 1).to(exact)
     projected = hidden.to(exact) @ matrices.reshape(-1, hidden.shape[-1]).mT

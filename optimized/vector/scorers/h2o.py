@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from optimized.vector.attention import attention_drawn
-from reference.precision import widen
+from reference.precision import widest
 
 # queries at a time: what they attend with never grows with the number of queries
 QUERIES = 128
@@ -12,7 +12,7 @@ QUERIES = 128
 
 def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor | None) -> Tensor:
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     total = keys.new_zeros(keys.shape[:-1], dtype=exact)
     if mass is not None:
         total = total.to(torch.promote_types(exact, mass.dtype))

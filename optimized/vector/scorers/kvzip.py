@@ -5,7 +5,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference.precision import widen
+from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
 # queries at a time: bounds the weights to this many rows a head
@@ -42,8 +42,7 @@ def _drawn(
     repeat_valid: Tensor,
 ) -> Tensor:
     """Return the largest weight on each token of the chunk that begins `offset` after the sinks."""
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
-    exact = torch.promote_types(exact, repeat_keys.dtype)
+    exact = widest(queries, keys, repeat_keys)
     *batch, kv_heads, tokens, width = keys.shape
     scores = keys.new_zeros(*batch, kv_heads, tokens + 1, dtype=exact)
     length = min(chunk, tokens - sinks - offset)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from reference import QueryStatistics
-from reference.precision import widen
+from reference.precision import widest
 from reference.scorers._rows import real_tokens
 from reference.scorers.query_statistics import no_statistics
 
@@ -14,8 +14,7 @@ def query_statistics(
 ) -> QueryStatistics:
     mask = real_tokens(valid, queries)
     past = no_statistics(queries) if past is None else past
-    exact = torch.promote_types(widen(queries).dtype, widen(past.mean).dtype)
-    exact = torch.promote_types(exact, past.covariance.dtype)
+    exact = widest(queries, past.mean, past.covariance)
     skip = torch.minimum(mask.sum(-1), (sinks - past.skipped).clamp(min=0))
     counted = mask & (mask.cumsum(-1) > skip[..., None])
     new = counted.sum(-1)

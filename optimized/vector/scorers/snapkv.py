@@ -8,7 +8,7 @@ from torch import Tensor
 
 from optimized.vector.attention import attention_drawn
 from reference import Scored
-from reference.precision import widen
+from reference.precision import widest
 
 
 def snapkv(
@@ -28,7 +28,7 @@ def observed(
 ) -> Scored:
     """Pool what each token draws from the window, by whatever sums it up."""
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = torch.promote_types(widen(queries).dtype, widen(keys).dtype)
+    exact = widest(queries, keys)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     content = max(0, tokens - window)

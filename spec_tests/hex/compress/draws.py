@@ -60,7 +60,7 @@ another_length = Refusal("expander", lambda e: torch.cat([e, e]), ValueError, "1
 REFUSALS = dict(
     hex_mask=(
         dict(expander=expander, dynamic=dynamic, kv_heads=2),
-        [another_length, Refusal("kv_heads", 3, ValueError, "divide 8")],
+        [another_length, Refusal("kv_heads", 3, ValueError, "divide channels = 8")],
     ),
     hex_compress=(
         dict(keys=keys, values=values, expander=expander, dynamic=dynamic & False, bits=3,

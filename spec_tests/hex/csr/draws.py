@@ -27,9 +27,7 @@ REFUSALS = dict(
             Refusal("offsets", lambda offsets: offsets.flip(0), ValueError, "ascend"),
             Refusal("offsets", lambda offsets: offsets[:2], ValueError, "ascend"),
             Refusal("offsets", lambda offsets: offsets[:0], ValueError, "ascend"),
-            Refusal("offsets", lambda offsets: offsets[None], ValueError, "1 axis"),
             Refusal("columns", lambda columns: columns + 1, ValueError, "in [0, 2]"),
-            Refusal("columns", lambda columns: columns[None], ValueError, "1 axis"),
         ],
     ),
 )

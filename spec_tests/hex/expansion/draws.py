@@ -59,7 +59,7 @@ REFUSALS = dict(
         dict(adjacency=full, subset=full[0]),
         [
             *bad_graph,
-            Refusal("subset", lambda subset: subset & False, ValueError, "a member"),
+            Refusal("subset", lambda subset: subset & False, ValueError, "true somewhere"),
         ],
     ),
     cheeger_constant=(dict(adjacency=full), [*bad_graph, *wrong_number]),

@@ -67,7 +67,6 @@ REFUSALS = dict(
             Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 2 tokens"),
             Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the 2"),
             Refusal("span", 3, ValueError, "[0, 2]"),
-            Refusal("span", 1.0, TypeError, "integer"),
         ],
     ),
 )

@@ -97,7 +97,7 @@ REFUSALS = dict(
             Refusal(
                 "permutations", lambda p: p[..., :0], ValueError, "permutations along the last"
             ),
-            Refusal("subtile", 3, ValueError, "divide the width = 8"),
+            Refusal("subtile", 3, ValueError, "divide width = 8"),
         ],
     ),
     subtile_expander=(

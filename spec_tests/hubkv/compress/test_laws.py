@@ -99,7 +99,7 @@ def test_the_window_gives_way_and_says_so(impl, x):
 def test_sinks_never_give_way(impl):
     keys = torch.ones(1, 1, 1, 8, 2)
     scored = bare(torch.ones(1, 1, 1, 8))
-    with pytest.raises(ValueError, match="keep must be >= the 4 protected"):
+    with pytest.raises(ValueError, match="keep must be >= 4 to hold the 4 protected"):
         impl.hubkv_compress(keys, keys, scored, keep=3, recent=0)
 
 

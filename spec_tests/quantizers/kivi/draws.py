@@ -103,7 +103,7 @@ bad_arrival = [
 ]
 bad_layout = [
     Refusal("group", 8, ValueError, "a multiple of group = 8"),
-    Refusal("group", 4, ValueError, "divide the 6 channels"),
+    Refusal("group", 4, ValueError, "divide width = 6"),
     Refusal("residual", 5, ValueError, "multiple of group = 2"),
 ]
 

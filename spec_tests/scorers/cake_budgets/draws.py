@@ -40,9 +40,7 @@ budgeted = dict(preferences=preferences, keep=5, tokens=lengths, window=3, exact
 
 bad_budgets = [
     Refusal("keep", 2, ValueError, ">= 3"),
-    Refusal("tokens", -1, ValueError, ">= 0"),
     Refusal("tokens", 2.0, TypeError, "integer"),
-    Refusal("tokens", lambda n: n[:1], ValueError, "shape (2,)"),
 ]
 
 REFUSALS = dict(

@@ -59,7 +59,6 @@ REFUSALS = dict(
             Refusal("values", lambda v: v[..., :1], ValueError, "shape"),
             Refusal("rotation", lambda r: r[:1], ValueError, "shape"),
             Refusal("rotation", lambda r: r[None], ValueError, "shape"),
-            Refusal("rotation", lambda r: r * torch.nan, ValueError, "finite"),
             bad_padding,
         ],
     ),

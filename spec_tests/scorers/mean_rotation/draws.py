@@ -26,7 +26,6 @@ REFUSALS = dict(
     mean_rotation=(
         dict(frequencies=torch.tensor([1.0, 0.0]), start=torch.tensor([3]), future=2),
         [
-            Refusal("start", -1, ValueError, ">= 0"),
             Refusal("start", 2.0, TypeError, "integer"),
         ],
     ),

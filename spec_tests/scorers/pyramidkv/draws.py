@@ -41,7 +41,6 @@ REFUSALS = dict(
         dict(keep=64, layers=4, tokens=torch.tensor([100, 50]), window=32, beta=20, exact=False),
         [
             Refusal("keep", 31, ValueError, ">= 32"),
-            Refusal("tokens", -1, ValueError, ">= 0"),
             Refusal("tokens", lambda n: n.int(), TypeError, "int64"),
             Refusal("tokens", 9.0, TypeError, "integer"),
         ],
