@@ -322,11 +322,6 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
         false_on_the_left("attention_mask", valid.to(torch.bool))
 
 
-def listed(names: Any) -> str:
-    """Return names as `'a', 'b'`."""
-    return ", ".join(repr(name) for name in sorted(names))
-
-
 def watchers(watch: Any) -> None:
     """Refuse what is no list of functions."""
     if not isinstance(watch, Sequence) or not all(map(callable, watch)):
