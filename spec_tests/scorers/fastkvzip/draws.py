@@ -77,6 +77,24 @@ def beyond(shares: Tensor) -> Tensor:
     return shares + 0.5
 
 
+SCORED = dict(
+    fastkvzip=lambda impl, hidden, queries, keys, valid, **_: impl.fastkvzip(
+        hidden,
+        impl.train_fastkvzip(
+            hidden,
+            impl.kvzip(
+                queries.split(4, -2), keys, keys.split(4, -2), chunk=4, sinks=1, valid=valid
+            ).scores,
+            group=2,
+            steps=1,
+            valid=valid,
+        ),
+        sinks=1,
+        valid=valid,
+    ),
+)
+
+
 REFUSALS = dict(
     fastkvzip=(
         dict(hidden=hidden, weights=weights, sinks=4, recent=1, epsilon=1e-6, valid=valid),
