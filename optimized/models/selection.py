@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from optimized import Scored
-from optimized.models.eviction import of_pools
+from optimized.models.eviction import pool_budgets
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores
 from optimized.models.systems import System, selector
@@ -58,7 +58,7 @@ def kept_entries(
         chosen = []
         for index, one in enumerate(sets):
             if shared is not None:
-                budget = dict(keep=of_pools(shared[index], heads, told.get("scope")))
+                budget = dict(keep=pool_budgets(shared[index], heads, told.get("scope")))
             chosen.append(select(*one, **told, **budget))
         kept = torch.stack(chosen)
     if rows is None:
