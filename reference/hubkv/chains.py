@@ -25,7 +25,7 @@ class ChainDiagnostic(NamedTuple):
     """Share of the span's tokens whose retention fraction changed."""
 
 
-def comparable(base: Tensor, span: Tensor) -> None:
+def some_selected(base: Tensor, span: Tensor) -> None:
     """Refuse an empty selection, and a span without tokens."""
     if not base.numel():
         raise ValueError(f"base must not be empty, got shape {tuple(base.shape)}")
@@ -33,7 +33,7 @@ def comparable(base: Tensor, span: Tensor) -> None:
         raise ValueError(f"span must be true somewhere, got {span.tolist()}")
 
 
-@requires(comparable)
+@requires(some_selected)
 def retained_chains(
     base: Bool[Tensor, "*heads tokens"],
     refined: Bool[Tensor, "*heads tokens"],

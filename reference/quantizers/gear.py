@@ -36,13 +36,13 @@ class GearBlock(NamedTuple):
     right: Float[Tensor, "*batch kv_heads width rank"]
 
 
-def headed(x: Tensor) -> None:
+def x_headed(x: Tensor) -> None:
     """Refuse a span without a head or without a channel."""
     if not x.shape[-3] or not x.shape[-1]:
         raise ValueError(f"x must have a head and a channel, got shape {tuple(x.shape)}")
 
 
-@requires(headed)
+@requires(x_headed)
 def gear_compress(
     x: Finite[Tensor, "*batch kv_heads tokens width"],
     by: Side = "channel",
