@@ -93,7 +93,7 @@ def evict(
     )
 
 
-def holding(object: object) -> None:
+def tensor_holding(object: object) -> None:
     """Refuse what can hold no tensor: a number, a string, code."""
     holds = isinstance(object, (Tensor, dict, list, tuple, set, frozenset, deque))
     slotted = any("__slots__" in vars(kind) for kind in type(object).__mro__)
@@ -102,7 +102,7 @@ def holding(object: object) -> None:
         raise TypeError(f"object must be a tensor or hold tensors, got {object!r}")
 
 
-@requires(holding)
+@requires(tensor_holding)
 def stored_bytes(object: object) -> int:
     r"""How many bytes of memory an object keeps alive.
 

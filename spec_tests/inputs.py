@@ -3,7 +3,7 @@
 Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), inputs for
 branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`), and what it must
 refuse that no signature says (`REFUSALS`). What a signature does say is refused as well: `derived`
-reads it there.
+reads it there. A scorer's has a call of it on a whole prompt, too (`SCORED`): `(impl, **prompt)`.
 """
 
 from importlib import import_module
@@ -26,19 +26,20 @@ def modules(pattern: str) -> list[Any]:
 FILES = modules("*/**/draws.py")
 
 
-def told(part: str) -> dict[str, Any]:
+def joined(part: str) -> dict[str, Any]:
     """Join the dictionaries that the files have under a name; no function stands in two."""
     found = [getattr(file, part) for file in FILES if hasattr(file, part)]
-    joined = {name: value for names in found for name, value in names.items()}
+    every = {name: value for names in found for name, value in names.items()}
     distinct = {id(names): len(names) for names in found}
-    assert len(joined) == sum(distinct.values()), f"a function has {part} in two files"
-    return joined
+    assert len(every) == sum(distinct.values()), f"a function has {part} in two files"
+    return every
 
 
-INPUTS = told("INPUTS")
-CORNERS = told("CORNERS")
-BY_HAND = told("REFUSALS")
-GOOD = told("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
+INPUTS = joined("INPUTS")
+CORNERS = joined("CORNERS")
+BY_HAND = joined("REFUSALS")
+GOOD = joined("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
+SCORED = joined("SCORED")
 REFUSALS = {
     name: (good, [*BY_HAND.get(name, (good, []))[1], *refusals(getattr(reference, name), good)])
     for name, good in GOOD.items()

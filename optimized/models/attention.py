@@ -19,7 +19,7 @@ NAME = "kvspec"
 BLOCK = 256
 
 
-class Way(NamedTuple):
+class Softmax(NamedTuple):
     """How a layer makes weights of products."""
 
     scale: float
@@ -44,7 +44,7 @@ class Way(NamedTuple):
 class Attendable(Protocol):
     """A layer of a cache that attends itself, since what it holds is no plain tensor."""
 
-    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Return the output for the queries of the tokens that were just added."""
         ...
 
@@ -97,7 +97,7 @@ def unturned(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
         return None
     queries = queries if norm is None else norm(queries)
     scale = getattr(attention, "scaling", None) or width**-0.5
-    return Way(scale).standard(queries)
+    return Softmax(scale).standard(queries)
 
 
 def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
@@ -154,9 +154,9 @@ def way_of(
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     **_: Any,
-) -> Way:
+) -> Softmax:
     """Return how `transformers` asks to attend."""
-    return Way(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, s_aux)
+    return Softmax(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, s_aux)
 
 
 def mask(
@@ -188,22 +188,23 @@ def mask(
 
 
 def dense_attention(
-    query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, way: Way
+    query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, softmax: Softmax
 ) -> Tensor:
     """Attend causally, the last query at the last key, to the tokens that are no padding."""
     queries, tokens = query.shape[2], key.shape[2]
     first = tokens - queries
-    if way.plain and valid is None and (queries == 1 or first == 0):
+    if softmax.plain and valid is None and (queries == 1 or first == 0):
         grouped = query.shape[1] != key.shape[1]
         return F.scaled_dot_product_attention(
-            query, key, value, is_causal=queries > 1, scale=way.scale, enable_gqa=grouped
+            query, key, value, is_causal=queries > 1, scale=softmax.scale, enable_gqa=grouped
         )
     out = query.new_empty(*query.shape[:-1], value.shape[-1])
     for start in range(0, queries, BLOCK):
         stop = min(queries, start + BLOCK)
         seen = first + stop
         part = query[:, :, start:stop], key[:, :, :seen], value[:, :, :seen]
-        out[:, :, start:stop] = seeing(*part, causal(stop - start, seen, valid, query.device), way)
+        visible = causal(stop - start, seen, valid, query.device)
+        out[:, :, start:stop] = seeing(*part, visible, softmax)
     return out
 
 
@@ -218,27 +219,27 @@ def causal(queries: int, tokens: int, valid: Tensor | None, device: torch.device
     return visible & valid[:, None, None, :tokens] | (column == at)
 
 
-def seeing(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, way: Way) -> Tensor:
+def seeing(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: Softmax) -> Tensor:
     """Attend to what is visible."""
-    if way.plain:
+    if softmax.plain:
         grouped = query.shape[1] != key.shape[1]
         return F.scaled_dot_product_attention(
-            query, key, value, visible, scale=way.scale, enable_gqa=grouped
+            query, key, value, visible, scale=softmax.scale, enable_gqa=grouped
         )
-    return weighing(query, key, value, visible, way)[0]
+    return weighing(query, key, value, visible, softmax)[0]
 
 
 def weighing(
-    query: Tensor, key: Tensor, value: Tensor, visible: Tensor, way: Way
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: Softmax
 ) -> tuple[Tensor, Tensor]:
     """Attend to what is visible; return the weights, too, key heads before their queries."""
     grouped = widen(query.unflatten(1, (key.shape[1], -1)))
-    logits = grouped @ widen(key)[:, :, None].mT * way.scale
-    if way.softcap is not None:
-        logits = way.softcap * torch.tanh(logits / way.softcap)
+    logits = grouped @ widen(key)[:, :, None].mT * softmax.scale
+    if softmax.softcap is not None:
+        logits = softmax.softcap * torch.tanh(logits / softmax.softcap)
     logits = logits.masked_fill(~visible[:, :, None], -torch.inf)
-    if way.sinks is not None:
-        sinks = way.sinks.to(logits.dtype).view(key.shape[1], -1, 1, 1)
+    if softmax.sinks is not None:
+        sinks = softmax.sinks.to(logits.dtype).view(key.shape[1], -1, 1, 1)
         logits = torch.cat([logits, sinks.expand(*logits.shape[:-1], 1)], -1)
     weights = logits.softmax(-1)[..., : key.shape[2]]
     out = (weights @ widen(value)[:, :, None]).flatten(1, 2)

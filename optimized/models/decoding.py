@@ -8,7 +8,7 @@ from torch import Tensor
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import Way, causal, dense_attention, weighing
+from optimized.models.attention import Softmax, causal, dense_attention, weighing
 from optimized.models.layer import AttendingCache, AttendingLayer, spread, whole_layers
 from optimized.models.scorer import Arriving, Scorer
 from optimized.models.scorers import SCORERS
@@ -26,15 +26,15 @@ class DecodingLayer(AttendingLayer):
         self.config, self.scorer, self.gate, self.kv = config, scorer, gate, kv
         self.held: optimized.DecodingCache | None = None
 
-    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens, attend to all that is held, and compress whenever it is time."""
         keys, values, hidden = self.taken()
         if self.held is None:
             scores = self.scores(keys, hidden, valid)
             if scores is None:
-                scores = self.kv.h2o_mass(way.standard(query), keys, valid=valid)
+                scores = self.kv.h2o_mass(softmax.standard(query), keys, valid=valid)
             self.held = self.kv.decoding_start(keys, values, scores, self.config, valid)
-            return dense_attention(query, keys, values, valid, way)
+            return dense_attention(query, keys, values, valid, softmax)
         scores = self.scores(keys, hidden, None)
         out = torch.empty_like(query)
         start = 0
@@ -43,7 +43,7 @@ class DecodingLayer(AttendingLayer):
             span = slice(start, start + room)
             part = None if scores is None else scores[:, :, span]
             pieces = query[:, :, span], keys[:, :, span], values[:, :, span]
-            out[:, :, span] = self.step(*pieces, part, way)
+            out[:, :, span] = self.step(*pieces, part, softmax)
             start += room
         return out
 
@@ -53,7 +53,7 @@ class DecodingLayer(AttendingLayer):
         return self.scorer.arriving(self.kv, new)
 
     def step(
-        self, query: Tensor, keys: Tensor, values: Tensor, scores: Tensor | None, way: Way
+        self, query: Tensor, keys: Tensor, values: Tensor, scores: Tensor | None, softmax: Softmax
     ) -> Tensor:
         """Attend with at most an interval of new tokens, then hand them over."""
         assert self.held is not None
@@ -62,11 +62,11 @@ class DecodingLayer(AttendingLayer):
         own = causal(new, new, None, keys.device).expand(*keys.shape[:2], new, new)
         visible = torch.cat([view.present[:, :, None].expand(-1, -1, new, -1), own], -1)
         every = torch.cat([view.keys, keys], 2), torch.cat([view.values, values], 2)
-        out, weights = weighing(query, *every, visible, way)
+        out, weights = weighing(query, *every, visible, softmax)
         mass = None
         if scores is None:
-            if not way.plain:  # of what scorers assume: a softmax over the products alone
-                weights = weighing(query, *every, visible, Way(way.scale))[1]
+            if not softmax.plain:  # of what scorers assume: a softmax over the products alone
+                weights = weighing(query, *every, visible, Softmax(softmax.scale))[1]
             received = weights.sum((2, 3))
             mass, scores = received[..., :held], received[..., held:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)

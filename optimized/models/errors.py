@@ -36,7 +36,7 @@ def decoder_alone(config: Any) -> None:
         )
 
 
-def layers(kinds: Sequence[type], known: Sequence[type]) -> None:
+def known_layers(kinds: Sequence[type], known: Sequence[type]) -> None:
     """Refuse layers that hold something else than keys and values of the text, or of a window."""
     others = sorted({kind.__name__ for kind in kinds if kind not in known})
     if others:
@@ -108,7 +108,7 @@ def uncomputable(config: Any, error: Exception) -> NoReturn:
     ) from error
 
 
-def other(config: Any, moved: float, allowed: float) -> None:
+def unmoved(config: Any, moved: float, allowed: float) -> None:
     """Refuse a model that computes something else through us than by itself."""
     if not moved <= allowed:
         raise ValueError(
@@ -320,11 +320,6 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     if valid is not None:
         errors.shaped("attention_mask", valid, ids.shape)
         false_on_the_left("attention_mask", valid.to(torch.bool))
-
-
-def listed(names: Any) -> str:
-    """Return names as `'a', 'b'`."""
-    return ", ".join(repr(name) for name in sorted(names))
 
 
 def watchers(watch: Any) -> None:

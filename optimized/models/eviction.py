@@ -11,7 +11,7 @@ from torch import Tensor
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
-from optimized.models.attention import Way, causal, dense_attention, weighing
+from optimized.models.attention import Softmax, causal, dense_attention, weighing
 from optimized.models.layer import AttendingCache, AttendingLayer, exactly, spread
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
@@ -33,7 +33,7 @@ class EvictionLayer(AttendingLayer):
         self.last: list[int] = []
         self.observe: Observer | None = None
 
-    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens and attend to all that is left."""
         keys, values, hidden = self.taken()
         assert self.keys is not None
@@ -41,16 +41,16 @@ class EvictionLayer(AttendingLayer):
         self.keys = torch.cat([self.keys, keys], 2)
         self.values = torch.cat([self.values, values], 2)
         if self.observe is not None:
-            self.observe(way.standard(query), self.keys, self.values, valid, hidden)
+            self.observe(softmax.standard(query), self.keys, self.values, valid, hidden)
         valid = self.lasting(valid)
         if self.old is None:
-            return dense_attention(query, self.keys, self.values, valid, way)
+            return dense_attention(query, self.keys, self.values, valid, softmax)
         query = query.to(self.keys.dtype)
         with exactly(query):
-            if not way.plain:
-                return weighing(query, *self.side_by_side(query, valid), way)[0]
+            if not softmax.plain:
+                return weighing(query, *self.side_by_side(query, valid), softmax)[0]
             since = self.keys, self.values, valid
-            return optimized.ragged_attention(query, self.old, *since, scale=way.scale)
+            return optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
 
     def side_by_side(self, query: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return all entries of heads of different lengths, and what the queries see of them."""
@@ -224,7 +224,7 @@ class EvictionCache(AttendingCache):
             return
         for index, layer in enumerate(layers):
             if budgets is not None:
-                settings["keep"] = of_pools(
+                settings["keep"] = pool_budgets(
                     budgets[index], layer.whole[0].shape[1], settings.get("scope")
                 )
             layer.adopt(compressor(*layer.whole, scored[index], **settings))
@@ -261,7 +261,7 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
     )
 
 
-def of_pools(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
+def pool_budgets(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
     """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools.
 
     A compressor that names no scope keeps as many tokens in every head, and takes it as it is.

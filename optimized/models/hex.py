@@ -12,7 +12,7 @@ from optimized import Scored, kernels
 from optimized._dispatch import on_gpu
 from optimized.layout import PackedCache
 from optimized.models import errors as refuse
-from optimized.models.attention import Way
+from optimized.models.attention import Softmax
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads, spread
 from optimized.models.prefill import Prefilled
 from optimized.models.restoring import RestoringLayer
@@ -36,12 +36,12 @@ class HexLayer(RestoringLayer):
         """Compress the first tokens."""
         return self.kv.hex_prefill(query, keys, values, self.config)
 
-    def go_on(self, query: Tensor, keys: Tensor, values: Tensor, way: Way) -> Tensor:
+    def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
         """Attend to the codes as they are, where a layer's weights are those of the papers."""
-        if not way.plain:
+        if not softmax.plain:
             self.held = whole(self.held)
-            return super().go_on(query, keys, values, way)
-        output, self.held = self.decode(way.standard(query), keys, values)
+            return super().go_on(query, keys, values, softmax)
+        output, self.held = self.decode(softmax.standard(query), keys, values)
         return output
 
     def decode(self, query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Any]:

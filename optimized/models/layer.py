@@ -19,7 +19,7 @@ from transformers.cache_utils import (
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import NAME, Ours, Way
+from optimized.models.attention import NAME, Ours, Softmax
 
 
 def exactly(x: Tensor) -> torch.autocast:
@@ -112,7 +112,7 @@ class AttendingLayer(LastingLayer):
         # under autocast a projection is narrower than what was rotated
         return keys.to(values.dtype), values, hidden
 
-    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Return the output for the queries of the new tokens."""
         raise NotImplementedError
 
@@ -176,7 +176,7 @@ def windows(config: Any) -> list[int | None]:
     """Return the window that each layer sees of a text; None where it sees the whole text."""
     known = {DynamicLayer: None, DynamicSlidingWindowLayer: "sliding_window"}
     layers = DynamicCache(config=config).layers
-    refuse.layers([type(layer) for layer in layers], list(known))
+    refuse.known_layers([type(layer) for layer in layers], list(known))
     return [getattr(layer, known[type(layer)] or "", None) for layer in layers]
 
 

@@ -79,8 +79,8 @@ def proven(model: PreTrainedModel) -> bool:
         decoder.set_attn_implementation(own)
     refuse.unseen(len(run.found) == len(cache.evictable()) * len(CALLS))
     formula, module, rotation = torch.tensor(run.found).amax(0).tolist()
-    refuse.other(model.config, formula, SHARP)
-    refuse.other(model.config, module, run.loose)
+    refuse.unmoved(model.config, formula, SHARP)
+    refuse.unmoved(model.config, module, run.loose)
     return rotation <= run.loose
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import Way, causal, dense_attention, seeing
+from optimized.models.attention import Softmax, causal, dense_attention, seeing
 from optimized.models.layer import AttendingCache, AttendingLayer, exactly, spread
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
@@ -22,18 +22,18 @@ class RestoringLayer(AttendingLayer):
         self.kv = kv
         self.held: Any = None
 
-    def attend(self, query: Tensor, valid: Tensor | None, way: Way) -> Tensor:
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens and attend to exact new and restored old ones."""
         del valid
         keys, values, _ = self.taken()
         query = query.to(keys.dtype)
         with exactly(query):
             if self.held is None:
-                self.held = self.start(way.standard(query), keys, values)
-                return dense_attention(query, keys, values, None, way)
-            return self.go_on(query, keys, values, way)
+                self.held = self.start(softmax.standard(query), keys, values)
+                return dense_attention(query, keys, values, None, softmax)
+            return self.go_on(query, keys, values, softmax)
 
-    def go_on(self, query: Tensor, keys: Tensor, values: Tensor, way: Way) -> Tensor:
+    def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
         """Attend to what is restored, and then store what is new, as much at a time as can be."""
         out, start = torch.empty_like(query), 0
         while start < query.shape[2]:
@@ -42,8 +42,8 @@ class RestoringLayer(AttendingLayer):
             held_keys, held_values = self.read()
             every = torch.cat([held_keys, key], 2), torch.cat([held_values, value], 2)
             visible = causal(stop - start, every[0].shape[2], None, query.device)
-            out[:, :, start:stop] = seeing(some, *every, visible, way)
-            self.append(way.standard(some), key, value)
+            out[:, :, start:stop] = seeing(some, *every, visible, softmax)
+            self.append(softmax.standard(some), key, value)
             start = stop
         return out
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from optimized import Scored
-from optimized.models.eviction import of_pools
+from optimized.models.eviction import pool_budgets
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores
-from optimized.models.systems import System, compressor
+from optimized.models.systems import System, selector
 
 
 def kept_entries(
@@ -35,8 +35,8 @@ def kept_entries(
         keep: what a head keeps in the mean, in place of a ratio.
         rows: those to choose in; of the others nothing is kept.
     """
-    prefix, told = compressor(system, reading)
-    select = getattr(kv, f"{prefix}select")
+    name, told = selector(system, reading)
+    select = getattr(kv, name)
     told["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]
     layers = [layer.whole for layer in prompt.cache.whole_layers()]
     heads = layers[0][0].shape[1]
@@ -58,7 +58,7 @@ def kept_entries(
         chosen = []
         for index, one in enumerate(sets):
             if shared is not None:
-                budget = dict(keep=of_pools(shared[index], heads, told.get("scope")))
+                budget = dict(keep=pool_budgets(shared[index], heads, told.get("scope")))
             chosen.append(select(*one, **told, **budget))
         kept = torch.stack(chosen)
     if rows is None:

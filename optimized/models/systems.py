@@ -86,23 +86,23 @@ def settings_of(scorer: str, reading: str) -> dict[str, Any]:
     return {"exact": reading == "remedied"} if "exact" in SCORERS[scorer].takes else {}
 
 
-def compressor(one: System, reading: str) -> tuple[str, dict[str, Any]]:
-    """Return by which compressor a system evicts, and what that is told beside a budget.
+def selector(one: System, reading: str) -> tuple[str, dict[str, Any]]:
+    """Return by which function a system selects, and what that is told beside a budget.
 
     Args:
         one: a system that evicts.
         reading: `"letter"` or `"remedied"`.
 
     Returns:
-        `""`, `"hubkv_"` or `"graphkv_"`, before `select` or `compress`, and its settings.
+        `"select"`, `"hubkv_select"` or `"graphkv_select"`, and its settings.
     """
     settings = refinement(one, reading)
     if one.refinement == "hubkv":
-        return "hubkv_", dict(refinement=settings, scope=one.scope)
+        return "hubkv_select", dict(refinement=settings, scope=one.scope)
     if isinstance(settings, GraphSettings) and one.scope == "head":
         length = None if settings.adaptive else 1000 * settings.count
-        return "graphkv_", dict(refinement=settings, length=length)
-    return "", dict(refinement=settings, scope=one.scope)
+        return "graphkv_select", dict(refinement=settings, length=length)
+    return "select", dict(refinement=settings, scope=one.scope)
 
 
 def refinement(one: System, reading: str) -> Any:

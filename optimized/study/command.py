@@ -26,10 +26,10 @@ from optimized.models.layer import whole_layers
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
 from optimized.study import documents, evaluate, report, table
+from optimized.study.compared import systems_named
 from optimized.study.pictures import TITLES, Picture, pictures
 from optimized.study.record import record
 from optimized.study.rows import Settings, trials
-from optimized.study.systems import systems_named
 from optimized.tiny import HERE
 from optimized.tiny.tasks import CONTINUE, REPEAT
 

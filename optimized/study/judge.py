@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
-from optimized.models.attention import Way
+from optimized.models.attention import Softmax
 from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step, watched
 from optimized.study.documents import Document
@@ -98,5 +98,5 @@ def attended(cache: EvictionCache, probes: Sequence[Probe]) -> list[Tensor]:
     with cache.undone():
         for layer, probe in zip(cache.evictable(), probes, strict=True):
             layer.update(probe.keys, probe.values)
-            out.append(layer.attend(probe.queries, None, Way(probe.queries.shape[-1] ** -0.5)))
+            out.append(layer.attend(probe.queries, None, Softmax(probe.queries.shape[-1] ** -0.5)))
     return out

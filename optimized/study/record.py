@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
+from optimized.study.compared import remedies
 from optimized.study.documents import Document, overlapping
 from optimized.study.rows import Row
 from optimized.study.significance import fewest, interval, shares, verdicts
-from optimized.study.systems import remedies
 
 SCHEMA = 4
 STAGES = ("scoring", "selecting")

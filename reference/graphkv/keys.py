@@ -73,13 +73,13 @@ def cosine_distribution(
     return CosineDistribution(mean, variance, histogram)
 
 
-def spanned(components: int, width: int) -> None:
+def within_width(components: int, width: int) -> None:
     """Refuse more components than keys are wide."""
     if components > width:
         raise ValueError(f"components must be in [1, {width}], got {components}")
 
 
-@requires(spanned)
+@requires(within_width)
 def principal_components(
     keys: Finite[Tensor, "*heads tokens width"], components: Positive = 2
 ) -> Float[Tensor, "*heads tokens components"]:

@@ -12,13 +12,13 @@ from reference.contract import requires
 from reference.kinds import Ratio, Whole
 
 
-def holding(length: int, tokens: int, hidden: int) -> None:
+def room_for_needle(length: int, tokens: int, hidden: int) -> None:
     """Refuse an input shorter than the needle, or longer than needle and haystack together."""
     if not hidden <= length <= tokens + hidden:
         raise ValueError(f"length must be in [{hidden}, {tokens + hidden}], got {length}")
 
 
-@requires(holding)
+@requires(room_for_needle)
 def hide_needle(
     haystack: Int64[Tensor, " tokens"],
     needle: Int64[Tensor, " hidden"],

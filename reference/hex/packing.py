@@ -15,7 +15,7 @@ def narrow_enough(codes: Tensor, bits: int) -> None:
     indexing("codes", codes, 2**bits)
 
 
-def counted(words: Tensor, bits: int, length: int) -> None:
+def words_for_length(words: Tensor, bits: int, length: int) -> None:
     """Refuse more or fewer words than the codes take."""
     errors.shaped("words", words, (*words.shape[:-1], word_count(length, bits)))
 
@@ -55,7 +55,7 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: Bits) -> Int32[Tensor,
     return torch.where(words < 2**31, words, words - 2**32).to(torch.int32)
 
 
-@requires(counted)
+@requires(words_for_length)
 def unpack_bits(
     words: Int32[Tensor, "*rows words"], bits: Bits, length: Whole
 ) -> UInt8[Tensor, "*rows length"]:

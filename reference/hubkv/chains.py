@@ -26,13 +26,13 @@ class ChainDiagnostic(NamedTuple):
     """Share of the span's tokens whose retention fraction changed."""
 
 
-def comparable(base: Tensor, span: Tensor) -> None:
+def some_selected(base: Tensor, span: Tensor) -> None:
     """Refuse an empty selection, and a span without tokens."""
     errors.not_empty("base", base)
     errors.marking("span", span)
 
 
-@requires(comparable)
+@requires(some_selected)
 def retained_chains(
     base: Bool[Tensor, "*heads tokens"],
     refined: Bool[Tensor, "*heads tokens"],

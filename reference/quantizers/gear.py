@@ -37,12 +37,12 @@ class GearBlock(NamedTuple):
     right: Float[Tensor, "*batch kv_heads width rank"]
 
 
-def headed(x: Tensor) -> None:
+def x_headed(x: Tensor) -> None:
     """Refuse a span without a head or without a channel."""
     of_heads("x", x)
 
 
-@requires(headed)
+@requires(x_headed)
 def gear_compress(
     x: Finite[Tensor, "*batch kv_heads tokens width"],
     by: Side = "channel",

@@ -161,10 +161,10 @@ def kivi_read(
         HEX-KIVI.
     """
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
-    codes = grouped(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
+    codes = by_group(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
     channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
     keys = narrow(by_column(channels).flatten(-3, -2), dtype)
-    codes = grouped(unpack_bits(cache.value_words, cache.bits, width), cache.group)
+    codes = by_group(unpack_bits(cache.value_words, cache.bits, width), cache.group)
     values = narrow(dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2), dtype)
     return (
         torch.cat([keys, cache.residual_keys], -2),
@@ -195,11 +195,11 @@ def with_values(cache: KiviCache, values: Tensor) -> KiviCache:
 
 def in_groups(name: str, rows: Tensor, cache: KiviCache) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows' codes, each row's in one stream, and the steps and minima of their groups."""
-    x = grouped(rows, cache.group)
+    x = by_group(rows, cache.group)
     block = code(name, x, cache.bits, torch.zeros_like(x, dtype=torch.bool), cache.scales)
     return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima
 
 
-def grouped(rows: Tensor, group: int) -> Tensor:
+def by_group(rows: Tensor, group: int) -> Tensor:
     """Cut the last axis into groups."""
     return rows.unflatten(-1, (rows.shape[-1] // group, group))

@@ -13,13 +13,13 @@ from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 
-def carried(before: int | None, tokens: int) -> None:
+def mass_no_longer(before: int | None, tokens: int) -> None:
     """Refuse a mass of more tokens than there are keys."""
     if before is not None and before > tokens:
         raise ValueError(f"mass must be of at most the {tokens} tokens of keys, got {before}")
 
 
-@requires(wide, grouped, aligned, carried, left_padded)
+@requires(wide, grouped, aligned, mass_no_longer, left_padded)
 def h2o_mass(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -10,6 +10,7 @@ from torch import Tensor
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
 from spec_tests.compress.rows import counts
+from spec_tests.inputs import SCORED
 
 
 class Prompt(NamedTuple):
@@ -27,35 +28,6 @@ keys, values, hidden, *queries = torch.randn(5, 2, 2, 2, 10, 4, generator=genera
 VALID = torch.arange(10) >= torch.tensor([0, 3])[:, None]
 PROMPT = Prompt(torch.cat(queries, -3), keys, values, hidden[..., 0, :, :], VALID.expand(2, 2, 10))
 
-SCORERS: dict[str, Callable[[Any, Prompt], Scored]] = dict(
-    knorm=lambda impl, x: impl.knorm(x.keys, x.valid, shift=True),
-    h2o=lambda impl, x: impl.h2o(
-        impl.h2o_mass(x.queries, x.keys, valid=x.valid), keep=4, valid=x.valid
-    ),
-    snapkv=lambda impl, x: impl.snapkv(x.queries, x.keys, window=2, valid=x.valid),
-    pyramidkv=lambda impl, x: SCORERS["snapkv"](impl, x),
-    cake=lambda impl, x: impl.cake(x.queries, x.keys, window=2, valid=x.valid),
-    expected_attention=lambda impl, x: impl.expected_attention(
-        impl.query_statistics(x.queries, sinks=1, valid=x.valid),
-        x.keys,
-        x.values,
-        impl.mean_rotation(torch.ones(2), start=10, future=2),
-        sinks=1,
-        valid=x.valid,
-    ),
-    kvzip=lambda impl, x: impl.kvzip(
-        x.queries.split(4, -2), x.keys, x.keys.split(4, -2), chunk=4, sinks=1, valid=x.valid
-    ),
-    fastkvzip=lambda impl, x: impl.fastkvzip(
-        x.hidden,
-        impl.train_fastkvzip(
-            x.hidden, SCORERS["kvzip"](impl, x).scores, group=2, steps=1, valid=x.valid
-        ),
-        sinks=1,
-        valid=x.valid,
-    ),
-    streaming_llm=lambda impl, x: impl.streaming_llm(x.keys, sinks=2, valid=x.valid),
-)
 # What a head keeps in each layer of each row, by the systems that say so.
 BUDGETS: dict[str, Callable[[Any, Prompt], Tensor]] = dict(
     pyramidkv=lambda impl, x: impl.pyramidkv_budgets(
@@ -76,7 +48,8 @@ HEX = HexConfig(block=4, density=0.0, recent=1)
 def scored(impl, request) -> tuple[Scored, Tensor | None]:
     """What a scorer says of all tokens, and what it lets a head keep, if it says that too."""
     budgets = BUDGETS.get(request.param)
-    return SCORERS[request.param](impl, PROMPT), budgets and budgets(impl, PROMPT)
+    scorer = SCORED["snapkv" if request.param == "pyramidkv" else request.param]
+    return scorer(impl, **PROMPT._asdict()), budgets and budgets(impl, PROMPT)
 
 
 def pools(budgets: Tensor, scope: str) -> Tensor:
@@ -87,7 +60,7 @@ def pools(budgets: Tensor, scope: str) -> Tensor:
 
 def crossed(test: Callable[..., None]) -> Any:
     """Run a test for every scorer, refinement and scope."""
-    test = pytest.mark.parametrize("scored", SCORERS, indirect=True)(test)
+    test = pytest.mark.parametrize("scored", [*SCORED, "pyramidkv"], indirect=True)(test)
     names = [type(refinement).__name__ for refinement in REFINEMENTS]
     test = pytest.mark.parametrize("refinement", REFINEMENTS, ids=names)(test)
     return pytest.mark.parametrize("scope", ["head", "layer", "model"])(test)

@@ -31,7 +31,7 @@ STORIES = {"prompt": (STEPS, False), "padded": (STEPS, True), "second turn": (TU
 every_story = pytest.mark.parametrize("story", STORIES)
 
 
-def told(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
+def batch_of(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
     """Where calls end, all ids, and their mask."""
     stops, padded = STORIES[story]
     ids, mask = prompts(stops[-1] - TOKENS)
@@ -176,7 +176,7 @@ def test_the_oracle_that_sees_everything_is_the_unmodified_model(kind, padded):
 @every_story
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, ragged):
-    stops, ids, mask = told(story)
+    stops, ids, mask = batch_of(story)
     chunk = 7 if story == "padded" else None
     prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS], chunk=chunk)
     kept = chosen(kind, mask, ragged)
@@ -188,7 +188,7 @@ def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
-    stops, ids, mask = told("padded")
+    stops, ids, mask = batch_of("padded")
     prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
     kept = chosen(kind, mask, ragged=True)
     prompt.cache.evict(kept)
@@ -200,7 +200,7 @@ def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
 @pytest.mark.parametrize("story", ["prompt", "second turn"])
 @pytest.mark.parametrize("mode", ["append", "full"])
 def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode):
-    stops, ids, mask = told(story)
+    stops, ids, mask = batch_of(story)
     settings = optimized.HexConfig(density=0.0, block=8, recent=2, mode=mode)
     cache = models.HexTransformersCache(attached(kind).config, settings)
     witnesses = witnessed(cache, HexWitness)
@@ -213,7 +213,7 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
 @pytest.mark.parametrize("story", ["prompt", "second turn"])
 @pytest.mark.parametrize("name", ["kivi-2", "gear"])
 def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, name):
-    stops, ids, mask = told(story)
+    stops, ids, mask = batch_of(story)
     cache = models.QuantizedTransformersCache(attached(kind).config, name)
     functions = [f"{name.partition('-')[0]}_{what}" for what in ("read", "append")]
     witnesses = witnessed(cache, partial(Witness, *functions))
@@ -229,7 +229,7 @@ def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, sto
 @every_story
 @pytest.mark.parametrize("scope", ["head", "layer"])
 def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope):
-    stops, ids, mask = told(story)
+    stops, ids, mask = batch_of(story)
     settings = optimized.DecodingConfig(10, interval=4, scope=scope)
     cache = models.DecodingTransformersCache(attached(kind).config, settings)
     witnesses = witnessed(cache, partial(Witness, "decoding_read", "decoding_append"))

@@ -27,7 +27,7 @@ def ranks():
         yield started
 
 
-def drawn(seed, dtype, tokens=24, tied=False):
+def scores_of(seed, dtype, tokens=24, tied=False):
     """Scores of 3 layers, 2 batch rows and 8 heads, each with another spread."""
     generator = torch.Generator().manual_seed(seed)
     power = torch.linspace(0.5, 6, 8)[:, None]
@@ -84,7 +84,7 @@ def budgets(scores, protected, scope):
 def selections(dtype):
     """Calls of `retain` in every scope, with ties, signs, evicted and protected entries."""
     for scope, tied in product(SCOPES, (False, True)):
-        scores = drawn(3, dtype, tied=tied)
+        scores = scores_of(3, dtype, tied=tied)
         signed = torch.where(scattered(4, scores.shape), -scores, scores)
         signed = signed.masked_fill(scattered(5, scores.shape), -torch.inf)
         for x, protected in ((scores, None), (signed, scattered(6, scores.shape))):
@@ -94,7 +94,7 @@ def selections(dtype):
 
 def refinements(dtype):
     """Calls of `hubkv_refine` with every kind of mask."""
-    scores = drawn(7, dtype)
+    scores = scores_of(7, dtype)
     for protected in masks(scores.shape):
         yield "hubkv_refine", dict(scores=scores, ratio=0.7, protected=protected)
     yield "hubkv_refine", dict(scores=scores[0, 0], ratio=0.9, tau=2.0, maximum=3.0)
@@ -118,7 +118,7 @@ def test_ranks_refine_to_the_bits_of_one_process(ranks, heads):
 
 def test_a_rank_with_one_head_adds_up_in_the_order_of_many(ranks):
     """Long enough for torch to deal one sum out to its threads."""
-    scores = drawn(8, torch.float32, tokens=70_000)[:1, 0]
+    scores = scores_of(8, torch.float32, tokens=70_000)[:1, 0]
     call = ("hubkv_refine", dict(scores=scores, ratio=0.9))
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -140,7 +140,7 @@ def test_equal_scores_over_ranks_go_by_layer_then_head_then_position(ranks):
 def test_exchanges_depend_on_nothing_but_the_dtype(ranks, dtype):
     sent = []
     for tokens in (8, 4096):
-        scores = drawn(9, dtype, tokens)
+        scores = scores_of(9, dtype, tokens)
         calls = [
             ("hubkv_refine", dict(scores=scores, ratio=0.5)),
             *(("retain", dict(scores=scores, ratio=0.5, scope=scope)) for scope in SCOPES),
@@ -159,7 +159,7 @@ class Stopped(Exception):
 
 def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
     home = import_module("optimized.kernels.hubkv_refine")
-    scores = drawn(10, torch.bfloat16, tokens=19)[:2, 0]
+    scores = scores_of(10, torch.bfloat16, tokens=19)[:2, 0]
     knobs = (2, 0.5, 0.5, 0.8, 1.2, 2.0, 1e-6)
     heads, places = (3, 0, 5), (slice(0, 3), slice(3, 3), slice(3, 8))
     for protected in masks(scores.shape)[1::2]:

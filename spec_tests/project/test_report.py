@@ -50,7 +50,7 @@ EVERY = ("test_agreement.py", "test_errors.py", "test_vectors.py", "hubkv")
 
 
 @pytest.fixture(scope="module")
-def told(suite, elsewhere):
+def account(suite, elsewhere):
     """One run on a module with a good function and two wrong ones: what it printed and wrote."""
     (elsewhere / "wrong.py").write_text(WRONG)
     files = ("--report-json", "wrong.json", "--report-html", "wrong.html")
@@ -67,8 +67,8 @@ def card_of(report, name):
     return card
 
 
-def test_a_heading_is_a_cause(told):
-    card = card_of(told[1], "hub_mask")
+def test_a_heading_is_a_cause(account):
+    card = card_of(account[1], "hub_mask")
     found = {failure["heading"]: failure for failure in card["failures"]}
     assert found.keys() == {
         "wrong values where numbers tie",
@@ -78,19 +78,19 @@ def test_a_heading_is_a_cause(told):
     }
     assert len(found["crashes on empty input"]["claims"]) > 2
     assert card["reached"] == "values"
-    assert card_of(told[1], "kept_count")["reached"] == "errors"
+    assert card_of(account[1], "kept_count")["reached"] == "errors"
 
 
-def test_a_cause_is_named_by_the_example_that_hunts_it_and_by_the_lie_that_answers_alike(told):
-    ties, *_ = card_of(told[1], "hub_mask")["failures"]
+def test_a_cause_is_named_by_the_example_that_hunts_it_and_by_the_lie_that_answers_alike(account):
+    ties, *_ = card_of(account[1], "hub_mask")["failures"]
     assert "s == maxpool(s), which calls every tied token a hub" in ties["causes"]
     assert "every token of a plateau is a hub" in ties["causes"]
-    linear, *_ = card_of(told[1], "gate")["failures"]
+    linear, *_ = card_of(account[1], "gate")["failures"]
     assert "the ratio itself mixes, not its power" in linear["causes"]
 
 
-def test_an_edge_does_not_hide_that_ordinary_input_fails(told):
-    card = card_of(told[1], "gate")
+def test_an_edge_does_not_hide_that_ordinary_input_fails(account):
+    card = card_of(account[1], "gate")
     assert [failure["edge"] for failure in card["failures"]][:2] == [None, "ties"]
     assert card["reached"] is None
 
@@ -115,9 +115,9 @@ def test_one_test_shows_a_least_input_for_each_cause(suite, elsewhere):
     assert "torch.tensor([0., 0.]" in found["ties"][0]["snippet"]
 
 
-def test_each_least_input_runs_when_pasted_and_prints_what_the_report_says(told, elsewhere):
+def test_each_least_input_runs_when_pasted_and_prints_what_the_report_says(account, elsewhere):
     place = {"cwd": elsewhere, "env": {"PYTHONPATH": str(ROOT)}}
-    ties, crashes, *_ = card_of(told[1], "hub_mask")["failures"]
+    ties, crashes, *_ = card_of(account[1], "hub_mask")["failures"]
     run = [sys.executable, "-c"]
     pasted = subprocess.run(
         [*run, ties["claims"][0]["snippet"]], **place, capture_output=True, text=True, check=True
@@ -130,14 +130,14 @@ def test_each_least_input_runs_when_pasted_and_prints_what_the_report_says(told,
     assert crashed.stderr.splitlines()[-1] == crashes["claims"][0]["got"]
 
 
-def test_the_report_says_the_equation_as_printed_its_section_and_the_version(told):
-    card = card_of(told[1], "gate")
+def test_the_report_says_the_equation_as_printed_its_section_and_the_version(account):
+    card = card_of(account[1], "gate")
     assert card["printed"] == [r"\lambda = r^p, \qquad z_i = (1 - \lambda)\, s_i + \lambda\, u_i"]
     assert {"id": "HubKV-10", "where": "HubKV §3.3"}.items() <= card["equations"][0].items()
-    assert told[1]["suite"] == {"name": "kvspec", "version": cards.suite_version()}
-    for form in (told[0], told[2]):
+    assert account[1]["suite"] == {"name": "kvspec", "version": cards.suite_version()}
+    for form in (account[0], account[2]):
         assert f"kvspec {cards.suite_version()}" in form
-    assert "λ = r^p,  z_i = (1 − λ) s_i + λ u_i" in told[0]
+    assert "λ = r^p,  z_i = (1 − λ) s_i + λ u_i" in account[0]
 
 
 def test_an_equation_fails_with_agreement_alone(suite, elsewhere):
@@ -179,24 +179,24 @@ def test_the_first_failure_of_a_run_is_the_easiest_to_read(suite):
     assert "test_laws" not in done.stdout
 
 
-def test_passes_are_counted_of_what_is_offered(told):
-    assert "HubKV-6 fails" in told[0]
-    assert "HubKV-15 fails" in told[0]
-    offered = [i for i in told[1]["modules"][0]["equations"] if i.startswith("HubKV-")]
-    assert f"of {len(offered)} equations offered pass" in told[0]
-    assert "kept_count  passes   passes   passes" in told[0]
+def test_passes_are_counted_of_what_is_offered(account):
+    assert "HubKV-6 fails" in account[0]
+    assert "HubKV-15 fails" in account[0]
+    offered = [i for i in account[1]["modules"][0]["equations"] if i.startswith("HubKV-")]
+    assert f"of {len(offered)} equations offered pass" in account[0]
+    assert "kept_count  passes   passes   passes" in account[0]
 
 
-def test_tracebacks_are_not_printed(told):
-    assert "Traceback" not in told[0]
-    assert len(told[0].splitlines()) < 150
+def test_tracebacks_are_not_printed(account):
+    assert "Traceback" not in account[0]
+    assert len(account[0].splitlines()) < 150
 
 
-def test_the_json_is_of_the_form_that_its_schema_says(told):
+def test_the_json_is_of_the_form_that_its_schema_says(account):
     schema = json.loads((HERE / "report/report.schema.json").read_text())
-    assert not [*faults(told[1], schema, schema)]
-    assert [*faults(told[1] | {"format": 2}, schema, schema)]
-    assert [*faults(told[1] | {"level": "none"}, schema, schema)]
+    assert not [*faults(account[1], schema, schema)]
+    assert [*faults(account[1] | {"format": 2}, schema, schema)]
+    assert [*faults(account[1] | {"level": "none"}, schema, schema)]
 
 
 class Page(HTMLParser):
@@ -219,17 +219,17 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_escaped_and_needs_nothing_else(told):
+def test_the_page_is_whole_and_escaped_and_needs_nothing_else(account):
     page = Page()
-    page.feed(told[2])
+    page.feed(account[2])
     assert not page.open
     assert not page.outside
     assert "script" not in page.seen
-    assert "&lt;script&gt;alert" in told[2]
-    assert "url(" not in told[2]
-    assert "@import" not in told[2]
+    assert "&lt;script&gt;alert" in account[2]
+    assert "url(" not in account[2]
+    assert "@import" not in account[2]
     assert {"math", "mfrac"} & page.seen
-    assert "prefers-color-scheme: dark" in told[2]
+    assert "prefers-color-scheme: dark" in account[2]
 
 
 def test_a_report_is_written_whole_or_not_at_all(tmp_path):
@@ -393,5 +393,5 @@ def test_what_is_not_collected_asks_for_nothing_that_is_offered():
                 assert needs.asked(file, name) <= needs.mentioned(file), (file, name)
 
 
-def test_lines_of_a_page_stay_whole_in_the_terminal(told):
-    assert all(len(line) <= 400 for line in told[0].splitlines())
+def test_lines_of_a_page_stay_whole_in_the_terminal(account):
+    assert all(len(line) <= 400 for line in account[0].splitlines())

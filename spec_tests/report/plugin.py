@@ -103,11 +103,11 @@ class Plugin:
         """Print the cards, and write the files that were asked for."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-        told = cards.report(terminalreporter.stats, self.impls, self.config)
-        terminal.write(terminalreporter, told, self.config)
+        report = cards.report(terminalreporter.stats, self.impls, self.config)
+        terminal.write(terminalreporter, report, self.config)
         for option, text in (("--report-json", cards.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
-                write_whole(Path(file), text(told))
+                write_whole(Path(file), text(report))
 
 
 class Beyond(pytest.skip.Exception):

@@ -14,11 +14,11 @@ LINES = 12
 """Lines of a program that is shown whole."""
 
 
-def write(reporter: pytest.TerminalReporter, told: dict[str, Any], config: pytest.Config) -> None:
+def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pytest.Config) -> None:
     """Print a card for each function that fails, then how far each got, module by module."""
     named = bool(config.getoption("--impl"))
-    suite = told["suite"]
-    for module in told["modules"]:
+    suite = report["suite"]
+    for module in report["modules"]:
         if not module["equations"] and not any(
             c["passed"] + c["failed"] for c in module["functions"]
         ):
@@ -31,8 +31,8 @@ def write(reporter: pytest.TerminalReporter, told: dict[str, Any], config: pytes
         for failure in module["elsewhere"]:
             for line, colour in cause(1, failure):
                 reporter.write_line(line, **colour)
-        for line, colour in closing(
-            module, told["level"], named, bool(config.getoption("--complete"))
+        for line, colour in how_far(
+            module, report["level"], named, bool(config.getoption("--complete"))
         ):
             reporter.write_line(line, **colour)
 
@@ -83,7 +83,7 @@ def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
         yield from wrapped(f"so fails  {'; '.join(others)}", "     ", "               ")
 
 
-def closing(module: dict[str, Any], level: str, named: bool, complete: bool) -> Iterator[Line]:
+def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> Iterator[Line]:
     """Yield how far each function got, and the equations: passed, of what was offered."""
     yield "", PLAIN
     asked = LEVELS[: LEVELS.index(level) + 1]

@@ -18,9 +18,9 @@ from optimized.models.scorer import Scores
 from optimized.models.selection import kept_entries
 from optimized.models.systems import READINGS, refinement, system_named
 from optimized.study import evaluate
+from optimized.study.compared import DEFAULT
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
-from optimized.study.systems import DEFAULT
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")

@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("transformers")
 
 from optimized.study.chart import DOTS, HEIGHT, LINE, names, quality, series
+from optimized.study.compared import everything
 from optimized.study.gallery import embedded
 from optimized.study.pictures.drawing import INK, PAGE
-from optimized.study.systems import everything
 
 POINTS = 72 / DOTS
 """Of a pixel, as SVG counts."""

@@ -13,11 +13,11 @@ def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=()
     return reference.attention(queries, next(found), next(found), causal, scale)
 
 
-def drawn(queries, cache, causal, scale):
+def restored_mass(queries, cache, causal, scale):
     """Add up the weights on what the specification restores of a cache."""
     keys, _ = reference.hex_read(cache)
     return reference.attention_weights(queries, keys, causal, scale).sum((-3, -2))
 
 
 # so that the rounding of their sums is judged as of those
-read.__name__, drawn.__name__ = "attention", "attention_weights"
+read.__name__, restored_mass.__name__ = "attention", "attention_weights"

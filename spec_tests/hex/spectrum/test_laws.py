@@ -32,7 +32,7 @@ def vectors_on_an_expander(draw):
     )
 
 
-def drawn(impl, sizes):
+def mask_and_values(impl, sizes):
     """Return a mask, its two degrees, and both singular values."""
     mask = impl.random_expander(**sizes).mask
     token_degree, channel_degree = int(mask[0].sum()), int(mask[:, 0].sum())
@@ -60,7 +60,7 @@ def test_the_bound_is_the_same_from_either_side(impl, x):
 @pytest.mark.spec("HEX-3.2b", "HEX-Tab5")
 @given(vectors_on_an_expander())
 def test_the_first_singular_value_is_the_root_of_the_degrees(impl, x):
-    mask, _, _, first, _ = drawn(impl, x[0])
+    mask, _, _, first, _ = mask_and_values(impl, x[0])
     largest = torch.linalg.matrix_norm(mask.double(), 2)
     assert_close(largest, first, spectral_scale(mask))
 
@@ -165,7 +165,7 @@ def test_the_filter_decides_as_a_dense_solver_does_on_either_side_of_the_bound(i
 @pytest.mark.spec("HEX-3.2e")
 @given(vectors_on_an_expander())
 def test_what_is_orthogonal_to_the_constant_vector_contracts(impl, x):
-    mask, _, _, _, second = drawn(impl, x[0])
+    mask, _, _, _, second = mask_and_values(impl, x[0])
     signal = x[1] - x[1].mean()
     out = mask.double() @ signal
     slack = spectral_scale(mask) * x[1].abs().max()
@@ -175,7 +175,7 @@ def test_what_is_orthogonal_to_the_constant_vector_contracts(impl, x):
 @pytest.mark.spec("HEX-3.2e")
 @given(vectors_on_an_expander())
 def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
-    mask, _, _, first, second = drawn(impl, x[0])
+    mask, _, _, first, second = mask_and_values(impl, x[0])
     deflated = mask.double() - first / math.sqrt(mask.numel())
     # the constant part is gone, so the norm of the rest is attained off the constant vector
     assert_close(torch.linalg.matrix_norm(deflated, 2), second, spectral_scale(mask) ** 2)
@@ -184,7 +184,7 @@ def test_some_orthogonal_vector_contracts_no_more_than_that(impl, x):
 @pytest.mark.spec("HEX-3.2f")
 @given(vectors_on_an_expander())
 def test_two_steps_of_the_walk_contract_by_the_squared_ratio(impl, x):
-    mask, token_degree, channel_degree, first, second = drawn(impl, x[0])
+    mask, token_degree, channel_degree, first, second = mask_and_values(impl, x[0])
     start = x[1].abs() / x[1].abs().sum().clamp(min=1 / 16)
     on_tokens = mask.double() @ start / channel_degree
     after = mask.double().T @ on_tokens / token_degree
@@ -197,7 +197,7 @@ def test_two_steps_of_the_walk_contract_by_the_squared_ratio(impl, x):
 @pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
 @given(vectors_on_an_expander())
 def test_any_two_sets_share_about_their_share_of_the_entries(impl, x):
-    mask, token_degree, _, _, second = drawn(impl, x[0])
+    mask, token_degree, _, _, second = mask_and_values(impl, x[0])
     rows, columns = x[2], x[3]
     found = mask[rows][:, columns].sum().double()
     expected = token_degree * rows.sum() * columns.sum() / mask.shape[1]
@@ -250,7 +250,7 @@ def test_an_irregular_mask_is_not_ramanujan(impl, mask, data):
 @pytest.mark.spec("HEX-3.2b")
 @given(vectors_on_an_expander(), st.integers(2, 4))
 def test_tiling_multiplies_the_second_singular_value_by_the_root_of_the_tiles(impl, x, tiles):
-    mask, _, _, _, second = drawn(impl, x[0])
+    mask, _, _, _, second = mask_and_values(impl, x[0])
     tiled = mask.repeat(tiles, 1)
     found = number(impl.second_singular_value(tiled))
     assert_close(found**2, tiles * second**2, spectral_scale(tiled) ** 2)

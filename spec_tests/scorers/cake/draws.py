@@ -58,6 +58,12 @@ bad_attention = [
     bad_padding,
 ]
 
+SCORED = dict(
+    cake=lambda impl, queries, keys, valid, **_: impl.cake(
+        queries, keys, window=2, gamma=1.0, valid=valid
+    ),
+)
+
 REFUSALS = dict(
     cake=(
         seen | dict(gamma=200.0, kernel=5),

@@ -48,6 +48,17 @@ def alone(statistics: QueryStatistics) -> QueryStatistics:
     return statistics._replace(mean=statistics.mean[:1], covariance=statistics.covariance[:1])
 
 
+SCORED = dict(
+    expected_attention=lambda impl, queries, keys, values, valid, **_: impl.expected_attention(
+        impl.query_statistics(queries, sinks=1, valid=valid),
+        keys,
+        values,
+        impl.mean_rotation(torch.ones(2), start=10, future=2),
+        sinks=1,
+        valid=valid,
+    ),
+)
+
 REFUSALS = dict(
     expected_attention=(
         dict(statistics=moments, keys=keys, values=values, rotation=turn, sinks=4, epsilon=0.0,

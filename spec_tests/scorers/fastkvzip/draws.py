@@ -56,6 +56,23 @@ INPUTS = dict(
     fastkvzip_loss=fastkvzip_loss(),
 )
 
+SCORED = dict(
+    fastkvzip=lambda impl, hidden, queries, keys, valid, **_: impl.fastkvzip(
+        hidden,
+        impl.train_fastkvzip(
+            hidden,
+            impl.kvzip(
+                queries.split(4, -2), keys, keys.split(4, -2), chunk=4, sinks=1, valid=valid
+            ).scores,
+            group=2,
+            steps=1,
+            valid=valid,
+        ),
+        sinks=1,
+        valid=valid,
+    ),
+)
+
 generator = torch.Generator().manual_seed(13)
 hidden = torch.randn(5, 3, generator=generator)
 sizes = ((2, 2, 4, 3), (2, 2, 4), (4,), (2, 4, 3), (4,), (2, 3, 4), (2, 2))

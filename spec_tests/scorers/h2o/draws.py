@@ -42,6 +42,12 @@ def h2o(draw):
 
 INPUTS = dict(h2o_mass=h2o_mass(), h2o=h2o())
 
+SCORED = dict(
+    h2o=lambda impl, queries, keys, valid, **_: impl.h2o(
+        impl.h2o_mass(queries, keys, valid=valid), keep=4, valid=valid
+    ),
+)
+
 REFUSALS = dict(
     h2o_mass=(
         dict(queries=queries, keys=cache, mass=torch.tensor([[0.5], [0.25]]), valid=valid),

@@ -16,6 +16,10 @@ def knorm(draw):
 
 INPUTS = dict(knorm=knorm())
 
+SCORED = dict(
+    knorm=lambda impl, keys, valid, **_: impl.knorm(keys, valid, shift=True),
+)
+
 REFUSALS = dict(
     knorm=(
         dict(keys=cache, valid=valid, shift=False),

@@ -105,6 +105,12 @@ def bad_tuple(name: str) -> list[Refusal]:
     ]
 
 
+SCORED = dict(
+    kvzip=lambda impl, queries, keys, valid, **_: impl.kvzip(
+        queries.split(4, -2), keys, keys.split(4, -2), chunk=4, sinks=1, valid=valid
+    ),
+)
+
 REFUSALS = dict(
     kvzip_chunk=(
         dict(queries=queries, keys=keys, repeat_keys=echo, index=0, chunk=2, sinks=1, valid=valid,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal, cast
 from spec_tests.draw import signed
+from spec_tests.inputs import SCORED
 from spec_tests.scorers.attended import attended
 from spec_tests.scorers.rows import alone
 
@@ -17,23 +18,16 @@ pytestmark = pytest.mark.spec(
     "GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "GraphKV-CAKE", "HubKV-StreamingLLM"
 )
 
-WINDOW = 3
-sequences = attended(least=WINDOW, number=signed)
+sequences = attended(least=2, number=signed)
 
-
-def h2o(impl, x):
-    """Score by mass and protect two recent tokens."""
-    return impl.h2o(impl.h2o_mass(**x), 4, x["valid"])
-
-
+# Of more than queries, keys and padding, or of several stretches of them: laws of their own.
+ELSEWHERE = ("expected_attention", "fastkvzip", "kvzip")
 SCORERS: dict[str, Callable[..., Any]] = {
-    "knorm": lambda impl, x: impl.knorm(x["keys"], x["valid"]),
-    "knorm, shifted": lambda impl, x: impl.knorm(x["keys"], x["valid"], shift=True),
-    "h2o": h2o,
-    "snapkv": lambda impl, x: impl.snapkv(**x, window=WINDOW),
-    "snapkv, max": lambda impl, x: impl.snapkv(**x, window=WINDOW, kernel=3, pooling="max"),
-    "cake": lambda impl, x: impl.cake(**x, window=WINDOW, gamma=1.0),
-    "streaming_llm": lambda impl, x: impl.streaming_llm(x["keys"], 2, x["valid"]),
+    **{name: scorer for name, scorer in SCORED.items() if name not in ELSEWHERE},
+    "knorm, below 0": lambda impl, keys, valid, **_: impl.knorm(keys, valid),
+    "snapkv, max": lambda impl, queries, keys, valid, **_: impl.snapkv(
+        queries, keys, window=2, kernel=3, pooling="max", valid=valid
+    ),
 }
 every_scorer = pytest.mark.parametrize("scorer", SCORERS.values(), ids=SCORERS)
 
@@ -41,9 +35,9 @@ every_scorer = pytest.mark.parametrize("scorer", SCORERS.values(), ids=SCORERS)
 @every_scorer
 @given(sequences)
 def test_a_padded_row_scores_as_the_row_alone(impl, scorer, x):
-    scores, protected = scorer(impl, x)
+    scores, protected = scorer(impl, **x)
     for row, parts in alone(x):
-        lone = scorer(impl, parts | dict(valid=None))
+        lone = scorer(impl, **parts, valid=None)
         padding = scores.shape[-1] - parts["keys"].shape[-2]
         assert_close(scores[row][:, padding:], lone.scores.double())
         assert_equal(protected[row][:, padding:].clone(), lone.protected)
@@ -52,7 +46,7 @@ def test_a_padded_row_scores_as_the_row_alone(impl, scorer, x):
 @every_scorer
 @given(sequences)
 def test_padding_scores_nothing_and_is_not_protected(impl, scorer, x):
-    scores, protected = scorer(impl, x)
+    scores, protected = scorer(impl, **x)
     valid = scores.new_ones(scores.shape[-1]).bool() if x["valid"] is None else x["valid"]
     padding = ~valid.unsqueeze(-2).expand(scores.shape)
     assert (scores[padding] == 0).all()
@@ -68,13 +62,13 @@ def test_what_stands_at_padding_changes_nothing(impl, scorer, x):
     other["keys"] = torch.where(valid[..., None, :, None], x["keys"], 9.0)
     of_queries = valid[..., None, valid.shape[-1] - count :, None]
     other["queries"] = torch.where(of_queries, x["queries"], -9.0)
-    assert_equal(scorer(impl, other), scorer(impl, x))
+    assert_equal(scorer(impl, **other), scorer(impl, **x))
 
 
 @every_scorer
 @given(sequences, st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]))
 def test_scores_are_finite_float32_or_float64_whatever_is_protected(impl, scorer, x, dtype):
-    scores, protected = scorer(impl, cast(x, dtype))
+    scores, protected = scorer(impl, **cast(x, dtype))
     assert scores.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     assert protected.dtype == torch.bool
     assert scores.shape == protected.shape == x["keys"].shape[:-1]

@@ -20,6 +20,12 @@ def snapkv(draw):
 
 INPUTS = dict(snapkv=snapkv())
 
+SCORED = dict(
+    snapkv=lambda impl, queries, keys, valid, **_: impl.snapkv(
+        queries, keys, window=2, valid=valid
+    ),
+)
+
 REFUSALS = dict(
     snapkv=(
         dict(queries=queries, keys=cache, window=1, kernel=3, pooling="max", valid=valid),

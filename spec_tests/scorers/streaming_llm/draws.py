@@ -16,6 +16,10 @@ def streaming_llm(draw):
 
 INPUTS = dict(streaming_llm=streaming_llm())
 
+SCORED = dict(
+    streaming_llm=lambda impl, keys, valid, **_: impl.streaming_llm(keys, sinks=2, valid=valid),
+)
+
 REFUSALS = dict(
     streaming_llm=(dict(keys=cache, sinks=1, valid=valid), [bad_padding]),
 )
