@@ -21,7 +21,7 @@ from triton.runtime.jit import JITFunction
 
 import optimized as kv
 from optimized import kernels, vector
-from optimized.kernels.hex_attention import CODES, PROGRAMS, attended
+from optimized.kernels.hex.attention import CODES, PROGRAMS, attended
 from optimized.layout import PackedCache
 
 Named = dict[str, Any]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import optimized
 import reference
 from optimized import kernels
-from optimized.kernels._hex_stream import decoded
-from optimized.kernels.hex_attention import CODES, WIDTHS, taken
+from optimized.kernels.hex._stream import decoded
+from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache
 from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import rounded, widened
-from optimized.kernels._hex_entries import begins, logits_kernel, reading_kernel, tables
+from optimized.kernels.hex._entries import begins, logits_kernel, reading_kernel, tables
 from optimized.layout import TILE, PackedCache
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
