@@ -318,8 +318,10 @@ def test_the_first_call_that_is_wrong_is_at_fault_not_the_last():
 
 def test_a_lie_is_named_only_if_it_answers_alike():
     one = fault_of("discount", lambda scores, gamma=0.5, **_: scores * gamma, DISCOUNT)
+    assert one.call
     assert "hubs are discounted too" in lies_like(one.call)
     other = fault_of("discount", lambda scores, **_: scores * 7, DISCOUNT)
+    assert other.call
     assert not lies_like(other.call)
 
 
