@@ -9,9 +9,7 @@ from typing import Any
 
 import reference
 from optimized import vector
-
-CHECKS = ("contract", "errors", "rules")
-"""Modules of the reference that refuse: what they do is no part of a body."""
+from optimized._composed import CHECKS
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
@@ -51,7 +49,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/attention.py::kept_by": "what is known of an entry",
     "vector/hex/attention.py::spans": "compressed spans, joined where they are of one length",
     "vector/hex/attention.py::side_by_side": "compressed spans of one length, and their parts",
-    "vector/hex/attention.py::laid_out": "settings of a mask",
+    "vector/hex/attention.py::laid_out": "keys and values",
     "vector/hex/attention.py::attend": "blocks of queries, and lengths of compressed spans",
     "vector/hex/decode.py::hex_decode": "compressed spans, each over what the ones before left",
     "vector/hex/pairing.py::swaps": "rounds of swaps, each over all repeated edges",
