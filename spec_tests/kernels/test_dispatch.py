@@ -30,6 +30,8 @@ BEST = {"key_kernel", "count_kernel", "cut_kernel", "mark_kernel"}
 GRAPH = {"lengths_kernel", "copies_kernel", "exact_kernel", "cut_kernel", "signal_kernel"}
 LEFT = {"count_kernel", "copy_kernel"}
 MASS = {"sums_kernel", "mass_kernel"}
+SPAN = {"range_kernel", "scales_kernel", "keys_kernel", "values_kernel"}
+READ = {"restore_kernel"}
 GPU = "meta"
 
 
@@ -72,8 +74,19 @@ CALLS: dict[str, Any] = {
     ),
     "decoding_append": (BEST | LEFT, lambda kv: appended(kv)),
     "hex_prefill": (MASS, lambda kv: kv.hex_prefill(*stream(9, 9), config=HEX)),
+    "hex_append": (
+        SPAN,
+        lambda kv: kv.hex_append(reference.hex_prefill(*stream(1), config=HEX), *stream(95)),
+    ),
+    "hex_read": (READ, lambda kv: kv.hex_read(reference.hex_prefill(*stream(96), config=HEX))),
+    "hex_recompress": (
+        SPAN,
+        lambda kv: kv.hex_recompress(
+            reference.hex_prefill(*stream(96), config=HEX._replace(mode="full"))
+        ),
+    ),
     "hex_decode": (
-        {"fours_kernel", "plain_kernel", "merge_kernel"},
+        {"codes_kernel", "plain_kernel", "merge_kernel"},
         lambda kv: kv.hex_decode(reference.hex_prefill(*stream(96), config=HEX), *stream()),
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),
