@@ -274,7 +274,7 @@ def operations(small: bool) -> list[Operation]:
 
 
 @contextmanager
-def tuned(options: Named, kernel: str = "fours_kernel") -> Iterator[None]:
+def tuned(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
     """Launch one kernel with options in place of its launcher's; capitals name its constants."""
     constants = {name: value for name, value in options.items() if name.isupper()}
     rest = {name: value for name, value in options.items() if not name.isupper()}
