@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
+from optimized.readings import READINGS
+
 SYSTEMS = "default"
 RATIOS = (0.5, 0.75, 0.9, 0.95)
 
@@ -32,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     add("--implementation", choices=("reference", "optimized"), default="optimized")
     add("--device", default="cpu")
     add("--seed", type=seed, default=0)
-    add("--readings", choices=("letter", "remedied"), default="remedied")
+    add("--readings", choices=READINGS, default="remedied")
     add("--out", type=Path, help="a new folder for the report")
     add("--json", type=Path, help="a new file for the figures, besides")
     add(

@@ -18,7 +18,10 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-KEPT = ("careful", "contract", "errors", "kinds", "precision", "rules")
+CHECKS = ("contract", "errors", "rules")
+"""Modules of the reference that refuse: what they do is no part of a body."""
+
+KEPT = (*CHECKS, "careful", "kinds", "precision", "said")
 """Modules of the reference that have no twin."""
 
 

@@ -376,7 +376,7 @@ def _kernel(scores: Tensor, radius: int) -> Callable[..., Tensor] | None:
     """Return what refines among ranks with the kernels of `optimized.hubkv_refine`, if it does."""
     if not scores.is_cuda or not hasattr(kernels, "hubkv_refine"):
         return None
-    home = import_module("optimized.kernels.hubkv_refine")
+    home = import_module("optimized.kernels.hubkv.refine")
     return home.refine_among if home.fits(scores, radius) else None
 
 

@@ -15,8 +15,8 @@ from optimized import kernels
 from optimized.bench.launches import recorded
 from optimized.bench.machine_code import GPUS
 from optimized.kernels.evict import counted, gathered
-from optimized.kernels.hex_attention import attended
-from optimized.kernels.hex_compress import coded_span, restored
+from optimized.kernels.hex.attention import attended
+from optimized.kernels.hex.compress import coded_span, restored
 from optimized.layout import TILE, PackedCache, Run
 from reference import HexCache, hex_preset
 from reference.contract import trusted

@@ -21,7 +21,7 @@ from triton.runtime.jit import JITFunction
 
 import optimized as kv
 from optimized import kernels, vector
-from optimized.kernels.hex_attention import CODES, PROGRAMS, attended
+from optimized.kernels.hex.attention import CODES, PROGRAMS, attended
 from optimized.layout import PackedCache
 
 Named = dict[str, Any]
@@ -159,8 +159,8 @@ def packing(name: str, tokens: int, preset: str, small: bool) -> Operation:
         span |= dict(expander=mask, dynamic=torch.zeros(1, tokens, dtype=torch.bool, device=device))
         if name == "hex_compress":
             return Inputs(span, span)
-        stored = dict(block=vector.hex_compress(**span, value_group="token", scales=None))
-        stored["expander"] = mask
+        block = vector.hex_compress(**span, value_group="token", scales=None)
+        stored = dict(block=block, expander=mask)
         return Inputs(stored, stored)
 
     shape = f"[{heads}, {tokens}, {width}] float16, {config.bits} bits"

@@ -1,15 +1,15 @@
 """Triton bodies, CUDA only; with TRITON_INTERPRET=1 they run on the CPU.
 
-A file holds one idea: its kernels, and under public names what launches them. Only a file that
-offers a public name may be called like it. A vectorised body that calls one of these names stands
-here as well, over the kernels. Where Triton is not installed there are no kernels.
+A file holds one idea, at its path: its kernels, and under public names what launches them. Only a
+file that offers a public name may be called like it. A vectorised body that calls one of these
+names stands here as well, over the kernels. Where Triton is not installed there are no kernels.
 """
 
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isfunction
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import reference
@@ -24,7 +24,7 @@ def _rows() -> dict[str, Any]:
     """Return what the modules of this package define under public names."""
     if not find_spec("triton"):
         return {}
-    places = iter_modules([str(Path(__file__).parent)], f"{__name__}.")
+    places = walk_packages([str(Path(__file__).parent)], f"{__name__}.")
     homes = [import_module(place.name) for place in places]
     return {
         name: body

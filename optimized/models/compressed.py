@@ -31,6 +31,7 @@ from optimized.models.systems import (
     settings_of,
     system_named,
 )
+from optimized.readings import READINGS
 from optimized.vector.scorers._rows import protected_ends
 from reference.refinement import Refinement
 
@@ -91,7 +92,7 @@ def compressed(
     assert input_ids is not None
     refuse.token_ids(input_ids, attention_mask)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
-    refuse.one_of("reading", reading, ("letter", "remedied"))
+    refuse.one_of("reading", reading, READINGS)
     attach(model)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     own = dict(settings or {})

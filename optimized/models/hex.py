@@ -49,7 +49,7 @@ class HexLayer(RestoringLayer):
         there = self.kv is optimized and "hex_attention" in kernels.LAUNCHERS
         if not there or not on_gpu((query, self.held)):
             return self.kv.hex_decode(whole(self.held), query, keys, values)
-        from optimized.kernels._hex_stream import decoded
+        from optimized.kernels.hex._stream import decoded
 
         held = self.held.rest if isinstance(self.held, PackedCache) else self.held
         checked((held, query, keys, values), {})

@@ -7,11 +7,11 @@ from optimized import GraphSettings
 from optimized.models import errors as refuse
 from optimized.models.scorer import Scope
 from optimized.models.scorers import SCORERS
+from optimized.readings import READINGS
 
 REFINEMENTS = ("hubkv", "graphkv", "nms")
 KINDS = (optimized.HubSettings, GraphSettings, optimized.NmsSettings)
 STORES = ("hex-3", "hex-4", "kcvt-3", "kcvt-4", "kivi-2", "kivi-4", "gear")
-READINGS = ("letter", "remedied")
 
 NEIGHBOURS = 8
 """Neighbours of each source in GraphKV's graph, which the paper leaves to be chosen.

@@ -27,7 +27,7 @@ from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
 from optimized.study import documents, evaluate, report, table
 from optimized.study.compared import systems_named
-from optimized.study.pictures import TITLES, Picture, pictures
+from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
 from optimized.study.rows import Settings, trials
 from optimized.tiny import HERE
@@ -163,7 +163,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     if settings.gates is None:
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
-    steps = evaluate.steps(read, rows) + (len(TITLES) if given.pictures else 0)
+    steps = evaluate.steps(read, rows) + (len(PICTURES) if given.pictures else 0)
     with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
 
         def step(name: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from random import Random
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -51,7 +51,8 @@ def programs(order: Order) -> Iterator[None]:
 @contextmanager
 def small_blocks(size: int) -> Iterator[None]:
     """Let a program own as few elements, so that small inputs take several of them."""
-    homes = [import_module(f"{kernels.__name__}.{p.name}") for p in iter_modules(kernels.__path__)]
+    places = walk_packages(kernels.__path__, f"{kernels.__name__}.")
+    homes = [import_module(place.name) for place in places]
     before = [(home, home.BLOCK) for home in homes if hasattr(home, "BLOCK")]
     try:
         for home, _ in before:

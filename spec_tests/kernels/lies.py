@@ -2,7 +2,7 @@
 
 from spec_tests.mutants.make import kernel_lies
 
-lie = kernel_lies("smd.py")
+lie = kernel_lies("hubkv/discount.py")
 lie(
     "kernel_later_ties",
     "a hub may have an equal on its left",
@@ -25,7 +25,7 @@ lie(
     "hubkv/discount/test_laws.py::test_protected_tokens_suppress_nothing",
 )
 
-lie = kernel_lies("hubkv_refine.py")
+lie = kernel_lies("hubkv/refine.py")
 lie(
     "kernel_protected_moments",
     "protected scores count among those of their head",
@@ -80,7 +80,7 @@ lie(
     "evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order",
 )
 
-lie = kernel_lies("graphkv_refine.py")
+lie = kernel_lies("graphkv/refine.py")
 lie(
     "kernel_every_tied_edge",
     "all tokens tied with the weakest neighbour are reached",
@@ -96,7 +96,7 @@ lie(
     "graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]",
 )
 
-lie = kernel_lies("mass.py", block=32)
+lie = kernel_lies("hex/heavy_hitters.py", block=32)
 lie(
     "kernel_blind_to_itself",
     "the weights are those over tokens before a query's own",
@@ -135,7 +135,7 @@ lie(
     "ragged/test_laws.py::test_each_head_attends_to_its_own_entries_and_to_the_new_tokens",
 )
 
-lie = kernel_lies("hex_attention.py")
+lie = kernel_lies("hex/attention.py")
 WIDE = "hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored"
 lie(
     "kernel_past_the_residual",
@@ -152,7 +152,7 @@ lie(
     WIDE,
 )
 
-lie = kernel_lies("_hex_entries.py")
+lie = kernel_lies("hex/_entries.py")
 lie(
     "kernel_kept_twice",
     "the static mask's entries of a token that is kept whole are added twice",

@@ -14,7 +14,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.kernels.interpreter import ORDERS, programs
 from spec_tests.kernels.wide import wide
 
-home = import_module("optimized.kernels.hex_attention")
+home = import_module("optimized.kernels.hex.attention")
 few = settings(max_examples=4)
 taken = wide(bits=home.CODES, widths=home.WIDTHS).filter(lambda x: home.taken(**x, valid=None))
 

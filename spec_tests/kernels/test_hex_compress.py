@@ -15,7 +15,7 @@ from optimized.layout import PackedCache
 from spec_tests.accuracy import assert_equal
 from spec_tests.kernels.interpreter import small_blocks
 
-home = import_module("optimized.kernels.hex_compress")
+home = import_module("optimized.kernels.hex.compress")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import optimized
 import reference
 from optimized import kernels
-from optimized.kernels._hex_stream import decoded
-from optimized.kernels.hex_attention import CODES, WIDTHS, taken
+from optimized.kernels.hex._stream import decoded
+from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache
 from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
@@ -87,9 +87,9 @@ def layer():
 
 def way():
     """Return how a stock layer of 64 channels makes its weights."""
-    from optimized.models.attention import Way
+    from optimized.models.attention import Softmax
 
-    return Way(0.125)
+    return Softmax(0.125)
 
 
 def told(layer, start, stop, step=1):

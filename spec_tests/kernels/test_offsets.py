@@ -20,7 +20,7 @@ LENGTH = ROWS * TOKENS
 LAST = LENGTH // BLOCK - 1
 smd, refine, select, graphkv = (
     import_module(f"optimized.kernels.{name}")
-    for name in ("smd", "hubkv_refine", "retain", "graphkv_refine")
+    for name in ("hubkv.discount", "hubkv.refine", "retain", "graphkv.refine")
 )
 
 

@@ -145,7 +145,7 @@ def test_a_launcher_hands_on_what_its_rule_says_and_no_more(rule):
 @pytest.mark.parametrize("block", [2, 8])
 def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
     """What every changed copy is made of, so that one dies of its lie alone."""
-    names = relaunched("smd.py", "hub", "hub", block)
+    names = relaunched("hubkv/discount.py", "hub", "hub", block)
     scores = torch.rand(2, 3, 20, generator=torch.Generator().manual_seed(0))
     for name, x in {"smd": {}, "hubkv_refine": {"ratio": 0.5}, "retain": {"keep": 5}}.items():
         assert names[name] is not getattr(optimized, name)

@@ -41,7 +41,7 @@ def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
 
 
 def kernel_lies(file: str, block: int = 8) -> Callable[[str, str, str, str, str], None]:
-    """Return a function that registers lies about kernels in one file: `retain.py`.
+    """Return a function that registers lies about kernels in one file: `hubkv/refine.py`.
 
     `lie(name, says, old, new, killer)` is `optimized`, as it runs on a GPU, with the text `old` of
     the file reading `new`, in Triton's interpreter. A program owns a `block` of elements, so that

@@ -9,9 +9,7 @@ from typing import Any
 
 import reference
 from optimized import vector
-
-CHECKS = ("contract", "errors", "rules")
-"""Modules of the reference that refuse: what they do is no part of a body."""
+from optimized._composed import CHECKS
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
@@ -36,15 +34,15 @@ ALLOWED_LOOPS: dict[str, str] = {
     "reference/quantizers/size.py::gear_size": "compressed spans",
     "reference/quantizers/published.py::quantizer_sizes": "rows of a table",
     "kernels/retain.py::retain": "digits of a key",
-    "kernels/graphkv_refine.py::graphkv_refine": "both ends of an edge",
-    "kernels/graphkv_refine.py::shares": "sizes of a protected window",
-    "kernels/hubkv_refine.py::refine_among": "settings",
-    "kernels/_hex_entries.py::tables": "tables of a mask",
-    "kernels/hex_attention.py::attended": "compressed spans, joined where they are of one length",
-    "kernels/hex_attention.py::taken": "compressed spans",
-    "kernels/hex_compress.py::hex_compress": "stored parts that are numbers",
-    "kernels/hex_compress.py::packed": "keys and values",
-    "kernels/hex_compress.py::restored": "keys and values",
+    "kernels/graphkv/refine.py::graphkv_refine": "both ends of an edge",
+    "kernels/graphkv/refine.py::shares": "sizes of a protected window",
+    "kernels/hubkv/refine.py::refine_among": "settings",
+    "kernels/hex/_entries.py::tables": "tables of a mask",
+    "kernels/hex/attention.py::attended": "compressed spans, joined where they are of one length",
+    "kernels/hex/attention.py::taken": "compressed spans",
+    "kernels/hex/compress.py::hex_compress": "stored parts that are numbers",
+    "kernels/hex/compress.py::packed": "keys and values",
+    "kernels/hex/compress.py::restored": "keys and values",
     "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/hex/_codes.py::fields": "bit fields of a byte",
@@ -52,7 +50,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/attention.py::kept_by": "what is known of an entry",
     "vector/hex/attention.py::spans": "compressed spans, joined where they are of one length",
     "vector/hex/attention.py::side_by_side": "compressed spans of one length, and their parts",
-    "vector/hex/attention.py::laid_out": "settings of a mask",
+    "vector/hex/attention.py::laid_out": "keys and values",
     "vector/hex/attention.py::attend": "blocks of queries, and lengths of compressed spans",
     "vector/hex/decode.py::hex_decode": "compressed spans, each over what the ones before left",
     "vector/hex/pairing.py::swaps": "rounds of swaps, each over all repeated edges",

@@ -158,7 +158,7 @@ class Stopped(Exception):
 
 
 def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
-    home = import_module("optimized.kernels.hubkv_refine")
+    home = import_module("optimized.kernels.hubkv.refine")
     scores = scores_of(10, torch.bfloat16, tokens=19)[:2, 0]
     knobs = (2, 0.5, 0.5, 0.8, 1.2, 2.0, 1e-6)
     heads, places = (3, 0, 5), (slice(0, 3), slice(3, 3), slice(3, 8))

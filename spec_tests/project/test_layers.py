@@ -144,6 +144,17 @@ def test_the_table_has_no_row_beside_the_public_names():
     assert rows <= set(reference.__all__)
 
 
+def test_a_kernel_stands_at_the_path_of_its_function():
+    places = {
+        name: (getattr(kernels, name).__module__, unwrap(getattr(reference, name)).__module__)
+        for name in kernels.LAUNCHERS
+    }
+    wanted = {
+        name: spec.replace("reference", kernels.__name__) for name, (_, spec) in places.items()
+    }
+    assert {name: place for name, (place, _) in places.items()} == wanted
+
+
 @pytest.mark.parametrize("layer", [vector, kernels], ids=lambda layer: layer.__name__)
 def test_a_layer_offers_public_names_only(layer: ModuleType):
     assert set(layer.__all__) <= set(reference.__all__)

@@ -6,10 +6,9 @@ from torch import Tensor
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.draw import NAN, NEGATIVE, Refusal, longer, maybe, real
-from spec_tests.graphkv.graph.draws import lattice
+from spec_tests.graphkv.graph.draws import KINDS, lattice
 
 WIDTH = 4
-KINDS = ("kk", "qk", "qq", "kv", "vv")
 
 hub_settings = st.sampled_from([HubSettings(), HubSettings(radius=1, gamma=0.25, tau=1.0)])
 # factors that a grid number keeps exact when it is multiplied by them

@@ -16,7 +16,8 @@ import reference
 from optimized import Scored, refine
 from optimized.models.scorer import Scores
 from optimized.models.selection import kept_entries
-from optimized.models.systems import READINGS, refinement, system_named
+from optimized.models.systems import refinement, system_named
+from optimized.readings import READINGS
 from optimized.study import evaluate
 from optimized.study.compared import DEFAULT
 from optimized.study.documents import Maker

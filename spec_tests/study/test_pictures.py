@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 
 import optimized
 from optimized.study.pictures import (
-    TITLES,
+    PICTURES,
     captured,
     graphkv_keys,
     hubkv_clusters,
@@ -155,13 +155,13 @@ def test_layers_are_spread_and_verdicts_are_graded():
 
 def test_the_report_holds_every_picture_and_asks_for_nothing(command):
     figures = command.figures(*DRAWN, "--context", "256")
-    assert [one["name"] for one in figures["pictures"]] == list(TITLES)
-    assert [one["refused"] for one in figures["pictures"]] == [None] * len(TITLES)
+    assert [one["name"] for one in figures["pictures"]] == list(PICTURES)
+    assert [one["refused"] for one in figures["pictures"]] == [None] * len(PICTURES)
     text = (command.out / "report.html").read_text()
     page = Page()
     page.feed(text)
     assert page.open == []
-    assert page.seen["img"] == len(TITLES)
+    assert page.seen["img"] == len(PICTURES)
     assert all(one.startswith("data:") for one in page.asked)
     assert not re.search(r"https?://|url\(|@import|<script", text)
     assert len(text) < 2_000_000
@@ -180,7 +180,7 @@ def test_a_short_context_says_what_cannot_be_had_and_two_runs_are_alike(command)
     refused = {one["name"]: one["refused"] for one in runs[0][0] if one["refused"]}
     assert list(refused) == ["hex_settings"]
     assert "must fill a block of 96 tokens and a window of 8, got 48" in refused["hex_settings"]
-    assert len(runs[0][1]) == len(TITLES) - 1
+    assert len(runs[0][1]) == len(PICTURES) - 1
 
 
 def test_a_context_without_content_has_no_pictures(command):

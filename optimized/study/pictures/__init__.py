@@ -52,15 +52,47 @@ class Drawing(NamedTuple):
 REFUSALS = (ValueError, ArithmeticError, RuntimeError)
 """What leaves one picture out, too little memory among it, and never ends a run."""
 
-TITLES = {
-    "hubkv_clusters": "Important tokens crowd together (HubKV, Fig. 1)",
-    "hubkv_columns": "Columns of attention (HubKV, Fig. 2)",
-    "hubkv_density": "Neighbours draw attention alike (HubKV, Fig. 9)",
-    "graphkv_likeness": "Likeness of keys, before and after (GraphKV, Fig. 2)",
-    "graphkv_planes": "Where the best keys lie, round after round (GraphKV, Fig. 7)",
-    "hex_settings": "What each setting costs (HEX, Fig. 3)",
-    "hex_ablations": "What each component is good for (HEX, Table 4)",
+
+class Sitting(NamedTuple):
+    """What a picture is made of."""
+
+    caught: Captured
+    model: PreTrainedModel
+    longest: Sequence[Document]
+    how: Settings
+
+
+PICTURES: dict[str, tuple[str, Callable[[Sitting], Drawing]]] = {
+    "hubkv_clusters": (
+        "Important tokens crowd together (HubKV, Fig. 1)",
+        lambda of: clustered(of.caught, of.how.seed),
+    ),
+    "hubkv_columns": (
+        "Columns of attention (HubKV, Fig. 2)",
+        lambda of: columned(of.caught),
+    ),
+    "hubkv_density": (
+        "Neighbours draw attention alike (HubKV, Fig. 9)",
+        lambda of: correlated(of.caught),
+    ),
+    "graphkv_likeness": (
+        "Likeness of keys, before and after (GraphKV, Fig. 2)",
+        lambda of: likened(of.caught, of.how.reading),
+    ),
+    "graphkv_planes": (
+        "Where the best keys lie, round after round (GraphKV, Fig. 7)",
+        lambda of: placed(of.caught, of.how.reading),
+    ),
+    "hex_settings": (
+        "What each setting costs (HEX, Fig. 3)",
+        lambda of: varied(of.caught, of.how.reading),
+    ),
+    "hex_ablations": (
+        "What each component is good for (HEX, Table 4)",
+        lambda of: ablated(of.model, of.longest, of.how),
+    ),
 }
+"""The title of each picture, and what draws it."""
 
 
 def pictures(
@@ -83,23 +115,14 @@ def pictures(
     try:
         caught = captured.capture(model, documents, how)
     except REFUSALS as refusal:
-        yield from (refused(name, refusal) for name in TITLES)
+        yield from (refused(name, refusal) for name in PICTURES)
         return
-    longest = captured.longest(documents)
-    makers: dict[str, Callable[[], Drawing]] = {
-        "hubkv_clusters": lambda: clustered(caught, how.seed),
-        "hubkv_columns": lambda: columned(caught),
-        "hubkv_density": lambda: correlated(caught),
-        "graphkv_likeness": lambda: likened(caught, how.reading),
-        "graphkv_planes": lambda: placed(caught, how.reading),
-        "hex_settings": lambda: varied(caught, how.reading),
-        "hex_ablations": lambda: ablated(model, longest, how),
-    }
-    for name, make in makers.items():
+    sitting = Sitting(caught, model, captured.longest(documents), how)
+    for name, (title, make) in PICTURES.items():
         try:
-            drawing = make()
+            drawing = make(sitting)
             json.dumps(drawing.numbers, allow_nan=False)
-            yield Picture(name, TITLES[name], *drawing)
+            yield Picture(name, title, *drawing)
         except REFUSALS as refusal:
             yield refused(name, refusal)
         step(name)
@@ -107,7 +130,7 @@ def pictures(
 
 def refused(name: str, refusal: Exception) -> Picture:
     """Return a picture that cannot be had."""
-    return Picture(name, TITLES[name], refused=" ".join(str(refusal).split()))
+    return Picture(name, PICTURES[name][0], refused=" ".join(str(refusal).split()))
 
 
 def clustered(caught: Captured, seed: int) -> Drawing:

@@ -216,6 +216,17 @@ def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
     return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
 
 
+def mask_alone(config: HexConfig) -> HexConfig:
+    """Return the settings that draw the static mask, so that nothing else tells two masks apart."""
+    return HexConfig()._replace(
+        density=config.density,
+        seed=config.seed,
+        near=config.near,
+        tile=config.tile,
+        block=config.block,
+    )
+
+
 def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | Plain:
     """Prepare blocks that stand side by side for multiplication."""
     count, rows, heads, width = block.key_steps.shape
@@ -225,9 +236,7 @@ def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | 
         static = static_mask(config, length, heads * width).to(device)
         restored = (x.to(exact) for x in hex_reconstruct(block, static))
         return Plain(count * length, *(x.movedim(0, 2).flatten(2, 3) for x in restored))
-    drawn = ("density", "seed", "near", "tile", "block")
-    static = HexConfig()._replace(**{name: getattr(config, name) for name in drawn})
-    kept = kept_by(static, length, heads, width, device)
+    kept = kept_by(mask_alone(config), length, heads, width, device)
     # where the entries of each token of each head begin
     sizes = torch.where(dynamic[:, :, None], width, kept.counts).flatten()
     begins = (sizes.cumsum(0, dtype=INDEX) - sizes).view(count * rows, heads * length)

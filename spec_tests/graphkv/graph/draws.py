@@ -4,15 +4,19 @@ What jumps (sources, neighbours, bins) is computed from `lattice` vectors: their
 of two, so every cosine is a multiple of 1/16 whichever way it is computed, and many tie.
 """
 
+from typing import get_args
+
 import torch
 from hypothesis import strategies as st
 
+from reference.graphkv.graph import Kind
 from spec_tests.draw import Refusal, booleans, grid, longer, maybe, real, spoiler
 
 # the empty and the lone are there, and rare: most examples have something to compare
 few = st.sampled_from([*range(3, 9), *range(3, 9), 2, 1, 0])
 leads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
-kinds = st.sampled_from(["kk", "qk", "qq", "kv", "vv"])
+KINDS = get_args(Kind)
+kinds = st.sampled_from(KINDS)
 thousands = st.sampled_from([0, 1, 999, 1000, 1999, 2000, 8000, 128_000])
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import is_one_row, rounded, widened
-from optimized.kernels.smd import RADII, is_hub
+from optimized.kernels.hubkv.discount import RADII, is_hub
 from reference import errors
 
 BLOCK = 4096
@@ -218,20 +218,6 @@ def refine_among(
         )
     errors.in_range("scores", refined)
     return refined
-
-
-def ungated_refine(
-    scores: Tensor,
-    protected: Tensor | None,
-    radius: int,
-    gamma: float,
-    tau: float,
-    minimum: float,
-    maximum: float,
-    epsilon: float,
-) -> Tensor:
-    # a ratio of 1 is 1 to any power
-    return hubkv_refine(scores, 1.0, protected, radius, gamma, tau, minimum, maximum, 1.0, epsilon)
 
 
 def halved(x: float) -> tuple[float, float]:

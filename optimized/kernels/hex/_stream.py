@@ -6,7 +6,7 @@ from torch import Tensor
 
 from optimized import kernels, vector
 from optimized._composed import composed
-from optimized.kernels.hex_attention import attended, taken
+from optimized.kernels.hex.attention import attended, taken
 from optimized.layout import TILE, PackedCache
 from reference.hex import cache as streaming
 from reference.hex.cache import HexCache, arrived, buffer_space, weighed

@@ -18,16 +18,15 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import rounded, widened
-from optimized.kernels._hex_entries import begins, logits_kernel, reading_kernel, tables
+from optimized.kernels.hex._entries import begins, logits_kernel, reading_kernel, tables
 from optimized.layout import TILE, PackedCache
+from optimized.vector.hex.attention import mask_alone
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
-from reference.hex.presets import HexConfig
 
 COLUMNS = 8
 PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
-MASK = ("density", "seed", "near", "tile", "block")
 WIDTHS = (64, 128)
 CODES = (2, 3, 4, 8)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
@@ -449,8 +448,7 @@ def attended(
         reach = run.value_steps.float().amax((0, -1)).contiguous()
         where = (run.tiles, rows, heads, parts)
         if kept:
-            drawn = {name: getattr(rest.config, name) for name in MASK}
-            table = tables(HexConfig(**drawn), run.length, heads, width, run.dynamic.device)
+            table = tables(mask_alone(rest.config), run.length, heads, width, run.dynamic.device)
             begin = begins(run, table.counts)
             logits_kernel[(grid, count)](
                 query, near, beside, tops, run.kept_keys, run.key_minima, run.dynamic, begin,

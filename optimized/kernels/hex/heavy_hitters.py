@@ -16,8 +16,6 @@ from torch import Tensor
 from optimized import vector
 from optimized.kernels._device import widened
 from optimized.kernels._tiles import PROGRAMS, fits, native, product, room, tile
-from optimized.vector.scorers.snapkv import observed
-from reference.scorers.scored import Scored
 
 BLOCK = 128  # keys of a program in the second pass, queries in the first; half as many others
 SPLITS = 64
@@ -258,12 +256,6 @@ def sizes(queries: Tensor, keys: Tensor) -> tuple[int, int]:
     return block, max(1, block // 2)
 
 
-def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor | None) -> Tensor:
-    if not fits(queries, keys) or (mass is not None and mass.dtype == torch.float64):
-        return vector.h2o_mass(queries, keys, mass, valid)
-    return columns(queries, keys, valid, mass)
-
-
 def attention_mass(
     queries: Tensor, keys: Tensor, span: int | None, causal: bool, normalize: bool
 ) -> Tensor:
@@ -276,17 +268,3 @@ def attention_mass(
     elif normalize:
         mass /= count
     return mass[..., 0 if span is None else tokens - span :].clone()
-
-
-def snapkv(
-    queries: Tensor, keys: Tensor, window: int, kernel: int, pooling: str, valid: Tensor | None
-) -> Scored:
-    if not fits(queries, keys):
-        return vector.snapkv(queries, keys, window, kernel, pooling, valid)
-    return observed(by_head, queries, keys, window, kernel, pooling, valid)
-
-
-def by_head(queries: Tensor, keys: Tensor, valid: Tensor | None, exact: torch.dtype) -> Tensor:
-    """Return the attention each token draws, the query heads of a key head one after another."""
-    drawn = columns(queries, keys, valid, apart=True)
-    return drawn.to(exact).unflatten(-2, (keys.shape[-3], -1))

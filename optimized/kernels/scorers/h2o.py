@@ -1,0 +1,14 @@
+"""The attention mass of H2O, added to what tokens had."""
+
+import torch
+from torch import Tensor
+
+from optimized import vector
+from optimized.kernels._tiles import fits
+from optimized.kernels.hex.heavy_hitters import columns
+
+
+def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor | None) -> Tensor:
+    if not fits(queries, keys) or (mass is not None and mass.dtype == torch.float64):
+        return vector.h2o_mass(queries, keys, mass, valid)
+    return columns(queries, keys, valid, mass)

@@ -1,0 +1,24 @@
+"""SnapKV over the attention that each token draws from a window of queries."""
+
+import torch
+from torch import Tensor
+
+from optimized import vector
+from optimized.kernels._tiles import fits
+from optimized.kernels.hex.heavy_hitters import columns
+from optimized.vector.scorers.snapkv import observed
+from reference.scorers.scored import Scored
+
+
+def snapkv(
+    queries: Tensor, keys: Tensor, window: int, kernel: int, pooling: str, valid: Tensor | None
+) -> Scored:
+    if not fits(queries, keys):
+        return vector.snapkv(queries, keys, window, kernel, pooling, valid)
+    return observed(by_head, queries, keys, window, kernel, pooling, valid)
+
+
+def by_head(queries: Tensor, keys: Tensor, valid: Tensor | None, exact: torch.dtype) -> Tensor:
+    """Return the attention each token draws, the query heads of a key head one after another."""
+    drawn = columns(queries, keys, valid, apart=True)
+    return drawn.to(exact).unflatten(-2, (keys.shape[-3], -1))
