@@ -146,15 +146,15 @@ def compressed(
     return Operation(step, "hex_attention", shape, inputs, *sides, rivals, options or {})
 
 
-def packing(name: str, tokens: int, preset: str, small: bool) -> Operation:
+def packing(name: str, tokens: int, bits: int, small: bool) -> Operation:
     """Return what stores a span, `hex_compress`, or restores it, `hex_reconstruct`."""
     heads, width = (2, 64) if small else (8, 128)
-    config = kv.hex_preset(preset)
+    density = kv.hex_preset("HEX-4").density
 
     def inputs(device: torch.device) -> Inputs:
         made = cache(device, 1, (heads, heads), tokens, width)
-        span = dict(keys=made["keys"], values=made["values"], bits=config.bits)
-        shape = (96, heads * width, config.density)
+        span = dict(keys=made["keys"], values=made["values"], bits=bits)
+        shape = (96, heads * width, density)
         mask = kv.expander_mask(*shape).repeat(tokens // 96, 1).to(device)
         span |= dict(expander=mask, dynamic=torch.zeros(1, tokens, dtype=torch.bool, device=device))
         if name == "hex_compress":
@@ -163,7 +163,7 @@ def packing(name: str, tokens: int, preset: str, small: bool) -> Operation:
         stored = dict(block=block, expander=mask)
         return Inputs(stored, stored)
 
-    shape = f"[{heads}, {tokens}, {width}] float16, {config.bits} bits"
+    shape = f"[{heads}, {tokens}, {width}] float16, {bits} bits"
     return Operation("pack", name, shape, inputs, getattr(kernels, name), getattr(vector, name))
 
 
@@ -266,7 +266,7 @@ def operations(small: bool) -> list[Operation]:
             attention(1, 101, small),
             *(compressed(1, 101, preset, small) for preset in presets),
             compressed(1, 101, presets[0], small, dict(num_warps=2, num_stages=3)),
-            *(packing(name, 96, "HEX-4", small) for name in PACKS),
+            *(packing(name, 96, 4, small) for name in PACKS),
             selection(2, 1, 2, 300),
             graph(64, small),
             mass("h2o_mass", "prompt", 40, 40, small),
@@ -285,7 +285,7 @@ def operations(small: bool) -> list[Operation]:
             for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
         ),
         *(compressed(8, 32735, "KCVT-4", small, one) for one in choices),
-        *(packing(name, 32640, preset, small) for preset in ("HEX-4", "HEX-3") for name in PACKS),
+        *(packing(name, 32640, bits, small) for bits in sorted(CODES) for name in PACKS),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),
         selection(36, 1, 8, 2**20),
