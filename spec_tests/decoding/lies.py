@@ -1,7 +1,10 @@
 """Lies about compression while decoding."""
 
-from spec_tests.mutants.make import lies
+import reference
+from reference.kinds import Scope
+from spec_tests.mutants.make import lies, mutant
 
+LAWS = "decoding/test_laws.py::"
 STREAM = (
     "decoding/test_stream.py::"
     "test_any_sequence_of_steps_keeps_order_values_counts_and_the_protected"
@@ -106,17 +109,22 @@ lie(
     "vector:as-many-entries-as-heads-and-as-long-as-wide",
 )
 
-lie(
-    "decoding_head_by_head",
+
+@mutant(
+    "DecodingConfig",
     "each head keeps its own target, which leaves head weights idle",
-    'scope: Scope = "model"',
-    'scope: Scope = "head"',
-    "test_head_weights_decide_what_decoding_keeps_by_default",
+    killer=LAWS + "test_head_weights_decide_what_decoding_keeps_by_default",
 )
-lie(
-    "decoding_layer_by_layer",
+def decoding_head_by_head(*args, scope: Scope = "head", **settings):
+    """Change the default."""
+    return reference.DecodingConfig(*args, scope=scope, **settings)
+
+
+@mutant(
+    "DecodingConfig",
     "each layer has a budget of its own",
-    'scope: Scope = "model"',
-    'scope: Scope = "layer"',
-    "test_entries_of_all_layers_compete_by_default",
+    killer=LAWS + "test_entries_of_all_layers_compete_by_default",
 )
+def decoding_layer_by_layer(*args, scope: Scope = "layer", **settings):
+    """Change the default."""
+    return reference.DecodingConfig(*args, scope=scope, **settings)
