@@ -262,6 +262,24 @@ def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
 
 CODES = dict(codes_kernel=(11,), plain_kernel=(3,), merge_kernel=(7, 3))
 PACKED = dict(range_kernel=(32,), scales_kernel=(2,), values_kernel=(8, 8))
+BLOCK = dict(range_kernel=(3,), values_kernel=(8, 8))
+PACKING = {
+    2: ({80: 11037, 90: 11108}, {80: 3376, 90: 3460}),
+    3: ({80: 16926, 90: 17026}, {80: 5352, 90: 5436}),
+    4: ({80: 10695, 90: 10768}, {80: 3472, 90: 3532}),
+    8: ({80: 10451, 90: 10516}, {80: 3232, 90: 3300}),
+}
+"""Budgets of storing a long span and of restoring it, by bits."""
+
+
+def of_span(bits: int) -> tuple[Gate, Gate]:
+    """Return the two rows of a long span."""
+    stored, restored = PACKING[bits]
+    span = 32640, bits
+    return (
+        of_packing("hex_compress", *span, budgets=stored, trips=PACKED, goal="120"),
+        of_packing("hex_reconstruct", *span, budgets=restored),
+    )
 
 
 GATES = [
@@ -401,43 +419,10 @@ GATES = [
         trips=CODES | dict(logits_kernel=(3, 2, 1, 1), reading_kernel=(11, 3, 2)),
         goal="154",
     ),
-    of_packing(
-        *("hex_compress", 32640, 2),
-        budgets={80: 11037, 90: 11108},
-        trips=PACKED,
-        goal="120",
-    ),
-    of_packing("hex_reconstruct", 32640, 2, budgets={80: 3376, 90: 3460}),
-    of_packing(
-        *("hex_compress", 32640, 3),
-        budgets={80: 16926, 90: 17026},
-        trips=PACKED,
-        goal="120",
-    ),
-    of_packing("hex_reconstruct", 32640, 3, budgets={80: 5352, 90: 5436}),
-    of_packing(
-        *("hex_compress", 32640, 4),
-        budgets={80: 10695, 90: 10768},
-        trips=PACKED,
-        goal="120",
-    ),
-    of_packing("hex_reconstruct", 32640, 4, budgets={80: 3472, 90: 3532}),
-    of_packing(
-        *("hex_compress", 32640, 8),
-        budgets={80: 10451, 90: 10516},
-        trips=PACKED,
-        goal="120",
-    ),
-    of_packing("hex_reconstruct", 32640, 8, budgets={80: 3232, 90: 3300}),
-    of_packing(
-        *("hex_compress", 96, 3),
-        budgets={80: 18002, 90: 18114},
-        trips=dict(range_kernel=(3,), values_kernel=(8, 8)),
-    ),
-    of_packing(
-        *("hex_compress", 96, 4),
-        budgets={80: 11771, 90: 11856},
-        trips=dict(range_kernel=(3,), values_kernel=(8, 8)),
+    *(row for bits in PACKING for row in of_span(bits)),
+    *(
+        of_packing("hex_compress", 96, bits, budgets=budgets, trips=BLOCK)
+        for bits, budgets in {3: {80: 18002, 90: 18114}, 4: {80: 11771, 90: 11856}}.items()
     ),
     of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
     of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),
