@@ -1,4 +1,4 @@
-"""Refusals that follow from a signature alone."""
+"""What follows from a signature alone: refusals, and draws of flags and words."""
 
 from collections.abc import Callable, Iterator
 from inspect import unwrap
@@ -7,12 +7,24 @@ from typing import Any, get_origin, get_type_hints
 
 import torch
 from annotated_types import GroupedMetadata
+from hypothesis import strategies as st
 from torch import Tensor
 
 from reference.contract import FLAG, NUMBERS, SEVERAL, kind_of
 from reference.kinds import Range
 from reference.said import choices_of, members
 from spec_tests.draw import Refusal, longer, spoiler
+
+
+def choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw every flag and every word that a function or settings take, without those named."""
+    listed = {
+        name: [False, True] if base is bool else choices_of(base, marks)
+        for name, annotation in get_type_hints(unwrap(spec), include_extras=True).items()
+        for base, marks in members(annotation)
+        if name not in ("return", *but)
+    }
+    return st.fixed_dictionaries({name: st.sampled_from(w) for name, w in listed.items() if w})
 
 
 def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal]:

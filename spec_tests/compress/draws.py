@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import GraphSettings, HexConfig, HubSettings, Scored
+from spec_tests.derived import choices
 from spec_tests.draw import Refusal, longer
 from spec_tests.refinement.draws import (
     bad_graph,
@@ -67,11 +68,8 @@ def hex_configs(draw, padded=False):
         heavy=draw(st.sampled_from([0.0, 0.25, 0.5])),
         recent=draw(st.integers(0, 2)),
         block=draw(st.sampled_from([1, 2, 4])),
-        mode="append" if padded else draw(st.sampled_from(["append", "full", "oracle"])),
-        value_group=draw(st.sampled_from(["token", "head"])),
-        normalize=draw(st.booleans()),
-        outside_recent=draw(st.booleans()),
-        carry_recent=draw(st.booleans()),
+        **draw(choices(HexConfig, "scales", "near", "tile"))
+        | (dict(mode="append") if padded else {}),
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
 from spec_tests.compress.draws import gap, valid
+from spec_tests.derived import choices
 from spec_tests.draw import INFINITE, NAN, NEGATIVE, Refusal, longer
 from spec_tests.refinement.draws import (
     WIDTH,
@@ -51,8 +52,7 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
         ratio=draw(st.sampled_from([None, None, 0.0, 0.9])),
         sinks=draw(st.integers(0, min(2, target))),
         recent=draw(st.none() | st.integers(0, 3)),
-        original_positions=draw(st.booleans()),
-        length=draw(st.sampled_from(["seen", "held"])),
+        **draw(choices(DecodingConfig, "scope")),
     )
 
 

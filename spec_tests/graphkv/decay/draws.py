@@ -1,13 +1,17 @@
 """Draws of graphs for a signal to travel along."""
 
+from operator import itemgetter
+
 from hypothesis import strategies as st
 
+import reference
+from spec_tests.derived import choices
 from spec_tests.draw import booleans, grid
 from spec_tests.graphkv.graph.draws import few, leads, scores, up_to, weights
 
 rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
-rules = st.sampled_from(["product", "sequential", "sum"])
+rules = choices(reference.decay).map(itemgetter("rule"))
 
 
 @st.composite

@@ -9,7 +9,9 @@ from typing import get_args
 import torch
 from hypothesis import strategies as st
 
+import reference
 from reference.graphkv.graph import Kind
+from spec_tests.derived import choices
 from spec_tests.draw import Refusal, booleans, grid, longer, maybe, real, spoiler
 
 # the empty and the lone are there, and rare: most examples have something to compare
@@ -74,10 +76,9 @@ def edges(draw):
     return dict(
         keys=draw(numbers(*shape)),
         sources=draw(picks(count, *lead, size=draw(up_to(count)))),
-        kind=draw(kinds),
         queries=draw(numbers(*grouped)),
         values=draw(numbers(*shape)),
-        clamp=draw(st.booleans()),
+        **draw(choices(reference.edges)),
     )
 
 
@@ -91,7 +92,7 @@ def neighbours(draw, unprotected=True):
         sources=sources,
         count=draw(up_to(count + 1)),
         protected=draw(maybe(booleans(*lead, count), unprotected)),
-        spare_sources=draw(st.booleans()),
+        **draw(choices(reference.neighbours)),
     )
 
 

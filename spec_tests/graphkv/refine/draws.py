@@ -4,13 +4,14 @@ import torch
 from hypothesis import strategies as st
 from torch.nn.functional import pad
 
+import reference
+from spec_tests.derived import choices
 from spec_tests.draw import Refusal, booleans, grid, maybe, real
-from spec_tests.graphkv.decay.draws import rounds, rules, strengths
+from spec_tests.graphkv.decay.draws import rounds, strengths
 from spec_tests.graphkv.graph.draws import (
     bad_ends,
     ends,
     few,
-    kinds,
     lattice,
     leads,
     mask,
@@ -50,18 +51,12 @@ def graphkv_refine(draw, unprotected=True, **fixed):
         protected=draw(maybe(booleans(*batch, head_count, count), unprotected)),
         queries=queries,
         values=rows(),
-        kind=draw(kinds),
         fraction=draw(st.sampled_from([0.1, 0.3, 1.0])),
         rounds=draw(rounds),
         strength=draw(strengths),
-        rule=draw(rules),
-        signal=draw(st.sampled_from(["decay", "enhance", "evict"])),
-        per_head=per_head,
-        spare_sources=draw(st.booleans()),
-        clamp=draw(st.booleans()),
-        exclude_window=draw(st.booleans()),
     )
-    return drawn | fixed
+    words = draw(choices(reference.graphkv_refine, "per_head", "adaptive"))
+    return drawn | words | dict(per_head=per_head) | fixed
 
 
 def lengthened(x, tokens):

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 import reference
 from reference import HexConfig
+from spec_tests.derived import choices
 from spec_tests.draw import Refusal
-from spec_tests.hex.kcvt.draws import huge, value_groups, widths
+from spec_tests.hex.kcvt.draws import huge, widths
 
 BLOCK, KV_HEADS, WIDTH = 8, 2, 4
 """Small streams: a block has 8 tokens, a token 8 channels."""
@@ -21,14 +22,10 @@ def configs(draw, modes=("append", "full", "oracle"), **fixed):
         heavy=draw(st.sampled_from([0.0, 0.125])),
         recent=draw(st.sampled_from([0, 3])),
         block=BLOCK,
-        mode=draw(st.sampled_from(modes)),
         period=draw(st.integers(1, 2)),
-        value_group=draw(value_groups),
         scales=draw(st.sampled_from([None, torch.float32])),
-        normalize=draw(st.booleans()),
-        outside_recent=draw(st.booleans()),
-        recent_per_block=draw(st.booleans()),
-        carry_recent=draw(st.booleans()),
+        mode=draw(st.sampled_from(modes)),
+        **draw(choices(HexConfig, "mode", "scales", "near", "tile")),
     )
     return drawn._replace(**fixed)
 

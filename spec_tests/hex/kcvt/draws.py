@@ -1,17 +1,21 @@
 """Groups to quantise, codes to restore."""
 
+from operator import itemgetter
+
 import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from reference import HexConfig
+from spec_tests.derived import choices
 from spec_tests.draw import Refusal, booleans, grid, heads
 from spec_tests.hex.heavy_hitters.draws import batches
 
 widths = st.integers(1, 8)
 """Bits of a code."""
 
-value_groups = st.sampled_from(["token", "head"])
+value_groups = choices(HexConfig).map(itemgetter("value_group"))
 
 
 @st.composite

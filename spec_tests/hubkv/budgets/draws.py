@@ -5,9 +5,9 @@ import math
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.draw import (
-    Refusal,
-)
+import reference
+from spec_tests.derived import choices
+from spec_tests.draw import Refusal
 from spec_tests.hubkv.calibration.draws import bad_bounds, epsilons, mask, scores, too_large
 from spec_tests.hubkv.refine.draws import corrected, correction, layered
 
@@ -20,9 +20,9 @@ def head_budgets(draw):
     return dict(
         scores=scores,
         keep=draw(st.integers(lowest, scores.shape[-1])),
-        rule=draw(st.sampled_from(["waterfill", "entropy", "selectivity", "hybrid"])),
         protected=protected,
         epsilon=draw(epsilons),
+        **draw(choices(reference.head_budgets)),
     )
 
 

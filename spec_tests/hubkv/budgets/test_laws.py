@@ -1,11 +1,15 @@
 """The ungated variant and budgets that differ by head: HubKV Appendix B."""
 
+from operator import itemgetter
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reference
 from spec_tests.accuracy import assert_equal
+from spec_tests.derived import choices
 from spec_tests.draw import grid
 from spec_tests.hubkv.budgets import oracle
 from spec_tests.hubkv.discount.oracle import exact
@@ -13,7 +17,7 @@ from spec_tests.inputs import INPUTS
 
 pytestmark = pytest.mark.spec("HubKV-B")
 
-rules = st.sampled_from(["waterfill", "entropy", "selectivity", "hybrid"])
+rules = choices(reference.head_budgets).map(itemgetter("rule"))
 
 
 def lowest(x):

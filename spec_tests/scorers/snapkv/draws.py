@@ -2,6 +2,8 @@
 
 from hypothesis import strategies as st
 
+import reference
+from spec_tests.derived import choices
 from spec_tests.draw import Refusal
 from spec_tests.scorers.attended import attended, bad_attention, cache, queries, valid
 from spec_tests.scorers.padded import bad_padding
@@ -14,7 +16,7 @@ def snapkv(draw):
     return draw(attended(least=window)) | dict(
         window=window,
         kernel=draw(st.sampled_from([1, 3, 5])),
-        pooling=draw(st.sampled_from(["average", "max"])),
+        **draw(choices(reference.snapkv)),
     )
 
 
