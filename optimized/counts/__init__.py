@@ -1,1 +1,1 @@
-"""What is counted and not timed: launches, machine code, and the bytes of exchanges."""
+"""What is counted and not timed: launches, machine code, the bytes of exchanges and of memory."""

@@ -193,3 +193,16 @@ def test_operations_bear_the_names_and_shapes_that_are_predicted():
 def shown() -> list[str]:
     """What the page shows of predictions, line by line."""
     return report.predictions().splitlines()
+
+
+def test_the_most_bytes_alive_at_once_are_counted():
+    pytest.importorskip("transformers")
+    from optimized.counts.memory import most_alive
+
+    def call() -> int:
+        first = torch.zeros(1000)
+        size = first.neg().numel()
+        del first
+        return torch.zeros(size // 2).numel()
+
+    assert most_alive(call) == (500, 8000)
