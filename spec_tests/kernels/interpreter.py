@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import triton.language as tl
+from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
 from optimized import kernels
@@ -58,6 +59,8 @@ def by_name(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def remember_shapes() -> None:
     """Let types and values take what follows from their shape from those like them."""
     make_type, make_value = tl.block_type.__init__, tl.tensor.__init__
+    spread = TritonSemantic.broadcast_impl_value
+    shapes: dict[Any, Any] = {}
     types: dict[Any, Any] = {}
     values: dict[str, Any] = {}
 
@@ -75,11 +78,17 @@ def remember_shapes() -> None:
     def remembered_value(self: Any, handle: Any, type: Any) -> None:
         if type.name not in values:
             make_value(self, handle, type)
-            values[type.name] = self.shape, self.numel
+            sides = (*(side.value for side in self.shape),)
+            values[type.name] = shapes.setdefault(sides, (self.shape, self.numel))
         self.handle, self.type, self.dtype = handle, type, type.scalar
         self.shape, self.numel = values[type.name]
 
+    @wraps(spread)
+    def spread_if_unlike(self: Any, lhs: Any, rhs: Any) -> tuple[Any, Any]:
+        return (lhs, rhs) if lhs.shape is rhs.shape else spread(self, lhs, rhs)
+
     tl.block_type.__init__, tl.tensor.__init__ = remembered_type, remembered_value
+    TritonSemantic.broadcast_impl_value = spread_if_unlike
 
 
 @contextmanager
