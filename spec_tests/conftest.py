@@ -1,5 +1,6 @@
 """Run the suite against any implementation: `pytest spec_tests --impl some.module`."""
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -40,6 +41,7 @@ ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
 FEW, COMPOSED = 5, 2
 """Examples of a law in Triton's interpreter, and there of what runs no kernel but those of other
 functions, unless `--impl optimized.kernels` asks for all."""
+LONGEST = "test_every_mutant_is_killed"
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -69,6 +71,16 @@ def pytest_addoption(parser):
     )
     for form in ("html", "json"):
         group.addoption(f"--report-{form}", metavar="FILE", help=f"write the report as {form}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Let a worker of xdist take from another what it would wait for, unless told otherwise.
+
+    Tests of a file stay together: what they share is made once.
+    """
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
 
 
 def pytest_configure(config):
@@ -139,10 +151,16 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """Leave out what says nothing about the modules under test; mark the expected failures."""
     items[:] = [item for item in items if says_something(item)]
+    items.sort(key=lambda item: item.name != LONGEST)  # or all would wait for it at the end
     if config.getoption("--impl"):
         items.sort(key=lambda item: ORDER.get(item.path.name, 1))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector what stays to the end."""
+    gc.freeze()
 
 
 def says_something(item: pytest.Item) -> bool:

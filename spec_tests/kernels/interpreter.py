@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
 from importlib import import_module
 from pkgutil import walk_packages
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import triton.language as tl
+from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
 from optimized import kernels
@@ -22,12 +26,69 @@ ORDERS: dict[str, Order] = {
 
 
 def patch_once() -> None:
-    """Turn Triton's language into the interpreter's for good.
+    """Turn Triton's language into the interpreter's for good, and let it remember types.
 
-    Done again for every call of every device function, that takes nine tenths of the time.
+    It would do so again for every call of every device function, make the type of every number
+    anew, and compare sums of integers with bounds that nobody asks for.
     """
-    interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
-    interpreter._patch_lang = lambda _: SimpleNamespace(restore=lambda: None)
+    if not hasattr(interpreter._patch_lang, "__wrapped__"):
+        interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+        interpreter._patch_lang = wraps(interpreter._patch_lang)(lambda _: UNPATCHED)
+        interpreter._get_np_dtype = by_name(interpreter._get_np_dtype)
+        remember_shapes()
+        builder = interpreter.interpreter_builder
+        builder.options = replace(builder.options, sanitize_overflow=False)
+
+
+UNPATCHED = SimpleNamespace(restore=lambda: None)
+
+
+def by_name(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function of a type of Triton's that remembers what it said; a name is of one."""
+    known: dict[str, Any] = {}
+
+    @wraps(function)
+    def said(kind: Any) -> Any:
+        if kind.name not in known:
+            known[kind.name] = function(kind)
+        return known[kind.name]
+
+    return said
+
+
+def remember_shapes() -> None:
+    """Let types and values take what follows from their shape from those like them."""
+    make_type, make_value = tl.block_type.__init__, tl.tensor.__init__
+    spread = TritonSemantic.broadcast_impl_value
+    shapes: dict[Any, Any] = {}
+    types: dict[Any, Any] = {}
+    values: dict[str, Any] = {}
+
+    @wraps(make_type)
+    def remembered_type(self: Any, element_ty: Any, shape: Any) -> None:
+        sides = [side.value if type(side) is tl.constexpr else side for side in shape]
+        key = type(shape), element_ty.name, *sides
+        if key not in types:
+            make_type(self, element_ty, shape)
+            types[key] = self.shape, self.numel, self.name
+        self.element_ty = element_ty
+        self.shape, self.numel, self.name = types[key]
+
+    @wraps(make_value)
+    def remembered_value(self: Any, handle: Any, type: Any) -> None:
+        if type.name not in values:
+            make_value(self, handle, type)
+            sides = (*(side.value for side in self.shape),)
+            values[type.name] = shapes.setdefault(sides, (self.shape, self.numel))
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.shape, self.numel = values[type.name]
+
+    @wraps(spread)
+    def spread_if_unlike(self: Any, lhs: Any, rhs: Any) -> tuple[Any, Any]:
+        return (lhs, rhs) if lhs.shape is rhs.shape else spread(self, lhs, rhs)
+
+    tl.block_type.__init__, tl.tensor.__init__ = remembered_type, remembered_value
+    TritonSemantic.broadcast_impl_value = spread_if_unlike
 
 
 @contextmanager

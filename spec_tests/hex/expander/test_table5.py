@@ -3,7 +3,7 @@
 Degrees, first eigenvalue and bound follow from the size. The second eigenvalue is that of one
 random mask, so the printed one can only be one of ours: it is compared with masks drawn here, by
 the deviation of 400 drawn of every size (`python docs/tables/table5.py` draws those on file).
-The reference takes more than a second for masks of 4032 tokens and more, and draws them with
+The reference takes half a second and more for masks of 1152 tokens and more, and draws them with
 `--hypothesis-profile=thorough` alone.
 """
 
@@ -19,7 +19,7 @@ from hypothesis import settings
 from spec_tests.accuracy import assert_within_five_deviations
 
 HERE = Path(__file__).parent
-SLOW = 4032
+SLOW = 1152
 
 
 def read(name):
@@ -57,7 +57,7 @@ def test_the_printed_second_eigenvalue_is_one_of_ours(impl, printed, drawn):
     tokens = int(printed["tokens"])
     quick = settings.get_current_profile_name() != "thorough"
     if quick and tokens >= SLOW and impl.name == "reference":
-        pytest.skip("over a second a mask: --hypothesis-profile=thorough draws it")
+        pytest.skip("half a second a mask: --hypothesis-profile=thorough draws it")
     count = max(1, 480 // tokens)
     masks = [impl.random_expander(tokens, 1024, 32, seed).mask for seed in range(count)]
     second = [impl.second_singular_value(mask) for mask in masks]
