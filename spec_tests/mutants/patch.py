@@ -41,7 +41,9 @@ def patched(file: str, old: str, new: str) -> Names:
     exec(compile(fresh, str(ROOT / file), "exec"), vars(copies[home]))
     for node in fresh.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            twins[id(vars(modules[home])[node.name])] = vars(copies[home])[node.name]
+            made = vars(copies[home])[node.name]
+            was = vars(modules[home])[node.name]
+            twins[id(was)] = made if isfunction(made) else type(node.name, (was,), {**vars(made)})
     for name, module in modules.items():
         for key, value in vars(module).items():
             if twin := twins.get(id(bare(value))):
