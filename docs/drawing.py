@@ -12,27 +12,12 @@ import matplotlib.pyplot as plt
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "figures"
-INK, STRONG, WEAK = "#7a8288", "#00897b", "#e07b39"  # legible on white and on near-black
+STRONG, WEAK = "#00897b", "#e07b39"
 FIGURES: dict[str, tuple[tuple[float, float], str | None, Callable[..., Any]]] = {}
 
 mpl.use("svg")
-mpl.rcParams.update(
-    {
-        "svg.hashsalt": "kvspec",  # the same figure is the same file
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 10,
-        "text.color": INK,
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "xtick.color": INK,
-        "ytick.color": INK,
-        "legend.frameon": False,
-        "savefig.transparent": True,
-    }
-)
+mpl.style.use(DOCS.parent / "optimized/study/pictures/figure.mplstyle")
+INK: str = mpl.rcParams["text.color"]
 
 
 def figure(

@@ -9,8 +9,8 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 import reference
-from optimized import kernels, vector
-from optimized._dispatch import dispatch
+from optimized import vector
+from optimized._dispatch import dispatch, kernel_of
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
@@ -22,7 +22,7 @@ def _row(name: str) -> Any:
     spec = getattr(reference, name)
     if not isfunction(spec):
         return getattr(vector, name, spec)
-    return dispatch(spec, getattr(vector, name), getattr(kernels, name, None))
+    return dispatch(spec, getattr(vector, name), lambda: kernel_of(name))
 
 
 globals().update({name: _row(name) for name in __all__})

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from inspect import Parameter, signature, unwrap
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from torch import Tensor
 
@@ -14,45 +14,53 @@ R = TypeVar("R")
 
 
 def dispatch(
-    spec: Callable[P, R], vector: Callable[P, R], kernel: Callable[P, R] | None = None
+    spec: Callable[P, R],
+    vector: Callable[P, R],
+    kernel: Callable[[], Callable[P, R] | None] = lambda: None,
 ) -> Callable[P, R]:
     """Return `spec`'s signature and docstring over the fastest body that fits the call.
 
     A call is held to the contract of `spec`; bodies check nothing, and where they name no default
     they have those of `spec`. The kernel runs where there is one and every tensor of the call is on
-    a GPU; otherwise the vectorised body does. Nothing is tried twice: what a kernel is not made
-    for, its launcher hands on by a rule in its own file.
+    a GPU, and is not asked for before; otherwise the vectorised body does. Nothing is tried twice:
+    what a kernel is not made for, its launcher hands on by a rule in its own file.
 
     Raises:
-        TypeError: a body's parameters differ from `spec`'s.
+        TypeError: the body's parameters differ from `spec`'s.
     """
     spec = unwrap(spec)
-    wanted = said(spec)
-    for body in filter(None, (vector, kernel)):
-        inherit(body, spec)
-        if said(body) != wanted:
-            raise TypeError(f"{body.__module__}.{body.__name__}{said(body)} != {wanted}")
+    fit(vector, spec)
     hold = contract(spec)
 
     @wraps(spec, assigned=("__name__", "__qualname__", "__doc__", "__annotations__"))
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         hold(args, kwargs)
-        return (kernel if kernel and on_gpu((*args, *kwargs.values())) else vector)(*args, **kwargs)
+        body = kernel() if on_gpu((*args, *kwargs.values())) else None
+        return (body or vector)(*args, **kwargs)
 
     return call
 
 
-def inherit(body: Callable[..., object], spec: Callable[..., object]) -> None:
-    """Give a body that names no default those of the specification."""
-    body = unwrap(body)
-    if all(p.default is Parameter.empty for p in signature(body).parameters.values()):
-        body.__defaults__, body.__kwdefaults__ = spec.__defaults__, spec.__kwdefaults__
+def fit(body: Callable[..., object], spec: Callable[..., object]) -> None:
+    """Give a body that names no default those of the specification, and refuse another's."""
+    inner, spec = unwrap(body), unwrap(spec)
+    if all(p.default is Parameter.empty for p in signature(inner).parameters.values()):
+        inner.__defaults__, inner.__kwdefaults__ = spec.__defaults__, spec.__kwdefaults__
+    if said(body) != said(spec):
+        raise TypeError(f"{body.__module__}.{body.__name__}{said(body)} != {said(spec)}")
 
 
 def said(body: Callable[..., object]) -> list[tuple[str, object, str]]:
     """Return the parameters of a body: names, defaults, and how they are passed."""
     parameters = signature(unwrap(body)).parameters.values()
     return [(p.name, p.default, p.kind.description) for p in parameters]
+
+
+def kernel_of(name: str) -> Callable[..., Any] | None:
+    """Return the kernel of a function: who has no GPU does not wait for Triton to be imported."""
+    from optimized import kernels
+
+    return getattr(kernels, name, None)
 
 
 def on_gpu(arguments: Iterable[object]) -> bool:

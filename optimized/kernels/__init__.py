@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import reference
 from optimized import vector
 from optimized._composed import over
+from optimized._dispatch import fit
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
@@ -42,6 +43,8 @@ _bodies = {name: getattr(vector, name) for name in vector.__all__}
 _found = {name: _bound[body] for name, body in _bodies.items() if body in _bound}
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(_found)
+for _name, _body in _found.items():
+    fit(_body, getattr(reference, _name))
 
 
 def over_them(body: Any) -> Any:

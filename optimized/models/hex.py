@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 import optimized
-from optimized import Scored, kernels
-from optimized._dispatch import on_gpu
+from optimized import Scored
+from optimized._dispatch import kernel_of, on_gpu
 from optimized.layout import PackedCache
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax
@@ -46,8 +46,8 @@ class HexLayer(RestoringLayer):
 
     def decode(self, query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Any]:
         """Add tokens and answer their queries, by kernels where there are some."""
-        there = self.kv is optimized and "hex_attention" in kernels.LAUNCHERS
-        if not there or not on_gpu((query, self.held)):
+        there = self.kv is optimized and on_gpu((query, self.held))
+        if not there or kernel_of("hex_decode") is None:
             return self.kv.hex_decode(whole(self.held), query, keys, values)
         from optimized.kernels.hex._stream import decoded
 

@@ -68,9 +68,9 @@ def system_named(name: str) -> System:
         scorer = "h2o" if first.startswith("hex") else None
         return System(name, scorer, refinement or None, store=first)
     raise ValueError(
-        f"unknown system {name!r}: admissible are 'full', a scorer ({', '.join(SCORERS)}) with or "
-        f"without +{', +'.join(REFINEMENTS)} and @head, @layer or @model, "
-        f"{', '.join(STORES)}, hex-3 and hex-4 also with +hubkv and +graphkv"
+        f"system must be 'full', a scorer ({', '.join(SCORERS)}) with or without "
+        f"+{', +'.join(REFINEMENTS)} and @head, @layer or @model, or one of {', '.join(STORES)}, "
+        f"hex-3 and hex-4 also with +hubkv and +graphkv, got {name!r}"
     )
 
 

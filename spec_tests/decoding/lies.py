@@ -1,10 +1,7 @@
 """Lies about compression while decoding."""
 
-import reference
-from reference.kinds import Scope
-from spec_tests.mutants.make import lies, mutant
+from spec_tests.mutants.make import lies
 
-LAWS = "decoding/test_laws.py::"
 STREAM = (
     "decoding/test_stream.py::"
     "test_any_sequence_of_steps_keeps_order_values_counts_and_the_protected"
@@ -108,23 +105,17 @@ lie(
     "        return part[..., None, :].expand(*here.shape, *part.shape[1:])",
     "vector:as-many-entries-as-heads-and-as-long-as-wide",
 )
-
-
-@mutant(
-    "DecodingConfig",
+lie(
+    "decoding_head_by_head",
     "each head keeps its own target, which leaves head weights idle",
-    killer=LAWS + "test_head_weights_decide_what_decoding_keeps_by_default",
+    'scope: Scope = "model"',
+    'scope: Scope = "head"',
+    "test_head_weights_decide_what_decoding_keeps_by_default",
 )
-def decoding_head_by_head(*args, scope: Scope = "head", **settings):
-    """Change the default."""
-    return reference.DecodingConfig(*args, scope=scope, **settings)
-
-
-@mutant(
-    "DecodingConfig",
+lie(
+    "decoding_layer_by_layer",
     "each layer has a budget of its own",
-    killer=LAWS + "test_entries_of_all_layers_compete_by_default",
+    'scope: Scope = "model"',
+    'scope: Scope = "layer"',
+    "test_entries_of_all_layers_compete_by_default",
 )
-def decoding_layer_by_layer(*args, scope: Scope = "layer", **settings):
-    """Change the default."""
-    return reference.DecodingConfig(*args, scope=scope, **settings)

@@ -161,7 +161,7 @@ def row(name: str) -> Any:
         return "kernel"
 
     vars(vectorised)["__signature__"] = vars(kernel)["__signature__"] = signature(spec)
-    return dispatch(spec, vectorised, kernel)
+    return dispatch(spec, vectorised, lambda: kernel)
 
 
 def ragged(device):

@@ -1,9 +1,8 @@
-"""How a lie is made: the reference with one line of its text changed, or one function replaced."""
+"""How a lie is made: the reference, or a kernel, with one line of its text changed."""
 
 from collections.abc import Callable
 from functools import partial
 from inspect import isfunction
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import reference
@@ -14,7 +13,7 @@ from spec_tests.mutants.patch import kernel_text, patched, relaunched, text
 class Mutant(NamedTuple):
     """One wrong implementation."""
 
-    place: str  # the public name it replaces, or the file whose text it changes
+    place: str  # the file whose text it changes
     lie: str  # what it gets wrong
     killer: str  # the end of the id of the law or vector that must fail
     module: Any
@@ -66,19 +65,6 @@ def place(idea: str, killer: str) -> str:
         case = killer.removeprefix("vector:")
         return f"test_vectors.py::test_vector[{idea.rpartition('/')[2]}-{case}]"
     return killer if "::" in killer else f"{idea}/test_laws.py::{killer}"
-
-
-def mutant(function: str, lie: str, killer: str) -> Callable[[Callable[..., Any]], Any]:
-    """Register the decorated function as a wrong `function`, where no small patch tells the lie."""
-
-    def register(body: Callable[..., Any]) -> Callable[..., Any]:
-        assert function in reference.__all__, f"{function} is not in the specification"
-        names = {public: getattr(reference, public) for public in reference.__all__}
-        module = SimpleNamespace(**names | {function: body})
-        add(body.__name__, Mutant(function, lie, killer, module))
-        return body
-
-    return register
 
 
 def add(name: str, made: Mutant) -> None:

@@ -8,7 +8,7 @@ import shutil
 import sys
 from functools import cache, lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import isfunction, unwrap
+from inspect import isclass, isfunction, unwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FunctionType, ModuleType
@@ -41,7 +41,10 @@ def patched(file: str, old: str, new: str) -> Names:
     exec(compile(fresh, str(ROOT / file), "exec"), vars(copies[home]))
     for node in fresh.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            twins[id(vars(modules[home])[node.name])] = vars(copies[home])[node.name]
+            was, made = vars(modules[home])[node.name], vars(copies[home])[node.name]
+            if isclass(was) and issubclass(was, tuple):  # signatures ask for one of the old ones
+                made = type(node.name, (was,), {**vars(made)})
+            twins[id(was)] = made
     for name, module in modules.items():
         for key, value in vars(module).items():
             if twin := twins.get(id(bare(value))):

@@ -14,6 +14,7 @@ import torch
 
 import optimized
 import reference
+from optimized._dispatch import kernel_of
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import GOOD
 
@@ -50,6 +51,13 @@ def trace(function: Callable[..., Any], good: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", [name for name in GOOD if name not in UNTRACED])
 def test_a_call_compiles_into_one_graph(name):
     trace(getattr(optimized, name), GOOD[name])
+
+
+def test_asking_for_a_kernel_breaks_no_graph():
+    def called(scores: torch.Tensor) -> torch.Tensor:
+        return scores if kernel_of("smd") is None else 2 * scores
+
+    trace(called, dict(scores=torch.ones(3)))
 
 
 def test_what_is_not_traced_exists():

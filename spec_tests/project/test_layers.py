@@ -7,6 +7,7 @@ import re
 import sys
 from inspect import getclosurevars, getdoc, isclass, isfunction, signature, unwrap
 from pathlib import Path
+from subprocess import check_output
 from types import ModuleType
 from typing import Any, assert_type
 
@@ -204,6 +205,13 @@ def test_a_body_that_names_no_default_has_the_specifications():
     scores = torch.ones(3)
     assert row(scores, keep=1) == (scores, None, 1, None, "head")
     assert signature(retain).parameters["scope"].default == "head"
+
+
+def test_without_a_gpu_no_kernel_is_imported():
+    asked = "import sys, torch, optimized; optimized.smd(torch.ones(3)); print(*sys.modules)"
+    found = check_output([sys.executable, "-c", asked], text=True).split()
+    assert "optimized.vector" in found
+    assert "optimized.kernels" not in found
 
 
 def test_a_kernel_serves_only_calls_whose_tensors_are_all_on_a_gpu():

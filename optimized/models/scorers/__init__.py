@@ -1,5 +1,8 @@
 """Base scorers by name, each in a file of its own."""
 
+from importlib import import_module
+from inspect import isclass
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -8,30 +11,14 @@ from transformers import PreTrainedModel
 import optimized
 from optimized.models import errors as refuse
 from optimized.models.scorer import Scorer
-from optimized.models.scorers.cake import Cake
-from optimized.models.scorers.expected_attention import ExpectedAttention
-from optimized.models.scorers.fastkvzip import FastKVzip
-from optimized.models.scorers.h2o import H2O
-from optimized.models.scorers.knorm import KNorm
-from optimized.models.scorers.kvzip import KVzip
-from optimized.models.scorers.pyramidkv import PyramidKV
-from optimized.models.scorers.random import Random
-from optimized.models.scorers.snapkv import SnapKV
-from optimized.models.scorers.streaming_llm import StreamingLLM
 
-ALL = (
-    Random,
-    StreamingLLM,
-    KNorm,
-    H2O,
-    SnapKV,
-    PyramidKV,
-    Cake,
-    ExpectedAttention,
-    KVzip,
-    FastKVzip,
-)
-SCORERS: dict[str, type[Scorer]] = {one.name: one for one in ALL}
+PLACES = [import_module(f"{__name__}.{place.name}") for place in iter_modules(__path__)]
+SCORERS: dict[str, type[Scorer]] = {
+    one.name: one
+    for place in PLACES
+    for one in vars(place).values()
+    if isclass(one) and issubclass(one, Scorer) and one.__module__ == place.__name__
+}
 """What is known of each scorer stands with it."""
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from io import StringIO
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -12,7 +13,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from torch import Tensor
 
-INK, STRONG, WEAK, THIRD = "#7a8288", "#00897b", "#e07b39", "#5b7fd6"
+LOOK = Path(__file__).parent / "figure.mplstyle"
+INK: str = mpl.rc_params_from_file(LOOK, use_default_template=False)["text.color"]
+STRONG, WEAK, THIRD = "#00897b", "#e07b39", "#5b7fd6"
 GRID, PAGE = "#8a929833", "#fefefe"
 """Of lines behind the rest, and of what lies behind letters."""
 HEAT = "magma"
@@ -21,23 +24,6 @@ ALIKE = LinearSegmentedColormap.from_list("alike", ["#2f6fd0", "#f2f2ef", "#d045
 """From opposite over unrelated to alike."""
 SCORE = LinearSegmentedColormap.from_list("score", ["#7ec8f0", "#d0302f"])
 """Sky blue to red, as GraphKV's figure has it."""
-STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "kvspec",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "savefig.transparent": True,
-}
 
 
 def draw(
@@ -54,7 +40,7 @@ def draw(
         width: in inches.
         layout: who places the parts, matplotlib or `paint`.
     """
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(fname=LOOK):
         canvas = Figure(figsize=(width, height), layout=layout)
         FigureCanvasSVG(canvas)
         paint(canvas)

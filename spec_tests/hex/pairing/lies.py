@@ -1,11 +1,6 @@
 """Lies about drawing and mending pairings."""
 
-from contextlib import suppress
-
-import torch
-
-import reference
-from spec_tests.mutants.make import lies, mutant
+from spec_tests.mutants.make import lies
 
 SWAPS = "generator = np.random.RandomState([seed, draw, 1])"
 CONNECTING = "generator = np.random.RandomState([seed, draw, 4])"
@@ -74,40 +69,18 @@ lie(
     "order = list(range(len(edges)))",
     "test_any_edge_of_a_ring_may_be_the_one_that_swaps",
 )
-
-
-@mutant(
-    "connecting_swaps",
+lie(
+    "pair_again",
     "the whole graph is paired again until it hangs together",
-    killer="hex/pairing/test_laws.py::test_two_edges_change_for_each_component_that_joins_another",
+    "        rows[e // degree][e % degree] = edges[f][1]\n"
+    "        rows[f // degree][f % degree] = edges[e][1]\n",
+    "        rows = generator.permutation(pairs.flatten()).reshape(pairs.shape).tolist()\n",
+    "test_two_edges_change_for_each_component_that_joins_another",
 )
-def pair_again(pairs, channels, seed=0, draw=0):
-    """Shuffle all channels, mend, and try ten times."""
-    joined = reference.connecting_swaps(pairs, channels, seed, draw)
-    if 2 * pairs.shape[1] > channels or pairs.equal(joined):
-        return joined
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(10):
-        shuffled = pairs.flatten()[torch.randperm(pairs.numel(), generator=generator)]
-        with suppress(RuntimeError):
-            mended = reference.double_edge_swaps(shuffled.reshape(pairs.shape), channels, seed)
-            if reference.is_connected(reference.biadjacency(mended, channels)):
-                return mended
-    return joined
-
-
-@mutant(
-    "connecting_swaps",
+lie(
+    "swap_bridges_too",
     "an edge is taken from any piece, whether or not on a cycle",
-    killer="hex/pairing/test_laws.py::test_swaps_connect_a_graph_as_far_as_its_degrees_allow",
+    "e, f = redundant[0], apart[0]",
+    "e, f = order[0], next(f for f in order if component[f] is not component[order[0]])",
+    "test_two_edges_change_for_each_component_that_joins_another",
 )
-def swap_bridges_too(pairs, channels, *_stream, **_named):
-    """Swap the first edges of the first two tokens that share no component."""
-    mask = reference.biadjacency(pairs, channels).double()
-    near = torch.matrix_power(mask @ mask.T, len(mask)) > 0
-    rows = pairs.clone()
-    for token in range(1, len(rows) if rows.numel() else 0):
-        if not near[0, token]:
-            rows[[0, token], 0] = rows[[token, 0], 0]
-            break
-    return rows.sort(1).values

@@ -2,11 +2,15 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec_tests.accuracy import assert_equal, assert_within_five_deviations
 from spec_tests.hex.connectivity.oracle import fewest_components
 from spec_tests.inputs import INPUTS
+
+RING = torch.tensor([[0, 1, *range(2, 8)], [0, 1, *range(8, 14)]])
+TASSELS = torch.cat([RING, RING + 14])
+"""Two rings of two tokens; of the 16 edges of each, 12 lead to a channel that has no other."""
 
 
 def channel_degrees(pairs, channels):
@@ -113,6 +117,7 @@ def test_swaps_that_connect_keep_degrees_and_simplicity(impl, x):
 
 @pytest.mark.spec("HEX-A.3a")
 @given(INPUTS["connecting_swaps"])
+@example(dict(pairs=TASSELS, channels=28, seed=3))
 def test_two_edges_change_for_each_component_that_joins_another(impl, x):
     before = impl.biadjacency(x["pairs"], x["channels"])
     after = impl.biadjacency(impl.connecting_swaps(**x), x["channels"])

@@ -1,12 +1,7 @@
 """Lies about HubKV as a whole."""
 
-import torch
+from spec_tests.mutants.make import lies
 
-import reference
-from reference.kinds import Scope
-from spec_tests.mutants.make import lies, mutant
-
-LAWS = "hubkv/compress/test_laws.py::"
 lie = lies("hubkv/compress")
 
 # of `hubkv_compress`: `hubkv_select` has no store
@@ -48,16 +43,12 @@ lie(
     DEFAULTS.replace('"model"', '"head"'),
     "test_layers_compete_with_each_other_by_default",
 )
-
-
-@mutant(
-    "hubkv_compress",
+lie(
+    "always_padded",
     "without padding it says that all tokens are real, which only append mode takes",
-    killer=LAWS + "test_in_hex_the_ends_need_no_budget",
+    "shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)",
+    "real = scored.scores[..., 0, :] >= 0 if valid is None else valid\n"
+    "    storable(keys, values, real, store)\n"
+    "    shielded = with_ends(scored, keep, ratio, scope, sinks, recent, valid, store)",
+    "test_in_hex_the_ends_need_no_budget",
 )
-def always_padded(keys, values, scored, *, scope: Scope = "model", valid=None, **rest):
-    """Hand on a mask that nobody gave."""
-    if valid is None and rest.get("store") is not None:
-        rows = scored.scores.shape[1 if scope == "model" else 0 : -2]
-        valid = torch.ones(*rows, scored.scores.shape[-1], dtype=torch.bool)
-    return reference.hubkv_compress(keys, values, scored, scope=scope, valid=valid, **rest)
