@@ -87,7 +87,7 @@ def compressed(
         ValueError: there is no such system or setting, a budget is missing or not wanted, there
             are inputs that a decoder does not take, or the model cannot be attached.
     """
-    one, made, store = told(system, refined)
+    one, made, store = parts_of(system, refined)
     refuse.inputs(input_ids, others)
     assert input_ids is not None
     refuse.token_ids(input_ids, attention_mask)
@@ -131,7 +131,7 @@ def compressed(
     return prompt.cache
 
 
-def told(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
+def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
     """Return a system; the scorer, where it was made already; settings of HEX, where they are."""
     made, store = None, None
     if isinstance(system, str):

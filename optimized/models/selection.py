@@ -35,31 +35,31 @@ def kept_entries(
         keep: what a head keeps in the mean, in place of a ratio.
         rows: those to choose in; of the others nothing is kept.
     """
-    name, told = selector(system, reading)
+    name, settings = selector(system, reading)
     select = getattr(kv, name)
-    told["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]
+    settings["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]
     layers = [layer.whole for layer in prompt.cache.whole_layers()]
     heads = layers[0][0].shape[1]
     places = slice(None) if rows is None else rows
     sets = []
     for (keys, values), scored in zip(layers, scores.scored, strict=True):
         raw = scored.scores[places]
-        if told["refinement"] is not None and bool((raw < 0).any()):
+        if settings["refinement"] is not None and bool((raw < 0).any()):
             raw = kv.shift_scores(raw)
         sets.append((keys[places], values[places], Scored(raw, scored.protected[places])))
-    pools = {"model": heads * len(layers), "layer": heads}.get(told.get("scope", "head"), 1)
+    pools = {"model": heads * len(layers), "layer": heads}.get(settings.get("scope", "head"), 1)
     budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)
-    if told.get("scope") == "model":
+    if settings.get("scope") == "model":
         keys, values, scored = zip(*sets, strict=True)
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
-        kept = select(torch.stack(keys), torch.stack(values), every, **told, **budget)
+        kept = select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
     else:
         shared = None if scores.budgets is None else scores.budgets[:, places]
         chosen = []
         for index, one in enumerate(sets):
             if shared is not None:
-                budget = dict(keep=pool_budgets(shared[index], heads, told.get("scope")))
-            chosen.append(select(*one, **told, **budget))
+                budget = dict(keep=pool_budgets(shared[index], heads, settings.get("scope")))
+            chosen.append(select(*one, **settings, **budget))
         kept = torch.stack(chosen)
     if rows is None:
         return kept

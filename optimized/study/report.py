@@ -140,7 +140,7 @@ def pictures(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             chart.series(rows, "bits_change"), "bits per byte above the full cache", 0.0, False
         ),
         "Text after a compressed prompt: lower is better, and the line is the full "
-        "cache. Dashed: refined. Squares: quantised.",
+        "cache. Dashed and hollow: refined.",
     )
     share = full["needle_accuracy"]
     if share is not None:

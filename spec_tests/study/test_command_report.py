@@ -14,13 +14,13 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from optimized.study.chart import DOTS, HEIGHT, LINE, names, quality, series
+from optimized.study.chart import quality, series
 from optimized.study.compared import everything
 from optimized.study.gallery import embedded
 from optimized.study.pictures.drawing import INK, PAGE
 
-POINTS = 72 / DOTS
-"""Of a pixel, as SVG counts."""
+LETTER = 5
+"""How wide and high a letter is at least, as SVG counts."""
 SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios", "0.5", "0.75")
 
 
@@ -120,14 +120,13 @@ def test_every_name_stands_in_the_picture_and_covers_no_other():
     row = dict(store=None, scorer="h2o", refinement=None, refused=None, ratio=0.9, bits_change=0.1)
     rows = [row | dict(system=name, stored_percent=9.9) for name in everything()]
     drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
-    (height,) = map(float, re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', drawn))
-    found = re.findall(r'<text [^>]*\by="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
-    places = {name: float(y) for y, name in found}
-    lines = sorted(places[name] for name in everything())
-    assert height > POINTS * HEIGHT
-    assert lines[0] > 0
-    assert lines[-1] < height
-    assert all(low - high >= POINTS * LINE - 0.01 for high, low in pairwise(lines))
+    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
+    found = re.findall(r'<text [^>]*\bx="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
+    places = sorted((float(y), float(x), name) for x, y, name in found if name in everything())
+    assert sorted(name for *_, name in places) == sorted(everything())
+    for (y, x, name), (below, right, _) in pairwise([*places, (height, 0.0, "")]):
+        assert x + LETTER * len(name) < width
+        assert below - y > LETTER or x + LETTER * len(name) < right
 
 
 @pytest.mark.parametrize("refinement", [None, "hubkv"])
@@ -157,11 +156,3 @@ def test_a_picture_is_legible_on_light_and_on_dark_pages():
     assert INK not in themed
     assert PAGE not in themed
     assert "prefers-color-scheme: dark" in themed
-
-
-def test_a_name_stands_by_its_square_where_there_is_room():
-    squares = {"one": (100.0, 50.0), "two": (100.0, 54.0), "three": (400.0, 52.0)}
-    written = {name: text for name, _, text in names(squares, HEIGHT)}
-    assert abs(written["one"][1] - 50) <= LINE
-    assert abs(written["two"][1] - 54) <= LINE
-    assert abs(written["three"][1] - 52) <= LINE / 2

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
-from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -26,22 +25,16 @@ SCORE = LinearSegmentedColormap.from_list("score", ["#7ec8f0", "#d0302f"])
 """Sky blue to red, as GraphKV's figure has it."""
 
 
-def draw(
-    paint: Callable[[Figure], None],
-    height: float,
-    width: float = 9.0,
-    layout: Literal["constrained"] | None = "constrained",
-) -> str:
+def draw(paint: Callable[[Figure], None], height: float, width: float = 9.0) -> str:
     """Return a picture as SVG, an element and nothing before it.
 
     Args:
         paint: draws on the figure.
         height: in inches.
         width: in inches.
-        layout: who places the parts, matplotlib or `paint`.
     """
     with mpl.rc_context(fname=LOOK):
-        canvas = Figure(figsize=(width, height), layout=layout)
+        canvas = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(canvas)
         paint(canvas)
         file = StringIO()
