@@ -31,7 +31,7 @@ def test_attention_over_a_cache_is_attention_over_what_it_restores(impl, x):
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @settings(max_examples=8)
-@given(wide(bits=(4,), groups=(1, 4)).filter(coded))
+@given(wide(bits=(4,)).filter(coded))
 def test_heads_of_a_models_width_read_what_is_restored(impl, x):
     """A query of every head over up to three blocks: what kernels are made for."""
     attended = impl.hex_attention(**x, mass=True)
