@@ -103,7 +103,7 @@ def of_both(*shape: int, **rest: Any) -> Gate:
 
 
 REFINED = {"weights_kernel": (1,)}
-SELECTED = {"cut_kernel": (3,)}
+SELECTED = {"tally_kernel": (4,), "cut_kernel": (1,), "fill_kernel": (4,)}
 
 
 QUERY_HEADS, KV_HEADS, CHANNELS = 32, 8, 128
@@ -284,18 +284,22 @@ def of_span(bits: int) -> tuple[Gate, Gate]:
 
 GATES = [
     of_scores("smd", *WHOLE, budgets={80: 40.6, 90: 41.0}),
-    of_refinement("hubkv_refine", *WHOLE, budgets={80: 72.5, 90: 73.3}, trips=REFINED),
+    of_refinement("hubkv_refine", *WHOLE, budgets={80: 42.5, 90: 43.0}, trips=REFINED),
     of_refinement(
-        "hubkv_refine", *WHOLE, shielded=False, budgets={80: 58.9, 90: 59.3}, trips=REFINED
+        "hubkv_refine", *WHOLE, shielded=False, budgets={80: 28.5, 90: 28.8}, trips=REFINED
     ),
-    of_refinement("ungated_refine", *WHOLE, budgets={80: 72.5, 90: 73.3}, trips=REFINED),
-    of_selection(*WHOLE, budgets={80: 129.1, 90: 130.4}, trips=SELECTED),
-    of_selection(*WHOLE, shielded=False, budgets={80: 122.0, 90: 123.1}, trips=SELECTED),
+    of_refinement("ungated_refine", *WHOLE, budgets={80: 42.5, 90: 43.0}, trips=REFINED),
+    of_selection(*WHOLE, budgets={80: 62.1, 90: 61.7}, trips=SELECTED),
+    of_selection(*WHOLE, shielded=False, budgets={80: 59.2, 90: 58.8}, trips=SELECTED),
     of_selection(
-        *WHOLE, dtype=torch.float32, shielded=False, budgets={80: 268.9, 90: 270.0}, trips=SELECTED
+        *WHOLE,
+        dtype=torch.float32,
+        shielded=False,
+        budgets={80: 277.5, 90: 276.6},
+        trips={"cut_kernel": (3,)},
     ),
     of_both(
-        *WHOLE, budgets={80: 201.6, 90: 203.7}, goal="65", paper="17900", trips=REFINED | SELECTED
+        *WHOLE, budgets={80: 104.6, 90: 104.8}, goal="65", paper="17900", trips=REFINED | SELECTED
     ),
     *(
         of_both(
@@ -303,14 +307,19 @@ GATES = [
             budgets={},
             goal=goal,
             paper=paper,
-            trips=dict(weights_kernel=(1,) * (shape[-1] > 4096), cut_kernel=(turns,)),
+            trips=dict(
+                weights_kernel=(1,) * (shape[-1] > 4096),
+                tally_kernel=turns,
+                cut_kernel=(tiles,),
+                fill_kernel=turns,
+            ),
         )
-        for shape, turns, goal, paper in (
-            ((36, 1, 8, 4096), 1, "30", "2510"),
-            ((36, 1, 8, 8192), 1, "35", "4760"),
-            ((36, 1, 8, 16384), 2, "45", "10180"),
-            ((36, 4, 8, 32768), 3, "230", "26730"),
-            ((36, 1, 8, 2**20), 72, "2500", ""),
+        for shape, turns, tiles, goal, paper in (
+            ((36, 1, 8, 4096), (), 1, "30", "2510"),
+            ((36, 1, 8, 8192), (2,), 1, "35", "4760"),
+            ((36, 1, 8, 16384), (4,), 1, "45", "10180"),
+            ((36, 4, 8, 32768), (4,), 1, "230", "26730"),
+            ((36, 1, 8, 2**20), (4,), 18, "2500", ""),
         )
     ),
     of_mass(

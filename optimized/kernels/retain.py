@@ -3,7 +3,8 @@
 A program owns a block of what is next to each other in a pool. The keys are integers that order and
 tie as the scores do. Kernel after kernel counts how often each value of the next digit occurs among
 the keys that share the digits found so far; the counts say which value completes the budget.
-Counters are integers, so that no order of programs changes a result.
+Counters are integers, so that no order of programs changes a result. Keys of 16 bits are made anew
+each time, as planes; wider ones once.
 """
 
 from math import prod
@@ -15,11 +16,25 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import is_one_row
+from optimized.kernels._planes import (
+    GROUP,
+    PTX,
+    equals,
+    leading,
+    marks,
+    ones,
+    planes,
+    present,
+    tallied,
+    unmarked,
+)
+from optimized.kernels._tiles import PROGRAMS
 from reference.contract import scanning
 from reference.retain import covers_protected, kept_count, pooled
 from reference.rules import AXES
 
 BLOCK = 4096
+TURNS = 4
 TILES = 1024  # counts that one program adds up at a time
 
 INTEGERS = {
@@ -28,7 +43,7 @@ INTEGERS = {
     torch.float32: torch.int32,
     torch.float64: torch.int64,
 }
-DIGITS = {2: (6, 5, 5), 4: (8,) * 4, 8: (8,) * 8}
+DIGITS = {2: (5, 6, 5), 4: (8,) * 4, 8: (8,) * 8}
 """Bits of the digits of a key, by its bytes."""
 MOST = 256  # values of a digit
 
@@ -156,48 +171,156 @@ def count_kernel(
 
 @triton.jit
 def cut_kernel(
-    keys, found, counts, ties, cuts, length, tiles, pools, total,
+    found, counts, ties, cuts, pools, total,
     STEP: tl.constexpr, BINS: tl.constexpr, MOST: tl.constexpr, TILES: tl.constexpr,
-    EVEN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Find where a pool ends: its last key, and before which place ties of that are kept."""
+    """Find where a pool ends: its last key, the last tile of its ties, and how many that keeps."""
     pool = tl.program_id(0).to(tl.int64)
     last, need = pick(found + STEP * 2 * pools, counts + STEP * MOST * pools, pool, BINS, MOST)
+    ties += pool * total * BINS + last % BINS
     # tiles that keep all of their ties
     whole, kept, seen = 0, need * 0, need * 0
     for first in range(0, total, TILES):
         rank = first + tl.arange(0, TILES)
-        here = ties + (pool * total + rank) * BINS + (last % BINS).to(tl.int32)
-        count = tl.load(here, mask=rank < total, other=0).to(need.dtype)
+        count = tl.load(ties + rank.to(tl.int64) * BINS, mask=rank < total, other=0).to(need.dtype)
         short = (rank < total) & (seen + tl.cumsum(count, 0) < need)
         whole += tl.sum(short.to(tl.int32), 0)
         kept += tl.sum(tl.where(short, count, 0), 0)
         seen += tl.sum(count, 0)
-    whole = tl.minimum(whole, total - 1)
-    stretch = (whole // tiles).to(tl.int64) * pools + pool
-    tile = (whole % tiles).to(tl.int64)
-    start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
-    key = loaded(keys, start, i, inside)
-    equal = ((key == last.to(key.dtype)) & inside).to(tl.int32)
-    before = tl.cumsum(equal, 0) - equal
-    end = whole.to(tl.int64) * BLOCK + tl.sum((before < need - kept).to(tl.int32), 0)
-    tl.store(cuts + pool * 2, last)
-    tl.store(cuts + pool * 2 + 1, end)
+    tl.store(cuts + pool * 3, last)
+    tl.store(cuts + pool * 3 + 1, whole.to(tl.int64))
+    tl.store(cuts + pool * 3 + 2, need - kept)
+
+
+@triton.jit
+def cut_of(cuts, pool, rank, BLOCK: tl.constexpr):
+    """Return a pool's last key, and how many ties of that a tile keeps."""
+    whole = tl.load(cuts + pool * 3 + 1)
+    room = tl.where(rank < whole, BLOCK, tl.where(rank > whole, 0, tl.load(cuts + pool * 3 + 2)))
+    return tl.load(cuts + pool * 3), room.to(tl.int32)
 
 
 @triton.jit
 def mark_kernel(
     keys, cuts, kept, length, tiles, pools, EVEN: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Mark what a block keeps: all above the last key, and its ties before the end."""
+    """Mark what a block keeps: all above the last key, and the first ties of it."""
     stretch, tile, pool, rank = place(tiles, pools)
     start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
     key = loaded(keys, start, i, inside)
-    last = tl.load(cuts + pool * 2).to(key.dtype)
-    end = tl.load(cuts + pool * 2 + 1) - rank.to(tl.int64) * BLOCK
-    end = tl.minimum(tl.maximum(end, 0), BLOCK).to(tl.int32)
-    marked = (key > last) | ((key == last) & (i < end))
+    last, room = cut_of(cuts, pool, rank, BLOCK)
+    last = last.to(key.dtype)
+    equal = ((key == last) & inside).to(tl.int32)
+    marked = (key > last) | ((equal > 0) & (tl.cumsum(equal, 0) <= room))
     tl.store(kept + start + i, marked, mask=inside)
+
+
+@triton.jit
+def span_of(stretch, tile, tiles, spans, SHARED: tl.constexpr, TURNS: tl.constexpr):
+    """Return the first of a program's spans, as they are counted in the mask of what is aside.
+
+    One that all rows share has as many as a row.
+    """
+    if SHARED:
+        return (tile.to(tl.int32) * TURNS % spans).to(tl.int64)
+    else:
+        return (stretch * tiles + tile) * TURNS
+
+
+@triton.jit
+def tally_kernel(
+    scores, protected, aside, found, counts, ties, length, spans, tiles, pools,
+    STEP: tl.constexpr, SHIFT: tl.constexpr, BITS: tl.constexpr, BEFORE: tl.constexpr,
+    LAST: tl.constexpr, MOST: tl.constexpr, SHIELDED: tl.constexpr, SHARED: tl.constexpr,
+    EVEN: tl.constexpr, BLOCK: tl.constexpr, THREADS: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    """Count the digits of a block's keys of 16 bits; first of all pack what is set aside."""
+    SPAN: tl.constexpr = THREADS * GROUP
+    stretch, tile, pool, rank = place(tiles, pools)
+    start = stretch * length + tile * BLOCK
+    left = tl.minimum(length - tile * BLOCK, BLOCK).to(tl.int32)
+    t = tl.arange(0, THREADS)
+    prefix = tl.full((), 0, tl.int64)
+    if STEP > 0:
+        before = found + (STEP - 1) * 2 * pools
+        prefix, need = pick(before, counts + (STEP - 1) * MOST * pools, pool, BEFORE, MOST)
+        if rank == 0:
+            tl.store(before + (pools + pool) * 2, prefix)
+            tl.store(before + (pools + pool) * 2 + 1, need)
+    span = span_of(stretch, tile, tiles, spans, SHARED, BLOCK // SPAN)
+    total = tl.zeros([THREADS, 2**BITS // 2], tl.uint32)
+    for turn in range(BLOCK // SPAN):
+        first = turn * SPAN
+        p = planes(scores + start + first, t, left - first, EVEN, PTX)
+        match = tl.full([THREADS], 0xFFFFFFFF, tl.uint32)
+        if not EVEN:
+            match = present(left - first - t * GROUP)
+        hidden = tl.zeros([THREADS], tl.uint32)
+        if SHIELDED:
+            if STEP == 0:
+                flags = protected + (span * SPAN if SHARED else start + first)
+                hidden = marks(flags, t, left - first, EVEN)
+                if (stretch == 0) | (not SHARED):
+                    tl.store(aside + span * THREADS + t, hidden.to(tl.int32, bitcast=True))
+            else:
+                hidden = tl.load(aside + span * THREADS + t).to(tl.uint32, bitcast=True)
+            span += 1
+            if SHARED:
+                span = tl.where(span < spans, span, 0)
+        for i in tl.static_range(SHIFT + BITS, 16):
+            match &= equals(p[i] | hidden, prefix, i - SHIFT - BITS)
+        q = ()
+        for i in tl.static_range(BITS):
+            q += (p[SHIFT + i] | hidden,)
+        total += tallied(q, match, BITS, PTX)
+    both = tl.sum(total, 0)
+    count = tl.reshape(tl.join(both & 0xFFFF, both >> 16), (2**BITS,)).to(tl.int32)
+    bins = tl.arange(0, 2**BITS)
+    counts += (STEP * pools + pool) * MOST + bins
+    tl.atomic_add(counts, count.to(counts.dtype.element_ty), mask=count > 0, sem="relaxed")
+    if LAST:
+        together = tl.num_programs(0) // pools
+        tl.store(ties + (pool * together + rank) * 2**BITS + bins, count)
+
+
+@triton.jit
+def fill_kernel(
+    scores, aside, cuts, kept, length, spans, tiles, pools,
+    SHIELDED: tl.constexpr, SHARED: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
+    THREADS: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    """Mark what a block keeps of keys of 16 bits."""
+    SPAN: tl.constexpr = THREADS * GROUP
+    stretch, tile, pool, rank = place(tiles, pools)
+    start = stretch * length + tile * BLOCK
+    left = tl.minimum(length - tile * BLOCK, BLOCK).to(tl.int32)
+    t = tl.arange(0, THREADS)
+    last, room = cut_of(cuts, pool, rank, BLOCK)
+    span = span_of(stretch, tile, tiles, spans, SHARED, BLOCK // SPAN)
+    for turn in range(BLOCK // SPAN):
+        first = turn * SPAN
+        p = planes(scores + start + first, t, left - first, EVEN, PTX)
+        hidden = tl.zeros([THREADS], tl.uint32)
+        if SHIELDED:
+            hidden = tl.load(aside + span * THREADS + t).to(tl.uint32, bitcast=True)
+            span += 1
+            if SHARED:
+                span = tl.where(span < spans, span, 0)
+        equal = tl.full([THREADS], 0xFFFFFFFF, tl.uint32)
+        if not EVEN:
+            equal = present(left - first - t * GROUP)
+        above = tl.zeros([THREADS], tl.uint32)
+        for step in tl.static_range(16):
+            plane = p[15 - step] | hidden
+            same = equal & equals(plane, last, 15 - step)
+            # keys that differ here are above if they have the bit
+            above |= (equal ^ same) & plane
+            equal = same
+        count = ones(equal, PTX).to(tl.int32)
+        taken = tl.minimum(tl.maximum(room - tl.cumsum(count, 0) + count, 0), count)
+        marked = above | tl.where(taken < count, leading(equal, taken.to(tl.uint32), PTX), equal)
+        unmarked(kept + start + first, marked, t, left - first, EVEN)
+        room -= tl.sum(count, 0)
 
 
 def retain(
@@ -220,11 +343,15 @@ def retain(
         layers, length = 1, layers * length
     if ratio is not None:
         keep = kept_count(layers * length, ratio)
-    block = min(BLOCK, triton.next_power_of_2(length))
+    halves = scores.itemsize == 2
+    span = min(BLOCK, triton.next_power_of_2(length))
+    span = max(span, GROUP.value) if halves else span
+    block = span * (turns_of(length, span, scores.numel()) if halves else 1)
     tiles = triton.cdiv(length, block)
     programs, rank = (layers * pools * tiles,), layers * tiles
     bits = scores.contiguous().view(INTEGERS[scores.dtype])
-    aside, row = (bits, 1) if protected is None else laid_out(protected, block)
+    mask, row = (bits, 1) if protected is None else laid_out(protected.view(torch.uint8), span)
+    shared = protected is not None and row < scores.numel()
     digits = DIGITS[scores.itemsize]
     # what the keys of a pool begin with, and how many of those are kept, before each step
     found = scores.new_zeros((len(digits), pools, 2), dtype=torch.int64)
@@ -233,26 +360,39 @@ def retain(
     counter = torch.int32 if few else torch.int64
     counts = scores.new_zeros((len(digits), pools, MOST), dtype=counter)
     ties = scores.new_empty((pools * rank, 2 ** digits[-1]), dtype=torch.int32)
-    cuts = scores.new_empty((pools, 2), dtype=torch.int64)
-    keys = torch.empty_like(bits)
-    places = (length, tiles, pools)
-    even = dict(EVEN=length % block == 0, BLOCK=block)
-    key_kernel[programs](
-        bits, aside, keys, counts, length, row, tiles, pools,
-        SHIFT=sum(digits[1:]), BITS=digits[0], MOST=MOST, SHIELDED=protected is not None, **even,
-    )  # fmt: skip
-    for step in range(1, len(digits)):
-        count_kernel[programs](
-            keys, found, counts, ties, *places,
-            STEP=step, SHIFT=sum(digits[step + 1 :]), BITS=digits[step],
-            BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits), MOST=MOST, **even,
-        )  # fmt: skip
+    cuts = scores.new_empty((pools, 3), dtype=torch.int64)
+    places, even = (length, tiles, pools), dict(EVEN=length % block == 0, BLOCK=block)
+    shielded = dict(SHIELDED=protected is not None)
+    threads = span // GROUP.value
+    packed = even | shielded | dict(SHARED=shared, THREADS=threads, PTX=PTX)
+    spans = row // span if shared else programs[0] * block // span
+    aside = scores.new_empty(spans * threads if protected is not None else 1, dtype=torch.int32)
+    keys = bits if halves else torch.empty_like(bits)
+    for step, width in enumerate(digits):
+        shape = dict(SHIFT=sum(digits[step + 1 :]), BITS=width, MOST=MOST)
+        later = dict(STEP=step, BEFORE=2 ** digits[step - 1], LAST=step + 1 == len(digits))
+        if halves:
+            tally_kernel[programs](
+                bits, bits if step else mask, aside, found, counts, ties, length, spans, tiles,
+                pools, **shape, **later, **packed,
+            )  # fmt: skip
+        elif step == 0:
+            key_kernel[programs](
+                bits, mask, keys, counts, length, row, tiles, pools, **shape, **shielded, **even
+            )
+        else:
+            count_kernel[programs](keys, found, counts, ties, *places, **shape, **later, **even)
     cut_kernel[(pools,)](
-        keys, found, counts, ties, cuts, *places, rank,
+        found, counts, ties, cuts, pools, rank,
         STEP=len(digits) - 1, BINS=2 ** digits[-1], MOST=MOST,
-        TILES=min(TILES, triton.next_power_of_2(rank)), **even,
+        TILES=min(TILES, triton.next_power_of_2(rank)),
     )  # fmt: skip
-    mark_kernel[programs](keys, cuts, kept, *places, **even)
+    if halves:
+        fill_kernel[programs](
+            bits, aside, cuts, kept.view(torch.uint8), length, spans, tiles, pools, **packed
+        )
+    else:
+        mark_kernel[programs](keys, cuts, kept, *places, **even)
     if protected is not None and scanning(scores) and bool((protected & ~kept).any()):
         shields = pooled(protected, scope).sum(-1)
         covers_protected(ratio, found[0, :, 1].view(shields.shape), shields)
@@ -263,5 +403,13 @@ def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
     """Return a mask, and how long it is until it repeats: one that all rows share is not copied."""
     tokens = protected.shape[-1]
     if is_one_row(protected) and tokens % block == 0:
-        return protected, tokens
+        return protected[(0,) * (protected.dim() - 1)], tokens
     return protected.contiguous(), protected.numel()
+
+
+def turns_of(length: int, span: int, scores: int) -> int:
+    """Return how many spans of 16-bit keys a program takes: counts of more are added up at once."""
+    turns = TURNS
+    while turns > 1 and (length % (span * turns) or scores < span * turns * PROGRAMS):
+        turns //= 2
+    return turns

@@ -29,8 +29,22 @@ lie = kernel_lies("hubkv/refine.py")
 lie(
     "kernel_protected_moments",
     "protected scores count among those of their head",
-    "inside &= ~aside",
-    "inside &= i >= 0",
+    "inside = aside == 0",
+    "inside = aside < 2",
+    "hubkv/refine/test_laws.py::test_scores_of_protected_tokens_change_nothing",
+)
+lie(
+    "kernel_refined_later_ties",
+    "a hub may have an equal on its left",
+    "hub = (mine > largest[j - RADIUS])",
+    "hub = (mine >= largest[j - RADIUS])",
+    "hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]",
+)
+lie(
+    "kernel_refined_beside_what_is_aside",
+    "protected tokens suppress their neighbours",
+    'found = tl.where(aside != 0, -float("inf"), found)',
+    'found = tl.where(aside > 1, -float("inf"), found)',
     "hubkv/refine/test_laws.py::test_scores_of_protected_tokens_change_nothing",
 )
 lie(
@@ -42,18 +56,19 @@ lie(
 )
 
 lie = kernel_lies("retain.py")
+HALVES = "retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly"
 lie(
     "kernel_one_tie_more",
     "the tie after the last one is kept",
-    "(key == last) & (i < end)",
-    "(key == last) & (i <= end)",
+    "tl.cumsum(equal, 0) <= room",
+    "tl.cumsum(equal, 0) <= room + 1",
     "retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too",
 )
 lie(
     "kernel_ties_of_any_block",
     "a block keeps all of its ties or none",
-    "end = tl.minimum(tl.maximum(end, 0), BLOCK).to(tl.int32)",
-    "end = tl.where(end > 0, BLOCK, 0).to(tl.int32)",
+    "tl.where(rank > whole, 0, tl.load(cuts + pool * 3 + 2))",
+    "tl.where(rank > whole, 0, BLOCK)",
     "retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too",
 )
 lie(
@@ -62,6 +77,37 @@ lie(
     "bits = tl.where(bits < 0, -(bits & most), bits)",
     "bits = tl.where(bits < 0, bits, bits)",
     "retain/test_laws.py::test_pools_are_filled_in_the_total_order",
+)
+
+lie(
+    "kernel_halves_of_any_block",
+    "a thread keeps all of its ties or none",
+    "leading(equal, taken.to(tl.uint32), PTX), equal)",
+    "equal & 0, equal)",
+    HALVES,
+)
+lie(
+    "kernel_hidden_once",
+    "what is aside competes after the first digit",
+    "match &= equals(p[i] | hidden, prefix,",
+    "match &= equals(p[i], prefix,",
+    HALVES,
+)
+
+lie = kernel_lies("_planes.py", block=32)
+lie(
+    "kernel_minus_zero_below",
+    "minus zero is below zero",
+    "below = p[15] & some",
+    "below = p[15]",
+    HALVES,
+)
+lie(
+    "kernel_last_of_a_group",
+    "the last score of a group is none",
+    "tl.where(left == 32, 0xFFFFFFFF, first(left & 31))",
+    "first(tl.minimum(left, 31))",
+    HALVES,
 )
 
 lie = kernel_lies("evict.py", block=2)

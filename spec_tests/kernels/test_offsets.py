@@ -60,39 +60,69 @@ def test_scores_are_discounted(last, scores):
 def test_scores_are_refined(last, scores):
     found, factors = sparse(torch.bfloat16), torch.zeros(ROWS, 2)
     factors[-1] = torch.tensor([0.5, 1.0])
-    last(refine.refine_kernel, scores, factors, found, TOKENS, RADIUS=2)
+    last(refine.refine_kernel, scores, scores, factors, found, TOKENS, 0,
+         RADIUS=2, SHIELDED=False, EVEN=True, WIDTH=8, EACH=16)  # fmt: skip
     assert_equal(found[-BLOCK:], reference.smd(scores[-2 * BLOCK :])[-BLOCK:])
 
 
+def test_scores_set_aside_are_refined_to_one(last, scores):
+    found, factors, protected = sparse(torch.bfloat16), torch.ones(ROWS, 2), sparse(torch.uint8)
+    protected[-BLOCK // 2 :] = 1
+    last(refine.refine_kernel, scores, protected, factors, found, TOKENS, TOKENS,
+         RADIUS=2, SHIELDED=True, EVEN=True, WIDTH=8, EACH=16)  # fmt: skip
+    assert_equal(found[-BLOCK // 2 :], torch.ones(BLOCK // 2, dtype=torch.bfloat16))
+    assert_equal(found[-BLOCK : -BLOCK // 2], scores[-BLOCK : -BLOCK // 2])
+
+
 def test_moments_are_taken(last, scores):
-    moments, content, protected = torch.zeros(LAST + 1, 4), sparse(torch.bfloat16), torch.zeros(1)
-    protected = sparse(torch.bool)
-    protected[-BLOCK // 2 :] = True
-    last(refine.moments_kernel, scores, protected, content, moments, TOKENS, TOKENS,
-         HAS_PROTECTED=True)  # fmt: skip
+    moments, protected = torch.zeros(LAST + 1, 4), sparse(torch.uint8)
+    protected[-BLOCK // 2 :] = 1
+    last(refine.moments_kernel, scores, protected, moments, TOKENS, TOKENS,
+         HAS_PROTECTED=True, EVEN=True)  # fmt: skip
     half = scores[-BLOCK : -BLOCK // 2].float()
     assert moments[-1, 0] == BLOCK // 2
     assert moments[-1, 1] == half.min()
-    assert torch.isinf(content[-BLOCK // 2 :]).all()
-    assert_equal(content[-BLOCK : -BLOCK // 2], scores[-BLOCK : -BLOCK // 2])
 
 
-def test_entries_are_selected(last, scores):
-    """Keys, their count and their mark; of equal ones the first below a place."""
-    keys, kept, bits = sparse(torch.int16), sparse(torch.bool), scores.view(torch.int16)
+PLACES = dict(SHIELDED=True, SHARED=False, EVEN=True, THREADS=BLOCK // 32, PTX=False)
+
+
+def test_halves_are_selected(last, scores):
+    """Digits, what is aside, and the mark; of equal ones as many as there is room for."""
+    kept, bits, tiles = sparse(torch.uint8), scores.view(torch.int16), LAST + 1
+    protected, aside = sparse(torch.uint8), sparse(torch.int32)[: LENGTH // 32]
+    protected[-1] = 1
+    counts = torch.zeros(1, 3, select.MOST, dtype=torch.int64)
+    last(select.tally_kernel, bits, protected, aside, counts, counts, counts, LENGTH, 0, tiles, 1,
+         STEP=0, SHIFT=11, BITS=5, BEFORE=0, LAST=False, MOST=select.MOST, **PLACES)  # fmt: skip
+    digits = (bits[-BLOCK:-1].int() + 2**15) >> 11
+    expected = digits.bincount(minlength=select.MOST)
+    expected[31] += 1
+    assert_equal(counts[0, 0], expected)
+    middle = int(scores[-BLOCK:-1].argsort()[BLOCK // 2])
+    cut = torch.tensor([[int(bits[middle - BLOCK]) + 2**15, LAST, 1]])
+    last(select.fill_kernel, bits, aside, cut, kept, LENGTH, 0, tiles, 1, **PLACES)
+    above = scores[-BLOCK:] > scores[middle - BLOCK]
+    above[[middle, -1]] = True
+    assert_equal(kept[-BLOCK:].bool(), above)
+
+
+def test_wider_entries_are_selected(last):
+    """Keys, their count and their mark; of equal ones as many as there is room for."""
+    scores = sparse(torch.float32)
+    scores[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
+    keys, kept, bits = sparse(torch.int32), sparse(torch.bool), scores.view(torch.int32)
     counts = torch.zeros(1, 3, select.MOST, dtype=torch.int64)
     tiles = LAST + 1
     last(select.key_kernel, bits, bits, keys, counts, LENGTH, 1, tiles, 1,
-         SHIFT=10, BITS=6, MOST=select.MOST, SHIELDED=False, EVEN=True)  # fmt: skip
-    unsigned = keys[-BLOCK:].view(torch.uint16).int()
+         SHIFT=24, BITS=8, MOST=select.MOST, SHIELDED=False, EVEN=True)  # fmt: skip
+    unsigned = keys[-BLOCK:].long() & 0xFFFFFFFF
     assert counts.sum() == BLOCK
     assert_equal(unsigned.argsort(stable=True), scores[-BLOCK:].argsort(stable=True))
     middle = int(scores[-BLOCK:].argsort()[BLOCK // 2])
-    cut = torch.tensor([[int(unsigned[middle]), LENGTH - BLOCK + middle + 1]])
+    cut = torch.tensor([[int(unsigned[middle]), LAST, 1]])
     last(select.mark_kernel, keys, cut, kept, LENGTH, tiles, 1, EVEN=True)
-    assert_equal(
-        kept[-BLOCK:].nonzero().flatten().numel(), int((unsigned >= unsigned[middle]).sum())
-    )
+    assert_equal(kept[-BLOCK:], scores[-BLOCK:] >= scores[middle - BLOCK])
 
 
 def test_lengths_and_edges_are_made(last, scores):

@@ -148,6 +148,24 @@ def test_heads_and_layers_may_change_places_where_no_two_scores_tie(impl, scope,
     assert_equal(*ranked)
 
 
+@pytest.mark.spec("HubKV-3")
+@every_scope
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_few_values_of_half_precision_are_cut_exactly(impl, scope, dtype):
+    """Ties on both sides of any edge between blocks, signed, zeros of both signs among them."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(-3, 4, (2, 2, 75), generator=generator).to(dtype) / 2
+    scores[..., ::7] = -0.0
+    scores[..., ::13] = -torch.inf
+    protected = torch.rand(scores.shape, generator=generator) < 0.2
+    shields = rows(scores.masked_fill(protected, torch.inf), scope)
+    order = shields.sort(dim=-1, descending=True, stable=True).indices
+    budget = shields.shape[-1] // 2
+    expected = torch.zeros_like(shields, dtype=torch.bool)
+    expected.scatter_(-1, order[:, :budget], True)
+    assert_equal(rows(impl.retain(scores, protected, ratio=0.5, scope=scope), scope), expected)
+
+
 @pytest.mark.long
 @pytest.mark.spec("HubKV-3")
 @every_scope

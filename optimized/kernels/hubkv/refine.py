@@ -14,17 +14,19 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import is_one_row, rounded, widened
-from optimized.kernels.hubkv.discount import RADII, is_hub
+from optimized.kernels._planes import beside, columns
+from optimized.kernels.hubkv.discount import RADII
 from reference import errors
 
 BLOCK = 4096
+EACH = 16  # scores of a thread
 MOMENTS = 2048  # of so many blocks at a time a program adds up the moments
 
 
 @triton.jit
 def moments_kernel(
-    scores, protected, content, moments, tokens, row,
-    HAS_PROTECTED: tl.constexpr, BLOCK: tl.constexpr,
+    scores, protected, moments, tokens, row,
+    HAS_PROTECTED: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write how many scores a block has, the lowest, the mean above it, and its part of the spread.
 
@@ -33,17 +35,16 @@ def moments_kernel(
     """
     blocks = tl.cdiv(tokens, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64)
-    i = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
-    inside = i < tokens
-    raw = tl.load(scores + head * tokens + i, mask=inside, other=0.0)
-    score = widened(raw)
+    start = tl.program_id(0) % blocks * BLOCK
+    i = tl.arange(0, BLOCK)
+    inside = (i >= 0) if EVEN else (i < tokens - start)
+    score = widened(tl.load(scores + (head * tokens + start) + i, mask=inside, other=0.0))
+    count = tl.minimum(tokens - start, BLOCK)
     if HAS_PROTECTED:
-        there, aside = inside, tl.load(protected + head * row + i, mask=inside, other=1) != 0
-        # minus infinity loses to every score, and marks what is set aside
-        lost = rounded(tl.where(aside, -float("inf"), score), raw.dtype)
-        tl.store(content + head * tokens + i, lost, mask=there)
-        inside &= ~aside
-    count = tl.sum(inside.to(tl.int32), 0).to(tl.float32)
+        aside = tl.load(protected + (head * row + start) + i, mask=inside, other=1)
+        inside = aside == 0
+        count = BLOCK - tl.sum(aside.to(tl.int32), 0)
+    count = count.to(tl.float32)
     share = 1.0 / tl.maximum(count, 1.0)
     low = tl.min(tl.where(inside, score, float("inf")), 0)
     above = tl.where(inside, score - low, 0.0)
@@ -121,18 +122,71 @@ def weights_kernel(
 
 
 @triton.jit
-def refine_kernel(content, factors, refined, tokens, RADIUS: tl.constexpr, BLOCK: tl.constexpr):
-    """Write one block of refined scores; 1 where minus infinity stands for them."""
+def competing(scores, protected, at, inside, SHIELDED: tl.constexpr, EVEN: tl.constexpr):
+    """Return scores of a row; minus infinity where none competes."""
+    if EVEN:
+        found = widened(tl.load(scores + at))
+    else:
+        found = widened(tl.load(scores + at, mask=inside, other=-float("inf")))
+    if SHIELDED:
+        aside = tl.load(protected + at) if EVEN else tl.load(protected + at, mask=inside, other=0)
+        # minus infinity loses to every score, and marks what is set aside
+        found = tl.where(aside != 0, -float("inf"), found)
+    return found
+
+
+@triton.jit
+def refine_kernel(
+    scores, protected, factors, refined, tokens, row,
+    RADIUS: tl.constexpr, SHIELDED: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr,
+    EACH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write one block of refined scores, and 1 for what is set aside.
+
+    A thread holds EACH scores that are next to each other, in vectors of WIDTH, as columns.
+    """
     blocks = tl.cdiv(tokens, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64)
-    i = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
-    row, inside = content + head * tokens, i < tokens
-    raw = tl.load(row + i, mask=inside, other=0.0)
-    mine = widened(raw)
-    hub = is_hub(mine, row, row, i, tokens, RADIUS, False)
-    factor = tl.where(hub, tl.load(factors + head * 2 + 1), tl.load(factors + head * 2))
-    out = tl.where(mine < 0, 1.0, mine * factor)
-    tl.store(refined + head * tokens + i, rounded(out, raw.dtype), mask=inside)
+    start = tl.program_id(0) % blocks * BLOCK
+    scores += head * tokens + start
+    refined += head * tokens + start
+    protected += head * row + start
+    left = tokens - start
+    first = tl.arange(0, BLOCK // EACH) * EACH
+    line = ()
+    for back in tl.static_range(RADIUS):
+        at = first - (RADIUS - back)
+        line += (competing(scores, protected, at, at >= -start, SHIELDED, False),)
+    for part in tl.static_range(EACH // WIDTH):
+        at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
+        line += columns(competing(scores, protected, at, at < left, SHIELDED, EVEN), WIDTH)
+    for ahead in tl.static_range(RADIUS):
+        at = first + (EACH + ahead)
+        line += (competing(scores, protected, at, at < left, SHIELDED, False),)
+    # the largest of RADIUS in a row, from each on
+    largest = line
+    for size in tl.static_range(1, RADIUS):
+        some = ()
+        for j in tl.static_range(EACH + 2 * RADIUS - size):
+            some += (tl.maximum(largest[j], line[j + size]),)
+        largest = some
+    low, high = tl.load(factors + head * 2), tl.load(factors + head * 2 + 1)
+    for part in tl.static_range(EACH // WIDTH):
+        found = ()
+        for j in tl.static_range(RADIUS + part * WIDTH, RADIUS + (part + 1) * WIDTH):
+            mine = line[j]
+            factor = tl.zeros_like(mine) + high
+            if RADIUS:
+                # the lowest index wins a tie: strict on the left, not on the right
+                hub = (mine > largest[j - RADIUS]) & (mine >= largest[j + 1])
+                factor = tl.where(hub, high, low)
+            found += (tl.where(mine < 0, 1.0, mine * factor),)
+        at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
+        out = rounded(beside(found, WIDTH), refined.dtype.element_ty)
+        if EVEN:
+            tl.store(refined + at, out)
+        else:
+            tl.store(refined + at, out, mask=at < left)
 
 
 def hubkv_refine(
@@ -183,15 +237,13 @@ def refine_among(
     here, tokens = scores.shape[-2:]
     rows = scores.numel() // tokens
     blocks = triton.cdiv(tokens, BLOCK)
-    content, mask, row = scores, scores, 0
-    if protected is not None:
-        content = torch.empty_like(scores)
-        mask, row = shared(protected)
+    mask, row = (scores, 0) if protected is None else shared(protected.view(torch.uint8))
+    even = tokens % BLOCK == 0
     moments = scores.new_empty((rows, blocks, 4), dtype=torch.float32)
     if rows:
         moments_kernel[(rows * blocks,)](
-            scores, mask, content, moments, tokens, row,
-            HAS_PROTECTED=protected is not None, BLOCK=BLOCK,
+            scores, mask, moments, tokens, row,
+            HAS_PROTECTED=protected is not None, EVEN=even, BLOCK=BLOCK,
         )  # fmt: skip
     heads, mine = here, slice(None)
     if ranks is not None:
@@ -214,8 +266,10 @@ def refine_among(
     if rows:
         factors = factors[:, mine].contiguous()
         refine_kernel[(rows * blocks,)](
-            content, factors, refined, tokens, RADIUS=radius, BLOCK=BLOCK
-        )
+            scores, mask, factors, refined, tokens, row, RADIUS=radius,
+            SHIELDED=protected is not None, EVEN=even, BLOCK=BLOCK,
+            WIDTH=min(16 // scores.itemsize, BLOCK), EACH=min(EACH, BLOCK),
+        )  # fmt: skip
     errors.in_range("scores", refined)
     return refined
 
@@ -229,5 +283,5 @@ def halved(x: float) -> tuple[float, float]:
 def shared(protected: Tensor) -> tuple[Tensor, int]:
     """Return a mask and how far its rows are apart: one that all share is not copied."""
     if is_one_row(protected):
-        return protected, 0
+        return protected[(0,) * (protected.dim() - 1)], 0
     return protected.contiguous(), protected.shape[-1]

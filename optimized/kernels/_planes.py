@@ -1,0 +1,196 @@
+"""Scores of 16 bits as planes: bit `i` of 32 scores in one word, so that 32 are counted at once.
+
+A thread holds a group of 32 scores that are next to each other. Score `4 k + b` of a group is bit
+`8 b + k` of its planes.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+GROUP = tl.constexpr(32)
+PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
+
+
+@triton.jit
+def apart(x):
+    """Return the even and the odd columns of a matrix, or of two columns each."""
+    if x.shape[1] == 2:
+        return tl.split(x)
+    else:
+        return tl.split(tl.reshape(x, (x.shape[0], x.shape[1] // 2, 2)))
+
+
+@triton.jit
+def gathered(a, b, HIGH: tl.constexpr, PTX: tl.constexpr):
+    """Return the low or the high bytes of the four halves of two words, in their order."""
+    if PTX:
+        if HIGH:
+            return tl.inline_asm_elementwise(
+                "prmt.b32 $0, $1, $2, 0x7531;", "=r,r,r", [a, b], tl.uint32, True, 1
+            )
+        else:
+            return tl.inline_asm_elementwise(
+                "prmt.b32 $0, $1, $2, 0x6420;", "=r,r,r", [a, b], tl.uint32, True, 1
+            )
+    elif HIGH:
+        return ((a >> 8) & 0xFF) | ((a >> 16) & 0xFF00) | ((b << 8) & 0xFF0000) | (b & 0xFF000000)
+    else:
+        return (a & 0xFF) | ((a >> 8) & 0xFF00) | ((b << 16) & 0xFF0000) | ((b << 8) & 0xFF000000)
+
+
+@triton.jit
+def exchanged(x, BY: tl.constexpr, MASK: tl.constexpr):
+    """Let the high fields of one word and the low fields of the next change places, in pairs."""
+    a, b = tl.split(x)
+    return tl.join((a & MASK) | ((b & MASK) << BY), ((a >> BY) & MASK) | (b & (0xFFFFFFFF ^ MASK)))
+
+
+@triton.jit
+def first(count):
+    """Return the plane in which the first so many scores of a group are marked, up to 31."""
+    k = count >> 2
+    every = ((1 << k) - 1) * 0x01010101
+    return every | ((((1 << ((count & 3) * 8)) - 1) & 0x01010101) << k)
+
+
+@triton.jit
+def ones(x, PTX: tl.constexpr):
+    """Count the bits of words."""
+    if PTX:
+        return tl.inline_asm_elementwise("popc.b32 $0, $1;", "=r,r", [x], tl.uint32, True, 1)
+    x -= (x >> 1) & 0x55555555
+    x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F
+    return (x * 0x01010101) >> 24
+
+
+@triton.jit
+def words(scores, t, left, part: tl.constexpr, EVEN: tl.constexpr, PTX: tl.constexpr):
+    """Return the bytes of eight scores of every group, as `[threads, fours, low or high]`."""
+    at = t[:, None] * 32 + (part * 8 + tl.arange(0, 8))[None, :]
+    x = tl.load(scores + at) if EVEN else tl.load(scores + at, mask=at < left, other=0)
+    one, other = apart(x.to(tl.uint16, bitcast=True).to(tl.uint32))
+    a, b = apart(one | (other << 16))
+    return tl.join(gathered(a, b, False, PTX), gathered(a, b, True, PTX))
+
+
+@triton.jit
+def columns(x, COUNT: tl.constexpr):
+    """Return the columns of a matrix."""
+    if COUNT == 2:
+        return tl.split(x)
+    else:
+        even, odd = apart(x)
+        one, other = columns(even, COUNT // 2), columns(odd, COUNT // 2)
+        found = ()
+        for i in tl.static_range(COUNT // 2):
+            found += (one[i], other[i])
+        return found
+
+
+@triton.jit
+def planes(scores, t, left, EVEN: tl.constexpr, PTX: tl.constexpr):
+    """Return the planes of keys, the lowest bit first, that order and tie as scores do.
+
+    `scores` points to the first of group 0, of which `left` scores are there.
+    """
+    one = tl.join(words(scores, t, left, 0, EVEN, PTX), words(scores, t, left, 1, EVEN, PTX))
+    two = tl.join(words(scores, t, left, 2, EVEN, PTX), words(scores, t, left, 3, EVEN, PTX))
+    # the axes after the first halve the words; every exchange makes one of bits out of one of them
+    x = exchanged(tl.join(one, two), 4, 0x0F0F0F0F)
+    x = exchanged(tl.permute(x, (0, 1, 2, 4, 3)), 2, 0x33333333)
+    x = exchanged(tl.permute(x, (0, 2, 3, 4, 1)), 1, 0x55555555)
+    p = columns(tl.reshape(x, (t.shape[0], 16)), 16)
+    # minus zero is zero: it is negative only where another bit is set
+    some = p[0]
+    for i in tl.static_range(1, 15):
+        some |= p[i]
+    below = p[15] & some
+    found = ()
+    for i in tl.static_range(15):
+        found += (p[i] ^ below,)
+    found += (below ^ 0xFFFFFFFF,)
+    return found
+
+
+@triton.jit
+def leading(x, count, PTX: tl.constexpr):
+    """Return the first so many of the marked scores of a group, of which there are more."""
+    before = count * 0
+    for step in tl.static_range(5):
+        longer = before + (16 >> step)
+        before = tl.where(ones(x & first(longer), PTX) <= count, longer, before)
+    return x & first(before)
+
+
+@triton.jit
+def present(left):
+    """Return the plane of the scores that are there, `left` from the first of the group on."""
+    left = tl.minimum(tl.maximum(left, 0), 32).to(tl.uint32)
+    return tl.where(left == 32, 0xFFFFFFFF, first(left & 31))
+
+
+@triton.jit
+def equals(plane, prefix, i: tl.constexpr):
+    """Mark the keys whose bit is bit `i` of a number."""
+    return plane ^ (((prefix >> i) & 1).to(tl.uint32) - 1)
+
+
+@triton.jit
+def marks(flags, t, left, EVEN: tl.constexpr):
+    """Return the plane of bytes that are 0 or 1."""
+    found = tl.zeros([t.shape[0]], tl.uint32)
+    for part in tl.static_range(2):
+        at = t[:, None] * 32 + (part * 16 + tl.arange(0, 16))[None, :]
+        x = tl.load(flags + at) if EVEN else tl.load(flags + at, mask=at < left, other=0)
+        one, other = apart(x.to(tl.uint32))
+        a, b = apart(one)
+        c, d = apart(other)
+        # four bytes of a word, as they lie in memory
+        word = a | (c << 8) | (b << 16) | (d << 24)
+        k = part * 4 + tl.arange(0, 4)
+        found |= tl.sum(word << k.to(tl.uint32)[None, :], 1)
+    return found
+
+
+@triton.jit
+def unmarked(flags, plane, t, left, EVEN: tl.constexpr):
+    """Write a plane as bytes that are 0 or 1."""
+    for part in tl.static_range(2):
+        i = part * 16 + tl.arange(0, 16)
+        at = t[:, None] * 32 + i[None, :]
+        x = (plane[:, None] >> (i % 4 * 8 + i // 4).to(tl.uint32)[None, :]) & 1
+        if EVEN:
+            tl.store(flags + at, x.to(tl.uint8))
+        else:
+            tl.store(flags + at, x.to(tl.uint8), mask=at < left)
+
+
+@triton.jit
+def beside(x, COUNT: tl.constexpr):
+    """Return columns as a matrix."""
+    if COUNT == 2:
+        return tl.join(x[0], x[1])
+    else:
+        even, odd = (), ()
+        for i in tl.static_range(COUNT // 2):
+            even += (x[2 * i],)
+            odd += (x[2 * i + 1],)
+        both = tl.join(beside(even, COUNT // 2), beside(odd, COUNT // 2))
+        return tl.reshape(both, (both.shape[0], COUNT))
+
+
+@triton.jit
+def tallied(p, match, BITS: tl.constexpr, PTX: tl.constexpr):
+    """Count the keys that match by their bits in some planes, two counts in a word."""
+    bins = (match,)
+    for step in tl.static_range(BITS):
+        plane = p[BITS - 1 - step]
+        other = plane ^ 0xFFFFFFFF
+        more = ()
+        for i in tl.static_range(2**step):
+            more += (bins[i] & other, bins[i] & plane)
+        bins = more
+    one, other = apart(ones(beside(bins, 2**BITS), PTX))
+    return one | (other << 16)
