@@ -132,7 +132,7 @@ class SelectingPress(kvpress.BasePress):
         kwargs: dict[str, Any],
     ) -> tuple[Tensor, Tensor]:
         """Return what a layer keeps of a prompt; where layers compete, all of it for now."""
-        alone(self.scope, self.entered)
+        alone(self.entered or not (self.scope == "model" or isinstance(self.press, AFTERWARDS)))
         if not self.chooses(keys.shape[2], kwargs):
             return keys, values
         scores = self.press.score(module, hidden_states, keys, values, attentions, kwargs)
@@ -347,10 +347,12 @@ def scoring(press: Any, scope: str | None, asks: bool) -> None:
         )
 
 
-def alone(scope: str, entered: bool) -> None:
-    """Refuse layers that compete where nothing tells when the last one has been read."""
-    if scope == "model" and not entered:
-        raise ValueError("scope 'model' must be entered by itself, got a press within another")
+def alone(by_itself: bool) -> None:
+    """Refuse layers that wait for the last one where nothing tells that it has been read."""
+    if not by_itself:
+        raise ValueError(
+            "press must be entered by itself where layers wait for each other, got it in another"
+        )
 
 
 def visible(mask: Tensor | None) -> None:

@@ -195,8 +195,11 @@ def test_over_kvzip_the_plug_in_that_is_asked_as_kvpress_asks(shipped, scope, ch
     press = kvpress.KVzipPress(0.7, n_sink=0, chunk_size=chunk)
     pairs: list[tuple[Tensor, Tensor]] = []
     prepare = press.prepare
-    monkeypatch.setattr(press, "prepare", lambda *given: pairs.extend(prepare(*given)) or pairs)
+    monkeypatch.setattr(
+        press, "prepare", lambda *of: pairs.__setitem__(slice(None), prepare(*of)) or pairs
+    )
     found = kept(theirs, HubKVPress(press, scope=scope), ids)
+    graph = kept(theirs, GraphKVPress(press, **GRAPH), ids)
 
     def prompt(index: int, part: Tensor) -> Tensor:
         return pairs[index][1][0, : -len(part)]
@@ -204,6 +207,8 @@ def test_over_kvzip_the_plug_in_that_is_asked_as_kvpress_asks(shipped, scope, ch
     settings = dict(prompt=prompt, chunk=chunk, sinks=0, recent=0)
     how: dict[str, Any] = dict(ratio=0.7, settings=settings, refined=HubSettings())
     assert_equal(found, ours(own, f"kvzip@{scope}", ids, monkeypatch, **how))
+    how["refined"] = GraphSettings(GRAPH["count"])
+    assert_equal(graph, ours(own, "kvzip@head", ids, monkeypatch, **how))
     assert "compress_post" not in vars(press)
 
 
@@ -481,7 +486,7 @@ def test_what_cannot_be_is_refused_when_a_press_is_made(made, error, said):
         made()
 
 
-def test_what_kvpress_cannot_store_or_score_is_refused():
+def test_what_kvpress_cannot_store_or_score_is_refused(monkeypatch):
     model, base = fresh("llama"), kvpress.KnormPress(0.5)
     ids, mask = prompts()
     with (
@@ -492,8 +497,10 @@ def test_what_kvpress_cannot_store_or_score_is_refused():
         model.model(input_ids=ids, attention_mask=mask, past_key_values=DynamicCache())
     with pytest.raises(ValueError, match="ratio must leave the 4 protected entries of a pool"):
         read(model, HubKVPress(kvpress.KnormPress(0.99), scope="head"), ids)
-    with pytest.raises(ValueError, match="scope 'model' must be entered by itself"):
-        read(model, kvpress.ComposedPress([HubKVPress(base)]), ids)
+    for press in (HubKVPress(base), HubKVPress(kvpress.FastKVzipPress(0.5), scope="head")):
+        monkeypatch.setattr(press.press, "post_init_from_model", lambda _: None)
+        with pytest.raises(ValueError, match="press must be entered by itself"):
+            read(model, kvpress.ComposedPress([press]), ids)
     model.set_attn_implementation("eager")
     with pytest.raises(ValueError, match="model must attend otherwise than by 'eager'"):
         read(model, HubKVPress(base), ids)
