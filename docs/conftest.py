@@ -10,7 +10,8 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 def print_alike(namespace: dict) -> None:
     """Print tensors the same way whatever ran before; tell examples what is not installed."""
     torch.set_printoptions(profile="default")
-    namespace["lacks_transformers"] = find_spec("transformers") is None
+    for name in ("transformers", "kvpress"):
+        namespace[f"lacks_{name}"] = find_spec(name) is None
 
 
 pytest_collect_file = Sybil(

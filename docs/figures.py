@@ -13,7 +13,7 @@ from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_all, figure
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from shipped_model import tables
+from shipped_model import markdown, tables
 
 import reference as kv
 from optimized.bench.report import PREDICTED, beside_goals, measurements, miss, predictions
@@ -139,6 +139,32 @@ def timings() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def presses() -> dict[str, str]:
+    """Lay out what docs/kvpress_vectors.py found: how many vectors agree, and which do not."""
+    found = json.loads((DOCS / "kvpress.json").read_text())["presses"]
+    words = {
+        "equal": "equal",
+        "factor": "equal up to a factor",
+        "different": "different",
+        "refused": "refused",
+        "unasked": "not to be asked",
+    }
+    counts, rest = [["kvpress", "here", *words.values()]], [["", "vector", "here", "kvpress"]]
+    for press, rows in found.items():
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(row["function"] for row in rows))
+        verdicts = [row["verdict"] for row in rows]
+        numbers = (verdicts.count(word) or "" for word in words)
+        counts.append([f"`{press}`", names, *map(str, numbers)])
+        for row in rows:
+            if row["verdict"] in ("factor", "different"):
+                both = (", ".join(f"{x:.3g}" for x in row[side]) for side in ("ours", "kvpress"))
+                rest.append([f"`{press}`", row["vector"].replace("-", " "), *both])
+            elif row["verdict"] == "refused":
+                name = row["vector"].replace("-", " ")
+                rest.append([f"`{press}`", name, "", f"refused: “{row['lacks']}”"])
+    return {"kvpress_counts": markdown(iter(counts)), "kvpress_numbers": markdown(iter(rest))}
+
+
 def of_the_model() -> dict[str, str]:
     """Draw the papers' figures from the shipped model, as the command does by default.
 
@@ -170,7 +196,7 @@ def main() -> None:
     (FOLDER / "performance.txt").write_text(timings())
     (FOLDER / "predicted.txt").write_text(predictions())
     (FOLDER / "measured.txt").write_text(measurements())
-    for name, text in (of_the_model() | tables()).items():
+    for name, text in (of_the_model() | tables() | presses()).items():
         (FOLDER / f"{name}.txt").write_text(text)
 
 

@@ -1,0 +1,377 @@
+"""HubKV and GraphKV as presses of kvpress, over the scores of any of its presses.
+
+What is kept is what `hubkv_select` and `graphkv_select` mark. kvpress stores it: where all heads
+keep equally many entries, the others are cut out of its cache; elsewhere they are masked while the
+model attends, which frees no memory.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import Parameter, Signature, signature
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import optimized
+from optimized import DenseCache, GraphSettings, HubSettings, Scored
+from reference.precision import widen
+
+try:
+    import kvpress  # pyright: ignore[reportMissingImports]
+    from kvpress import utils  # pyright: ignore[reportMissingImports]
+    from transformers import QuantizedCache
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+except ImportError as missing:
+    raise ImportError("optimized.presses needs kvpress: pip install 'kvspec[kvpress]'") from missing
+
+__all__ = ["HubKVPress", "GraphKVPress"]
+
+ENDS: dict[type, tuple[str | int, str | int]] = {
+    kvpress.CapPress: ("n_sink", 0),
+    kvpress.CompactorPress: ("sink_size_start", "sink_size_end"),
+    kvpress.CURPress: ("num_sinks", 0),
+    kvpress.ExpectedAttentionPress: ("n_sink", 0),
+    kvpress.KeyDiffPress: (0, 0),
+    kvpress.KnormPress: (0, 0),
+    kvpress.KVzapPress: (0, 0),
+    kvpress.KVzipPress: ("n_sink", 0),
+    kvpress.LeverageScorePress: (0, 0),
+    kvpress.NonCausalAttnPress: (0, 0),
+    kvpress.ObservedAttentionPress: (0, 0),
+    kvpress.QFilterPress: (0, 0),
+    kvpress.RandomPress: (0, 0),
+    kvpress.SnapKVPress: (0, "window_size"),
+    kvpress.StreamingLLMPress: ("n_sink", 0),
+    kvpress.TOVAPress: (0, 1),
+}
+"""How many tokens a press keeps at the start and the end of a prompt, whatever they score.
+
+kvpress marks them by a score above all others, at which nothing here looks.
+"""
+
+AFTERWARDS = (kvpress.KVzipPress, kvpress.FastKVzipPress)
+"""Presses that score all layers when the prompt has been read."""
+
+FOUND = {*signature(optimized.select).parameters, "adaptive"} - {"scope"}
+"""What a press finds out by itself; `length` says whether a graph is adaptive."""
+
+
+class Layer(NamedTuple):
+    """What one layer holds of a prompt, and what its press says of it."""
+
+    module: Any
+    keys: Tensor
+    values: Tensor
+    scored: Scored
+    queries: Tensor | None = None
+
+
+class SelectingPress(kvpress.BasePress):
+    """A press that scores, and a selection of ours."""
+
+    select: Callable[..., Tensor]
+    record: type
+    __signature__: Signature
+
+    def __init_subclass__(cls) -> None:
+        every = (signature(one).parameters.values() for one in (cls.select, cls.record))
+        settings = [one for one in chain(*every) if one.name not in FOUND]
+        cls.__signature__ = Signature(
+            [
+                Parameter("press", Parameter.POSITIONAL_OR_KEYWORD),
+                *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in settings),
+                Parameter("ends", Parameter.KEYWORD_ONLY, default=None),
+            ]
+        )
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        bound = self.__signature__.bind(*given, **settings)
+        bound.apply_defaults()
+        self.said = bound.arguments
+        told = dict(self.said)
+        self.press, ends = told.pop("press"), told.pop("ends")
+        fields = signature(self.record).parameters
+        self.refinement = self.record(**{name: told.pop(name) for name in fields if name in told})
+        self.settings, self.scope = told, told.get("scope", "head")
+        self.asks = "q" in getattr(self.refinement, "kind", "")
+        scoring(self.press, told.get("scope"), self.asks)
+        self.told_ends = ends
+        self.layers: list[Layer] = []
+        self.cache: Any = None
+        self.entered = False
+        self.ends(0)
+        one = torch.zeros(1, 1, 1, 1, 1)  # what was told is held to the contract of the selection
+        self.marked(Layer(None, one, one, Scored(one[0], one[0] > 0), one), ratio=0)
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value!r}" for name, value in self.said.items())
+        return f"{type(self).__name__}({said})"
+
+    @property
+    def compression_ratio(self) -> float:
+        """Removed share of the entries: that of the press."""
+        return self.press.compression_ratio
+
+    @compression_ratio.setter
+    def compression_ratio(self, value: float) -> None:
+        self.press.compression_ratio = value
+
+    def post_init_from_model(self, model: Any) -> None:
+        """Let the press look at the model."""
+        self.press.post_init_from_model(model)
+
+    def compress(
+        self,
+        module: Any,
+        hidden_states: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        attentions: Tensor | None,
+        kwargs: dict[str, Any],
+    ) -> tuple[Tensor, Tensor]:
+        """Return what a layer keeps of a prompt; where layers compete, all of it for now."""
+        alone(self.entered or not (self.scope == "model" or isinstance(self.press, AFTERWARDS)))
+        if not self.chooses(keys.shape[2], kwargs):
+            return keys, values
+        scores = self.press.score(module, hidden_states, keys, values, attentions, kwargs)
+        queries = None
+        if self.asks:
+            raw = utils.get_prerope_query_states(module, hidden_states)
+            queries, _ = apply_rotary_pos_emb(raw, raw, *kwargs["position_embeddings"])
+        layer = Layer(module, keys, values, self.scored(scores), queries)
+        if self.scope != "model":
+            return self.stored(layer, self.marked(layer))
+        self.layers.append(layer)
+        return keys, values
+
+    def chooses(self, tokens: int, kwargs: dict[str, Any]) -> bool:
+        """Return whether there is something to choose; refuse a prompt that is not all there."""
+        if self.compression_ratio == 0:
+            return False
+        visible(kwargs.get("attention_mask"))
+        return sum(self.ends(tokens)) < tokens
+
+    def ends(self, tokens: int) -> tuple[int, int]:
+        """Return how many tokens at both ends are kept whatever they score."""
+        return ends_of(self.press, tokens) if self.told_ends is None else self.told_ends
+
+    def scored(self, scores: Tensor) -> Scored:
+        """Take the marks out of what a press says, and put them beside it."""
+        tokens = scores.shape[-1]
+        first, last = self.ends(tokens)
+        place = torch.arange(tokens, device=scores.device)
+        first_stage = scores == torch.finfo(scores.dtype).max  # of CriticalKV
+        protected = first_stage | (place < first) | (place >= tokens - last)
+        raw = widen(scores).masked_fill(protected, 0)
+        raw = optimized.shift_scores(raw) if bool((raw < 0).any()) else raw
+        return Scored(raw, protected)
+
+    def marked(self, layer: Layer, **budget: Any) -> Tensor:
+        """Mark what a layer keeps, or all of them together."""
+        if not budget:
+            budget = self.budget(layer)
+        if self.asks:
+            budget["queries"] = layer.queries
+        given = layer.keys, layer.values, layer.scored
+        return self.select(*given, refinement=self.refinement, **budget, **self.settings)
+
+    def budget(self, layer: Layer) -> dict[str, Any]:
+        """Return what a pool keeps: PyramidKV says how many a head, the others which share."""
+        if not isinstance(self.press, kvpress.PyramidKVPress):
+            return dict(ratio=self.compression_ratio)
+        heads, tokens = layer.keys.shape[1:3]
+        keep = self.press.get_layer_budget(layer.module, tokens)
+        return dict(keep=keep * (heads if self.scope == "layer" else 1))
+
+    def stored(self, layer: Layer, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the kept entries, or all of them, the others being masked from here on.
+
+        Layers of different lengths are masked as well: in transformers one mask serves them all.
+        """
+        if self.scope == "head" and not isinstance(self.press, kvpress.PyramidKVPress):
+            left = optimized.evict(layer.keys, layer.values, kept)
+            assert isinstance(left, DenseCache)
+            return left.keys, left.values
+        if layer.module.config._attn_implementation == "eager":
+            raise ValueError(
+                "model must attend otherwise than by 'eager', which kvpress does not mask, where "
+                "heads or layers keep different numbers of entries"
+            )
+        layer.module.masked_key_indices = (~kept).nonzero(as_tuple=True)
+        return layer.keys, layer.values
+
+    def settle(self, *_: Any) -> None:
+        """Choose where all layers have been read."""
+        layers, self.layers = self.layers, []
+        if layers and self.scope == "model":
+            parts = zip(*(layer[1:4] for layer in layers), strict=True)
+            keys, values, scored = parts
+            both = Scored(*map(torch.stack, zip(*scored, strict=True)))
+            joined = Layer(layers[0].module, torch.stack(keys), torch.stack(values), both)
+            every = list(self.marked(joined))
+        else:
+            every = [self.marked(layer) for layer in layers]
+        for layer, kept in zip(layers, every, strict=True):
+            keys, values = self.stored(layer, kept)
+            if keys is not layer.keys:
+                writable(self.cache)
+                held = self.cache.layers[layer.module.layer_idx]
+                held.keys, held.values = keys, values
+
+    @contextmanager
+    def __call__(self, model: Any) -> Iterator[None]:
+        """Compress what is read within the context; over a press of `AFTERWARDS`, as it ends."""
+        decoder = decoder_of(model)
+        hooks, self.entered = [], True
+        try:
+            if isinstance(self.press, AFTERWARDS):
+                self.press.compress_post = self.compress_post
+                hooks = [
+                    layer.self_attn.register_forward_hook(self.hear, with_kwargs=True)
+                    for layer in decoder.layers
+                ]
+                with self.press(model):
+                    yield
+            else:
+                hooks = [decoder.register_forward_hook(self.settle)]
+                with super().__call__(model):
+                    yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            vars(self.press).pop("compress_post", None)
+            self.layers, self.cache, self.entered = [], None, False
+
+    def hear(self, module: nn.Module, _: Any, kwargs: dict[str, Any], output: Any) -> None:
+        """Remember the cache that a prompt is read into."""
+        del module, output
+        self.cache = kwargs["past_key_values"]
+        if self.compression_ratio:
+            visible(kwargs.get("attention_mask"))
+
+    def compress_post(self, model: Any) -> None:
+        """Choose by the scores that a press has of all layers."""
+        for module in (layer.self_attn for layer in decoder_of(model).layers):
+            scores = self.press.score_val[module.layer_idx]
+            if scores is not None and self.chooses(scores.shape[-1], {}):
+                keys, values = utils.extract_keys_and_values(self.cache, module.layer_idx)
+                self.layers.append(Layer(module, keys, values, self.scored(scores)))
+        self.settle()
+
+
+class HubKVPress(SelectingPress):
+    """HubKV over the scores of a press; settings and their defaults are those of `hubkv_select`.
+
+    Args:
+        press: a ScorerPress, a KVzipPress or a FastKVzipPress; its ratio is the removed share.
+        settings: `scope`, `sinks` and `recent` of `hubkv_select`, and the fields of `HubSettings`.
+        ends: how many tokens the press keeps at the start and at the end of a prompt, whatever they
+            score; they are protected. Known of kvpress' own presses.
+
+    Raises:
+        TypeError: no such press, or no such setting.
+        ValueError: what `hubkv_select` refuses; a prompt with padding; nothing is known of the
+            ends.
+    """
+
+    select = staticmethod(optimized.hubkv_select)
+    record = HubSettings
+
+
+class GraphKVPress(SelectingPress):
+    """GraphKV over the scores of a press; settings and defaults are those of `graphkv_select`.
+
+    Args:
+        press: a ScorerPress, a KVzipPress or a FastKVzipPress; its ratio is the removed share.
+        settings: the fields of `GraphSettings`, of which `count` has no default, and `length` of
+            `graphkv_select`, by which a prompt below 1000 tokens has no neighbours; from
+            1000 · `count` on there are `count`.
+        ends: how many tokens the press keeps at the start and at the end of a prompt, whatever they
+            score; they are protected. Known of kvpress' own presses.
+
+    Raises:
+        TypeError: no such press, or no such setting.
+        ValueError: what `graphkv_select` refuses; a prompt with padding; nothing is known of the
+            ends.
+    """
+
+    select = staticmethod(optimized.graphkv_select)
+    record = GraphSettings
+
+
+def decoder_of(model: Any) -> Any:
+    """Return what holds the layers, as kvpress finds it."""
+    return getattr(model.model, "language_model", model.model)
+
+
+def ends_of(press: Any, tokens: int) -> tuple[int, int]:
+    """Return how many tokens a press keeps at both ends, or refuse an unknown one."""
+    if isinstance(press, kvpress.CriticalKVPress):
+        return ends_of(press.press, tokens)
+    if isinstance(press, kvpress.LagKVPress):
+        partitions, left = divmod(tokens - press.n_sink, press.lag_size)
+        return press.n_sink, press.lag_size + left if partitions > 1 else 0
+    if isinstance(press, kvpress.FastKVzipPress):
+        share = max(1, int(tokens * press.window_ratio))
+        return press.n_sink, share if tokens < 32000 else press.window_size
+    known = next((ENDS[kind] for kind in type(press).__mro__ if kind in ENDS), None)
+    if known is None:
+        raise ValueError(
+            f"ends must say how many tokens a {type(press).__name__} keeps at the start and at the "
+            "end of a prompt whatever they score, got None"
+        )
+    first, last = (getattr(press, one) if isinstance(one, str) else one for one in known)
+    return first, last
+
+
+def scoring(press: Any, scope: str | None, asks: bool) -> None:
+    """Refuse what is no press that scores, or one that shares otherwise."""
+    kinds = (kvpress.ScorerPress, *AFTERWARDS)
+    if not isinstance(press, kinds) or isinstance(press, kvpress.RestoreKVPress):
+        raise TypeError(
+            "press must be a ScorerPress, or a KVzipPress or FastKVzipPress that evicts alone, got "
+            f"{press!r}"
+        )
+    if scope == "model" and isinstance(press, kvpress.PyramidKVPress):
+        raise ValueError(
+            "scope must be 'head' or 'layer' over a PyramidKVPress, which shares among layers, got "
+            "'model'"
+        )
+    if scope not in (None, "layer") and getattr(press, "layerwise", False):
+        raise ValueError(f"scope must be 'layer' where the press is layerwise, got {scope!r}")
+    if asks and isinstance(press, AFTERWARDS):
+        raise ValueError(
+            f"kind must compare keys or values over a {type(press).__name__}, which has no queries"
+        )
+
+
+def alone(by_itself: bool) -> None:
+    """Refuse layers that wait for the last one where nothing tells that it has been read."""
+    if not by_itself:
+        raise ValueError(
+            "press must be entered by itself where layers wait for each other, got it in another"
+        )
+
+
+def visible(mask: Tensor | None) -> None:
+    """Refuse a prompt of which the last token does not see all: a press takes padding for text."""
+    if mask is None:
+        return
+    last = mask if mask.ndim == 2 else mask[:, :, -1]
+    seen = last >= 0 if last.is_floating_point() else last.bool()
+    if not bool(seen.all()):
+        raise ValueError(
+            "attention_mask must hide no token from the last one, since presses score what is "
+            f"hidden as text, got {int((~seen).sum())} hidden; read rows of unlike lengths singly"
+        )
+
+
+def writable(cache: Any) -> None:
+    """Refuse a cache whose entries cannot be replaced afterwards."""
+    if isinstance(cache, QuantizedCache):
+        raise ValueError(
+            "past_key_values must not be a QuantizedCache where entries are cut out after the "
+            "reading; scope 'layer' and 'model' mask them"
+        )
