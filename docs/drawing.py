@@ -16,7 +16,7 @@ STRONG, WEAK = "#00897b", "#e07b39"
 FIGURES: dict[str, tuple[tuple[float, float], str | None, Callable[..., Any]]] = {}
 
 mpl.use("svg")
-mpl.style.use(DOCS.parent / "optimized/study/pictures/figure.mplstyle")
+plt.style.use(DOCS.parent / "optimized/study/pictures/figure.mplstyle")
 INK: str = mpl.rcParams["text.color"]
 
 
