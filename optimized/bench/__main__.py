@@ -50,7 +50,7 @@ def times(name: str, device: str, threads: int) -> list[report.Line]:
 def main() -> None:
     """Check, time, print, and write if asked to."""
     if sys.argv[1:] in (["aot"], ["aot", "--write"]):
-        import_module("optimized.bench.aot").main(sys.argv[2:] == ["--write"])
+        import_module("optimized.counts.aot").main(sys.argv[2:] == ["--write"])
     if sys.argv[1:2] == ["cuda"]:
         return import_module("optimized.bench.cuda").main(sys.argv[2:])
     given = arguments()

@@ -17,8 +17,8 @@ import optimized
 import reference
 from optimized import _dispatch, kernels, vector
 from optimized._dispatch import dispatch
-from optimized.bench.launches import recorded
 from optimized.bench.row import moved
+from optimized.counts.launches import recorded
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
 from reference.contract import trusted
 from spec_tests.accuracy import cast

@@ -3,9 +3,9 @@
 import pytest
 
 from optimized import kernels
-from optimized.bench.gates import GATES
-from optimized.bench.launches import launched
-from optimized.bench.machine_code import GPUS, WARP, Code, busy, parsed, predicted
+from optimized.counts.gates import GATES
+from optimized.counts.launches import launched
+from optimized.counts.machine_code import GPUS, WARP, Code, busy, parsed, predicted
 
 EVERY = [gate.title for gate in GATES]
 LISTING = """

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import optimized
 import reference
 from optimized import kernels, vector
-from optimized.bench.launches import launched, recorded
 from optimized.bench.row import moved
+from optimized.counts.launches import launched, recorded
 from reference.contract import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.draws import graphkv_refine

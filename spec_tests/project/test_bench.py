@@ -24,7 +24,7 @@ def test_the_usual_snapkv_ranks_as_ours_but_for_rounding(tokens):
 
 def test_predictions_on_file_are_of_the_gates_there_are():
     pytest.importorskip("triton")
-    from optimized.bench.gates import GATES
+    from optimized.counts.gates import GATES
 
     gates = [
         (g.name, g.shape, *(float(x) if x else None for x in (g.goal, g.paper))) for g in GATES

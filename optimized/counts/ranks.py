@@ -1,4 +1,4 @@
-"""`python -m optimized.bench.ranks`: what a rank gives to each exchange, counted.
+"""`python -m optimized.counts.ranks`: what a rank gives to each exchange, counted.
 
 Bytes are those of the tensors that one of two ranks hands to the collectives, whatever a network
 makes of them: no time is measured.

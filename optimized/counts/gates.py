@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
-from optimized.bench.launches import recorded
-from optimized.bench.machine_code import GPUS
+from optimized.counts.launches import recorded
+from optimized.counts.machine_code import GPUS
 from optimized.kernels.evict import counted, gathered
 from optimized.kernels.hex.attention import attended
 from optimized.kernels.hex.compress import coded_span, restored

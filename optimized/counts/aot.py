@@ -40,9 +40,9 @@ SCHEMA = 1
 def main(write: bool = False) -> None:
     """Compile, print both tables, and fail on a miss."""
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
-    from optimized.bench.gates import GATES
-    from optimized.bench.launches import launched
-    from optimized.bench.machine_code import SHARED, compiled, source
+    from optimized.counts.gates import GATES
+    from optimized.counts.launches import launched
+    from optimized.counts.machine_code import SHARED, compiled, source
 
     found = [launched(gate.call) for gate in GATES]
     sources = dict.fromkeys(source(launch) for launches in found for launch in launches)
@@ -72,7 +72,7 @@ def judged(
     gate: Any, target: Any, launches: list[Any], codes: list[Any], misses: list[str]
 ) -> list[Cells]:
     """Return the rows of an operation on one architecture; add what it misses."""
-    from optimized.bench.machine_code import SHARED
+    from optimized.counts.machine_code import SHARED
 
     rows, total, budget = list[Cells](), 0.0, gate.budgets.get(target)
     for launch, code in zip(launches, codes, strict=True):
@@ -99,7 +99,7 @@ def judged(
 
 def timed(gate: Any, launches: list[Any], codes: list[Any]) -> dict[str, Any]:
     """Return the predicted times of an operation, in microseconds."""
-    from optimized.bench.machine_code import GPUS, predicted
+    from optimized.counts.machine_code import GPUS, predicted
 
     counts = [
         code.counted(gate.trips.get(launch.kernel.fn.__name__, ()))

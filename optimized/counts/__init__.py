@@ -1,0 +1,1 @@
+"""What is counted and not timed: launches, machine code, and the bytes of exchanges."""
