@@ -66,7 +66,7 @@ Scope = Literal["head", "layer", "model"]
 """Which entries compete for a budget."""
 
 Scales = Annotated[torch.dtype | None, OneOf((None, torch.float16, torch.float32))]
-"""Precision of minima and steps; None takes float16, or float32 where the cache is bfloat16."""
+"""Precision of minima and steps; None takes float16 or float64 as the cache, else float32."""
 
 ValueGroup = Literal["token", "head"]
 """Whether a value group is a token, or a token of one head."""

@@ -13,6 +13,7 @@ TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c"}
 def arguments(given: list[str]) -> list[str]:
     """Pytest's arguments: a bare word names a module; the rest are pytest's own."""
     out = [str(Path(__file__).parent), "-p", "no:cacheprovider", "--import-mode=importlib"]
+    out += ["-p", "no:benchmark"]  # it would leave a folder
     out += [] if any(word.startswith("-v") for word in given) else ["-q"]
     expects_value = False
     for word in given:

@@ -49,6 +49,14 @@ CANCELLING = {
 }
 
 
+class Unequal(AssertionError):
+    """A failed comparison, and what it compares."""
+
+    def __init__(self, says: str, actual: Any, expected: Any):
+        super().__init__(says)
+        self.compared = actual, expected
+
+
 def assert_equal(actual: Any, expected: Any) -> None:
     """`actual` is `expected`, bit for bit: type, shape, dtype and every element."""
     if isinstance(expected, dict):
@@ -61,10 +69,12 @@ def assert_equal(actual: Any, expected: Any) -> None:
             assert_equal(part, other)
     elif isinstance(expected, Tensor):
         assert_same_kind(actual, expected)
-        assert torch.equal(actual, expected), f"{actual} != {expected}"
+        if not torch.equal(actual, expected):
+            raise Unequal(f"{actual} != {expected}", actual, expected)
     else:
         assert type(actual) is type(expected), (type(actual), type(expected))
-        assert actual == expected, f"{actual!r} != {expected!r}"
+        if actual != expected:
+            raise Unequal(f"{actual!r} != {expected!r}", actual, expected)
 
 
 def are_equal(one: Any, other: Any) -> bool:
@@ -99,7 +109,9 @@ def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 
     allowed = ulp(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
     same = actual.double() == exact  # also where both are infinite
     error = (actual.double() - exact).abs().masked_fill(same, 0)
-    assert (error <= allowed).all(), f"{actual} is not {exact}: error {error.max():.3g}"
+    if not (error <= allowed).all():  # written so that NaN fails
+        says = f"{actual} is not {exact}: error {error.max():.3g}"
+        raise Unequal(says, actual, exact.to(actual.dtype))
 
 
 def assert_at_most(low: Tensor, high: Tensor) -> None:

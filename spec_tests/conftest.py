@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from spec_tests.implementation import Implementation, layers_on, under_test
 from spec_tests.index import are_ours
@@ -32,6 +34,10 @@ settings.register_profile(
     "killers", settings.get_profile("conformance"), phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("conformance")
+
+# Hypothesis would draw numbers that it reads in the modules that are loaded: the draws of every law
+# would change with each of them, theirs too, and their folder would hold what it read.
+providers._get_local_constants = Constants
 
 HERE = Path(__file__).parent
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]

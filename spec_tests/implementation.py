@@ -60,6 +60,12 @@ class Implementation:
         asked = (name for name in unseen if not is_record(name))
         return frozenset(name for name in asked if not hasattr(self.module, name))
 
+    @cached_property
+    def unasked(self) -> frozenset[str]:
+        """What it offers of what the papers name without defining, and is not asked for."""
+        others = frozenset(reference.__all__) - self.wanted
+        return frozenset(n for n in others if not is_record(n) and hasattr(self.module, n))
+
     def hears(self, dtype: torch.dtype) -> bool:
         """Whether it is asked at a dtype: those that it lists as `dtypes`, if it does."""
         return dtype in getattr(self.module, "dtypes", (dtype,))

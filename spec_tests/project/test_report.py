@@ -10,16 +10,18 @@ import pytest
 import torch
 
 import reference
-from spec_tests import needs
-from spec_tests.accuracy import assert_equal
+from spec_tests import index, needs
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
 from spec_tests.project.schemas import faults
 from spec_tests.report import cards, tex
-from spec_tests.report.calls import LAST, recorded
+from spec_tests.report.calls import LAST, Call, recorded
 from spec_tests.report.claims import lies_like
+from spec_tests.report.composed import follows
 from spec_tests.report.faults import diagnosed
-from spec_tests.report.literals import literal
-from spec_tests.report.plugin import write_whole
+from spec_tests.report.least import least
+from spec_tests.report.literals import literal, shown
+from spec_tests.report.plugin import Plugin, write_whole
 
 WRONG = """
 import torch
@@ -81,12 +83,101 @@ def test_a_heading_is_a_cause(account):
     assert card_of(account[1], "kept_count")["reached"] == "errors"
 
 
-def test_a_cause_is_named_by_the_example_that_hunts_it_and_by_the_lie_that_answers_alike(account):
+def test_a_cause_is_named_by_the_lie_that_answers_alike(account):
     ties, *_ = card_of(account[1], "hub_mask")["failures"]
-    assert "s == maxpool(s), which calls every tied token a hub" in ties["causes"]
-    assert "every token of a plateau is a hub" in ties["causes"]
+    assert ties["causes"] == ["every token of a plateau is a hub"]
     linear, *_ = card_of(account[1], "gate")["failures"]
     assert "the ratio itself mixes, not its power" in linear["causes"]
+
+
+def test_what_an_example_hunts_is_no_cause_nor_is_a_lie_that_answers_another_input_alike():
+    shown, other = ({"hunts": "a hunted mistake", "snippet": "…", "lies": ()} for _ in range(2))
+    assert not cards.causes([shown, other])
+    assert not cards.causes([shown, other | {"lies": ["a lie"]}])
+    assert cards.causes([shown | {"lies": ["a lie"]}, other]) == ["a lie"]
+
+
+COMPOSED = """
+import reference
+
+def hub_mask(scores, radius=2, protected=None):
+    return reference.hub_mask(scores, radius, protected) & False
+
+def smd(scores, radius=2, gamma=0.5, protected=None):
+    return reference.discount(scores, hub_mask(scores, radius, protected), gamma)
+
+def knorm(keys):
+    return keys
+"""
+
+
+@pytest.fixture(scope="module")
+def composed(suite, elsewhere):
+    """A run by agreement alone on a wrong function and one that is composed of it."""
+    (elsewhere / "composed.py").write_text(COMPOSED)
+    words = ("-k", "test_agrees_with_reference or test_manners", "--report-json", "composed.json")
+    done = suite("composed", *words, "--level", "edges", only=EVERY[:1])
+    return done.stdout, json.loads((elsewhere / "composed.json").read_text())
+
+
+def test_what_follows_from_another_function_is_folded_under_its_name(composed):
+    follows = "smd fails 1 of 1 claims\n  follows from hub_mask, which fails too: gives the refer"
+    assert follows in composed[0]
+    assert "composed.smd(" not in composed[0]
+    assert "composed.hub_mask(" in composed[0]
+    assert {f["follows"][0] for f in card_of(composed[1], "smd")["failures"]} == {"hub_mask"}
+    assert composed[1]["modules"][0]["equations"]["HubKV-6"] == "fails"
+
+
+def test_an_answer_follows_only_if_the_specification_gives_it_with_theirs():
+    class Theirs:
+        ours, offers = True, {"hub_mask", "discount"}.issuperset
+        hub_mask = staticmethod(lambda scores, *_: scores < 0)
+        discount = staticmethod(reference.discount)
+
+    scores = torch.tensor([0.5, 0.25, 0.75])
+    call = Call(Theirs, "smd", reference.smd, ((scores,), {}))
+    call.outcome = scores / 2
+    assert follows(call) == ["hub_mask"]
+    call.outcome = scores / 4
+    assert not follows(call)
+
+
+def test_agreement_and_manners_that_fail_alike_are_one_claim(composed):
+    assert "hub_mask fails 1 of 1 claims" in composed[0]
+
+
+def test_what_fails_on_ordinary_input_passes_no_edges(composed):
+    (row,) = (line for line in composed[0].splitlines() if line.startswith("hub_mask  "))
+    assert row.split()[1:3] == ["fails", "–"]
+
+
+def test_what_is_offered_under_a_name_that_is_not_defined_is_said(composed):
+    assert "1 offered, not asked: knorm (--ours)" in composed[0]
+    assert composed[1]["modules"][0]["unasked"] == ["knorm"]
+
+
+def claim_of(function, *specs, marked, level="values", follows=()):
+    """Return as much of a claim as an equation asks for."""
+    told = dict(function=function, equations=specs, level=level, follows=follows)
+    return told | {"marked": marked}
+
+
+def test_a_failure_blames_the_equations_that_a_law_bears_or_that_no_other_function_states():
+    law = claim_of("graphkv_refine", "GraphKV-7.2", marked=True)
+    alone = claim_of("graphkv_refine", *index.source("graphkv_refine"), marked=False)
+    assert cards.blamed([law, alone], []) == {"GraphKV-7.2"}
+    others = ["decay", "edges", "source_count", "concatenate_heads"]
+    assert cards.blamed([alone], others) == {"GraphKV-6.2"}
+    assert cards.blamed([alone | {"follows": ["decay"]}], others) == set()
+    another = claim_of("segment_coverage", "HubKV-I", marked=True)
+    assert cards.blamed([another], ["uniform_spread"]) == {"HubKV-Obs1"}
+
+
+def test_equations_stand_in_the_order_of_their_numbers():
+    ids = ["GraphKV-10", "GraphKV-4", "GraphKV-7.1", "GraphKV-4.1"]
+    ordered = ["GraphKV-4", "GraphKV-4.1", "GraphKV-7.1", "GraphKV-10"]
+    assert sorted(ids, key=cards.numbered) == ordered
 
 
 def test_an_edge_does_not_hide_that_ordinary_input_fails(account):
@@ -304,6 +395,34 @@ def fault_of(name, function, inputs):
     return diagnosed(LAST)
 
 
+def test_rows_tokens_and_knobs_that_a_fault_does_not_take_are_left_out():
+    def discount(scores, hubs, gamma=0.5):
+        wrong = (hubs.sum(-1, keepdim=True) > 1) * (scores > 0.9)
+        return reference.discount(scores, hubs, gamma) + wrong
+
+    scores = torch.linspace(0.2, 0.95, 24).reshape(2, 3, 4)
+    fault = fault_of("discount", discount, dict(scores=scores, hubs=scores > 0.85, gamma=0.25))
+    assert fault.call
+    small = least(fault, fault.call)
+    assert small.call
+    assert small.call.inputs.keys() == {"scores", "hubs"}
+    assert small.call.inputs["scores"].shape == small.call.inputs["hubs"].shape == (2,)
+    assert (small.kind, small.edge) == (fault.kind, fault.edge)
+    assert_close(small.call.outcome, small.expected.double() + 1)
+
+
+def test_a_law_that_breaks_says_what_it_compares_beside_the_call_that_gave_it(pytestconfig):
+    LAST.clear()
+    given = [DISCOUNT | {"gamma": gamma} for gamma in (0.25, 0.75)]
+    first, _ = (recorded(None, "discount", reference.discount)(**inputs) for inputs in given)
+    with pytest.raises(AssertionError) as caught, Plugin(pytestconfig, []).diagnosing():
+        assert_close(first, DISCOUNT["scores"].double())
+    fault = vars(caught.value)["fault"]
+    assert fault.kind == "breaks a law"
+    assert fault.call.inputs["gamma"] == 0.25
+    assert_equal((fault.expected, fault.got), (DISCOUNT["scores"], first))
+
+
 def in_place(scores, hubs, gamma=0.5):
     answer = reference.discount(scores, hubs, gamma)
     scores.zero_()
@@ -364,6 +483,10 @@ VALUES = [
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_a_value_is_read_back_from_its_text(value):
     assert_equal(eval(literal(value)), value)
+
+
+def test_a_long_answer_is_cut_short():
+    assert len(shown("0.5" * 1000)) < 320
 
 
 def test_the_text_of_a_strided_tensor_keeps_its_strides():

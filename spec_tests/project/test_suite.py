@@ -49,6 +49,11 @@ def test_a_result_with_unwritten_memory_is_found_out(report):
     assert f"{NEEDS_DISCOUNT}[theirs:holes] FAILED" in report
 
 
+def test_a_run_leaves_nothing_behind(report, elsewhere):
+    assert report
+    assert not [path.name for path in elsewhere.iterdir() if path.name.startswith(".")]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_unwritten_memory_is_poisoned(dtype):
     assert torch.empty(1000, dtype=dtype).isnan().all()

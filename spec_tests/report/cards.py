@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +17,7 @@ from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source
 from spec_tests.records import is_record
 from spec_tests.report import faults
+from spec_tests.report.claims import ANSWERS
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.tex import printed
 
@@ -78,18 +80,20 @@ def module(
         for test, _, said in tests
         for claim in said.get("claims", [])
     ]
+    wrong = {
+        claim["function"] for claim in found if not claim["follows"] and claim["level"] != "errors"
+    }
+    for claim in found:
+        claim["follows"] = [name for name in claim["follows"] if name in wrong]
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     marks: dict[str, set[str]] = defaultdict(set)
     for _, outcome, said in tests:
-        result = "failed" if outcome == "error" else outcome
         for name in said["asks"]:
-            counts[name][result] += 1
+            counts[name][outcome] += 1
         for spec in said["spec"]:
-            marks[spec].add(result)
-    for claim in found:  # agreement bears no mark: it speaks for what the function states
-        if claim["level"] != "errors":
-            for spec in claim["equations"]:
-                marks[spec].add("failed")
+            marks[spec].add(outcome)
+    functions = [card(name, counts[name], found, level) for name in offered]
+    bad = blamed(found, [card["function"] for card in functions if card["verdict"] == "passes"])
     mended = [
         {"test": test.nodeid, "reason": str(test.longrepr).removeprefix("[XPASS(strict)] ")}
         for test, _, _ in tests
@@ -97,18 +101,40 @@ def module(
     ]
     return {
         "module": impl.name,
-        "equations": {spec: verdict(marks[spec]) for spec in equations() if spec in marks},
-        "functions": [card(name, counts[name], found, level) for name in offered],
+        "equations": {
+            spec: "fails" if spec in bad else "passes" if "passed" in marks[spec] else "untested"
+            for spec in sorted(equations(), key=numbered)
+            if spec in bad | marks.keys()
+        },
+        "functions": functions,
         "elsewhere": failures(claim for claim in found if claim["function"] not in offered),
         "mended": mended,
         "lacks": sorted(impl.lacks),
+        "unasked": sorted(impl.unasked),
     }
 
 
-def verdict(results: Iterable[str]) -> str:
-    """Return what becomes of an equation: it passes if a test of it passed and none failed."""
-    bad, good = {"failed", "xfailed"} & set(results), "passed" in results
-    return "fails" if bad else "passes" if good else "untested"
+def blamed(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
+    """Return the equations that failures speak against.
+
+    They are those that a failing law bears and the function at fault states; where agreement alone
+    fails, which bears none, those that no function that passes states besides.
+    """
+    claims, bad = defaultdict(list), set[str]()
+    told = {spec for name in good for spec in source(name)}
+    for claim in found:
+        if not claim["follows"] and (claim["marked"] or claim["level"] != "errors"):
+            claims[claim["function"]].append(claim)
+    for name, mine in claims.items():
+        borne = {spec for claim in mine if claim["marked"] for spec in claim["equations"]}
+        stated = set(source(name)) if name else set[str]()
+        bad |= borne & stated or stated - told or stated or borne
+    return bad
+
+
+def numbered(spec: str) -> list[Any]:
+    """Order equations by number: 9 before 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", spec)]
 
 
 def card(
@@ -118,7 +144,12 @@ def card(
     mine = failures(claim for claim in found if claim["function"] == name)
     short = [LEVELS.index(failure["level"]) for failure in mine]
     reached = min(short, default=LEVELS.index(level) + 1)
-    claims = {claim["test"] for failure in mine for claim in failure["claims"]}
+    # agreement and manners are one claim where both find another answer
+    claims = {
+        claim["claim"] if claim["claim"] == ANSWERS else claim["test"]
+        for failure in mine
+        for claim in failure["claims"]
+    }
     return {
         "function": name,
         "equations": [place(spec) for spec in source(name)],
@@ -129,6 +160,15 @@ def card(
         "failed": len(claims),
         "failures": mine,
     }
+
+
+def verdicts(card: dict[str, Any], level: str) -> list[str]:
+    """Return how a function does at each level; wrong at the first, it passes none of the next."""
+    bad = {failure["level"] for failure in card["failures"]}
+    said = {part: "fails" if part in bad else "passes" for part in LEVELS}
+    if "values" in bad and "edges" not in bad:
+        said["edges"] = "–"
+    return [said[part] for part in LEVELS[: LEVELS.index(level) + 1]]
 
 
 def place(spec: str) -> dict[str, str]:
@@ -144,8 +184,9 @@ def place(spec: str) -> dict[str, str]:
 def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return claims as one failure for each cause, the least input first."""
 
-    def cause(claim: dict[str, Any]) -> tuple[int, int, str]:
-        return LEVELS.index(claim["level"]), KINDS.index(claim["kind"]), claim["edge"]
+    def cause(claim: dict[str, Any]) -> tuple[bool, int, int, str]:
+        level, kind = LEVELS.index(claim["level"]), KINDS.index(claim["kind"])
+        return bool(claim["follows"]), level, kind, claim["edge"]
 
     made = []
     for _, group in groupby(sorted(found, key=cause), cause):
@@ -157,6 +198,7 @@ def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 "kind": first["kind"],
                 "edge": first["edge"] or None,
                 "level": first["level"],
+                "follows": sorted({name for claim in claims for name in claim["follows"]}),
                 "causes": causes(claims),
                 "claims": [
                     {k: v for k, v in claim.items() if k not in APART}
@@ -174,17 +216,16 @@ def readable(claim: dict[str, Any]) -> tuple[bool, bool, float]:
     return not claim["snippet"], claim["vacuous"], len(claim["snippet"]) * (1.5 if generic else 1)
 
 
-APART = ("lies", "kind", "edge", "level", "function", "vacuous")
+APART = ("lies", "kind", "edge", "level", "function", "vacuous", "marked", "follows")
 
 
 def causes(claims: list[dict[str, Any]]) -> list[str]:
-    """Return what commonly fails so: what failing examples hunt, and lies that answer alike."""
-    hunts = dict.fromkeys(claim["hunts"] for claim in claims if claim["hunts"])
+    """Return the lies that answer alike: on the input that is shown, and on most of the others."""
     alike = Counter(lie for claim in claims for lie in claim["lies"])
     asked = sum(bool(claim["snippet"]) for claim in claims)
     best = max(alike.values(), default=0)
-    named = [lie for lie, count in alike.items() if count == best and 2 * count >= asked]
-    return [*hunts, *(named if len(named) <= MOST else [])]
+    named = [lie for lie in claims[0]["lies"] if alike[lie] == best and 2 * best >= asked]
+    return named if len(named) <= MOST else []
 
 
 def paper(seen: dict[str, str]) -> list[str]:

@@ -16,6 +16,7 @@ from spec_tests.implementation import Implementation
 from spec_tests.index import source
 from spec_tests.needs import needs
 from spec_tests.report.calls import Call
+from spec_tests.report.composed import follows
 from spec_tests.report.faults import (
     CHANGES,
     CRASH,
@@ -25,8 +26,9 @@ from spec_tests.report.faults import (
     SIGNATURE,
     VALUES,
     Fault,
-    judged,
+    explains,
 )
+from spec_tests.report.least import least
 from spec_tests.report.literals import differing, shown, snippet
 
 ANSWERS = "gives the reference's answer"
@@ -37,8 +39,8 @@ SENTENCES = {
     "test_manners": "holds its annotations, leaves its inputs alone and takes any memory layout",
     "test_the_good_input_is_accepted": "accepts a good call",
 }
-TRIED = 3
-"""Failures of a function on which lies are tried."""
+WRONG = (VALUES, KIND, CRASH)
+"""What a step of a composition, or a part of the input, may be asked about."""
 
 
 def claims(
@@ -50,11 +52,13 @@ def claims(
         call = fault.call
         name = call.name if call else function_of(item)
         kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
-        generic = item.originalname in SENTENCES and kind in (VALUES, KIND, CRASH)
+        generic = item.originalname in SENTENCES and kind in WRONG
+        marked = equations_of(item)
         claim = {
             "test": item.nodeid,
             "claim": ANSWERS if generic else sentence(item),
-            "equations": equations_of(item) or (source(name) if name else []),
+            "equations": marked or (source(name) if name else []),
+            "marked": bool(marked),
             "function": name,
             "kind": kind,
             "edge": fault.edge,
@@ -67,6 +71,7 @@ def claims(
             "got": "",
             "hunts": "",
             "lies": [],
+            "follows": [],
         }
         with suppress(Exception):  # others' results may be anything, and no text
             claim |= account(impl, item, call, fault, kind) if call else {}
@@ -75,20 +80,25 @@ def claims(
 
 def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str) -> dict[str, Any]:
     """Return a call that is at fault as a program, with its answer, the right one, and causes."""
+    after = follows(call) if kind in WRONG else []
+    if kind in WRONG and fault.edge != "layout" and item.originalname != "test_vector":
+        fault = least(fault, call)
+        call = fault.call or call
     theirs, path, expected = call.outcome, "", fault.expected
     if kind not in (*ERRORS, LAW, CHANGES):
         path, expected, theirs = differing(expected, theirs, are_equal)
-    if kind == CHANGES:
-        theirs = call.passed
+    if kind in (CHANGES, LAW):
+        theirs = call.passed if kind == CHANGES else fault.got
     inputs = call.passed if fault.edge == "layout" else call.inputs
     wrong = kind in (VALUES, KIND)
     return {
         "snippet": snippet(impl.name, impl.own, call.name, inputs),
         "where": path,
-        "expected": "" if kind == LAW else shown(expected),
+        "expected": shown(expected) if kind != LAW or fault.expected is not None else "",
         "got": shown(theirs),
         "hunts": item.callspec.params.get("case", {}).get("hunts", "") if wrong else "",
-        "lies": lies_like(call) if wrong else [],
+        "lies": lies_like(call) if wrong and not after else [],
+        "follows": after,
     }
 
 
@@ -119,8 +129,7 @@ def lies_like(call: Call) -> list[str]:
     """Return the deliberate mistakes of the suite that give this call's very outcome."""
     found = []
     for says, module in lies_about(call.name):
-        lie = getattr(module, call.name)
-        if not judged(call.name, call.inputs, call.outcome, lie):
+        if explains(getattr(module, call.name), call):
             found.append(says)
     return found
 

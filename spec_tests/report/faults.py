@@ -7,7 +7,7 @@ any of them is an ordinary one.
 """
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ class Fault(NamedTuple):
     edge: str  # the property of the inputs that it takes, or nothing
     call: Call | None
     expected: Any = None
+    got: Any = None  # of a law: what it compares, which need be no call's outcome
 
     @property
     def level(self) -> str:
@@ -49,8 +50,8 @@ class Fault(NamedTuple):
         return self.edge != "empty" and not all(tensor.numel() for tensor in inputs)
 
 
-def diagnosed(calls: Iterable[Call]) -> Fault:
-    """Return the fault of the first call that has one."""
+def diagnosed(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
+    """Return the fault of the first call that has one, or the law that two values break."""
     calls = [*calls]
     for call in calls:
         if kind := judged(call.name, call.inputs, call.outcome):
@@ -59,7 +60,8 @@ def diagnosed(calls: Iterable[Call]) -> Fault:
     for call in calls:
         if not are_equal(call.inputs, mapped(torch.Tensor.contiguous, call.passed)):
             return Fault(CHANGES, "", call, call.inputs)
-    return Fault(LAW, "", calls[-1] if calls else None)
+    showing = [call for call in calls if compared and are_equal(call.outcome, compared[0])]
+    return Fault(LAW, "", next(iter(showing or calls[::-1]), None), *compared[::-1])
 
 
 def judged(
@@ -84,6 +86,14 @@ def judged(
     except Exception:
         return VALUES if alike(outcome, expected) else KIND
     return ""
+
+
+def explains(spec: Callable[..., Any], call: Call) -> bool:
+    """Whether another function gives a call's very outcome."""
+    expected = asked(spec, call.inputs)
+    if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
+        return type(expected) is type(call.outcome)
+    return not judged(call.name, call.inputs, call.outcome, spec)
 
 
 def asked(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:

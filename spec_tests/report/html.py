@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from spec_tests.report.cards import paper
+from spec_tests.report.cards import paper, verdicts
 from spec_tests.report.faults import LEVELS
+from spec_tests.report.terminal import following
 from spec_tests.report.tex import as_mathml
 
 STYLE = """
@@ -62,8 +63,11 @@ def module(told: dict[str, Any], level: str) -> str:
     asked = LEVELS[: LEVELS.index(level) + 1]
     head = joined(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
     lacks = ""
+    if told["unasked"]:
+        names = text(", ".join(told["unasked"]))
+        lacks = f"<p>{len(told['unasked'])} offered, not asked: {names} (<code>--ours</code>)</p>\n"
     if told["lacks"]:
-        lacks = f"<p>It lacks {len(told['lacks'])} functions of the specification.</p>\n"
+        lacks += f"<p>It lacks {len(told['lacks'])} functions of the specification.</p>\n"
     elsewhere = joined(failure(part, 0) for part in told["elsewhere"])
     mended = joined(
         f"<li>{text(part['test'])}: passes, though expected to fail ({text(part['reason'])})</li>\n"
@@ -72,18 +76,16 @@ def module(told: dict[str, Any], level: str) -> str:
     return (
         f"<section>\n<h2>{text(told['module'])}</h2>\n"
         f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
-        f"{joined(row(card, asked) for card in tested)}</tbody>\n</table></div>\n"
+        f"{joined(row(card, level) for card in tested)}</tbody>\n</table></div>\n"
         f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in paper(told['equations']))}"
         f"{lacks}{f'<ul>{mended}</ul>' if mended else ''}"
         f"{joined(card_of(card) for card in tested)}{elsewhere}</section>\n"
     )
 
 
-def row(card: dict[str, Any], asked: Iterable[str]) -> str:
+def row(card: dict[str, Any], level: str) -> str:
     """Return a function's row: what it passes, level by level."""
-    bad = {part["level"] for part in card["failures"]}
-    verdicts = ("fails" if level in bad else "passes" for level in asked)
-    cells = joined(f'<td class="{verdict}">{verdict}</td>' for verdict in verdicts)
+    cells = joined(f'<td class="{mark}">{mark}</td>' for mark in verdicts(card, level))
     ids = text(", ".join(equation["id"] for equation in card["equations"]))
     name = text(card["function"])
     return f'<tr><th scope="row"><a href="#{name}">{name}</a></th>{cells}<td>{ids}</td></tr>\n'
@@ -113,6 +115,8 @@ def card_of(card: dict[str, Any]) -> str:
 def failure(told: dict[str, Any], number: int) -> str:
     """Return one heading: the least example that fails, the likely cause, what else fails so."""
     first, *others = told["claims"]
+    if told["follows"]:
+        return f"<p>It {text(following(told))}.</p>\n{more(told['claims'])}"
     heading = told["heading"][:1].upper() + told["heading"][1:]
     count = f"{number}. " if number else ""
     likely = joined(f"<li>{text(cause)}</li>" for cause in told["causes"])

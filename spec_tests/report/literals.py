@@ -102,7 +102,7 @@ def number(value: Any, dtype: torch.dtype) -> str:
     return text if any(mark in text for mark in ".en") else f"{text}."
 
 
-def shown(value: Any, limit: int = 600) -> str:
+def shown(value: Any, limit: int = 300) -> str:
     """Return a result for reading: an exception in its words, a large tensor cut short."""
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}".splitlines()[0][:limit]

@@ -76,7 +76,7 @@ class Plugin:
         except HypothesisException:
             raise
         except FAILURES as error:
-            fault = diagnosed(LAST)
+            fault = diagnosed(LAST, getattr(error, "compared", ()))
             if LEVELS.index(fault.level) > LEVELS.index(self.level):
                 raise Beyond(f"fails at the level of {fault.level} alone") from None
             vars(error)["fault"] = fault

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from spec_tests.report.cards import paper
+from spec_tests.report.cards import paper, verdicts
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.tex import as_text
 
-LINES = 12
+LINES = 24
 """Lines of a program that is shown whole."""
 
 
@@ -47,12 +47,24 @@ def function(card: dict[str, Any]) -> Iterator[Line]:
     yield "", PLAIN
     claims = f"{card['failed']} of {card['failed'] + card['passed']} claims"
     yield f"{card['function']} fails {claims}", BAD | STRONG
-    for equation in card["equations"]:
+    own = [failure for failure in card["failures"] if not failure["follows"]]
+    for equation in card["equations"] if own else ():
         yield f"  {equation['id']}: {equation['title']} ({equation['where']})", PLAIN
-    for tex in card["printed"]:
+    for tex in card["printed"] if own else ():
         yield from wrapped(as_text(tex), "    ")
-    for number, failure in enumerate(card["failures"], 1):
+    for number, failure in enumerate(own, 1):
         yield from cause(number, failure)
+    after = [failure for failure in card["failures"] if failure["follows"]]
+    for names in dict.fromkeys(following(failure) for failure in after):
+        claims = {c["claim"]: 0 for f in after if following(f) == names for c in f["claims"]}
+        yield from wrapped(f"{names}: {'; '.join(claims)}", "  ", "    ")
+
+
+def following(failure: dict[str, Any]) -> str:
+    """Return what a failure follows from."""
+    *others, last = failure["follows"]
+    names = f"{', '.join(others)} and {last}, which fail" if others else f"{last}, which fails"
+    return f"follows from {names} too"
 
 
 def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
@@ -92,14 +104,16 @@ def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
         width = max(len(name) for name in ("function", *(card["function"] for card in tested))) + 2
         yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in asked)}equations", STRONG
         for card in tested:
-            bad = {failure["level"] for failure in card["failures"]}
-            marks = "".join(f"{'fails' if level in bad else 'passes':<9}" for level in asked)
+            said = "".join(f"{mark:<9}" for mark in verdicts(card, level))
             ids = ", ".join(equation["id"] for equation in card["equations"])
-            yield f"{card['function']:<{width}}{marks}{ids}", BAD if bad else GOOD
+            bad = card["verdict"] == "fails"
+            yield f"{card['function']:<{width}}{said}{ids}", BAD if bad else GOOD
     for line in paper(module["equations"]):
         yield line, BAD if "fails" in line else GOOD
     for mended in module["mended"]:
         yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
+    if unasked := module["unasked"]:
+        yield from wrapped(f"{len(unasked)} offered, not asked: {', '.join(unasked)} (--ours)", "")
     if module["lacks"]:
         names = f": {', '.join(module['lacks'])}" if complete else ""
         yield f"{module['module']} lacks {count(len(module['lacks']), 'function')}{names}", PLAIN

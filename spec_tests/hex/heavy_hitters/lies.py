@@ -34,6 +34,13 @@ lie(
     "test_the_mass_of_all_tokens_is_queries_times_heads",
 )
 lie(
+    "watchers_of_every_later_token",
+    "a query stands at every key from the token on, however few queries there are",
+    "max(1, min(count, tokens - t) if causal else count)",
+    "max(1, tokens - t if causal else count)",
+    "test_a_normalized_mass_is_a_mean_over_the_queries_that_see_the_token",
+)
+lie(
     "count_to_the_nearest",
     "the count is rounded to the nearest",
     "min(Fraction(str(ratio)) * tokens // 1,",

@@ -69,6 +69,17 @@ def test_uniform_attention_normalized_favours_earlier_tokens_less(impl, tokens, 
     assert_close(impl.attention_mass(zeros, zeros[:1], normalize=True), mass.double() / seen)
 
 
+@pytest.mark.spec("HEX-3.3a")
+@given(INPUTS["attention_mass"])
+def test_a_normalized_mass_is_a_mean_over_the_queries_that_see_the_token(impl, x):
+    mass = impl.attention_mass(**x | dict(span=None, normalize=False))
+    mean = impl.attention_mass(**x | dict(span=None, normalize=True))
+    tokens, count = x["keys"].shape[-2], x["queries"].shape[-2]
+    places = range(tokens - count, tokens)
+    seen = [sum(not x["causal"] or t <= place for place in places) for t in range(tokens)]
+    assert_close(mean, mass.double() / torch.tensor(seen).clamp(min=1))
+
+
 @st.composite
 def masses(draw):
     """Attention mass, with ties or without."""

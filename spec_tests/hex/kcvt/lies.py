@@ -62,6 +62,13 @@ lie(
     "test_codes_are_used_where_they_are_supposed_to_be",
 )
 lie(
+    "kept_by_reshape",
+    "the mask of kept values is laid out heads first, the values tokens first",
+    "rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)",
+    "rows = by_row(values, value_group)\n    kept_rows = kept.reshape(rows.shape)",
+    "test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide",
+)
+lie(
     "codes_above_the_grid",
     "a code may be above the grid's last",
     "round().clamp(0, top)",

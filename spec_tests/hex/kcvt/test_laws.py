@@ -199,6 +199,27 @@ def rows(x, heads):
     return x[..., heads, :, :].transpose(-3, -2).flatten(-2)
 
 
+@st.composite
+def several_heads(draw):
+    """Two heads of two tokens and more, of which each but the first may be kept."""
+    shape = (2, draw(st.integers(2, 4)), draw(st.integers(1, 3)))
+    kept = draw(booleans(*shape))
+    kept[0] = False
+    return dict(values=draw(real(*shape)), bits=draw(widths), kept=kept)
+
+
+@pytest.mark.spec("HEX-3.4b")
+@given(several_heads())
+def test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide(impl, x):
+    def side_by_side(heads):
+        return torch.cat([*heads], -1)[None]
+
+    _, values = impl.kcvt(keys=x["values"], **x)
+    wide = {k: side_by_side(v) if k != "bits" else v for k, v in x.items()}
+    _, joined = impl.kcvt(keys=wide["values"], **wide)
+    assert_equal(side_by_side(values), joined)
+
+
 @pytest.mark.spec("HEX-3.4b")
 @given(real(2, 1, 4), widths)
 def test_one_token_of_keys_is_exact(impl, x, bits):

@@ -1,0 +1,93 @@
+"""The least input of a fault: without the rows, tokens and knobs that it does not take."""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from inspect import Parameter, signature, unwrap
+from typing import Any, get_args
+
+from torch import Tensor
+
+import reference
+from spec_tests.report.calls import Call
+from spec_tests.report.faults import Fault, asked, edge_of, judged
+from spec_tests.report.literals import same
+
+Inputs = dict[str, Any]
+TRIES = 60
+"""Calls that are made for one fault."""
+
+
+def least(fault: Fault, call: Call) -> Fault:
+    """Return a fault of the same kind and edge, on no more than it takes."""
+    inputs, before, tries = call.inputs, None, TRIES
+    while before is not inputs:
+        before = inputs
+        for cut in cuts(call.name, inputs):
+            while tries and (smaller := cut(inputs)) is not None:
+                tries -= 1
+                if judged(call.name, smaller, asked(call.function, smaller)) != fault.kind:
+                    break
+                inputs = smaller
+    made = Call(call.impl, call.name, call.function, ((), inputs))
+    made.outcome = asked(call.function, inputs)
+    if judged(call.name, inputs, made.outcome) != fault.kind:
+        return fault  # it is one of chance
+    if edge_of(made, fault.kind) != fault.edge:
+        return fault
+    return fault._replace(call=made, expected=asked(getattr(reference, call.name), inputs))
+
+
+def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None]]:
+    """Yield what may be left out: each knob, then of each axis a half, an end, all but a place."""
+    spec = signature(getattr(reference, name)).parameters
+    for key, value in inputs.items():
+        if isinstance(value, Tensor) or not same(value, spec[key].default):
+            yield partial(without, spec[key].default, key)
+    named = dict.fromkeys(axis for key in inputs for axis in axes(name, key, inputs[key]))
+    for axis in named:
+        if axis.startswith("*") or axis.isidentifier():
+            yield partial(shorter, name, axis, lambda n: (0, n // 2))
+            yield partial(shorter, name, axis, lambda n: (n - n // 2, n // 2))
+            yield partial(shorter, name, axis, lambda n: (0, n - 1))
+            yield partial(shorter, name, axis, lambda n: (1, n - 1))
+
+
+def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
+    """Return a call that leaves an argument at its default, if it has one."""
+    given = key in inputs and default is not Parameter.empty
+    return {k: v for k, v in inputs.items() if k != key} if given else None
+
+
+def shorter(
+    name: str, axis: str, part: Callable[[int], tuple[int, int]], inputs: Inputs
+) -> Inputs | None:
+    """Return inputs with a part of an axis, of all tensors that have it; a row needs no batch."""
+    made, changed = dict(inputs), False
+    for key, value in inputs.items():
+        if axis in (named := axes(name, key, value)):
+            at = named.index(axis)
+            start, length = part(value.shape[at])
+            if length > 0:
+                made[key] = value.narrow(at, start, length).contiguous()
+            elif value.shape[at] == 1 and axis.startswith("*"):
+                made[key] = value.select(at, 0).contiguous()
+            else:
+                return None
+            changed = True
+    return made if changed else None
+
+
+def axes(name: str, key: str, value: Any) -> list[str]:
+    """Return the names of a tensor's axes, as the signature has them; those of a batch count."""
+    words = [*dims(name, key)] if isinstance(value, Tensor) else []
+    if words and words[0].startswith("*"):
+        words = [f"{words[0]}{at}" for at in range(value.dim() - len(words) + 1)] + words[1:]
+    return words if isinstance(value, Tensor) and len(words) == value.dim() else []
+
+
+@cache
+def dims(name: str, key: str) -> tuple[str, ...]:
+    """Return the words of the shape that an argument is annotated with."""
+    hint = unwrap(getattr(reference, name)).__annotations__[key]
+    shaped = (part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str"))
+    return tuple(next(shaped, "").split())
