@@ -8,14 +8,14 @@ lie(
     "a hub may have an equal on its left",
     "hub &= mine > rival(",
     "hub &= mine >= rival(",
-    "hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]",
+    "test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]",
 )
 lie(
     "kernel_past_the_row",
     "the first score of the next row competes",
     ".to(tl.uint32, bitcast=True) < tokens",
     ".to(tl.uint32, bitcast=True) <= tokens",
-    "hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]",
+    "test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]",
 )
 lie(
     "kernel_protected_suppress",
@@ -132,7 +132,7 @@ lie(
     "all tokens tied with the weakest neighbour are reached",
     "(edge == cut) & ((first + at)[:, None] <= end)",
     "(edge == cut)",
-    "graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]",
+    "graphkv/refine/test_laws.py::test_excluding_the_window_takes_it_off_the_budget_of_every_graph",
 )
 lie(
     "kernel_own_neighbour",

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_as_accurate, assert_equal
@@ -142,13 +142,17 @@ def test_decay_lies_between_the_evicted_and_the_enhanced_score(impl, x):
     assert (decayed <= enhanced).all()
 
 
-@pytest.mark.spec("GraphKV-6.1")
-@settings(max_examples=300)  # a window of one token often takes off none
-@given(
-    graphkv_refine(
-        unprotected=False, per_head=True, signal="evict", rounds=1, count=1, fraction=0.5
-    )
+one_edge = dict(per_head=True, signal="evict", rounds=1, count=1, fraction=0.5)
+beside_two = dict(
+    scores=torch.arange(12.0, 0, -1)[None], protected=torch.arange(12)[None] < 2, keep=10
 )
+in_pairs = torch.cat([torch.zeros(2, 5), torch.eye(5), torch.eye(5)])[None]
+
+
+@pytest.mark.spec("GraphKV-6.1")
+@given(graphkv_refine(unprotected=False, **one_edge))
+@example(x=dict(**beside_two, **one_edge, keys=in_pairs))  # each source reaches another token
+@example(x=dict(**beside_two, **one_edge, keys=torch.ones(1, 12, 5)))  # all edges tie
 def test_excluding_the_window_takes_it_off_the_budget_of_every_graph(impl, x):
     refined = impl.graphkv_refine(**x | dict(exclude_window=True)).flatten(0, -2)
     for row, (own, aside) in enumerate(zip(refined, x["protected"].flatten(0, -2), strict=True)):
