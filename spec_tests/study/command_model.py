@@ -8,7 +8,8 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 main = pytest.importorskip("optimized.__main__").main
-tokenizer = pytest.importorskip("optimized.tiny.tokenizer")
+tiny = pytest.importorskip("optimized.tiny")
+tokens = pytest.importorskip("optimized.tiny.tokens")
 
 
 TEXT = "".join(
@@ -20,8 +21,9 @@ FEW = (*SMALL, "--no-pictures")
 
 def saved(folder: Path) -> Path:
     """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for."""
+    on = tokens.Tokens(tiny.BYTES)
     config = transformers.LlamaConfig(
-        vocab_size=tokenizer.SIZE,
+        vocab_size=len(on.tokenizer),
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=2,
@@ -29,9 +31,9 @@ def saved(folder: Path) -> Path:
         num_key_value_heads=2,
         head_dim=64,
         max_position_embeddings=512,
-        bos_token_id=tokenizer.BEGIN,
-        eos_token_id=tokenizer.END,
-        pad_token_id=tokenizer.END,
+        bos_token_id=on.begin,
+        eos_token_id=on.end,
+        pad_token_id=on.end,
     )
     draw = torch.Generator().manual_seed(0)
     model = transformers.LlamaForCausalLM(config)
@@ -40,7 +42,7 @@ def saved(folder: Path) -> Path:
             noise = torch.randn(weight.shape, generator=draw)
             weight.copy_(0.3 * noise if weight.ndim > 1 else 1 + 0.2 * noise)
     model.save_pretrained(folder)
-    tokenizer.save(folder)
+    on.tokenizer.save_pretrained(folder)
     (folder / "text.txt").write_text(TEXT)
     return folder
 
