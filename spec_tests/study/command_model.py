@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,10 +20,16 @@ SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuati
 FEW = (*SMALL, "--no-pictures")
 
 
-def saved(folder: Path) -> Path:
-    """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for."""
+def saved(folder: Path, **more: Any) -> Path:
+    """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for.
+
+    Args:
+        folder: where it goes.
+        more: settings of a Qwen2, in place of the Llama that it is without them.
+    """
     on = tokens.Tokens(tiny.BYTES)
-    config = transformers.LlamaConfig(
+    config = transformers.AutoConfig.for_model(
+        "qwen2" if more else "llama",
         vocab_size=len(on.tokenizer),
         hidden_size=32,
         intermediate_size=48,
@@ -34,9 +41,10 @@ def saved(folder: Path) -> Path:
         bos_token_id=on.begin,
         eos_token_id=on.end,
         pad_token_id=on.end,
+        **more,
     )
     draw = torch.Generator().manual_seed(0)
-    model = transformers.LlamaForCausalLM(config)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for weight in model.parameters():
             noise = torch.randn(weight.shape, generator=draw)
