@@ -69,9 +69,9 @@ PLANS = {
             Stage(192, 32, 400, COPYING),
             Stage(320, 18, 400, MIXED),
             Stage(640, 9, 600, FINDING),
-            Stage(1280, 5, 1500, FINDING),
+            Stage(1280, 5, 900, FINDING),
         ),
         0.003,
-        {3300: 1100},
+        {2700: 550},
     ),
 }
