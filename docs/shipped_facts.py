@@ -29,7 +29,7 @@ from optimized.study.rows import Row, Settings, Trial
 from optimized.study.significance import chances, differences, holm, interval, shares
 
 RATIOS = (0.8, 0.9, 0.95, 0.97)
-DOCUMENTS = {"words": ("--documents", "48", "--needles", "8"), "bytes": ()}
+DOCUMENTS = {"words": ("--documents", "36", "--needles", "8"), "bytes": ()}
 
 LEVEL: dict[str, Any] = {"minimum": 1.0, "maximum": 1.0}
 WEAK = HubSettings(gamma=0.999)
@@ -123,6 +123,10 @@ def measured(model: Any, documents: Sequence[Document], settings: Settings) -> d
         for ratio in RATIOS
     }
     compare(rows, ratios, settings.seed)
+    sizes = [[len(one.answer) - 1 for one in document.questions] for document in documents]
+    for (name, ratio), row in rows.items():
+        base = rows["KVzip", ratio]
+        ratios[str(ratio)][name]["by tokens"] = by_tokens(row, base, sizes, settings.seed)
     return {
         "near_1": float(by_head.mean()),
         "near_1_in_one_head": float(by_head.max()),
@@ -142,6 +146,30 @@ def figures(row: Row, values: list[Tensor], spread: list[Tensor]) -> dict[str, A
         "whole": sum(int(value.all(-1).sum()) for value in values) / max(1, touched),
         "starved": float((heads < STARVED).double().mean()),
     }
+
+
+def by_tokens(
+    row: Row, base: Row, sizes: Sequence[Sequence[int]], seed: int
+) -> dict[int, dict[str, Any]]:
+    """Return how many facts a variant finds whose values have so many tokens, and KVzip."""
+    told = {}
+    for size in sorted({one for some in sizes for one in some}):
+        pairs = [
+            [
+                (float(this), float(that))
+                for this, that, one in zip(*each, strict=True)
+                if one == size
+            ]
+            for each in zip(row.found, base.found, sizes, strict=True)
+        ]
+        every = [pair for some in pairs for pair in some]
+        change = [sum(a - b for a, b in some) / len(some) for some in pairs if some]
+        told[size] = {
+            "facts": len(every),
+            "needles": sum(this for this, _ in every) / len(every),
+            "against KVzip": list(interval(change, seed)),
+        }
+    return told
 
 
 def compare(

@@ -52,6 +52,7 @@ def of_model(folder: Path) -> dict[str, str]:
         "facts_run": about_facts(parts),
         "facts": markdown(facts(parts)),
         "heads": markdown(heads(parts)),
+        "tokens": markdown(tokens(parts)),
     } | {name: markdown(compared(runs, claim)) for name, claim in CLAIMS.items()}
 
 
@@ -231,6 +232,20 @@ def heads(measured: Figures) -> Iterator[list[str]]:
     for name, row in rows.items():
         shares = (f"{row[what]:.1%}" for what in ("kept", "whole", "starved"))
         yield [name, f"{row['bits_per_byte']:.3f}", *shares]
+
+
+def tokens(measured: Figures) -> Iterator[list[str]]:
+    """Lay out how many facts KVzip and HubKV find, by the tokens of their values."""
+    ratios = measured["ratios"]
+    sizes = next(iter(ratios.values()))["HubKV"]["by tokens"]
+    yield ["value of", "facts", *(f"{float(ratio):.0%} removed" for ratio in ratios)]
+    for size, one in sizes.items():
+        cells = []
+        for rows in ratios.values():
+            alone, refined = (rows[name]["by tokens"][size] for name in ("KVzip", "HubKV"))
+            low, high = (format(bound, "+.1%") for bound in refined["against KVzip"][1:])
+            cells.append(f"{alone['needles']:.1%} → {refined['needles']:.1%} ({low} … {high})")
+        yield [f"{size} token{'s' if int(size) > 1 else ''}", str(one["facts"]), *cells]
 
 
 def judged(one: Figures) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from optimized.readings import READINGS
 
-MODEL = "bytes"
+MODEL = "words"
 SYSTEMS = "default"
 RATIOS = (0.5, 0.75, 0.9, 0.95)
 
