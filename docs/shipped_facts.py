@@ -9,7 +9,9 @@ its modes: what a document costs that was decoded, in place of one that came at 
 import json
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,9 +21,11 @@ import optimized
 from optimized import HubSettings, Scored
 from optimized.__main__ import parser
 from optimized.models.prefill import Step, prefill
+from optimized.models.selection import kept_entries
 from optimized.models.systems import remedied, system_named
 from optimized.study import command
 from optimized.study.clock import Clock
+from optimized.study.compared import PAIRS
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
 from optimized.study.judge import Judge
@@ -29,7 +33,7 @@ from optimized.study.rows import Row, Settings, Trial
 from optimized.study.significance import chances, differences, holm, interval, shares
 
 RATIOS = (0.8, 0.9, 0.95, 0.97)
-DOCUMENTS = {"words": ("--documents", "36", "--needles", "8"), "bytes": ()}
+DOCUMENTS = {"words": ("--documents", "32", "--needles", "8"), "bytes": ()}
 
 LEVEL: dict[str, Any] = {"minimum": 1.0, "maximum": 1.0}
 WEAK = HubSettings(gamma=0.999)
@@ -48,12 +52,13 @@ ORDER_OF = {
     "KVzip, as many of each head as HubKV": (BASE, HUBKV),
 }
 """Who ranks the entries of a head, and whose head budgets are kept."""
+GRAPH_RATIOS = (0.5, 0.75)
+SHUFFLED = ", shuffled"
+"""GraphKV whose graph is that of the same keys dealt to other tokens."""
 PRESETS = ("HEX-4", "HEX-3")
 MODES = {"at once": "append", "append": "append", "full": "full", "oracle": "oracle"}
 NEAR = 0.999
 """KVzip's score of an entry that some query gives nearly all its attention."""
-STARVED = 0.25
-"""A head that keeps a smaller part of what each would keep if all kept alike."""
 
 
 def main(name: str) -> None:
@@ -63,6 +68,7 @@ def main(name: str) -> None:
     with command.threads(model), torch.inference_mode():
         found = measured(model, documents, settings)
         found["modes"] = streamed(model, documents, settings)
+        found["graph"] = graphs(model, documents, settings)
     needles = len(documents[0].questions)
     about = {"torch": torch.__version__, "documents": len(documents), "needles": needles}
     file = Path(__file__).parent / "shipped" / name / "facts.json"
@@ -97,7 +103,6 @@ def measured(model: Any, documents: Sequence[Document], settings: Settings) -> d
         for name, system in systems.items()
     }
     values: dict[tuple[str, float], list[Tensor]] = {key: [] for key in rows}
-    spread: dict[tuple[str, float], list[Tensor]] = {key: [] for key in rows}
     near: list[Tensor] = []
     correlation: list[Tensor] = []
     for some in batches(documents):
@@ -107,7 +112,6 @@ def measured(model: Any, documents: Sequence[Document], settings: Settings) -> d
             masks = batch.kept(row.trial, settings.kv, Clock(model.device)).unbind(1)
             for mask, document in zip(masks, some, strict=True):
                 values[key] += [mask[..., place] for place in value_places(document)]
-                spread[key].append(mask.sum(-1).double().flatten() / mask.sum())
         scored = batch.panel.scores(batch.prompt, rows["KVzip", RATIOS[0]].trial, settings.kv)[0]
         scores = torch.stack([one.scores for one in scored.scored])
         near += (scores >= NEAR).double().mean(-1).unbind(1)
@@ -116,10 +120,7 @@ def measured(model: Any, documents: Sequence[Document], settings: Settings) -> d
     by_head = torch.stack(near).mean(0)
     crowded = interval([float(each) for each in correlation], settings.seed)
     ratios = {
-        str(ratio): {
-            name: figures(rows[name, ratio], values[name, ratio], spread[name, ratio])
-            for name in systems
-        }
+        str(ratio): {name: figures(rows[name, ratio], values[name, ratio]) for name in systems}
         for ratio in RATIOS
     }
     compare(rows, ratios, settings.seed)
@@ -135,16 +136,14 @@ def measured(model: Any, documents: Sequence[Document], settings: Settings) -> d
     }
 
 
-def figures(row: Row, values: list[Tensor], spread: list[Tensor]) -> dict[str, Any]:
+def figures(row: Row, values: list[Tensor]) -> dict[str, Any]:
     """Return what one variant did to facts, and what it kept of their values in the heads."""
     touched = sum(int(value.any(-1).sum()) for value in values)
-    heads = torch.stack(spread) * len(spread[0])
     return {
         "needles": sum(map(sum, row.found)) / len(values),
         "bits_per_byte": sum(row.bits) / len(row.bits),
         "kept": sum(float(value.double().mean()) for value in values) / len(values),
         "whole": sum(int(value.all(-1).sum()) for value in values) / max(1, touched),
-        "starved": float((heads < STARVED).double().mean()),
     }
 
 
@@ -189,6 +188,59 @@ def compare(
     for (into, what, sample), p in zip(asked, corrected, strict=True):
         into[what] = list(interval(sample, seed))
         into[f"p of {what}"] = p
+
+
+class Shuffled(Batch):
+    """Documents in which a graph may join tokens by the keys of others."""
+
+    def kept(self, trial: Trial, kv: Any, clock: Clock) -> Tensor:
+        """Return which entries one trial keeps."""
+        if not trial.system.name.endswith(SHUFFLED):
+            return super().kept(trial, kv, clock)
+        assert trial.ratio is not None
+        scores, _ = self.panel.scores(self.prompt, trial, kv)
+        draw = torch.Generator().manual_seed(self.settings.seed)
+        order = torch.randperm(self.prompt.input_ids.shape[1], generator=draw)
+        layers = [
+            SimpleNamespace(whole=(keys[:, :, order], values))
+            for keys, values in (layer.whole for layer in self.cache.whole_layers())
+        ]
+        cache = SimpleNamespace(whole_layers=lambda: layers)
+        prompt: Any = SimpleNamespace(cache=cache, valid=self.prompt.valid)
+        return kept_entries(trial.system, prompt, scores, trial.ratio, self.settings.reading, kv)
+
+
+def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
+    """Return how GraphKV differs from its base, and from itself with the keys of other tokens."""
+    rows: dict[tuple[str, float], Row] = {}
+    for base, ratio in product(PAIRS["graphkv"], GRAPH_RATIOS):
+        system = system_named(f"{base}+graphkv")
+        same = system._replace(name=system.name + SHUFFLED)
+        for one in (system_named(base), system, same):
+            rows[one.name, ratio] = Row(Trial(one, ratio))
+    for some in batches(documents):
+        batch = Shuffled(model, some, [row.trial for row in rows.values()], settings)
+        batch.measure(list(rows.values()), lambda _: None)
+    found, samples = [], []
+    for base, ratio in product(PAIRS["graphkv"], GRAPH_RATIOS):
+        alone, graph, same = (
+            shares(rows[name, ratio])
+            for name in (base, f"{base}+graphkv", f"{base}+graphkv{SHUFFLED}")
+        )
+        told: dict[str, Any] = {"base": base, "ratio": ratio}
+        told["needles"] = [sum(one) / len(one) for one in (alone, graph, same)]
+        found.append(told)
+        for name, pair in (
+            ("shuffled against base", (same, alone)),
+            ("graph against shuffled", (graph, same)),
+        ):
+            sample = differences(*pair)
+            told[name] = list(interval(sample, settings.seed))
+            samples.append((told, name, sample))
+    corrected = holm(chances([sample for *_, sample in samples], settings.seed))
+    for (told, name, _), p in zip(samples, corrected, strict=True):
+        told[f"p of {name}"] = p
+    return found
 
 
 def streamed(model: Any, documents: Sequence[Document], settings: Settings) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def of_model(folder: Path) -> dict[str, str]:
         "facts": markdown(facts(parts)),
         "heads": markdown(heads(parts)),
         "tokens": markdown(tokens(parts)),
+        "graph": markdown(graph(parts)),
     } | {name: markdown(compared(runs, claim)) for name, claim in CLAIMS.items()}
 
 
@@ -228,9 +229,9 @@ def found(row: Figures) -> str:
 def heads(measured: Figures) -> Iterator[list[str]]:
     """Lay out what is left of facts in the heads at the ratio where HubKV differs most."""
     rows = measured["ratios"]["0.95"]
-    yield ["", "bits per byte", "of values kept", "of heads with some, with all", "heads starved"]
+    yield ["", "bits per byte", "of values kept", "of heads with some, with all"]
     for name, row in rows.items():
-        shares = (f"{row[what]:.1%}" for what in ("kept", "whole", "starved"))
+        shares = (f"{row[what]:.1%}" for what in ("kept", "whole"))
         yield [name, f"{row['bits_per_byte']:.3f}", *shares]
 
 
@@ -246,6 +247,17 @@ def tokens(measured: Figures) -> Iterator[list[str]]:
             low, high = (format(bound, "+.1%") for bound in refined["against KVzip"][1:])
             cells.append(f"{alone['needles']:.1%} → {refined['needles']:.1%} ({low} … {high})")
         yield [f"{size} token{'s' if int(size) > 1 else ''}", str(one["facts"]), *cells]
+
+
+def graph(measured: Figures) -> Iterator[list[str]]:
+    """Lay out what GraphKV finds beside a graph that has nothing to do with the tokens."""
+    yield ["", "removed", "base", "GraphKV", "keys of other tokens", "the graph's own share"]
+    for row in measured["graph"]:
+        cells = [f"{share:.1%}" for share in row["needles"]]
+        middle, low, high = (format(bound, "+.1%") for bound in row["graph against shuffled"])
+        text = f"{middle} ({low} … {high})"
+        strong = row["p of graph against shuffled"] <= SURE
+        yield [row["base"], f"{row['ratio']:.0%}", *cells, f"**{text}**" if strong else text]
 
 
 def judged(one: Figures) -> Iterator[str]:
