@@ -9,7 +9,6 @@ its modes: what a document costs that was decoded, in place of one that came at 
 import json
 import sys
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -213,7 +212,8 @@ class Shuffled(Batch):
 def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
     """Return how GraphKV differs from its base, and from itself with the keys of other tokens."""
     rows: dict[tuple[str, float], Row] = {}
-    for base, ratio in product(PAIRS["graphkv"], GRAPH_RATIOS):
+    asked = [(base, ratio) for base in PAIRS["graphkv"] for ratio in GRAPH_RATIOS]
+    for base, ratio in asked:
         system = system_named(f"{base}+graphkv")
         same = system._replace(name=system.name + SHUFFLED)
         for one in (system_named(base), system, same):
@@ -222,7 +222,7 @@ def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> lis
         batch = Shuffled(model, some, [row.trial for row in rows.values()], settings)
         batch.measure(list(rows.values()), lambda _: None)
     found, samples = [], []
-    for base, ratio in product(PAIRS["graphkv"], GRAPH_RATIOS):
+    for base, ratio in asked:
         alone, graph, same = (
             shares(rows[name, ratio])
             for name in (base, f"{base}+graphkv", f"{base}+graphkv{SHUFFLED}")
