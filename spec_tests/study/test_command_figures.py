@@ -22,7 +22,9 @@ from optimized.study import evaluate
 from optimized.study.compared import DEFAULT
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
-from spec_tests.study.command_model import Command, saved
+from optimized.tiny import WORDS
+from optimized.tiny.tokens import Tokens
+from spec_tests.study.command_model import TEXT, Command, saved
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
@@ -81,6 +83,18 @@ def test_bytes_are_counted_where_a_character_is_cut(command_model):
     maker = Maker("Ωμέγα 漢字 🙂\ufffd and more.\n" * 50, tokenizer)
     for made in maker.documents(0, 12, [96, 97, 98], 32, 1):
         assert made.size == len(made.continuation) - 1  # a token is a byte
+
+
+def test_facts_are_made_of_words_that_the_tokenizer_has_whole():
+    on = Tokens(WORDS)
+    for document in Maker(TEXT, on.tokenizer).documents(0, 6, [96, 97, 98], 32, 2):
+        for question in document.questions:
+            *value, newline = question.answer
+            assert [newline] == on.ids("\n")
+            assert any(on.tokenizer.decode([token]) in on.words for token in value)
+            assert 1 <= len(value) <= 3
+            stated = on.tokenizer.decode(document.context)
+            assert f" = {on.tokenizer.decode(question.answer)}" in stated
 
 
 def test_a_ratio_is_measured_once(command):
