@@ -6,12 +6,10 @@ README.md is its card.
 
 from pathlib import Path
 
-HERE = Path(__file__).parent
-
-BYTES = HERE / "bytes"
+BYTES = Path(__file__).parent / "bytes"
 """A token is a byte."""
 
-WORDS = HERE / "words"
+WORDS = Path(__file__).parent / "words"
 """A token is a word, or a piece of one."""
 
 MODELS = {"words": WORDS, "bytes": BYTES}

@@ -8,18 +8,19 @@ from random import Random
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from optimized.tiny import BEGIN, END
+from optimized.tiny import BEGIN, END, WORDS
 from optimized.tiny.corpus import Split, files, joined
 
-WORDS = Path(__file__).parent / "words" / "words.txt"
+LISTED = WORDS / "words.txt"
 """Words that are one token of the model that reads words."""
 
 FEW = 100
+"""Fewer words make no facts."""
 
 
 def whole_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Return the words that are one token each, or none where they are few."""
-    listed = WORDS.read_text().split()
+    listed = LISTED.read_text().split()
     cut = tokenizer(listed, add_special_tokens=False).input_ids
     whole = [word for word, tokens in zip(listed, cut, strict=True) if len(tokens) == 1]
     return whole if len(whole) >= FEW else []
