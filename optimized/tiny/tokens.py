@@ -22,7 +22,12 @@ def whole_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Return the words that are one token each, or none where they are few."""
     listed = LISTED.read_text().split()
     cut = tokenizer(listed, add_special_tokens=False).input_ids
-    whole = [word for word, tokens in zip(listed, cut, strict=True) if len(tokens) == 1]
+    unknown = tokenizer.unk_token_id
+    whole = [
+        word
+        for word, tokens in zip(listed, cut, strict=True)
+        if len(tokens) == 1 and tokens[0] != unknown
+    ]
     return whole if len(whole) >= FEW else []
 
 

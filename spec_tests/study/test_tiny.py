@@ -7,13 +7,16 @@ import torch
 
 pytest.importorskip("transformers")
 
-from transformers import AutoModelForCausalLM
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from optimized.tiny import BYTES, MODELS, WORDS, corpus, tasks, tokenizer, train
 from optimized.tiny.evaluate import needle, needle_accuracy, repeat_accuracy, says
 from optimized.tiny.muon import orthogonal
 from optimized.tiny.plans import PLANS, WARMUP
-from optimized.tiny.tokens import Tokens
+from optimized.tiny.tokens import Tokens, whole_words
 
 ANY_TEXT = [
     "",
@@ -87,6 +90,14 @@ def test_facts_are_words_where_there_are_words():
         # what is looked up are the same tokens, whichever way it is asked for
         assert on.ids(fact.question())[1:-1] == on.ids(fact.question(restated=True))[:-1] == key
         assert on.ids(fact.answer()) == [*value, *on.ids("\n")]
+
+
+def test_a_word_that_a_tokenizer_does_not_know_is_none_that_it_has_whole():
+    known = {"<unk>": 0} | {word: 1 + place for place, word in enumerate(Tokens(WORDS).words[:120])}
+    bare = Tokenizer(WordLevel(known, unk_token="<unk>"))
+    bare.pre_tokenizer = Whitespace()
+    whole = whole_words(PreTrainedTokenizerFast(tokenizer_object=bare, unk_token="<unk>"))
+    assert sorted(whole) == sorted(known.keys() - {"<unk>"})
 
 
 def test_the_tokenizers_are_those_that_their_module_makes(tmp_path):
