@@ -1,99 +1,310 @@
-"""Why HubKV loses facts on the shipped model: `python docs/shipped_facts.py` measures it.
+"""What the default run does not ask: `python docs/shipped_facts.py [words | bytes]`.
 
-Writes docs/shipped/facts.json: for KVzip alone and for HubKV with one part after the other taken
-away, how many facts are found, and what is left of their values in the heads.
+Writes docs/shipped/words/facts.json. For KVzip, for HubKV with one part after the other taken away,
+and for each of the two with the budgets of the other's heads: how many facts are found, how that
+differs from KVzip with its interval, and what is left of the facts in the heads. For HEX in each of
+its modes: what a document costs that was decoded, in place of one that came at once.
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from optimized import HubSettings
+import optimized
+from optimized import HubSettings, Scored
 from optimized.__main__ import parser
-from optimized.models.systems import system_named
+from optimized.models.prefill import Step, prefill
+from optimized.models.selection import kept_entries
+from optimized.models.systems import remedied, system_named
 from optimized.study import command
 from optimized.study.clock import Clock
+from optimized.study.compared import PAIRS
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
+from optimized.study.judge import Judge
 from optimized.study.rows import Row, Settings, Trial
+from optimized.study.significance import chances, differences, holm, interval, shares
 
-RATIO = 0.95
+RATIOS = (0.8, 0.9, 0.95, 0.97)
+DOCUMENTS = {"words": ("--documents", "32", "--needles", "8"), "bytes": ()}
 
-
-WEAK = HubSettings(gamma=0.999)
-LONE = HubSettings(radius=0)
 LEVEL: dict[str, Any] = {"minimum": 1.0, "maximum": 1.0}
-VARIANTS = {
-    "KVzip alone": None,
-    "HubKV": HubSettings(),
-    "without calibration": HubSettings(**LEVEL),
-    "with a discount of 0.999": WEAK,
-    "with that, without calibration": WEAK._replace(**LEVEL),
-    "without neighbours (radius 0)": LONE,
-    "without neighbours or calibration": LONE._replace(**LEVEL),
+WEAK = HubSettings(gamma=0.999)
+BASE, HUBKV = system_named("kvzip"), system_named("kvzip+hubkv")
+SYSTEMS = {
+    "KVzip": BASE,
+    "HubKV": HUBKV,
+    "without head weights": HUBKV._replace(settings=HubSettings(**LEVEL)),
+    "without neighbours": HUBKV._replace(settings=HubSettings(radius=0)),
+    "without either": HUBKV._replace(settings=HubSettings(radius=0, **LEVEL)),
+    "with a discount of 0.999": HUBKV._replace(settings=WEAK),
+    "with that, without head weights": HUBKV._replace(settings=WEAK._replace(**LEVEL)),
 }
-SATURATED = 0.999
+ORDER_OF = {
+    "HubKV, as many of each head as KVzip": (HUBKV, BASE),
+    "KVzip, as many of each head as HubKV": (BASE, HUBKV),
+}
+"""Who ranks the entries of a head, and whose head budgets are kept."""
+GRAPH_RATIOS = (0.5, 0.75)
+SHUFFLED = ", shuffled"
+"""GraphKV whose graph is that of the same keys dealt to other tokens."""
+PRESETS = ("HEX-4", "HEX-3")
+MODES = {"at once": "append", "append": "append", "full": "full", "oracle": "oracle"}
+NEAR = 0.999
 """KVzip's score of an entry that some query gives nearly all its attention."""
 
 
-def main() -> None:
-    """Measure every variant on the documents of the default run, and write what was found."""
-    model, documents, settings = command.prepared(parser().parse_args([]))
+def main(name: str) -> None:
+    """Measure every variant, and write what was found."""
+    options = ["--model", name, *DOCUMENTS[name]]
+    model, documents, settings = command.prepared(parser().parse_args(options))
     with command.threads(model), torch.inference_mode():
-        saturated, found = measured(model, documents, settings)
-    about = {"torch": torch.__version__, "ratio": RATIO, "documents": len(documents)} | saturated
-    file = Path(__file__).parent / "shipped" / "facts.json"
-    file.write_text(json.dumps({"about": about, "variants": found}, indent=1) + "\n")
+        found = measured(model, documents, settings)
+        found["modes"] = streamed(model, documents, settings)
+        found["graph"] = graphs(model, documents, settings)
+    needles = len(documents[0].questions)
+    about = {"torch": torch.__version__, "documents": len(documents), "needles": needles}
+    file = Path(__file__).parent / "shipped" / name / "facts.json"
+    file.write_text(json.dumps({"about": about} | found, indent=1) + "\n")
 
 
-def measured(
-    model: Any, documents: Sequence[Document], settings: Settings
-) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return how many of KVzip's scores are saturated, and what each variant does to facts."""
-    alone, refined = system_named("kvzip"), system_named("kvzip+hubkv")
-    systems = (refined._replace(settings=one) if one else alone for one in VARIANTS.values())
-    rows = {name: Row(Trial(one, RATIO)) for name, one in zip(VARIANTS, systems, strict=True)}
-    values: dict[str, list[Tensor]] = {name: [] for name in VARIANTS}
-    saturated: list[Tensor] = []
+class Mixed(Batch):
+    """Documents whose heads may keep as many entries by one system as another would."""
+
+    def kept(self, trial: Trial, kv: Any, clock: Clock) -> Tensor:
+        """Return which entries one trial keeps."""
+        if trial.system.name not in ORDER_OF:
+            return super().kept(trial, kv, clock)
+        ranks, counts = ORDER_OF[trial.system.name]
+        budgets = super().kept(trial._replace(system=counts), kv, clock).sum(-1, keepdim=True)
+        layers = self.panel.scores(self.prompt, trial._replace(system=BASE), kv)[0].scored
+        scored = Scored(*map(torch.stack, zip(*layers, strict=True)))
+        order = scored.scores
+        if ranks is HUBKV:
+            order = kv.hubkv_refine(order, trial.ratio, scored.protected)
+        order = order.masked_fill(scored.protected, torch.inf)
+        ranked = order.argsort(dim=-1, descending=True, stable=True)
+        return ranked.argsort(-1) < budgets
+
+
+def measured(model: Any, documents: Sequence[Document], settings: Settings) -> dict[str, Any]:
+    """Return how many of KVzip's scores are near 1, and what each variant does to facts."""
+    systems = SYSTEMS | {name: BASE._replace(name=name) for name in ORDER_OF}
+    rows = {
+        (name, ratio): Row(Trial(system, ratio))
+        for ratio in RATIOS
+        for name, system in systems.items()
+    }
+    values: dict[tuple[str, float], list[Tensor]] = {key: [] for key in rows}
+    near: list[Tensor] = []
+    correlation: list[Tensor] = []
     for some in batches(documents):
-        batch = Batch(model, some, [row.trial for row in rows.values()], settings)
+        batch = Mixed(model, some, [row.trial for row in rows.values()], settings)
         batch.measure(list(rows.values()), lambda _: None)
-        for name, row in rows.items():
+        for key, row in rows.items():
             masks = batch.kept(row.trial, settings.kv, Clock(model.device)).unbind(1)
-            places = zip(masks, map(value_places, some), strict=True)
-            values[name] += [mask[..., place] for mask, each in places for place in each]
-        scores, _ = batch.panel.scores(batch.prompt, rows["KVzip alone"].trial, settings.kv)
-        full = torch.stack([one.scores >= SATURATED for one in scores.scored])
-        saturated += full.double().mean(-1).unbind(1)
-    by_head = torch.stack(saturated).mean(0)
-    about = {"saturated": float(by_head.mean()), "saturated_in_one_head": float(by_head.max())}
-    return about, {name: figures(rows[name], values[name]) for name in VARIANTS}
+            for mask, document in zip(masks, some, strict=True):
+                values[key] += [mask[..., place] for place in value_places(document)]
+        scored = batch.panel.scores(batch.prompt, rows["KVzip", RATIOS[0]].trial, settings.kv)[0]
+        scores = torch.stack([one.scores for one in scored.scored])
+        near += (scores >= NEAR).double().mean(-1).unbind(1)
+        series = optimized.content_series(scores.float().mean((0, 2)), sinks=4)
+        correlation += optimized.autocorrelation(series, 1)[:, 1].unbind()
+    by_head = torch.stack(near).mean(0)
+    crowded = interval([float(each) for each in correlation], settings.seed)
+    ratios = {
+        str(ratio): {name: figures(rows[name, ratio], values[name, ratio]) for name in systems}
+        for ratio in RATIOS
+    }
+    compare(rows, ratios, settings.seed)
+    sizes = [[len(one.answer) - 1 for one in document.questions] for document in documents]
+    for (name, ratio), row in rows.items():
+        base = rows["KVzip", ratio]
+        ratios[str(ratio)][name]["by tokens"] = by_tokens(row, base, sizes, settings.seed)
+    return {
+        "near_1": float(by_head.mean()),
+        "near_1_in_one_head": float(by_head.max()),
+        "autocorrelation": list(crowded),
+        "ratios": ratios,
+    }
 
 
-def figures(row: Row, values: list[Tensor]) -> dict[str, float]:
+def figures(row: Row, values: list[Tensor]) -> dict[str, Any]:
     """Return what one variant did to facts, and what it kept of their values in the heads."""
     touched = sum(int(value.any(-1).sum()) for value in values)
     return {
         "needles": sum(map(sum, row.found)) / len(values),
         "bits_per_byte": sum(row.bits) / len(row.bits),
-        "kept": sum(float(value.float().mean()) for value in values) / len(values),
+        "kept": sum(float(value.double().mean()) for value in values) / len(values),
         "whole": sum(int(value.all(-1).sum()) for value in values) / max(1, touched),
     }
 
 
+def by_tokens(
+    row: Row, base: Row, sizes: Sequence[Sequence[int]], seed: int
+) -> dict[int, dict[str, Any]]:
+    """Return how many facts a variant finds whose values have so many tokens, and KVzip."""
+    told = {}
+    for size in sorted({one for some in sizes for one in some}):
+        pairs = [
+            [
+                (float(this), float(that))
+                for this, that, one in zip(*each, strict=True)
+                if one == size
+            ]
+            for each in zip(row.found, base.found, sizes, strict=True)
+        ]
+        every = [pair for some in pairs for pair in some]
+        change = [sum(a - b for a, b in some) / len(some) for some in pairs if some]
+        told[size] = {
+            "facts": len(every),
+            "needles": sum(this for this, _ in every) / len(every),
+            "against KVzip": list(interval(change, seed)),
+        }
+    return told
+
+
+def compare(
+    rows: dict[tuple[str, float], Row], ratios: dict[str, dict[str, Any]], seed: int
+) -> None:
+    """Add how variants differ from KVzip and from HubKV, with intervals and corrected chances."""
+    asked = []
+    for (name, ratio), row in rows.items():
+        for against in ("KVzip", "HubKV"):
+            if name != against:
+                other = rows[against, ratio]
+                needles = differences(shares(row), shares(other))
+                bits = differences(row.bits, other.bits)
+                into = ratios[str(ratio)][name].setdefault(f"against {against}", {})
+                asked += [(into, "needles", needles), (into, "bits", bits)]
+    corrected = holm(chances([sample for _, _, sample in asked], seed))
+    for (into, what, sample), p in zip(asked, corrected, strict=True):
+        into[what] = list(interval(sample, seed))
+        into[f"p of {what}"] = p
+
+
+class Shuffled(Batch):
+    """Documents in which a graph may join tokens by the keys of others."""
+
+    def kept(self, trial: Trial, kv: Any, clock: Clock) -> Tensor:
+        """Return which entries one trial keeps."""
+        if not trial.system.name.endswith(SHUFFLED):
+            return super().kept(trial, kv, clock)
+        assert trial.ratio is not None
+        scores, _ = self.panel.scores(self.prompt, trial, kv)
+        draw = torch.Generator().manual_seed(self.settings.seed)
+        order = torch.randperm(self.prompt.input_ids.shape[1], generator=draw)
+        layers = [
+            SimpleNamespace(whole=(keys[:, :, order], values))
+            for keys, values in (layer.whole for layer in self.cache.whole_layers())
+        ]
+        cache = SimpleNamespace(whole_layers=lambda: layers)
+        prompt: Any = SimpleNamespace(cache=cache, valid=self.prompt.valid)
+        return kept_entries(trial.system, prompt, scores, trial.ratio, self.settings.reading, kv)
+
+
+def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
+    """Return how GraphKV differs from its base, and from itself with the keys of other tokens."""
+    rows: dict[tuple[str, float], Row] = {}
+    asked = [(base, ratio) for base in PAIRS["graphkv"] for ratio in GRAPH_RATIOS]
+    for base, ratio in asked:
+        system = system_named(f"{base}+graphkv")
+        same = system._replace(name=system.name + SHUFFLED)
+        for one in (system_named(base), system, same):
+            rows[one.name, ratio] = Row(Trial(one, ratio))
+    for some in batches(documents):
+        batch = Shuffled(model, some, [row.trial for row in rows.values()], settings)
+        batch.measure(list(rows.values()), lambda _: None)
+    found, samples = [], []
+    for base, ratio in asked:
+        alone, graph, same = (
+            shares(rows[name, ratio])
+            for name in (base, f"{base}+graphkv", f"{base}+graphkv{SHUFFLED}")
+        )
+        told: dict[str, Any] = {"base": base, "ratio": ratio}
+        told["needles"] = [sum(one) / len(one) for one in (alone, graph, same)]
+        found.append(told)
+        for name, pair in (
+            ("shuffled against base", (same, alone)),
+            ("graph against shuffled", (graph, same)),
+        ):
+            sample = differences(*pair)
+            told[name] = list(interval(sample, settings.seed))
+            samples.append((told, name, sample))
+    corrected = holm(chances([sample for *_, sample in samples], settings.seed))
+    for (told, name, _), p in zip(samples, corrected, strict=True):
+        told[f"p of {name}"] = p
+    return found
+
+
+def streamed(model: Any, documents: Sequence[Document], settings: Settings) -> dict[str, Any]:
+    """Return what HEX costs whose second half of a document came token by token, mode by mode."""
+    rows = {(preset, mode): Row(Trial(BASE, None)) for preset in PRESETS for mode in MODES}
+    rows["full", ""] = Row(Trial(BASE, None))
+    for some in batches(documents):
+        steps: list[Step] = []
+        ids = torch.tensor([document.context for document in some], device=model.device)
+        prompt = prefill(model, ids, watch=[steps.append])
+        judge = Judge(model, prompt, some)
+        for (preset, mode), row in rows.items():
+            with prompt.cache.undone():
+                for layer, step in zip(prompt.cache.evictable(), steps, strict=True):
+                    if mode:
+                        config = optimized.hex_preset(preset)._replace(mode=MODES[mode])
+                        layer.keys, layer.values = decoded(step, mode, remedied(config, "remedied"))
+                row.bits += judge.bits()
+                row.found += judge.found()
+                moved, size = judge.deviations()
+                row.relative += (moved.mean(1) / size.mean(1)).tolist()
+    return {
+        preset: {mode: against(rows, preset, mode, settings.seed) for mode in MODES}
+        for preset in PRESETS
+    }
+
+
+def decoded(step: Step, mode: str, config: optimized.HexConfig) -> tuple[Tensor, Tensor]:
+    """Return what is read of a layer whose second half came after the first, or with it."""
+    parts = step.queries.half(), step.keys.half(), step.values.half()
+    half = parts[1].shape[-2] // (1 if mode == "at once" else 2)
+    cache = optimized.hex_prefill(*(x[..., :half, :] for x in parts), config=config)
+    if mode != "at once":
+        cache = optimized.hex_append(cache, *(x[..., half:, :] for x in parts))
+    return optimized.hex_read(cache)
+
+
+def against(rows: dict[Any, Row], preset: str, mode: str, seed: int) -> dict[str, Any]:
+    """Return how one mode differs from appending, and from the full cache."""
+    row, append, full = rows[preset, mode], rows[preset, "append"], rows["full", ""]
+    found: dict[str, Any] = {"deviation": list(interval(row.relative, seed))}
+    for name, other in (("append", append), ("the full cache", full)):
+        samples = differences(row.bits, other.bits), differences(shares(row), shares(other))
+        p = holm(chances(samples, seed))
+        found[f"against {name}"] = {
+            what: {"interval": list(interval(sample, seed)), "p": one}
+            for what, sample, one in zip(("bits", "needles"), samples, p, strict=True)
+        }
+    change = differences(row.relative, append.relative)
+    found["deviation against append"] = list(interval(change, seed))
+    return found
+
+
 def value_places(document: Document) -> list[slice]:
-    """Return where the values of a document's facts stand; its tokens are bytes."""
-    text = bytes(min(token, 255) for token in document.context)
-    places = []
+    """Return where the values of a document's facts stand."""
+    places, context = [], document.context
     for question in document.questions:
-        start = text.index(b"= ", round(question.depth * len(text))) + 2
-        places.append(slice(start, text.index(b"\n", start)))
+        value = question.answer[:-1]  # without the end of the line
+        at = round(question.depth * len(context))
+        while context[at : at + len(value)] != value:
+            at += 1
+        places.append(slice(at, at + len(value)))
     return places
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:] or ["words"])

@@ -1,11 +1,13 @@
-"""Tables of the docs from runs of `python -m optimized` on the shipped model, one a reading.
+"""Tables of the docs from runs of `python -m optimized` on the shipped models, one a reading.
 
-The runs are docs/shipped/remedied.json and letter.json, as the command wrote them.
+The runs are docs/shipped/words/remedied.json and letter.json, as the command wrote them; beside
+them is what docs/shipped_facts.py measured. Of the model of bytes there is the same.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from optimized.readings import READINGS
@@ -13,26 +15,46 @@ from optimized.readings import READINGS
 RUNS = Path(__file__).parent / "shipped"
 Figures = dict[str, Any]
 
+CLAIMS = {
+    "hubkv": "HubKV against its base",
+    "graphkv": "GraphKV against its base",
+    "quantised": "Quantised against the full cache",
+}
+SURE = 0.05
+BUDGETS = (50.0, 35.0, 25.0, 10.0, 5.0)
+SLACK = 0.5
+"""Of a percent: positions and offsets that are stored beside what is kept."""
+
 
 def tables() -> dict[str, str]:
     """Return the tables by the names of the files that the docs include."""
+    return {
+        f"{folder.name}_{name}": text
+        for folder in sorted(RUNS.iterdir())
+        for name, text in of_model(folder).items()
+    }
+
+
+def of_model(folder: Path) -> dict[str, str]:
+    """Return the tables of one model."""
     runs = {
-        reading: json.loads((RUNS / f"{reading}.json").read_text())
+        reading: json.loads((folder / f"{reading}.json").read_text())
         for reading in reversed(READINGS)
     }
-    claims = (
-        "HubKV against its base",
-        "GraphKV against its base",
-        "Quantised against the full cache",
-    )
-    first = runs["remedied"]
+    first, parts = runs["remedied"], json.loads((folder / "facts.json").read_text())
     return {
-        "shipped_run": about(first),
-        "shipped_evicted": markdown(evicted(first)),
-        "shipped_stored": markdown(stored(first)),
-        "shipped_chance": markdown(against_chance(first)),
-        "shipped_facts": markdown(facts(json.loads((RUNS / "facts.json").read_text()))),
-    } | {f"shipped_{claim.split()[0].lower()}": markdown(compared(runs, claim)) for claim in claims}
+        "run": about(first),
+        "evicted": markdown(evicted(first)),
+        "stored": markdown(stored(first)),
+        "chance": markdown(against_chance(first)),
+        "budgets": best(first),
+        "modes": markdown(modes(parts)),
+        "facts_run": about_facts(parts),
+        "facts": markdown(facts(parts)),
+        "heads": markdown(heads(parts)),
+        "tokens": markdown(tokens(parts)),
+        "graph": markdown(graph(parts)),
+    } | {name: markdown(compared(runs, claim)) for name, claim in CLAIMS.items()}
 
 
 def markdown(lines: Iterator[list[str]]) -> str:
@@ -48,7 +70,7 @@ def about(run: Figures) -> str:
     lengths = ", ".join(map(str, sorted(set(documents))))
     versions = run["versions"]
     return (
-        f"{len(documents)} documents of {lengths} bytes with {run['command']['needles']} facts "
+        f"{len(documents)} documents of {lengths} tokens with {run['command']['needles']} facts "
         f"each, seed {run['command']['seed']}, torch {versions['torch']}, transformers "
         f"{versions['transformers']}. With the full cache the model finds "
         f"{full['needle_accuracy']:.1%} of the facts at {full['bits_per_byte']:.3f} bits per "
@@ -113,12 +135,129 @@ def against_chance(run: Figures) -> Iterator[list[str]]:
             yield [one["system"], *judged(one)]
 
 
+def best(run: Figures) -> str:
+    """Return the table of what is best within so many bytes, where its tests can be had."""
+    try:
+        return markdown(budgets(run))
+    except ImportError as reason:
+        return f"Not told: {reason}.\n"
+
+
+def budgets(run: Figures) -> Iterator[list[str]]:
+    """Lay out what is best within so many bytes, and what cannot be told from it."""
+    yield ["bytes", "most facts", "not told from it", "text nearest to the full cache", "not told"]
+    rows = [row for row in run["rows"][1:] if row["refused"] is None]
+    for budget in BUDGETS:
+        within = [row for row in rows if row["stored_percent"] <= budget + SLACK]
+        # of one system what spends most of the budget
+        spent = {
+            row["system"]: row for row in sorted(within, key=lambda row: row["stored_percent"])
+        }
+        facts = tied(list(spent.values()), lambda row: list(map(mean, row["found_by_document"])))
+        text = tied(list(spent.values()), lambda row: [-bits for bits in row["bits_by_document"]])
+        found, change = facts[0]["needle_accuracy"], text[0]["bits_change"]
+        yield [
+            f"{budget:.0f} %",
+            f"{facts[0]['system']}: {found:.1%}",
+            ", ".join(row["system"] for row in facts[1:]) or "–",
+            f"{text[0]['system']}: {change:+.3f}",
+            ", ".join(row["system"] for row in text[1:]) or "–",
+        ]
+
+
+def tied(rows: list[Figures], of: Callable[[Figures], list[float]]) -> list[Figures]:
+    """Return the best of some rows, and those that sign-flip tests cannot tell from it."""
+    from optimized.study.significance import chances, differences, holm
+
+    best, *others = sorted(rows, key=lambda row: -mean(of(row)))
+    p = holm(chances([differences(of(best), of(row)) for row in others], seed=0))
+    return [best, *(row for row, one in zip(others, p, strict=True) if one > SURE)]
+
+
+def modes(measured: Figures) -> Iterator[list[str]]:
+    """Lay out what a cache costs whose second half came token by token, by mode."""
+    yield ["", "deviation of attention", "bits, against the full cache", "bits, against appending"]
+    for preset, rows in measured["modes"].items():
+        for mode, row in rows.items():
+            middle, low, high = (format(bound, ".1%") for bound in row["deviation"])
+            cells = (row[f"against {name}"]["bits"] for name in ("the full cache", "append"))
+            shown = (
+                interval_of(one) if mode != "append" or i == 0 else ""
+                for i, one in enumerate(cells)
+            )
+            yield [f"{preset}, {mode}", f"{middle} ({low} … {high})", *shown]
+
+
+def interval_of(one: Figures) -> str:
+    """Return a difference of bits with its interval, strong where it is one."""
+    middle, low, high = (format(bound, "+.4f") for bound in one["interval"])
+    text = f"{middle} ({low} … {high})"
+    return f"**{text}**" if one["p"] <= SURE else text
+
+
+def about_facts(measured: Figures) -> str:
+    """Say what shipped_facts.py measured, and how crowded scores are."""
+    about = measured["about"]
+    middle, low, high = (format(bound, ".2f") for bound in measured["autocorrelation"])
+    return (
+        f"{about['documents']} documents with {about['needles']} facts each, torch "
+        f"{about['torch']}. The autocorrelation of KVzip's scores at distance 1 is {middle} "
+        f"({low} … {high}). {measured['near_1']:.1%} of them are 0.999 or more, of one head "
+        f"{measured['near_1_in_one_head']:.1%}.\n"
+    )
+
+
 def facts(measured: Figures) -> Iterator[list[str]]:
-    """Lay out what is left of facts, as docs/shipped_facts.py measured it."""
-    yield ["", "needles", "bits per byte", "of values kept", "of heads with some, with all"]
-    for name, row in measured["variants"].items():
+    """Lay out how many facts each variant finds, and how that differs from KVzip."""
+    ratios = measured["ratios"]
+    yield ["", *(f"{float(ratio):.0%} removed" for ratio in ratios)]
+    for name in next(iter(ratios.values())):
+        yield [name, *(found(rows[name]) for rows in ratios.values())]
+
+
+def found(row: Figures) -> str:
+    """Return the share of facts that a variant finds, beside how that differs from KVzip."""
+    share = f"{row['needles']:.1%}"
+    against = row.get("against KVzip")
+    if against is None:
+        return share
+    middle, low, high = (format(bound, "+.1%") for bound in against["needles"])
+    text = f"{share}: {middle} ({low} … {high})"
+    return f"**{text}**" if against["p of needles"] <= SURE else text
+
+
+def heads(measured: Figures) -> Iterator[list[str]]:
+    """Lay out what is left of facts in the heads at the ratio where HubKV differs most."""
+    rows = measured["ratios"]["0.95"]
+    yield ["", "bits per byte", "of values kept", "of heads with some, with all"]
+    for name, row in rows.items():
         shares = (f"{row[what]:.1%}" for what in ("kept", "whole"))
-        yield [name, f"{row['needles']:.1%}", f"{row['bits_per_byte']:.3f}", *shares]
+        yield [name, f"{row['bits_per_byte']:.3f}", *shares]
+
+
+def tokens(measured: Figures) -> Iterator[list[str]]:
+    """Lay out how many facts KVzip and HubKV find, by the tokens of their values."""
+    ratios = measured["ratios"]
+    sizes = next(iter(ratios.values()))["HubKV"]["by tokens"]
+    yield ["value of", "facts", *(f"{float(ratio):.0%} removed" for ratio in ratios)]
+    for size, one in sizes.items():
+        cells = []
+        for rows in ratios.values():
+            alone, refined = (rows[name]["by tokens"][size] for name in ("KVzip", "HubKV"))
+            low, high = (format(bound, "+.1%") for bound in refined["against KVzip"][1:])
+            cells.append(f"{alone['needles']:.1%} → {refined['needles']:.1%} ({low} … {high})")
+        yield [f"{size} token{'s' if int(size) > 1 else ''}", str(one["facts"]), *cells]
+
+
+def graph(measured: Figures) -> Iterator[list[str]]:
+    """Lay out what GraphKV finds beside a graph that has nothing to do with the tokens."""
+    yield ["", "removed", "base", "GraphKV", "keys of other tokens", "the graph's own share"]
+    for row in measured["graph"]:
+        cells = [f"{share:.1%}" for share in row["needles"]]
+        middle, low, high = (format(bound, "+.1%") for bound in row["graph against shuffled"])
+        text = f"{middle} ({low} … {high})"
+        strong = row["p of graph against shuffled"] <= SURE
+        yield [row["base"], f"{row['ratio']:.0%}", *cells, f"**{text}**" if strong else text]
 
 
 def judged(one: Figures) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from optimized.readings import READINGS
 
+MODEL = "words"
 SYSTEMS = "default"
 RATIOS = (0.5, 0.75, 0.9, 0.95)
 
@@ -17,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the options."""
     made = argparse.ArgumentParser(prog="python -m optimized", description=__doc__)
     add = made.add_argument
-    add("--model", help="folder or id of a causal language model; by default the shipped one")
+    add("--model", default=MODEL, help="`words`, `bytes`, or the folder or id of another one")
     add("--text", type=Path, help="a file to read; by default held-out text")
     add("--systems", nargs="+", default=[SYSTEMS], help="by name, or `default`, or `all`")
     add(

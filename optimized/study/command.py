@@ -30,7 +30,7 @@ from optimized.study.compared import systems_named
 from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
 from optimized.study.rows import Settings, trials
-from optimized.tiny import HERE
+from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
 OUT = "kvspec-report"
@@ -52,7 +52,7 @@ def device(name: str) -> torch.device:
     return chosen
 
 
-def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
+def load(folder: Path, on: torch.device) -> tuple[PreTrainedModel, Any]:
     """Return a model, attached, and its tokenizer.
 
     Raises:
@@ -61,18 +61,14 @@ def load(name: str | None, on: torch.device) -> tuple[PreTrainedModel, Any]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     hub_logging.set_verbosity_error()  # each of its retries would be a line
-    if name is None and not (HERE / "model.safetensors").exists():
-        raise ValueError(
-            f"--model must be given, since the weights of the shipped model are not in {HERE}"
-        )
-    place = str(HERE) if name is None else name
     try:
-        model = AutoModelForCausalLM.from_pretrained(place)
-        tokenizer = AutoTokenizer.from_pretrained(place)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     except Exception as error:  # whatever a damaged file makes of the libraries that read it
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"--model must be a folder or an id of a causal language model, got {place!r}: {reason}"
+            f"--model must be `words`, `bytes`, or a folder or an id of a causal language model, "
+            f"got {str(folder)!r}: {reason}"
         ) from error
     nn.Module.to(model, on)
     return attach(model.eval()), tokenizer
@@ -121,11 +117,11 @@ def beside(target: Path) -> Path:
 
 def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
     """Return what asks a model to repeat a chunk of its context."""
-    before, after = (part.decode() for part in CONTINUE)
+    before, after = CONTINUE
 
     def asking(index: int, chunk: Tensor) -> list[int]:
         first = tokenizer.decode(chunk[:8].tolist(), skip_special_tokens=True)
-        text = before + first + after if index else REPEAT.decode()
+        text = before + first + after if index else REPEAT
         return tokenizer(text, add_special_tokens=False).input_ids
 
     return asking
@@ -141,13 +137,13 @@ def prepared(
     """
     on = device(given.device)
     torch.manual_seed(given.seed)
-    model, tokenizer = load(given.model, on)
+    folder = MODELS.get(given.model, Path(given.model))
+    model, tokenizer = load(folder, on)
     fits(model, given)
     text = documents.held_out() if given.text is None else documents.read(given.text)
     maker = documents.Maker(text, tokenizer)
     lengths = documents.lengths(given.context)
     read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
-    folder = Path(given.model) if given.model is not None else HERE
     gates = load_gates(folder, whole_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
@@ -178,7 +174,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
         for name, value in vars(given).items()
     }
     about = {
-        "name": given.model or "optimized/tiny",
+        "name": given.model,
         "architecture": model.config.model_type,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "dtype": str(model.dtype),

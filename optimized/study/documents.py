@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from optimized.tiny.corpus import files
 from optimized.tiny.tasks import Fact, facts
+from optimized.tiny.tokens import whole_words
 
 PIECE = 160
 """Longer lines are cut at spaces, so that a fact can stand anywhere."""
@@ -38,7 +39,7 @@ class Document(NamedTuple):
 
 
 def held_out() -> str:
-    """Return text the shipped model has not seen: some of Python's standard library."""
+    """Return text the shipped models have not seen: some of Python's standard library."""
     return "\n\n".join(files("heldout").values())
 
 
@@ -71,6 +72,7 @@ class Maker:
 
     def __init__(self, text: str, tokenizer: PreTrainedTokenizerBase) -> None:
         self.pieces, self.tokenizer = pieces(text), tokenizer
+        self.words = whole_words(tokenizer)
         marked = tokenizer("a").input_ids[:1]
         self.prefix: list[int] = marked if marked == [tokenizer.bos_token_id] else []
 
@@ -108,8 +110,8 @@ class Maker:
 
     def question(self, fact: Fact, depth: float) -> Question:
         """Ask for a fact; the answer is what its tokens add to the question's."""
-        question = "\n" + fact.question().decode()
-        both = self.ids(question + fact.answer().decode())
+        question = "\n" + fact.question()
+        both = self.ids(question + fact.answer())
         # a tokenizer may take the space between the two for the answer's beginning
         pairs = enumerate(zip([*self.ids(question), None], both, strict=False))
         same = next(place for place, (one, other) in pairs if one != other)
@@ -123,8 +125,8 @@ class Maker:
         Raises:
             ValueError: the text is too short for the context, or the context for the facts.
         """
-        known = facts(rng, needles)
-        stated = [self.ids(fact.stated().decode()) for fact in known]
+        known = facts(rng, needles, self.words)
+        stated = [self.ids(fact.stated()) for fact in known]
         body = context - len(self.prefix) - sum(map(len, stated))
         if body < 8:
             raise ValueError(

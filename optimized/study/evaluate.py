@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
 from optimized.models.selection import kept_entries
 from optimized.study.clock import Clock
@@ -76,10 +77,11 @@ class Batch:
         self.panel = Panel(model, ids.shape[1], rows, settings, place)
         self.prompt = prefill(model, ids, watch=self.panel.watchers())
         self.cache = self.prompt.cache
-        for layer in self.cache.evictable():  # in 16 bits, as in the papers, whatever the model is
-            keys, values = layer.whole
-            if keys.element_size() > 2:
-                layer.keys, layer.values = keys.half(), values.half()
+        for layer in self.cache.layers:  # in 16 bits, as in the papers, whatever the model is
+            if layer.keys.element_size() > 2:
+                layer.keys, layer.values = layer.keys.half(), layer.values.half()
+                if isinstance(layer, WindowLayer):
+                    layer.held = []  # nothing is taken back any more
         self.judge = Judge(model, self.prompt, documents)
 
     def measure(self, rows: Sequence[Row], step: Callable[[str], None]) -> None:
@@ -128,7 +130,8 @@ class Batch:
 
     def quantise(self, row: Row, clock: Clock) -> int:
         """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
-        system, kv, nbytes = row.trial.system, self.settings.kv, 0
+        system, kv = row.trial.system, self.settings.kv
+        nbytes = kv.stored_bytes([one for one in self.cache.layers if isinstance(one, WindowLayer)])
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())
         if system.scorer is not None:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)

@@ -2,10 +2,8 @@
 
 import hashlib
 import sysconfig
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Literal
 
 Split = Literal["train", "heldout"]
@@ -35,20 +33,6 @@ def files(split: Split) -> dict[str, str]:
     }
 
 
-@cache
-def _joined(split: Split) -> bytes:
-    return "\n\n".join(files(split).values()).encode()
-
-
-def passage(rng: Random, length: int, split: Split = "train") -> bytes:
-    """Return `length` bytes of a split, from the start of a line wherever it may be."""
-    text = _joined(split)
-    start = text.index(b"\n", rng.randrange(len(text) - length - 10_000)) + 1
-    return text[start : start + length]
-
-
-def windows(split: Split, length: int) -> Iterator[bytes]:
-    """Cut every file of a split into pieces of `length` bytes, the last ones shorter."""
-    for text in files(split).values():
-        data = text.encode()
-        yield from (data[start : start + length] for start in range(0, len(data), length))
+def joined(split: Split) -> str:
+    """Return the files of a split one after the other."""
+    return "\n\n".join(files(split).values())

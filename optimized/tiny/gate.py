@@ -1,4 +1,4 @@
-"""`python -m optimized.tiny.gate`: let FastKVzip's gates learn from the shipped model."""
+"""`python -m optimized.tiny.gate FOLDER`: let FastKVzip's gates learn from a shipped model."""
 
 import argparse
 from pathlib import Path
@@ -8,9 +8,8 @@ import torch
 
 from optimized.models.attach import attach
 from optimized.models.gates import learn_gates, save_gates
-from optimized.tiny import HERE
-from optimized.tiny.evaluate import tokens
 from optimized.tiny.tasks import REPEAT, facts, hidden
+from optimized.tiny.tokens import Tokens
 
 
 def main() -> None:
@@ -18,7 +17,7 @@ def main() -> None:
     from transformers import LlamaForCausalLM
 
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.gate")
-    parser.add_argument("--model", type=Path, default=HERE, help="where the gates go, too")
+    parser.add_argument("model", type=Path, help="where the gates go, too")
     parser.add_argument("--rows", type=int, default=30)
     parser.add_argument("--length", type=int, default=960)
     parser.add_argument("--steps", type=int, default=1000)
@@ -26,12 +25,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     model = attach(LlamaForCausalLM.from_pretrained(given.model).eval())
-    prompts = []
+    on, prompts = Tokens(given.model), []
     for index in range(given.rows):
         rng = Random(f"gate {given.seed} {index}")
-        pieces = hidden(rng, facts(rng, rng.randint(0, 6)), given.length)
-        prompts.append(tokens(b"".join(text for text, _ in pieces)))
-    asking = torch.tensor(list(REPEAT))
+        pieces = hidden(on, rng, facts(rng, rng.randint(0, 6), on.words), given.length)
+        tokens = [on.begin, *(token for text, _ in pieces for token in text)]
+        prompts.append(torch.tensor([tokens]))
+    asking = torch.tensor(on.ids(REPEAT))
     # a quarter of the recipe's rate: its loss is a sum, here over four heads
     how = dict(steps=given.steps, sample=given.sample, rate=0.05, spread=1.0)
     gates = learn_gates(model, prompts, given.seed, prompt=asking, **how)

@@ -1,24 +1,25 @@
-"""What the model practises: text, facts asked for later, and passages that come back.
+"""What a model practises: text, facts asked for later, and passages that come back.
 
-A row is a list of pieces: some bytes and how much each of them counts in the loss. Answers count
+A row is a list of pieces: some tokens and how much each of them counts in the loss. Answers count
 more than text, since they are few and the rest of a fact is chance.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from optimized.tiny.corpus import Split, passage
+from optimized.tiny.corpus import Split
+from optimized.tiny.tokens import Tokens
 
-Piece = tuple[bytes, float]
+Piece = tuple[Sequence[int], float]
 
 ANSWER = 4.0
 FACTS = 0.3
 
-REPEAT = b"\n\nRepeat the previous context exactly.\n\n"
+REPEAT = "\n\nRepeat the previous context exactly.\n\n"
 CONTINUE = (
-    b"\n\nRepeat the part of the previous context exactly, starting with `",
-    b"`.\n\n",
+    "\n\nRepeat the part of the previous context exactly, starting with `",
+    "`.\n\n",
 )
 """The two requests of KVzip: from the start, and from a given place."""
 
@@ -29,17 +30,17 @@ class Fact(NamedTuple):
     key: str
     value: str
 
-    def stated(self) -> bytes:
+    def stated(self) -> str:
         """Return the fact as a line."""
-        return f"{self.key} = {self.value}\n".encode()
+        return f"{self.key} = {self.value}\n"
 
-    def question(self, restated: bool = False) -> bytes:
+    def question(self, restated: bool = False) -> str:
         """Return what has the value as its continuation: a question, or the fact's beginning."""
-        return (f"{self.key} = " if restated else f">>> {self.key}\n").encode()
+        return f"{self.key} = " if restated else f">>> {self.key}\n"
 
-    def answer(self) -> bytes:
+    def answer(self) -> str:
         """Return the value as it ends: with its line."""
-        return f"{self.value}\n".encode()
+        return f"{self.value}\n"
 
 
 def word(rng: Random, syllables: int) -> str:
@@ -47,125 +48,166 @@ def word(rng: Random, syllables: int) -> str:
     return "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(syllables))
 
 
-def facts(rng: Random, count: int) -> list[Fact]:
-    """Make up facts, no two about the same thing."""
+def name(rng: Random, words: Sequence[str]) -> str:
+    """Make a name out of words: one, one with a digit, or two."""
+    kind = rng.random()
+    if kind < 0.5:
+        return rng.choice(words)
+    if kind < 0.75:
+        return f"{rng.choice(words)}{rng.randrange(10)}"
+    return f"{rng.choice(words)}_{rng.choice(words)}"
+
+
+def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
+    """Make up facts, no two about the same thing: of words, or of syllables without words."""
     found: dict[str, Fact] = {}
     while len(found) < count:
-        key = word(rng, rng.choice((2, 3, 3)))
-        value = f"{rng.randrange(100_000):05}" if rng.random() < 0.5 else word(rng, 3)
+        if words:
+            key, value = name(rng, words), name(rng, words)
+        else:
+            key = word(rng, rng.choice((2, 3, 3)))
+            value = f"{rng.randrange(100_000):05}" if rng.random() < 0.5 else word(rng, 3)
         found[key] = Fact(key, value)
     return list(found.values())
 
 
-def asked(fact: Fact, rng: Random) -> list[Piece]:
+def asked(on: Tokens, fact: Fact, rng: Random) -> list[Piece]:
     """Return a fact asked for, in one of the two ways, and the answer."""
-    return [(fact.question(rng.random() < 0.5), FACTS), (fact.answer(), ANSWER)]
+    return [
+        (on.ids(fact.question(rng.random() < 0.5)), FACTS),
+        (on.ids(fact.answer()), ANSWER),
+    ]
 
 
-def dense(rng: Random, length: int) -> list[Piece]:
+def dense(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Many small documents: a few facts between lines of text, each then asked for twice."""
     pieces: list[Piece] = []
     most = min(10, 2 + length // 100)
     while sum(len(text) for text, _ in pieces) < length:
-        known = facts(rng, rng.randint(2, most))
+        known = facts(rng, rng.randint(2, most), on.words)
         for fact in known:
             if rng.random() < 0.4:
-                line = passage(rng, rng.randint(10, 40 + length // 10)).rpartition(b"\n")[0]
-                pieces.append((line + b"\n", 1.0))
-            pieces.append((fact.stated(), FACTS))
+                text = on.passage(rng, rng.randint(10, 40 + length // 10))
+                ends = [place for place, token in enumerate(text) if token in on.breaks]
+                pieces.append((text[: ends[-1] + 1] if ends else on.ids("\n"), 1.0))
+            pieces.append((on.ids(fact.stated()), FACTS))
         for _ in range(2):
             for fact in rng.sample(known, len(known)):
-                pieces += asked(fact, rng)
-        pieces.append((b"\n", 1.0))
+                pieces += asked(on, fact, rng)
+        pieces.append((on.ids("\n"), 1.0))
     return pieces
 
 
-def hidden(rng: Random, known: list[Fact], length: int, split: Split = "train") -> list[Piece]:
-    """Return `length` bytes of a split with facts between its lines, at random depths."""
-    text = passage(rng, length - sum(len(fact.stated()) for fact in known), split)
-    breaks = [0, *(place + 1 for place, byte in enumerate(text) if byte == ord("\n"))]
+def recall(on: Tokens, rng: Random, length: int) -> list[Piece]:
+    """Very small documents: a few facts and nothing else, each then asked for three times."""
+    pieces: list[Piece] = []
+    while sum(len(text) for text, _ in pieces) < length:
+        known = facts(rng, rng.randint(2, 6), on.words)
+        pieces += [(on.ids(fact.stated()), FACTS) for fact in known]
+        for fact in rng.sample(known * 3, 3 * len(known)):
+            pieces += asked(on, fact, rng)
+        pieces.append((on.ids("\n"), 1.0))
+    return pieces
+
+
+def cycle(on: Tokens, rng: Random, length: int) -> list[Piece]:
+    """Some names, over and over in one order: what comes next is what came next before."""
+    line = [on.ids(name(rng, on.words) + "\n") for _ in range(rng.randint(4, 20))]
+    size = sum(map(len, line))
+    again = [(each, 1.0) for each in line] * (length // size)
+    return [*((each, FACTS) for each in line), *again]
+
+
+def hidden(
+    on: Tokens, rng: Random, known: list[Fact], length: int, split: Split = "train"
+) -> list[Piece]:
+    """Return `length` tokens of a split with facts between its lines, at random depths."""
+    lines = [on.ids(fact.stated()) for fact in known]
+    text = on.passage(rng, length - sum(map(len, lines)), split)
+    breaks = [0, *(place + 1 for place, token in enumerate(text) if token in on.breaks)]
     places = sorted(rng.choice(breaks) for _ in known)
     first, *ends = [*places, len(text)]
     pieces: list[Piece] = [(text[:first], 1.0)]
-    for fact, start, end in zip(known, places, ends, strict=True):
-        pieces += [(fact.stated(), FACTS), (text[start:end], 1.0)]
+    for line, start, end in zip(lines, places, ends, strict=True):
+        pieces += [(line, FACTS), (text[start:end], 1.0)]
     return pieces
 
 
-def needles(rng: Random, length: int) -> list[Piece]:
+def needles(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Facts hidden in a long text, and asked for at its end."""
-    known = facts(rng, rng.randint(1, 1 + length // 200))
-    pieces = hidden(rng, known, length - 60 * len(known))
-    pieces.append((b"\n", 1.0))
+    known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
+    pieces = hidden(on, rng, known, length - 60 * len(known))
+    pieces.append((on.ids("\n"), 1.0))
     for fact in rng.sample(known, len(known)):
-        pieces += asked(fact, rng)
+        pieces += asked(on, fact, rng)
     return pieces
 
 
-def haystack(rng: Random, length: int) -> list[Piece]:
+def haystack(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Many facts hidden in a long text, each asked for once, from its start to its end."""
-    known = facts(rng, length // 80)
-    pieces = hidden(rng, known, length - 20 * len(known))
-    pieces.append((b"\n", 1.0))
+    known = facts(rng, length // 80, on.words)
+    pieces = hidden(on, rng, known, length - 20 * len(known))
+    pieces.append((on.ids("\n"), 1.0))
     for fact in rng.sample(known, len(known)):
-        pieces += asked(fact, rng)
+        pieces += asked(on, fact, rng)
     return pieces
 
 
-def repeat(rng: Random, length: int) -> list[Piece]:
+def repeat(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """A context, a request to repeat it, and as much of it as there is room for."""
     size = rng.randint(length // 4, length * 3 // 4)
     if rng.random() < 0.3:
-        words = (word(rng, rng.randint(1, 4)).encode() for _ in range(size // 3 + 1))
-        context = b" ".join(words)[:size]
-        pieces = [(context, FACTS)]
+        made = (word(rng, rng.randint(1, 4)) for _ in range(size // 3 + 1))
+        context = on.ids(" ".join(made))[:size]
+        pieces: list[Piece] = [(context, FACTS)]
     else:
-        pieces = hidden(rng, facts(rng, rng.randint(0, 1 + size // 300)), size)
-        context = b"".join(text for text, _ in pieces)
+        pieces = hidden(on, rng, facts(rng, rng.randint(0, 1 + size // 300), on.words), size)
+        context = [token for text, _ in pieces for token in text]
     if rng.random() < 0.5:
-        return [*pieces, (REPEAT, 1.0), (context, 1.0)]
+        return [*pieces, (on.ids(REPEAT), 1.0), (context, 1.0)]
     start = rng.randrange(size // 2)
     before, after = CONTINUE
-    first = context[start : start + 8]
-    return [*pieces, (before + first + after, 1.0), (context[start:], 1.0)]
+    request = [*on.ids(before), *context[start : start + 8], *on.ids(after)]
+    return [*pieces, (request, 1.0), (context[start:], 1.0)]
 
 
-def copy(rng: Random, length: int) -> list[Piece]:
+def copy(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Text in which earlier lines come back, unannounced."""
-    text = b""
+    text: list[int] = []
     while len(text) < length:
-        text += passage(rng, rng.randint(40, length // 3))
+        text += on.passage(rng, rng.randint(40, length // 3))
         size = rng.randint(30, length // 6)
         start = rng.randrange(max(1, len(text) - size))
         text += text[start : start + size]
     return [(text, 1.0)]
 
 
-def plain(rng: Random, length: int) -> list[Piece]:
+def plain(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Text as it is."""
-    return [(passage(rng, length), 1.0)]
+    return [(on.passage(rng, length), 1.0)]
 
 
-def words(rng: Random, length: int) -> list[Piece]:
+def words(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Some made-up words, and the same again, and other ones."""
     pieces: list[Piece] = []
     for _ in range(1 + length // 100):
-        made = (word(rng, rng.randint(1, 4)).encode() for _ in range(rng.randint(4, length // 30)))
-        line = b" ".join(made) + b"\n"
+        made = (word(rng, rng.randint(1, 4)) for _ in range(rng.randint(4, length // 30)))
+        line = on.ids(" ".join(made) + "\n")
         pieces += [(line, FACTS), (line, 1.0)]
     return pieces
 
 
-Shares = dict[Callable[[Random, int], list[Piece]], int]
+Shares = dict[Callable[[Tokens, Random, int], list[Piece]], int]
 
+STARTING: Shares = {recall: 5, cycle: 4, plain: 1}
 COPYING: Shares = {dense: 5, words: 2, repeat: 1, copy: 1}
 MIXED: Shares = {dense: 3, plain: 3, needles: 1, repeat: 1, copy: 1}
 FINDING: Shares = {haystack: 3, plain: 2, dense: 1, needles: 1, repeat: 1, copy: 1}
-"""How many rows of nine are of which kind: until copying has been learnt, then among other text,
-and at last over long distances."""
+"""How many rows of nine or ten are of which kind: until tokens are looked up at all, until copying
+has been learnt, then among other text, and at last over long distances."""
 
 
-def row(rng: Random, length: int, shares: Shares) -> list[Piece]:
-    """Return a row of about `length` bytes of a kind drawn by its share."""
+def row(on: Tokens, rng: Random, length: int, shares: Shares) -> list[Piece]:
+    """Return a row of about `length` tokens of a kind drawn by its share."""
     (kind,) = rng.choices(list(shares), list(shares.values()))
-    return kind(rng, length)
+    return kind(on, rng, length)

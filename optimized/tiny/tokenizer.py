@@ -1,13 +1,26 @@
-"""One token a byte: the number of a token is the byte; two tokens are none."""
+"""`python -m optimized.tiny.tokenizer`: make the tokenizers of the shipped models."""
 
+import re
+from collections import Counter
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
-BEGIN, END = 256, 257
-SIZE = 258
+from optimized.tiny import BEGIN, END, MODELS
+from optimized.tiny.corpus import files
+
+MARKS = [BEGIN, END]
+
+PIECES = 2048
+CUTS = r"(?<=[A-Za-z]) [A-Za-z]+|[A-Za-z]+|[0-9]|[^A-Za-z0-9\n]*\n|[^A-Za-z0-9\n]+"
+"""No piece reaches beyond one of these: a word, with the space between it and the word before; a
+digit; what is neither, up to the end of its line."""
+
+WORD = "(?<![A-Za-z])[a-z]{3,}(?![A-Za-z])"
+OFTEN = 100
+"""How often the corpus has a word that facts are made of."""
 
 
 def letters() -> list[str]:
@@ -19,26 +32,66 @@ def letters() -> list[str]:
     return [chr(codes[byte]) for byte in range(256)]
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """Return the tokenizer: the begin of a text is marked, and any text comes back from it."""
+def of_bytes() -> Tokenizer:
+    """Return a tokenizer whose tokens are numbered as the bytes they are."""
     bare = Tokenizer(BPE({letter: byte for byte, letter in enumerate(letters())}, []))
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bare.add_special_tokens(MARKS)
+    return bare
+
+
+def of_words() -> Tokenizer:
+    """Learn a tokenizer from the corpus."""
+    bare = Tokenizer(BPE())
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    cuts = pre_tokenizers.Split(Regex(CUTS), "isolated")
+    bare.pre_tokenizer = pre_tokenizers.Sequence([cuts, level])
+    trainer = trainers.BpeTrainer(
+        vocab_size=PIECES,
+        special_tokens=MARKS,
+        initial_alphabet=letters(),
+        show_progress=False,
+    )
+    bare.train_from_iterator(files("train").values(), trainer)
+    return bare
+
+
+def finished(bare: Tokenizer) -> PreTrainedTokenizerFast:
+    """Return a tokenizer that marks the begin of a text, and from which any text comes back."""
     bare.decoder = decoders.ByteLevel()
-    begin, end = "<|begin|>", "<|end|>"
-    bare.add_special_tokens([begin, end])
-    marks = [(begin, BEGIN)]
-    bare.post_processor = processors.TemplateProcessing(single=f"{begin} $A", special_tokens=marks)
+    marks = [(mark, bare.token_to_id(mark)) for mark in MARKS]
+    bare.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN} $A", special_tokens=marks[:1]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=bare,
-        bos_token=begin,
-        eos_token=end,
-        pad_token=end,
+        bos_token=BEGIN,
+        eos_token=END,
+        pad_token=END,
         model_max_length=2048,
         clean_up_tokenization_spaces=False,
         split_special_tokens=True,
     )
 
 
-def save(folder: Path) -> None:
-    """Write the tokenizer's files."""
-    tokenizer().save_pretrained(folder)
+def common_words(tokenizer: PreTrainedTokenizerFast) -> list[str]:
+    """Return the words of the corpus that are one token each, in order."""
+    found = Counter(word for text in files("train").values() for word in re.findall(WORD, text))
+    often = sorted(word for word, count in found.items() if count >= OFTEN)
+    return [word for word in often if len(tokenizer.tokenize(word)) == 1]
+
+
+MAKERS = {"bytes": of_bytes, "words": of_words}
+
+
+def save(name: str, folder: Path) -> None:
+    """Write a tokenizer's files, and of one that reads words those that it has whole."""
+    made = finished(MAKERS[name]())
+    made.save_pretrained(folder)
+    if name == "words":
+        (folder / "words.txt").write_text("\n".join(common_words(made)) + "\n")
+
+
+if __name__ == "__main__":
+    for name, folder in MODELS.items():
+        save(name, folder)

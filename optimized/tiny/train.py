@@ -1,4 +1,4 @@
-"""`python -m optimized.tiny.train --checkpoint FILE`: train the shipped model.
+"""`python -m optimized.tiny.train MODEL --checkpoint FILE`: train a shipped model.
 
 Every batch is drawn from the seed and the number of the step, so that a run which was stopped goes
 on from its checkpoint as if it had not been.
@@ -6,110 +6,69 @@ on from its checkpoint as if it had not been.
 
 import argparse
 import os
+import shutil
 import time
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from optimized.tiny import HERE, tokenizer
+from optimized.tiny import MODELS
 from optimized.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.tiny.muon import Muon
-from optimized.tiny.tasks import COPYING, FINDING, MIXED, Shares, row
-
-WARMUP = 50
-RATES = {"muon": 0.02, "adam": 0.004}
-
-
-class Stage(NamedTuple):
-    """Some steps at one length, `rows` rows each, of a mixture of kinds."""
-
-    length: int
-    rows: int
-    steps: int
-    shares: Shares
+from optimized.tiny.plans import MUON, PLANS, Plan, Stage
+from optimized.tiny.tasks import row
+from optimized.tiny.tokens import Tokens
 
 
-STAGES = (
-    Stage(192, 8, 2500, COPYING),
-    Stage(256, 8, 400, MIXED),
-    Stage(512, 6, 400, MIXED),
-    Stage(1024, 4, 400, MIXED),
-    Stage(512, 8, 800, FINDING),
-    Stage(1280, 3, 1400, FINDING),
-)
-STEPS = sum(stage.steps for stage in STAGES)
-
-CYCLES = {3700: 200, STEPS: 500}
-"""Where a cycle of the rates ends, and over how many of its last steps they fall to nothing."""
-
-
-def config() -> LlamaConfig:
-    """Return the shape of the model."""
+def config(plan: Plan, on: Tokens) -> LlamaConfig:
+    """Return the shape of a model."""
     return LlamaConfig(
-        vocab_size=tokenizer.SIZE,
         hidden_size=256,
-        intermediate_size=256,
         num_hidden_layers=4,
         num_attention_heads=8,
         num_key_value_heads=4,
         head_dim=32,
         max_position_embeddings=2048,
-        bos_token_id=tokenizer.BEGIN,
-        eos_token_id=tokenizer.END,
-        pad_token_id=tokenizer.END,
-        tie_word_embeddings=False,
+        bos_token_id=on.begin,
+        eos_token_id=on.end,
+        pad_token_id=on.end,
+        **plan.shape,
     )
 
 
-def stage_of(step: int) -> Stage:
-    """Return the stage that a step belongs to."""
-    for stage in STAGES:
-        if step < stage.steps:
-            return stage
-        step -= stage.steps
-    return STAGES[-1]
-
-
-def rate(step: int) -> float:
-    """Return the share of the full rates: up, level and down, in every cycle."""
-    start = max((end for end in CYCLES if end <= step), default=0)
-    end = min(end for end in CYCLES if end > step)
-    return min(1.0, (step + 1 - start) / WARMUP, (end - step) / CYCLES[end])
-
-
-def filled(rng: Random, length: int, shares: Shares) -> tuple[list[int], list[float]]:
-    """Return `length + 1` tokens, rows one after the other, and the weight of each."""
-    found, weights = [tokenizer.BEGIN], [0.0]
-    while len(found) <= length:
-        for text, weight in row(rng, length, shares):
+def filled(on: Tokens, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
+    """Return a row of tokens, one more than its length, pieces one after the other, and weights."""
+    found, weights = [on.begin], [0.0]
+    while len(found) <= stage.length:
+        for text, weight in row(on, rng, stage.length, stage.shares):
             found += text
             weights += [weight] * len(text)
-        found.append(tokenizer.END)
+        found.append(on.end)
         weights.append(1.0)
-    return found[: length + 1], weights[: length + 1]
+    return found[: stage.length + 1], weights[: stage.length + 1]
 
 
-def batch(seed: int, step: int) -> tuple[Tensor, Tensor]:
+def batch(on: Tokens, plan: Plan, seed: int, step: int) -> tuple[Tensor, Tensor]:
     """Return the tokens of a step and their weights."""
-    stage = stage_of(step)
+    stage = plan.stage_of(step)
     rngs = (Random(f"{seed} {step} {place}") for place in range(stage.rows))
-    found, weights = zip(*(filled(rng, stage.length, stage.shares) for rng in rngs), strict=True)
+    found, weights = zip(*(filled(on, rng, stage) for rng in rngs), strict=True)
     return torch.tensor(found), torch.tensor(weights)
 
 
-def optimizers(model: LlamaForCausalLM) -> dict[str, torch.optim.Optimizer]:
+def optimizers(model: LlamaForCausalLM, plan: Plan) -> dict[str, torch.optim.Optimizer]:
     """Return one optimiser for the matrices inside, and one for the rest."""
     inside = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
     taken = {id(weight) for weight in inside}
     rest = [weight for weight in model.parameters() if id(weight) not in taken]
     return {
-        "muon": Muon(inside, lr=RATES["muon"], decay=0.02),
-        "adam": torch.optim.AdamW(rest, lr=RATES["adam"], betas=(0.9, 0.95), weight_decay=0.0),
+        "muon": Muon(inside, lr=MUON, decay=0.02),
+        "adam": torch.optim.AdamW(rest, lr=plan.adam, betas=(0.9, 0.95), weight_decay=0.0),
     }
 
 
@@ -120,7 +79,7 @@ def save(state: dict[str, Any], file: Path) -> None:
     os.replace(beside, file)
 
 
-def export(model: LlamaForCausalLM, folder: Path) -> None:
+def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
     """Write what `from_pretrained` reads: weights of 16 bits, to be computed with in 32."""
     halved = LlamaForCausalLM(model.config)
     halved.load_state_dict(model.state_dict())
@@ -128,14 +87,17 @@ def export(model: LlamaForCausalLM, folder: Path) -> None:
     shape = LlamaConfig.from_pretrained(folder)
     shape.dtype = torch.float32
     shape.save_pretrained(folder)
-    tokenizer.save(folder)
+    for file in tokenizer.glob("tokenizer*"):
+        if folder != tokenizer:
+            shutil.copy(file, folder)
 
 
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.train")
+    parser.add_argument("model", choices=MODELS)
     parser.add_argument("--checkpoint", type=Path, required=True, help="begun, or gone on from")
-    parser.add_argument("--out", type=Path, default=HERE, help="where the model goes at the end")
+    parser.add_argument("--out", type=Path, help="where the model goes at the end")
     parser.add_argument("--seed", type=int, default=0)
     on_gpu = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=on_gpu)
@@ -148,8 +110,11 @@ def main() -> None:
     """Train to the last step, then write the model."""
     given = arguments()
     torch.manual_seed(given.seed)
-    model = LlamaForCausalLM(config()).to(given.device)
-    chosen = optimizers(model)
+    folder, plan = MODELS[given.model], PLANS[given.model]
+    on = Tokens(folder)
+    model = LlamaForCausalLM(config(plan, on)).to(given.device)
+    chosen = optimizers(model, plan)
+    rates = {"muon": MUON, "adam": plan.adam}
     state: dict[str, Any] = {"step": 0, "seconds": 0.0, "losses": [], "figures": []}
     if given.checkpoint.exists():
         state = torch.load(given.checkpoint, map_location=given.device)
@@ -157,8 +122,8 @@ def main() -> None:
         for name, optimizer in chosen.items():
             optimizer.load_state_dict(state[name])
     start = saved = time.monotonic() - state["seconds"]
-    for step in range(state["step"], STEPS):
-        found, weights = (part.to(given.device) for part in batch(given.seed, step))
+    for step in range(state["step"], plan.steps):
+        found, weights = (part.to(given.device) for part in batch(on, plan, given.seed, step))
         with torch.autocast(found.device.type, torch.bfloat16, enabled=given.bf16):
             logits = model(input_ids=found[:, :-1], use_cache=False).logits
         each = cross_entropy(logits.float().flatten(0, 1), found[:, 1:].flatten(), reduction="none")
@@ -167,7 +132,7 @@ def main() -> None:
         loss.backward()
         for name, optimizer in chosen.items():
             for group in optimizer.param_groups:
-                group["lr"] = RATES[name] * rate(step)
+                group["lr"] = rates[name] * plan.rate(step)
             optimizer.step()
             optimizer.zero_grad()
         hard = scale == scale.max()
@@ -178,17 +143,17 @@ def main() -> None:
             words = f"loss {recent[0]:.3f}, answers {recent[1]:.3f}"
             print(f"{time.monotonic() - start:6.0f} s, step {step + 1}: {words}", flush=True)
         if state["step"] % 200 == 0:
-            length = stage_of(step).length
-            share = needle_accuracy(model, min(length, 1900) - 60, range(20))
-            bits = bits_per_byte(model, length, most=20)
+            length = min(plan.stage_of(step).length, 1900) - 60
+            share = needle_accuracy(model, on, length, range(20))
+            bits = bits_per_byte(model, on, plan.stage_of(step).length, most=20)
             state["figures"].append((step + 1, length, share, bits))
             print(f"        {share:.0%} of needles, {bits:.3f} bits a byte", flush=True)
-        if time.monotonic() - saved > given.minutes * 60 or state["step"] == STEPS:
+        if time.monotonic() - saved > given.minutes * 60 or state["step"] == plan.steps:
             saved = time.monotonic()
             state["seconds"] = saved - start
             kept = {name: optimizer.state_dict() for name, optimizer in chosen.items()}
             save(state | kept | {"model": model.state_dict()}, given.checkpoint)
-    export(model, given.out)
+    export(model, folder, given.out or folder)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import reference  # noqa: E402
 from optimized import GraphSettings, HubSettings, Scored  # noqa: E402
 from optimized.models.gates import load_gates  # noqa: E402
 from optimized.presses import GraphKVPress, HubKVPress  # noqa: E402
-from optimized.tiny import HERE  # noqa: E402
+from optimized.tiny import BYTES  # noqa: E402
 from spec_tests.accuracy import assert_as_accurate, assert_equal  # noqa: E402
 from spec_tests.models.oracle import model_logits  # noqa: E402
 from spec_tests.models.random_model import (  # noqa: E402
@@ -171,7 +171,7 @@ def test_a_press_has_the_keywords_of_the_specification_and_its_defaults():
 
 @pytest.fixture(scope="module")
 def shipped():
-    return [LlamaForCausalLM.from_pretrained(HERE).eval() for _ in range(2)]
+    return [LlamaForCausalLM.from_pretrained(BYTES).eval() for _ in range(2)]
 
 
 @pytest.mark.parametrize("name", SAME)
@@ -217,7 +217,7 @@ def test_over_fastkvzip_with_the_gates_of_the_shipped_model(shipped, scope, monk
     theirs, own = shipped
     ids = torch.randint(97, 123, (1, 160), generator=torch.Generator().manual_seed(2))
     press = kvpress.FastKVzipPress(0.7)
-    press.gates = [gate_of(one) for one in load_gates(HERE, 4) or ()]
+    press.gates = [gate_of(one) for one in load_gates(BYTES, 4) or ()]
     with torch.no_grad():
         found = kept(theirs, HubKVPress(press, scope=scope), ids)
     how: dict[str, Any] = dict(ratio=0.7, refined=HubSettings())

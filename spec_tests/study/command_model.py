@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 transformers = pytest.importorskip("transformers")
 main = pytest.importorskip("optimized.__main__").main
-tokenizer = pytest.importorskip("optimized.tiny.tokenizer")
+tiny = pytest.importorskip("optimized.tiny")
+tokens = pytest.importorskip("optimized.tiny.tokens")
 
 
 TEXT = "".join(
@@ -18,10 +20,17 @@ SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuati
 FEW = (*SMALL, "--no-pictures")
 
 
-def saved(folder: Path) -> Path:
-    """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for."""
-    config = transformers.LlamaConfig(
-        vocab_size=tokenizer.SIZE,
+def saved(folder: Path, **more: Any) -> Path:
+    """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for.
+
+    Args:
+        folder: where it goes.
+        more: settings of a Qwen2, in place of the Llama that it is without them.
+    """
+    on = tokens.Tokens(tiny.BYTES)
+    config = transformers.AutoConfig.for_model(
+        "qwen2" if more else "llama",
+        vocab_size=len(on.tokenizer),
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=2,
@@ -29,18 +38,19 @@ def saved(folder: Path) -> Path:
         num_key_value_heads=2,
         head_dim=64,
         max_position_embeddings=512,
-        bos_token_id=tokenizer.BEGIN,
-        eos_token_id=tokenizer.END,
-        pad_token_id=tokenizer.END,
+        bos_token_id=on.begin,
+        eos_token_id=on.end,
+        pad_token_id=on.end,
+        **more,
     )
     draw = torch.Generator().manual_seed(0)
-    model = transformers.LlamaForCausalLM(config)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for weight in model.parameters():
             noise = torch.randn(weight.shape, generator=draw)
             weight.copy_(0.3 * noise if weight.ndim > 1 else 1 + 0.2 * noise)
     model.save_pretrained(folder)
-    tokenizer.save(folder)
+    on.tokenizer.save_pretrained(folder)
     (folder / "text.txt").write_text(TEXT)
     return folder
 

@@ -22,6 +22,9 @@ from optimized.study import evaluate
 from optimized.study.compared import DEFAULT
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
+from optimized.tiny import WORDS
+from optimized.tiny.tokens import Tokens
+from spec_tests.study.command_model import TEXT, Command, saved
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
@@ -82,6 +85,18 @@ def test_bytes_are_counted_where_a_character_is_cut(command_model):
         assert made.size == len(made.continuation) - 1  # a token is a byte
 
 
+def test_facts_are_made_of_words_that_the_tokenizer_has_whole():
+    on = Tokens(WORDS)
+    for document in Maker(TEXT, on.tokenizer).documents(0, 6, [96, 97, 98], 32, 2):
+        for question in document.questions:
+            *value, newline = question.answer
+            assert [newline] == on.ids("\n")
+            assert any(on.tokenizer.decode([token]) in on.words for token in value)
+            assert 1 <= len(value) <= 3
+            stated = on.tokenizer.decode(document.context)
+            assert f" = {on.tokenizer.decode(question.answer)}" in stated
+
+
 def test_a_ratio_is_measured_once(command):
     rows = command.figures("--systems", "random", "--ratios", "0.5", "0.25", "0.50")["rows"]
     assert [row["ratio"] for row in rows] == [None, 0.5, 0.25]
@@ -93,6 +108,20 @@ def test_bytes_follow_the_ratio(command):
         assert row["kept_percent"] <= 100 * (1 - row["ratio"])
         assert row["stored_percent"] == pytest.approx(100 * (1 - row["ratio"]), abs=2)
     assert rows[1]["bits_by_document"] != rows[2]["bits_by_document"]
+
+
+def test_windows_count_among_the_bytes_in_16_bits_whatever_is_done_beside_them(command, tmp_path):
+    window = dict(use_sliding_window=True, sliding_window=17, max_window_layers=1)
+    model = saved(tmp_path / "model", **window)
+    rows = Command(model, model).figures("--systems", "knorm", "hex-4", "--ratios", "0.5")
+    full, half, hex4 = (row["stored_bytes"] for row in rows["rows"])
+    rates = [2 * 2 * 64 * 2 * length for length in rows["documents"]["lengths"]]
+    windows = full - sum(rates)
+    number = 8  # `transformers` keeps the width of a window as a tensor
+    assert windows == 3 * (2 * 2 * 64 * 2 * 16 + number)  # the next token sees 16 before it
+    assert half == sum(rates) // 2 + windows
+    *_, both = command.figures("--systems", "hex-4")["rows"]  # of two layers without a window
+    assert hex4 == both["stored_bytes"] // 2 + windows
 
 
 def test_quantised_caches_are_smaller_and_close(command):

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize(
     ("option", "named"),
     [
-        (("--model", "no/such/model"), "--model must be a folder or an id"),
+        (("--model", "no/such/model"), "--model must be `words`, `bytes`, or a folder or an id"),
         (("--systems", "snapkv", "zip"), "hex-4 also with +hubkv and +graphkv, got 'zip'"),
         (("--systems", "kvzip+zip"), "hex-4 also with +hubkv and +graphkv, got 'kvzip+zip'"),
         (("--systems", "cake@model"), "hex-4 also with +hubkv and +graphkv, got 'cake@model'"),
@@ -98,7 +98,7 @@ def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
 @pytest.mark.parametrize("spoiled", [damaged, misconfigured])
 def test_a_spoiled_model_is_refused(command, capsys, tmp_path, spoiled):
     said = command.refused(capsys, "--model", str(spoiled(command.model, tmp_path / "spoiled")))
-    assert "--model must be a folder or an id" in said
+    assert "--model must be `words`, `bytes`, or a folder or an id" in said
     assert len(said.splitlines()) == 1
 
 

@@ -1,4 +1,4 @@
-"""The shipped model: small, byte-level, and able to find what it has read."""
+"""The shipped models: small, and able to find what they have read."""
 
 from random import Random
 
@@ -7,12 +7,16 @@ import torch
 
 pytest.importorskip("transformers")
 
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from optimized.tiny import HERE, corpus, tasks, train
+from optimized.tiny import BYTES, MODELS, WORDS, corpus, tasks, tokenizer, train
 from optimized.tiny.evaluate import needle, needle_accuracy, repeat_accuracy, says
 from optimized.tiny.muon import orthogonal
-from optimized.tiny.tokenizer import BEGIN, END
+from optimized.tiny.plans import PLANS, WARMUP
+from optimized.tiny.tokens import Tokens, whole_words
 
 ANY_TEXT = [
     "",
@@ -24,18 +28,27 @@ ANY_TEXT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def model():
-    return AutoModelForCausalLM.from_pretrained(HERE, local_files_only=True).eval()
+@pytest.fixture(scope="module", params=MODELS)
+def name(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(HERE, local_files_only=True)
+def on(name):
+    """Tokens, all text from the smaller split, which is quickly cut into them."""
+    found = Tokens(MODELS[name])
+    heldout = found.split("heldout")
+    setattr(found, "split", lambda _: heldout)  # noqa: B010, a method
+    return found
 
 
-def test_the_weights_are_at_most_eight_megabytes():
-    assert (HERE / "model.safetensors").stat().st_size <= 8_000_000
+@pytest.fixture(scope="module")
+def model(name):
+    return AutoModelForCausalLM.from_pretrained(MODELS[name], local_files_only=True).eval()
+
+
+def test_the_weights_are_at_most_six_megabytes(name):
+    assert (MODELS[name] / "model.safetensors").stat().st_size <= 6_000_000
 
 
 def test_the_model_has_grouped_queries_and_channels_enough_for_the_expander(model):
@@ -48,37 +61,72 @@ def test_the_model_has_grouped_queries_and_channels_enough_for_the_expander(mode
 
 
 @pytest.mark.parametrize("text", ANY_TEXT)
-def test_a_token_is_a_byte_and_any_text_comes_back(tokenizer, text):
-    tokens = tokenizer(text).input_ids
-    assert tokens == [BEGIN, *text.encode()]
-    assert tokenizer.decode(tokens, skip_special_tokens=True) == text
+def test_any_text_comes_back(on, text):
+    tokens = on.tokenizer(text).input_ids
+    assert tokens[0] == on.begin
+    assert on.tokenizer.decode(tokens, skip_special_tokens=True) == text
+    assert sum(on.sizes[token] for token in tokens[1:]) == len(text.encode())
 
 
-def test_the_marks_are_those_of_the_configuration(model, tokenizer):
-    assert (model.config.bos_token_id, model.config.eos_token_id) == (BEGIN, END)
-    assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (BEGIN, END)
+@pytest.mark.parametrize("text", ANY_TEXT)
+def test_a_token_of_the_model_of_bytes_is_a_byte(text):
+    assert Tokens(BYTES).ids(text) == [*text.encode()]
 
 
-# A little below what the model's card says, which is measured on more needles.
+def test_the_marks_are_those_of_the_configuration(model, on):
+    assert (model.config.bos_token_id, model.config.eos_token_id) == (on.begin, on.end)
+
+
+def test_facts_are_words_where_there_are_words():
+    on = Tokens(WORDS)
+    assert len(on.words) == len(set(on.words)) > 400
+    assert Tokens(BYTES).words == []
+    for seed in range(50):
+        (fact,) = tasks.facts(Random(seed), 1, on.words)
+        key, sign, value = (on.ids(text) for text in (fact.key, " = ", fact.value))
+        assert 1 <= len(key) <= 3
+        assert 1 <= len(value) <= 3
+        assert on.ids(fact.stated()) == [*key, *sign, *value, *on.ids("\n")]
+        # what is looked up are the same tokens, whichever way it is asked for
+        assert on.ids(fact.question())[1:-1] == on.ids(fact.question(restated=True))[:-1] == key
+        assert on.ids(fact.answer()) == [*value, *on.ids("\n")]
+
+
+def test_a_word_that_a_tokenizer_does_not_know_is_none_that_it_has_whole():
+    known = {"<unk>": 0} | {word: 1 + place for place, word in enumerate(Tokens(WORDS).words[:120])}
+    bare = Tokenizer(WordLevel(known, unk_token="<unk>"))
+    bare.pre_tokenizer = Whitespace()
+    whole = whole_words(PreTrainedTokenizerFast(tokenizer_object=bare, unk_token="<unk>"))
+    assert sorted(whole) == sorted(known.keys() - {"<unk>"})
+
+
+def test_the_tokenizers_are_those_that_their_module_makes(tmp_path):
+    made = tokenizer.finished(tokenizer.of_bytes())
+    made.save_pretrained(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_text() == (BYTES / "tokenizer.json").read_text()
+
+
+# A little below what the models' cards say, which is measured on more needles.
 @pytest.mark.parametrize(("length", "least"), [(256, 0.85), (512, 0.9), (1024, 0.9)])
-def test_facts_are_found(model, length, least):
-    assert needle_accuracy(model, length, range(40)) >= least
+def test_facts_are_found(model, on, length, least):
+    assert needle_accuracy(model, on, length, range(40)) >= least
 
 
-def test_a_context_is_repeated_when_asked(model):
-    assert repeat_accuracy(model, 512, range(5)) >= 0.7
+def test_a_context_is_repeated_when_asked(model, on):
+    assert repeat_accuracy(model, on, 512, range(5)) >= 0.7
 
 
-def test_generation_gives_the_answers_that_are_counted_as_found(model, tokenizer):
+def test_generation_gives_the_answers_that_are_counted_as_found(model, on):
     found = []
     for seed in range(6):
-        context, fact, _ = needle(seed, 256)
-        prompt = context + b"\n" + fact.question()
-        given = tokenizer(prompt.decode(), return_tensors="pt")
-        size = len(fact.answer())
-        made = model.generate(**given, max_new_tokens=size, do_sample=False)
-        found.append(bool(says(model, prompt, fact.answer()).all()))
-        assert (tokenizer.decode(made[0, -size:]).encode() == fact.answer()) == found[-1]
+        context, fact = needle(on, seed, 256)
+        prompt = [on.begin, *context, *on.ids("\n" + fact.question())]
+        answer = on.ids(fact.answer())
+        given = torch.tensor([prompt])
+        how = dict(attention_mask=torch.ones_like(given), do_sample=False)
+        made = model.generate(given, max_new_tokens=len(answer), **how)
+        found.append(bool(says(model, prompt, answer).all()))
+        assert (made[0, -len(answer) :].tolist() == answer) == found[-1]
     assert any(found)
 
 
@@ -89,37 +137,42 @@ def test_no_held_out_file_is_trained_on():
     assert all(map(corpus.is_held_out, held_out))
 
 
-@pytest.mark.parametrize("kind", tasks.MIXED | tasks.COPYING | tasks.FINDING)
+KINDS = tasks.STARTING | tasks.MIXED | tasks.COPYING | tasks.FINDING
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("length", [256, 2048])
-def test_a_row_is_the_same_for_the_same_seed(kind, length):
-    assert kind(Random(7), length) == kind(Random(7), length)
+def test_a_row_is_the_same_for_the_same_seed(on, kind, length):
+    if on.words or kind is not tasks.cycle:
+        assert kind(on, Random(7), length) == kind(on, Random(7), length)
 
 
-def test_a_needle_has_the_length_asked_for_and_can_be_read():
+def test_a_needle_has_the_length_asked_for_and_can_be_read(on):
     for seed in range(20):
-        context, fact, depth = needle(seed, 512, distractors=3)
+        context, fact = needle(on, seed, 512, distractors=3)
         assert len(context) == 512
-        assert context.count(fact.stated()) == 1
-        assert 0 <= depth < 1
+        assert on.tokenizer.decode(context).count("\n" + fact.stated()) <= 1
+        line = on.ids(fact.stated())
+        assert any(context[at : at + len(line)] == line for at in range(512))
 
 
-def test_a_step_draws_the_same_batch_whenever_it_is_taken():
-    first, again, other = train.batch(0, 3), train.batch(0, 3), train.batch(0, 4)
+def test_a_step_draws_the_same_batch_whenever_it_is_taken(on, name):
+    first, again, other = (train.batch(on, PLANS[name], 0, step) for step in (3, 3, 4))
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[1], again[1])
     assert not torch.equal(first[0], other[0])
 
 
-def test_the_rates_rise_and_fall_in_every_cycle():
-    start = 0
-    for end, cooldown in train.CYCLES.items():
-        shares = [train.rate(step) for step in range(start, end)]
-        level = shares[train.WARMUP : -cooldown]
-        assert shares[0] == 1 / train.WARMUP
+def test_the_rates_rise_and_fall_in_every_cycle(name):
+    start, plan = 0, PLANS[name]
+    for end, cooldown in plan.cycles.items():
+        shares = [plan.rate(step) for step in range(start, end)]
+        level = shares[WARMUP:-cooldown]
+        assert shares[0] == 1 / WARMUP
         assert level == [1.0] * len(level)
         assert shares[-1] == 1 / cooldown
         start = end
-    assert start == train.STEPS
+    assert start == plan.steps
 
 
 @pytest.mark.parametrize("shape", [(8, 32), (32, 8), (16, 16)])
