@@ -282,6 +282,6 @@ def halved(x: float) -> tuple[float, float]:
 
 def shared(protected: Tensor) -> tuple[Tensor, int]:
     """Return a mask and how far its rows are apart: one that all share is not copied."""
-    if is_one_row(protected):
+    if protected.numel() and is_one_row(protected):
         return protected[(0,) * (protected.dim() - 1)], 0
     return protected.contiguous(), protected.shape[-1]
