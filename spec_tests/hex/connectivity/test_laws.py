@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.spectrum.draws import any_mask
@@ -23,6 +23,7 @@ def test_tokens_touch_channels_alone_and_both_ways(impl, x):
 
 @pytest.mark.spec("HEX-A.3a")
 @given(any_mask(least=1))
+@example(x=dict(mask=torch.block_diag(torch.ones(2, 2), torch.ones(2, 2)) > 0))
 def test_a_graph_hangs_together_where_walks_reach_everything(impl, x):
     adjacency = impl.bipartite_adjacency(x["mask"]).double()
     vertices = len(adjacency)

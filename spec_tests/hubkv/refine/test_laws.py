@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
@@ -19,6 +19,15 @@ from spec_tests.hubkv.refine.draws import knobs
 from spec_tests.inputs import INPUTS
 
 finite_refine = INPUTS["hubkv_refine"].map(lambda x: {**x, "maximum": min(x["maximum"], 4.0)})
+
+
+hills = torch.tensor([[0.5, 0.25, 0.75, 0.5, 0.25, 0.125], [0.25, 0.5, 0.125, 0.5, 0.75, 0.25]])
+aside = dict(scores=hills, protected=torch.arange(6).expand(2, 6) == 2, ratio=1.0, minimum=0.125)
+ramp = dict(
+    scores=torch.stack([torch.arange(64) / 64, torch.arange(64) % 2 / 2]), protected=None, ratio=1.0
+)
+ramp |= dict(radius=2, gamma=0.5, tau=0.5, minimum=0.125, maximum=4.0, power=2.0, epsilon=1e-6)
+"""A head whose lowest scores stand far from its highest, beside one that is alike everywhere."""
 
 
 def content_of(x):
@@ -39,6 +48,7 @@ def by_steps(impl, scores, ratio, protected, radius, gamma, tau, minimum, maximu
 @pytest.mark.spec("HubKV-13", "HubKV-15")
 @every_dtype
 @given(x=finite_refine)
+@example(x=ramp)
 def test_refinement_is_its_four_steps(impl, dtype, x):
     scores = x["scores"].to(dtype)
     exact = by_steps(impl, **{**x, "scores": scores.double()})
@@ -65,6 +75,7 @@ def test_protected_tokens_read_one(impl, x):
 
 @pytest.mark.spec("HubKV-12")
 @given(INPUTS["hubkv_refine"], st.sampled_from([0.0, 0.5, 4.0, torch.finfo(torch.float32).max]))
+@example(x=aside, value=4.0)
 def test_scores_of_protected_tokens_change_nothing(impl, x, value):
     replaced = x["scores"].masked_fill(~content_of(x), value)
     assert_equal(impl.hubkv_refine(**{**x, "scores": replaced}), impl.hubkv_refine(**x))

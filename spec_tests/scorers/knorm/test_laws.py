@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
@@ -30,6 +30,7 @@ def test_chunks_score_as_the_whole_bit_for_bit(impl, keys, cut):
 
 
 @given(INPUTS["knorm"])
+@example(x=dict(keys=torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]]), valid=None))
 def test_the_longest_real_key_of_a_head_is_shifted_to_zero(impl, x):
     raw, shifted = (impl.knorm(**x | dict(shift=shift)).scores for shift in (False, True))
     assert (shifted >= 0).all()
