@@ -18,7 +18,7 @@ where `u = width / 16 * k + v`.
 - keys `[3, rows, 8]`: row t, word j, half h is token t, channel `2 j + h` of the group;
 - values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.
 
-All else is kept as the specification stores it.
+All else is kept as the specification stores it. The first kept entry of each tile is looked up.
 
 Blocks that come later are written behind those that are there, into memory that was taken ahead;
 nothing that was written is changed.
@@ -32,6 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from optimized.vector.hex.attention import kept_by, mask_alone
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -45,6 +46,7 @@ AHEAD = 8
 
 STACKED = (
     "key_words", "key_steps", "key_minima", "value_words", "value_steps", "value_minima", "dynamic",
+    "begins",
 )  # fmt: skip
 """What a run has span by span."""
 
@@ -67,6 +69,7 @@ class Run(NamedTuple):
     kept_values: Tensor
     entries: tuple[int, ...]  # how many are kept of each span
     dynamic: Tensor  # bool [spans, rows, length]
+    begins: Tensor  # int64 [spans, rows, heads, tiles]: the first entry of each tile
     memory: "Memory | None" = None  # what these are the first spans of
 
     @property
@@ -119,6 +122,7 @@ class Memory:
         """Write spans behind those that are there."""
         for name in STACKED:
             part = getattr(run, name)
+            part = part + self.entries if name == "begins" else part
             getattr(self.whole, name)[self.spans : self.spans + len(part)] = part
         for name in KEPT:
             part = getattr(run, name)
@@ -146,7 +150,7 @@ class PackedCache(NamedTuple):
 
     def followed(self, block: HexBlock, rest: HexCache) -> "PackedCache":
         """Return a cache with one more block, and another rest."""
-        new = run([block], rest.residual_mass.shape[:-1].numel())
+        new = run([block], rest)
         if self.runs and self.runs[-1].goes_on(new):
             return PackedCache((*self.runs[:-1], self.runs[-1].followed(new)), rest)
         return PackedCache((*self.runs, new), rest)
@@ -154,11 +158,10 @@ class PackedCache(NamedTuple):
     @classmethod
     def of(cls, cache: HexCache) -> "PackedCache":
         """Lay a cache out."""
-        rows = cache.residual_mass.shape[:-1].numel()
         alike = groupby(
             cache.blocks, lambda x: (x.bits, x.dynamic.shape[-1], x.value_steps.ndim, x[2].dtype)
         )
-        return cls(tuple(run(list(some), rows) for _, some in alike), cache._replace(blocks=()))
+        return cls(tuple(run(list(some), cache) for _, some in alike), cache._replace(blocks=()))
 
     def cache(self) -> HexCache:
         """Return the cache as the specification stores it, bit for bit."""
@@ -212,9 +215,17 @@ def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tens
     return codes.flatten(-3, -2)[..., :tokens, :]
 
 
-def run(some: list[HexBlock], rows: int) -> Run:
-    """Lay blocks of one length out."""
+def first_entries(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
+    """Return where the entries of each tile begin, given how many a static mask has of a token."""
+    sizes = torch.where(dynamic[:, :, None], width, counts.to(dynamic.device))
+    sizes = F.pad(sizes, (0, -sizes.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
+    return (sizes.flatten().cumsum(0) - sizes.flatten()).view(sizes.shape)
+
+
+def run(some: list[HexBlock], cache: HexCache) -> Run:
+    """Lay blocks of one length of a cache out."""
     first, batch = some[0], some[0].dynamic.ndim - 1
+    rows = cache.residual_mass.shape[:-1].numel()
     bits, length = first.bits, first.dynamic.shape[-1]
 
     def stacked(name: str) -> Tensor:
@@ -224,6 +235,9 @@ def run(some: list[HexBlock], rows: int) -> Run:
     def words(kind: str) -> Tensor:
         return laid(unpack_bits(stacked(f"{kind[:-1]}_words"), bits, length).mT, bits, kind)
 
+    mask, dynamic = mask_alone(cache.config), stacked("dynamic")
+    heads, width = first.key_steps.shape[-2:]
+    counts = kept_by(mask, length, heads, width, torch.device("cpu")).counts
     return Run(
         bits, length,
         words("keys"), stacked("key_steps"), stacked("key_minima"),
@@ -231,7 +245,7 @@ def run(some: list[HexBlock], rows: int) -> Run:
         torch.cat([block.kept_keys for block in some]),
         torch.cat([block.kept_values for block in some]),
         tuple(block.kept_keys.numel() for block in some),
-        stacked("dynamic"),
+        dynamic, first_entries(dynamic, counts, width),
     )  # fmt: skip
 
 

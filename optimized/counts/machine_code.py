@@ -60,10 +60,10 @@ class Code(NamedTuple):
     instructions: tuple[str, ...]  # one warp's, none on AMD
     loops: tuple[tuple[int, int], ...]  # from which to which, in order
 
-    def counted(self, trips: tuple[int, ...]) -> dict[str, float]:
+    def counted(self, trips: tuple[float, ...]) -> dict[str, float]:
         """Return how often a warp runs each opcode, every slow path once.
 
-        `trips` says how often each loop runs; without a number it runs once.
+        `trips` says how often each loop runs, on average; without a number it runs once.
         """
         weights = [1.0] * len(self.instructions)
         for (start, stop), trip in zip(self.loops, trips, strict=False):
@@ -113,7 +113,8 @@ def kind(value: Any) -> str:
 def compiled(wanted: Source, target: Target) -> Code:
     """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
 
-    A kernel that spells out instructions of NVIDIA's does so under a constant `PTX`.
+    A kernel that spells out instructions of NVIDIA's does so under a constant `PTX`; how many
+    registers it may have is said to NVIDIA's assembler alone.
     """
     gpu = GPUTarget("cuda", target, 32) if isinstance(target, int) else GPUTarget("hip", target, 64)
     made = triton.compile(
@@ -127,7 +128,11 @@ def compiled(wanted: Source, target: Target) -> Code:
             attrs={(place,): [["tt.divisibility", 16]] for place in wanted.aligned},
         ),
         target=gpu,
-        options=dict(wanted.options),
+        options={
+            name: value
+            for name, value in wanted.options
+            if isinstance(target, int) or name != "maxnreg"
+        },
     )
     shared = int(made.metadata.shared)
     if isinstance(target, str):

@@ -193,24 +193,24 @@ lie(
 lie(
     "kernel_unfaded",
     "what earlier splits found is not weighed anew",
-    "o = o * fade + weight * tl.load(found",
-    "o = o + weight * tl.load(found",
+    "o = o * fade[None, :] + weight[None, :] * read",
+    "o = o + weight[None, :] * read",
     WIDE,
 )
 
 lie = kernel_lies("hex/_entries.py")
 lie(
-    "kernel_kept_twice",
-    "the static mask's entries of a token that is kept whole are added twice",
-    "ok &= tl.load(flags + token, mask=ok, other=1) == 0",
-    "ok &= token >= 0",
+    "kernel_kept_in_part",
+    "of a token that is kept whole the first entries are added, as though the static mask's",
+    "tl.where(whole, -1 - before, before)",
+    "before",
     WIDE,
 )
 lie(
-    "kernel_kept_logits_unscaled",
-    "what kept keys add is not scaled as the rest is",
-    "tl.store(out, sums * scale[None, :], mask",
-    "tl.store(out, sums, mask",
+    "kernel_kept_over_codes",
+    "a kept key is added to the minimum that its code stands for",
+    "beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))",
+    "beyond -= tl.zeros([32], tl.float32)",
     WIDE,
 )
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 import optimized
 import reference
 from optimized import kernels
+from optimized.counts.launches import recorded
 from optimized.kernels.hex._stream import decoded
 from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache
+from reference.contract import trusted
 from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.kernels.wide import wide
@@ -61,6 +63,19 @@ def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
         assert isinstance(held, PackedCache)
         assert_equal(held.cache(), anew)
     assert len(anew.blocks) > len(cache.blocks) or cache.config.mode != "append"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=2)
+@given(data=st.data())
+def test_a_step_stores_the_logits_that_its_mode_remembers_the_mass_of(mode, data):
+    x = data.draw(ready(mode))
+    with trusted(), recorded() as launches:
+        decoded(PackedCache.of(x["cache"]), *tokens(x, 1, 0))
+    stored = [one.arguments["LOGITS"] for one in launches if "LOGITS" in one.arguments]
+    *of_blocks, of_residual = stored
+    assert of_residual
+    assert set(of_blocks) == {mode != "append"}
 
 
 @settings(max_examples=4)
@@ -117,6 +132,9 @@ def test_the_bytes_of_a_layer_are_those_of_its_memory(layer):
     for one in (mine, other):
         told(one, PROMPT, PROMPT + 5)
     tight, block = (optimized.stored_bytes(x) for x in (other.held, other.held.blocks[-1]))
+    (run,) = mine.held.runs
+    assert run.memory is not None
+    tight += run.memory.whole.begins.nbytes
     assert tight <= optimized.stored_bytes(mine.held) <= tight + block
     everything = mine.held, mine.keys, mine.values
     assert optimized.stored_bytes(mine) == optimized.stored_bytes(everything)

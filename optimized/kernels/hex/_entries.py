@@ -1,8 +1,9 @@
 """What kept entries of a HEX cache add to attention over its codes, whatever the mask.
 
 Under a kept entry lies code 0, the minimum of its group: what it has beyond the minimum is added,
-by a kernel before the codes to the logits, by one after them to what is read. The static mask's
-entries of a token are looked up in tables; a token that is kept whole is read as it lies.
+tile by tile, to the logits and to what is read. The static mask's entries are looked up in tables,
+by one lane for each token of the keys and for each channel of the values; lanes that have about as
+many go together. A token that is kept whole is read as it lies.
 """
 
 from functools import lru_cache
@@ -15,25 +16,26 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized.kernels._device import widened
-from optimized.layout import TILE, Run
-from optimized.vector.hex.attention import INDEX, kept_by
+from optimized.layout import TILE
+from optimized.vector.hex.attention import kept_by
 from reference.hex.presets import HexConfig
+
+ROOM = 128
+"""Numbers that a tile's tokens, or a head's channels, are below."""
 
 
 class Tables(NamedTuple):
-    """Where a static mask keeps entries.
+    """Where a static mask keeps entries, tile by tile and head by head.
 
-    How many of each token of a head, and from where on among their channels of that head; how many
-    of each channel in a tile, and from where on among their tokens and ranks.
+    A lane's pair is where its entries begin, and `ROOM` times how many there are, plus its token of
+    the tile or its channel.
     """
 
-    counts: Tensor
-    starts: Tensor
-    channels: Tensor
-    tile_counts: Tensor
-    tile_starts: Tensor
-    tokens: Tensor
-    ranks: Tensor
+    counts: Tensor  # uint8 [tiles, heads, ROOM]: how many each token has
+    tokens: Tensor  # int32 [tiles, heads, TILE, 2]
+    channels: Tensor  # uint8, of the entries of one token after the other
+    columns: Tensor  # int32 [tiles, heads, width, 2]
+    places: Tensor  # int16, of those of one channel: token of the tile + ROOM rank in its token
 
 
 @lru_cache(maxsize=64)
@@ -41,124 +43,120 @@ def tables(static: HexConfig, length: int, heads: int, width: int, device: torch
     """Find the entries of a span: the same for all layers, rows and spans."""
     kept = kept_by(static, length, heads, width, torch.device("cpu"))
     tile, tiles = kept.by_channel.of_head // TILE, -(-length // TILE)
+    beyond = (0, tiles * TILE - length)
+    starts = F.pad(kept.by_token.starts.view(heads, length), beyond)
+    tokens = F.pad(kept.counts, beyond), starts
+    tokens = [x.unflatten(-1, (tiles, TILE)).movedim(0, 1) for x in tokens]
     place = tile * heads * width + kept.by_channel.channels
     among = place.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
     before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + kept.by_channel.starts
     found = (
-        kept.counts.contiguous(), kept.by_token.starts, kept.by_token.channels % width,
-        among, before, kept.by_channel.of_head, kept.by_channel.rank,
-    )  # fmt: skip
-    return Tables(*(table.to(device, torch.int32) for table in found))
+        F.pad(tokens[0], (0, ROOM - TILE)).to(torch.uint8),
+        lanes(*tokens),
+        (kept.by_token.channels % width).to(torch.uint8),
+        lanes(*(x.unflatten(-1, (heads, width)) for x in (among, before))),
+        (kept.by_channel.of_head % TILE + ROOM * kept.by_channel.rank).to(torch.int16),
+    )
+    return Tables(*(table.to(device) for table in found))
 
 
-def begins(run: Run, counts: Tensor) -> Tensor:
-    """Return where the entries of each token of each head begin."""
-    width = run.key_steps.shape[-1]
-    sizes = torch.where(run.dynamic[:, :, None], width, counts).flatten()
-    few = run.kept_keys.numel() < 2**31
-    return sizes.cumsum(0, dtype=INDEX if few else torch.int64) - sizes
+def lanes(counts: Tensor, starts: Tensor) -> Tensor:
+    """Return a lane's pair of each group of entries, those of few entries first."""
+    order = counts.argsort(dim=-1, stable=True)
+    pairs = starts.gather(-1, order), order + ROOM * counts.gather(-1, order)
+    return torch.stack(pairs, -1).to(torch.int32)
 
 
 @triton.jit
-def logits_kernel(
-    query, near, rest, tops, kept, key_minima, dynamic, first, counts, starts, columns, bias,
-    count, tiles, rows, heads, parts, length,
+def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
+    """Write where the entries of each token of a tile begin, as -1 - that of a token kept whole."""
+    t = tl.arange(0, 128)
+    whole = tl.load(flags + t, mask=(t < 96) & (t < left), other=0) != 0
+    many = tl.where(whole, WIDTH, tl.load(counts + t).to(tl.int32))
+    before = tl.cumsum(many, 0) - many
+    tl.store(begins + t, tl.where(whole, -1 - before, before))
+
+
+@triton.jit
+def add_keys(
+    bias, near, rest, kept, minima, begins, tokens, channels,
     WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Write what the kept keys of a tile add to its logits.
 
     A query's row is 16 bytes of half precision, `near`, so that one lane reads it for its token;
-    with EXACT, what that leaves out is the `rest`.
+    with EXACT, what that leaves out is the `rest`. Nothing is scaled.
     """
-    tile, head = tl.program_id(1), tl.program_id(0) // parts
-    span, row = tile // tiles, head // heads
-    within, h = tile - span * tiles, head - row * heads
-    pid, span = tl.program_id(0).to(tl.int64), span.to(tl.int64)
     g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
-    group = span * rows * heads + head
-    flags = dynamic + (span * rows + row) * length
-    first += group * length
-    counts += h * length
-    starts += h * length
-    query += pid * WIDTH * C
-    near += pid * WIDTH * C
-    rest += pid * WIDTH * C
-    minima = key_minima + group * WIDTH
-    here = bias + ((pid * count + tile) * 96 - within * 96) * C
-    scale = tl.load(tops + pid * C + g)
-    for part in range(3):
-        token = within * 96 + part * 32 + t
-        there = token < length
-        whole = there & (tl.load(flags + token, mask=there, other=0) != 0)
-        begin = tl.load(first + token, mask=there, other=0)
-        many = tl.load(counts + token, mask=there & ~whole, other=0)
-        start = tl.load(starts + token, mask=there, other=0)
+    for part in tl.range(0, 3, num_stages=1):
+        pair = tokens + (part * 32 + t) * 2
+        start, many = tl.load(pair), tl.load(pair + 1)
+        token = many & 127
+        begin = tl.load(begins + token)
+        whole = begin < 0
+        many = tl.where(whole, 0, many >> 7)
+        channel_at, kept_at = channels + start, kept + begin
         sums = tl.zeros([32, C], tl.float32)
-        for k in range(0, tl.max(many, 0)):
+        for k in tl.range(0, tl.max(many, 0), num_stages=1):
             ok = k < many
-            channel = tl.load(columns + start + k, mask=ok, other=0)
-            beyond = widened(tl.load(kept + begin + k, mask=ok, other=0.0))
+            channel = tl.load(channel_at, mask=ok, other=0).to(tl.int32)
+            beyond = widened(tl.load(kept_at, mask=ok, other=0.0))
+            channel_at += 1
+            kept_at += 1
             beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
             at = channel[:, None] * C + g[None, :]
             q = tl.load(near + at).to(tl.float32)
             if EXACT:
                 q += tl.load(rest + at).to(tl.float32)
             sums += q * beyond[:, None]
-        out = here + token[:, None] * C + g[None, :]
-        tl.store(out, sums * scale[None, :], mask=(~whole)[:, None])
-        at = tl.min(tl.where(whole, token, length), 0)
-        while at < length:
-            q = tl.load(query + c[:, None] * C + g[None, :])
-            beyond = widened(tl.load(kept + tl.load(first + at) + c)) - widened(tl.load(minima + c))
-            tl.store(here + at * C + g, tl.sum(q * beyond[:, None], 0) * scale)
-            at = tl.min(tl.where(whole & (token > at), token, length), 0)
+        tl.store(bias + token[:, None] * C + g[None, :], sums, mask=(~whole)[:, None])
+        at = tl.min(tl.where(whole, token, 128), 0)
+        while at < 128:
+            row = kept + (-1 - tl.load(begins + at))
+            beyond = widened(tl.load(row + c)) - widened(tl.load(minima + c))
+            q = tl.load(near + c[:, None] * C + g[None, :]).to(tl.float32)
+            if EXACT:
+                q += tl.load(rest + c[:, None] * C + g[None, :]).to(tl.float32)
+            tl.store(bias + at * C + g, tl.sum(q * beyond[:, None], 0))
+            at = tl.min(tl.where(whole & (token > at), token, 128), 0)
 
 
 @triton.jit
-def reading_kernel(
-    logits, norms, kept, value_minima, dynamic, begins, tile_counts, tile_starts, tokens, ranks,
-    found, count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
+def add_values(
+    sums, powers, fades, kept, minima, begins, columns, places,
     WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Add what the kept values of some tiles add to what was read of them."""
-    head = tl.program_id(0) // parts
-    row = head // heads
-    h = head - row * heads
-    pid, value_row = tl.program_id(0).to(tl.int64), row * value_heads + h % value_heads
-    g, t, c = tl.arange(0, C), tl.arange(0, 128), tl.arange(0, WIDTH)
-    place = pid * splits + first + tl.program_id(1)
-    norm = tl.load(norms + place * C + g)
-    sums = tl.zeros([WIDTH, C], tl.float32)
-    start = tl.program_id(1) * share
-    for tile in range(start, tl.minimum(start + share, count)):
-        span, within = tile // tiles, tile % tiles
-        mine = begins + (span.to(tl.int64) * rows * heads + head) * length
-        low = value_minima + (span.to(tl.int64) * rows * value_heads + value_row) * length
-        flags = dynamic + (span.to(tl.int64) * rows + row) * length
-        here = logits + ((pid * count + tile) * 96 - within * 96) * C
-        many = tl.load(tile_counts + (within * heads + h) * WIDTH + c)
-        from_ = tl.load(tile_starts + (within * heads + h) * WIDTH + c)
-        for k in range(0, tl.max(many, 0)):
+    """Let `sums` fade, and add what the kept values of a tile add to what is read of them."""
+    g, t, lane, c = tl.arange(0, C), tl.arange(0, 128), tl.arange(0, 32), tl.arange(0, WIDTH)
+    whole = tl.load(begins + t) < 0
+    every = sums + c[:, None] * C + g[None, :]
+    before = tl.load(every) * tl.load(fades + g)[None, :]
+    at = tl.min(tl.where(whole, t, 128), 0)
+    while at < 128:
+        beyond = widened(tl.load(kept + (-1 - tl.load(begins + at)) + c))
+        beyond -= widened(tl.load(minima + at + 0 * c))
+        p = tl.load(powers + at * C + g).to(tl.float32)
+        before += p[None, :] * beyond[:, None]
+        at = tl.min(tl.where(whole & (t > at), t, 128), 0)
+    tl.store(every, before)
+    tl.debug_barrier()
+    for part in tl.range(0, WIDTH // 32, num_stages=1):
+        pair = columns + (part * 32 + lane) * 2
+        start, many = tl.load(pair), tl.load(pair + 1)
+        channel = many & 127
+        many = many >> 7
+        place_at = places + start
+        read = tl.zeros([32, C], tl.float32)
+        for k in tl.range(0, tl.max(many, 0), num_stages=1):
             ok = k < many
-            token = tl.load(tokens + from_ + k, mask=ok, other=0)
-            ok &= tl.load(flags + token, mask=ok, other=1) == 0
-            entry = tl.load(mine + token, mask=ok, other=0)
-            entry += tl.load(ranks + from_ + k, mask=ok, other=0)
-            beyond = widened(tl.load(kept + entry, mask=ok, other=0.0))
-            beyond -= widened(tl.load(low + token, mask=ok, other=0.0))
-            at = here + token[:, None] * C + g[None, :]
-            s = tl.load(at, mask=ok[:, None], other=-float("inf"))
-            sums += tl.exp2(s - norm[None, :]) * beyond[:, None]
-        token = within * 96 + t
-        there = (t < 96) & (token < length)
-        whole = there & (tl.load(flags + token, mask=there, other=0) != 0)
-        at = tl.min(tl.where(whole, t, 128), 0)
-        while at < 96:
-            token_at = within * 96 + at
-            beyond = widened(tl.load(kept + tl.load(mine + token_at) + c))
-            beyond -= widened(tl.load(low + token_at + tl.zeros([WIDTH], tl.int32)))
-            p = tl.exp2(tl.load(here + token_at * C + g) - norm)
-            sums += beyond[:, None] * p[None, :]
-            at = tl.min(tl.where(whole & (t > at), t, 128), 0)
-    out = found + place * C * WIDTH + g[None, :] * WIDTH + c[:, None]
-    tl.store(out, tl.load(out) + sums)
+            place = tl.load(place_at, mask=ok, other=0).to(tl.int32)
+            place_at += 1
+            token = place & 127
+            begin = tl.load(begins + token, mask=ok, other=-1)
+            ok = begin >= 0
+            beyond = widened(tl.load(kept + begin + (place >> 7), mask=ok, other=0.0))
+            beyond -= widened(tl.load(minima + token, mask=ok, other=0.0))
+            p = tl.load(powers + token[:, None] * C + g[None, :]).to(tl.float32)
+            read += p * beyond[:, None]
+        out = sums + channel[:, None] * C + g[None, :]
+        tl.store(out, tl.load(out) + read)

@@ -30,7 +30,8 @@ def decoded(
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=arrived(cache.rest, keys, values))
-    output, mass = attended(queries, cache, mass=True)
+    remembered = cache.rest.mass.shape[-1] > 0
+    output, mass = attended(queries, cache, mass=True, of_all=remembered)
     assert mass is not None
     return HexDecoded(output, full(cache._replace(rest=weighed(cache.rest, mass))))
 

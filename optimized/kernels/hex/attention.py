@@ -18,7 +18,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import rounded, widened
-from optimized.kernels.hex._entries import begins, logits_kernel, reading_kernel, tables
+from optimized.kernels.hex._entries import ROOM, add_keys, add_values, begin, tables
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.attention import mask_alone
 from reference.hex.attention import HexAttention
@@ -30,6 +30,8 @@ PROGRAMS = 2112  # of one warp: sixteen for each multiprocessor of an H100
 WIDTHS = (64, 128)
 CODES = (2, 3, 4, 8)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
+REGISTERS = dict(maxnreg=255) if PTX else {}
+"""All that a lane may have: left to itself the assembler takes fewer, and spills."""
 UNIT = tl.constexpr(32768.0)
 """What stands for 1 in half precision, so that what is far smaller keeps its bits."""
 
@@ -131,8 +133,9 @@ def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def codes_kernel(
-    query, tops, key_words, key_steps, key_minima, value_words, value_steps, value_minima, reach,
-    bias, logits, found, norms,
+    query, near, beside, tops, key_words, key_steps, key_minima, value_words, value_steps,
+    value_minima, reach, kept_keys, kept_values, firsts, dynamic, counts_of, tokens_of,
+    channels_of, columns_of, places_of, scratch, logits, found, norms,
     count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
     BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr,
     PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, LOGITS: tl.constexpr, PTX: tl.constexpr,
@@ -159,7 +162,20 @@ def codes_kernel(
     query += pid * WIDTH * C
     scale = tl.load(tops + pid * C + g)
     far = tl.load(reach + value_row)
-    near = UNIT / tl.where(far > 0, far, 1.0)
+    inverse = UNIT / tl.where(far > 0, far, 1.0)
+    split = tl.program_id(0) * splits + first + tl.program_id(1)
+    if ENTRIES:
+        near += pid * WIDTH * C
+        beside += pid * WIDTH * C
+        scratch += split.to(tl.int64) * (128 + (97 + WIDTH + (96 if EXACT else 48)) * C)
+        begins = scratch.to(tl.pointer_type(tl.int32), bitcast=True)
+        bias = scratch + 128
+        added_sums = bias + 97 * C
+        powers = added_sums + WIDTH * C
+        if not EXACT:
+            powers = powers.to(tl.pointer_type(tl.float16), bitcast=True)
+        every = tl.arange(0, WIDTH)[:, None] * C + g[None, :]
+        tl.store(added_sums + every, tl.zeros([WIDTH, C], tl.float32))
     largest = tl.full([C], -float("inf"), tl.float32)
     total = tl.zeros([C], tl.float32)
     middles = total
@@ -170,58 +186,75 @@ def codes_kernel(
         group = span.to(tl.int64) * rows * heads + head
         words = (group * tiles + within) * (3 * WIDTH * BITS)
         steps = key_steps + group * WIDTH
+        left = length - within * 96
+        if ENTRIES:
+            table = within * heads + head % heads
+            flags = dynamic + (span.to(tl.int64) * rows + head // heads) * length + within * 96
+            begin(begins, flags, counts_of + table * 128, left, WIDTH)
+            tl.debug_barrier()
+            entry = tl.load(firsts + group * tiles + within)
+            add_keys(
+                bias, near, beside, kept_keys + entry, key_minima + group * WIDTH, begins,
+                tokens_of + table * (96 * 2), channels_of, WIDTH, C, EXACT,
+            )  # fmt: skip
+            tl.debug_barrier()
         step = widened(tl.load(steps + channels))
         top = tl.max(step, 0)
-        top = tl.where(top > 0, top, 1.0) / UNIT
+        # so large that what is kept can be told in it
+        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-64) / UNIT
         q = tl.load(query + channels[:, None] * C + g[None, :])
         middle = widened(tl.load(key_minima + group * WIDTH + channels)) + MIDDLE * step
         below = tl.sum(q * middle[:, None], 0)
-        keys = ()
-        for i in tl.static_range(STEPS):
-            at = key_words + words + (i * ROWS + t)[:, None] * (FIELD // 2) + j[None, :]
-            if HOLES:
-                mine = (i * ROWS + t < 3 * WIDTH // 8)[:, None]
-                for p in tl.static_range(3):
-                    keys += (tl.load(at + p * 3 * WIDTH, mask=mine, other=0),)
-            elif THREE:
-                for p in tl.static_range(3):
-                    keys += (tl.load(at + p * 3 * WIDTH),)
-            else:
-                keys += (tl.load(at),)
-        s = filled(0.0, PARTS, ROWS, C)
+        asked = ()
         for i in tl.static_range(GROUPS):
             at = i * GROUP + place
             q = tl.load(query + at[:, None] * C + g[None, :])
-            q = q * (widened(tl.load(steps + at)) / top)[:, None]
-            sums = ()
-            for part in tl.static_range(PARTS):
-                if THREE:
-                    k = keys[3 * (part // EVERY) : 3 * (part // EVERY) + 3]
-                    codes = third(k, part % EVERY * GROUPS + i, PTX)
+            asked += (q * (widened(tl.load(steps + at)) / top)[:, None],)
+        s = ()
+        for part in tl.static_range(PARTS):
+            if part % EVERY == 0:
+                row = part // EVERY * ROWS + t
+                at = key_words + words + row[:, None] * (FIELD // 2) + j[None, :]
+                if HOLES:
+                    mine = (row < 3 * WIDTH // 8)[:, None]
+                    keys = (
+                        tl.load(at, mask=mine, other=0),
+                        tl.load(at + 3 * WIDTH, mask=mine, other=0),
+                        tl.load(at + 6 * WIDTH, mask=mine, other=0),
+                    )
+                elif THREE:
+                    keys = tl.load(at), tl.load(at + 3 * WIDTH), tl.load(at + 6 * WIDTH)
                 else:
-                    codes = keys_of(keys[part], i, BITS, PAIRED, PTX)
-                sums += (added(codes, q, s[part], EXACT),)
-            s = sums
-        if ENTRIES or LOGITS:
-            here = (pid * count + tile) * 96 * C
-        left = length - within * 96
+                    keys = (tl.load(at),)
+            if ENTRIES:
+                # what products are added to, so that all that follows has their layout
+                token, mine = token_of(part, BITS, WIDTH)
+                at = bias + token[:, None] * C + g[None, :]
+                x = tl.load(at, mask=mine[:, None], other=0.0) if HOLES else tl.load(at)
+                x *= 1.0 / top
+            else:
+                x = tl.zeros([ROWS, C], tl.float32)
+            for i in tl.static_range(GROUPS):
+                if THREE:
+                    codes = third(keys, part % EVERY * GROUPS + i, PTX)
+                else:
+                    codes = keys_of(keys[0], i, BITS, PAIRED, PTX)
+                x = added(codes, asked[i], x, EXACT)
+            s += (x,)
+        if LOGITS:
+            here = logits + (pid * count + tile) * 96 * C
         sums = ()
         for part in tl.static_range(PARTS):
             token, mine = token_of(part, BITS, WIDTH)
             x = (s[part] * top + below[None, :]) * scale[None, :]
-            at = here + token[:, None] * C + g[None, :] if ENTRIES or LOGITS else 0
-            if ENTRIES:
-                if HOLES:
-                    x += tl.load(bias + at, mask=mine[:, None], other=0.0)
-                else:
-                    x += tl.load(bias + at)
+            at = token[:, None] * C + g[None, :]
             if PARTIAL or HOLES:
                 x = tl.where((mine & (token < left))[:, None], x, -float("inf"))
             if LOGITS:
                 if HOLES:
-                    tl.store(logits + at, x, mask=mine[:, None])
+                    tl.store(here + at, x, mask=mine[:, None])
                 else:
-                    tl.store(logits + at, x)
+                    tl.store(here + at, x)
             sums += (x,)
         s = sums
         # every tile has a token, so that the largest logit is finite
@@ -231,13 +264,24 @@ def codes_kernel(
         higher = tl.maximum(largest, tl.max(most, 0))
         fade = tl.exp2(largest - higher)
         largest = higher
+        if ENTRIES:
+            tl.store(bias + 96 * C + g, fade)
         sums = ()
         drawn = tl.zeros([ROWS, C], tl.float32)
         for part in tl.static_range(PARTS):
             p = tl.exp2(s[part] - higher[None, :])
             drawn += p
             sums += (p,)
+            if ENTRIES:
+                token, mine = token_of(part, BITS, WIDTH)
+                at = powers + token[:, None] * C + g[None, :]
+                if HOLES:
+                    tl.store(at, (p * UNIT).to(powers.dtype.element_ty), mask=mine[:, None])
+                else:
+                    tl.store(at, (p * UNIT).to(powers.dtype.element_ty))
         s = sums
+        if ENTRIES:
+            tl.debug_barrier()
         total = total * fade + tl.sum(drawn, 0)
         middles *= fade
         faded = ()
@@ -271,7 +315,7 @@ def codes_kernel(
                 step = widened(step)
                 p = s[i * EVERY + k]
                 middles += tl.sum(p * (widened(low) + MIDDLE * step)[:, None], 0)
-                p = p * (step * near)[:, None]
+                p = p * (step * inverse)[:, None]
                 mixed = ()
                 for n in tl.static_range(GROUPS):
                     if THREE:
@@ -280,13 +324,25 @@ def codes_kernel(
                         codes = values_of(v[0], n, BITS, PAIRED, PTX)
                     mixed += (added(codes, p, o[n], EXACT),)
                 o = mixed
+        if ENTRIES:
+            add_values(
+                added_sums, powers, bias + 96 * C, kept_values + entry, value_minima + tokens,
+                begins, columns_of + table * (WIDTH * 2), places_of, WIDTH, C,
+            )  # fmt: skip
+            tl.debug_barrier()
     share_of = 1.0 / total
+    if ENTRIES:
+        kept_of = (share_of / UNIT)[None, :]
     rest = (middles * share_of)[None, :]
-    share_of = (share_of * (far / UNIT))[None, :]
-    split = pid * splits + first + tl.program_id(1)
-    out = found + split * C * WIDTH + g[None, :] * WIDTH + place[:, None]
+    share_of = (share_of / inverse)[None, :]
+    split = split.to(tl.int64)
+    out = found + split * WIDTH * C
     for i in tl.static_range(GROUPS):
-        tl.store(out + i * GROUP, o[i] * share_of + rest)
+        x = o[i] * share_of + rest
+        at = (i * GROUP + place)[:, None] * C + g[None, :]
+        if ENTRIES:
+            x += tl.load(added_sums + at) * kept_of
+        tl.store(out + at, x)
     tl.store(norms + split * C + g, largest + tl.log2(total))
 
 
@@ -324,30 +380,31 @@ def plain_kernel(
         o = tl.dot(v, p, o * fade[None, :], input_precision="ieee")
     place = pid * splits + first
     o *= (1.0 / total)[None, :]
-    tl.store(found + place * C * WIDTH + g[None, :] * WIDTH + channels[:, None], o)
+    tl.store(found + (place * WIDTH + channels[:, None]) * C + g[None, :], o)
     tl.store(norms + place * C + g, largest + tl.log2(total))
 
 
 @triton.jit
 def merge_kernel(found, norms, output, whole, splits, limit, WIDTH: tl.constexpr, C: tl.constexpr):
-    """Merge what all programs of a column found, weighed by their sums of exponentials."""
-    pid = tl.program_id(0).to(tl.int64)  # a column
-    part, column = pid // C, pid % C
-    channels = tl.arange(0, WIDTH)
-    largest = tl.full([1], -float("inf"), tl.float32)
-    total = tl.zeros([1], tl.float32)
-    o = tl.zeros([WIDTH], tl.float32)
+    """Merge what all programs of some columns found, weighed by their sums of exponentials."""
+    pid = tl.program_id(0).to(tl.int64)
+    g, channels = tl.arange(0, C), tl.program_id(1) * 32 + tl.arange(0, 32)
+    largest = tl.full([C], -float("inf"), tl.float32)
+    total = tl.zeros([C], tl.float32)
+    o = tl.zeros([32, C], tl.float32)
     for split in range(splits):
-        place = (part * splits + split) * C + column
-        norm = tl.load(norms + place + tl.arange(0, 1))
+        place = pid * splits + split
+        norm = tl.load(norms + place * C + g)
         higher = tl.maximum(largest, norm)
         fade, weight = tl.exp2(largest - higher), tl.exp2(norm - higher)
         largest = higher
         total = total * fade + weight
-        o = o * fade + weight * tl.load(found + place * WIDTH + channels)
-    o = tl.minimum(tl.maximum(o / total, -limit), limit)
-    tl.store(output + pid * WIDTH + channels, rounded(o, output.dtype.element_ty))
-    tl.store(whole + pid + tl.arange(0, 1), largest + tl.log2(total))
+        read = tl.load(found + (place * WIDTH + channels[:, None]) * C + g[None, :])
+        o = o * fade[None, :] + weight[None, :] * read
+    o = tl.minimum(tl.maximum(o / total[None, :], -limit), limit)
+    out = output + (pid * C + g[None, :]) * WIDTH + channels[:, None]
+    tl.store(out, rounded(o, output.dtype.element_ty))
+    tl.store(whole + pid * C + g, largest + tl.log2(total), mask=tl.program_id(1) + 0 * g == 0)
 
 
 @triton.jit
@@ -356,8 +413,9 @@ def mass_kernel(
     C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Add up the weights of some tokens: of all heads, in their order."""
-    row = tl.program_id(0).to(tl.int64)
-    token = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    blocks = tl.cdiv(tokens, BLOCK)
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    token = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     there = token < tokens
     at = token // length * padded + token % length  # spans are filled up to whole tiles
     g = tl.arange(0, C)
@@ -412,9 +470,16 @@ def hex_attention(
 
 
 def attended(
-    queries: Tensor, cache: PackedCache, scale: float | None = None, mass: bool = False
+    queries: Tensor,
+    cache: PackedCache,
+    scale: float | None = None,
+    mass: bool = False,
+    of_all: bool = True,
 ) -> HexAttention:
-    """Return what one query of each head reads of a cache in the kernels' layout."""
+    """Return what one query of each head reads of a cache in the kernels' layout.
+
+    The mass is that of all tokens, or of those in the residual buffer alone.
+    """
     rest = cache.rest
     heads, residual, width = rest.residual_keys.shape[-3:]
     rows = rest.residual_mass.shape[:-1].numel()
@@ -434,7 +499,7 @@ def attended(
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
     programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]
     splits = sum(programs) + (residual > 0)
-    found = query.new_empty(grid, splits, COLUMNS, width)
+    found = query.new_empty(grid, splits, width, COLUMNS)
     norms = query.new_empty(grid, splits, COLUMNS)
     # the mass is float32, whatever the queries are
     exact = mass or torch.float32 in (queries.dtype, rest.residual_keys.dtype)
@@ -442,35 +507,28 @@ def attended(
     for run, count, share, several in zip(cache.runs, counts, shares, programs, strict=True):
         kept = run.kept_keys.numel() > 0
         room = grid, count * TILE, COLUMNS
-        logits.append(query.new_empty(room) if mass or kept else query)
-        # what is kept adds to the logits in place
+        here = query.new_empty(room) if mass and of_all else query
+        logits += [here] * of_all
         value_heads = heads if run.value_steps.ndim == 4 else 1
         reach = run.value_steps.float().amax((0, -1)).contiguous()
         where = (run.tiles, rows, heads, parts)
+        entries = [query] * 10
         if kept:
             table = tables(mask_alone(rest.config), run.length, heads, width, run.dynamic.device)
-            begin = begins(run, table.counts)
-            logits_kernel[(grid, count)](
-                query, near, beside, tops, run.kept_keys, run.key_minima, run.dynamic, begin,
-                table.counts, table.starts, table.channels, logits[-1], count, *where, run.length,
-                WIDTH=width, C=COLUMNS, EXACT=exact, num_warps=1,
-            )  # fmt: skip
+            room = ROOM + (TILE + 1 + width + (TILE if exact else TILE // 2)) * COLUMNS
+            entries = [
+                run.kept_keys, run.kept_values, run.begins, run.dynamic, *table,
+                query.new_empty(grid, splits, room),
+            ]  # fmt: skip
         codes_kernel[(grid, several)](
-            query, tops, run.key_words, run.key_steps, run.key_minima,
-            run.value_words, run.value_steps, run.value_minima, reach,
-            logits[-1], logits[-1], found, norms,
+            query, near, beside, tops, run.key_words, run.key_steps, run.key_minima,
+            run.value_words, run.value_steps, run.value_minima, reach, *entries,
+            here, found, norms,
             count, share, *where, value_heads, run.length, splits, first,
             BITS=run.bits, WIDTH=width, C=COLUMNS, EXACT=exact, PARTIAL=run.length % TILE > 0,
-            ENTRIES=kept, LOGITS=mass or kept, PTX=PTX,
-            num_warps=warps(run.bits, width), num_stages=2,
+            ENTRIES=kept, LOGITS=mass and of_all, PTX=PTX,
+            num_warps=warps(run.bits, width), num_stages=2, **REGISTERS if kept else {},
         )  # fmt: skip
-        if kept:
-            reading_kernel[(grid, several)](
-                logits[-1], norms, run.kept_values, run.value_minima, run.dynamic, begin,
-                table.tile_counts, table.tile_starts, table.tokens, table.ranks, found,
-                count, share, *where, value_heads, run.length, splits, first,
-                WIDTH=width, C=COLUMNS, num_warps=1,
-            )  # fmt: skip
         first += several
     if residual:
         logits.append(query.new_empty(grid, residual, COLUMNS) if mass else query)
@@ -482,19 +540,20 @@ def attended(
     output = queries.new_empty(grid, COLUMNS, width)
     whole = query.new_empty(grid, COLUMNS)
     limit = torch.finfo(queries.dtype).max
-    merge_kernel[(grid * COLUMNS,)](
+    merge_kernel[(grid, width // 32)](
         found, norms, output, whole, splits, limit, WIDTH=width, C=COLUMNS, num_warps=1
     )
     output = output.view(rows * heads, parts * COLUMNS, width)[:, :group].reshape(queries.shape)
     if not mass:
         return HexAttention(output, None)
-    lengths = [len(run.entries) * run.length for run in cache.runs]
+    runs = cache.runs if of_all else ()
+    lengths = [len(run.entries) * run.length for run in runs]
     drawn = query.new_empty(rows, sum(lengths) + residual)
-    spans = [(run.length, run.tiles * TILE) for run in cache.runs] + [(residual, residual)]
+    spans = [(run.length, run.tiles * TILE) for run in runs] + [(residual, residual)]
     lengths += [residual] * (residual > 0)
     first = 0
     for tokens, (length, padded), one in zip(lengths, spans, logits, strict=False):
-        mass_kernel[(rows, triton.cdiv(tokens, 128))](
+        mass_kernel[(rows * triton.cdiv(tokens, 128),)](
             one, whole, drawn, tokens, one.shape[1], length, padded, parts, heads, group,
             drawn.shape[1], first, C=COLUMNS, BLOCK=128,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor
 from optimized import vector
 from optimized.kernels._device import rounded, widened
 from optimized.kernels._tiles import DTYPES, WIDEST
-from optimized.layout import TILE, Run
+from optimized.layout import TILE, Run, first_entries
 from optimized.vector.hex.compress import hex_mask
 from reference.contract import scanning
 from reference.hex.compress import HexBlock
@@ -426,9 +426,11 @@ def packed(
     codes[0], codes[3] = (x.unflatten(-1, (-(-tokens // TILE), -1)) for x in codes[::3])
     kept = hex_mask(expander, dynamic, heads)
     kept_keys, kept_values = keys[kept], values[kept]
+    static = expander.view(tokens, heads, width).sum(-1).T
     return Run(
-        bits, tokens, *codes, kept_keys, kept_values, (kept_keys.numel(),), dynamic[None].clone()
-    )
+        bits, tokens, *codes, kept_keys, kept_values, (kept_keys.numel(),), dynamic[None].clone(),
+        first_entries(dynamic[None], static, width),
+    )  # fmt: skip
 
 
 def restored(

@@ -27,7 +27,10 @@ def raised(
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Return the largest logit and the sum of powers of each query, with one more tile of keys."""
+    """Return the largest logit and the sum of powers of each query, with one more tile of keys.
+
+    The largest is scaled, so that a power takes one multiplication with an addition.
+    """
     logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, KEYS)), NATIVE)
     if MASKED:
         n = start + tl.arange(0, KEYS)
@@ -35,11 +38,11 @@ def raised(
         if CAUSAL:
             seen &= n[None, :] <= at[:, None]
         logits = tl.where(seen, logits, -float("inf"))
-    top = tl.maximum(high, tl.max(logits, 1))
+    top = tl.maximum(high, tl.max(logits, 1) * scale)
     # a query that has seen nothing has no largest logit
     base = tl.where(top == -float("inf"), 0.0, top)
-    total = total * tl.exp2((high - base) * scale)
-    return top, total + tl.sum(tl.exp2((logits - base[:, None]) * scale), 1)
+    total = total * tl.exp2(high - base)
+    return top, total + tl.sum(tl.exp2(logits * scale - base[:, None]), 1)
 
 
 @triton.jit
@@ -88,17 +91,23 @@ def sums_kernel(
     if CAUSAL:
         stop = tl.minimum(stop, last)
         whole = tl.minimum(stop, low + 1)
-    first = 0
+    first, edge = 0, begin
     if PADDED:
         first = tl.load(padding + head // kv_heads).to(tl.int32)
         begin = tl.maximum(begin, first // KEYS * KEYS)
-        whole = begin
-    middle = begin + tl.maximum(whole - begin, 0) // KEYS * KEYS
+        edge = tl.minimum(begin + KEYS, stop)  # padding ends before
+    middle = edge + tl.maximum(whole - edge, 0) // KEYS * KEYS
     keys += head * tokens * WIDTH
     query = tile(queries + part * rows * WIDTH, r0, rows, WIDTH, ROOM, ROWS)
     high = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
-    for start in range(begin, middle, KEYS):
+    if PADDED:
+        for start in range(begin, edge, KEYS):
+            high, total = raised(
+                high, total, query, at, keys, start, stop, first, scale,
+                CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
+            )  # fmt: skip
+    for start in range(edge, middle, KEYS):
         high, total = raised(
             high, total, query, at, keys, start, stop, first, scale,
             CAUSAL, False, WIDTH, ROOM, KEYS, NATIVE,
@@ -115,7 +124,7 @@ def sums_kernel(
 
 
 @triton.jit
-def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl.constexpr):
+def join_kernel(parts, sums, rows, splits, ROWS: tl.constexpr, SPLITS: tl.constexpr):
     """Write the largest logit and the inverse sum of each query from its parts."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     s = tl.arange(0, SPLITS).to(tl.int64)
@@ -125,7 +134,7 @@ def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl
     total = tl.load(here + 1, mask=there, other=0.0)
     top = tl.max(high, 1)
     base = tl.where(top == -float("inf"), 0.0, top)
-    total = tl.sum(total * tl.exp2((high - base[:, None]) * scale), 1)
+    total = tl.sum(total * tl.exp2(high - base[:, None]), 1)
     store_sums(sums, row, row < rows, top, total, True)
 
 
@@ -144,7 +153,7 @@ def column(
     if MASKED:
         at = before + (r % count if STACKED else r)
         logits = tl.where(at[None, :] >= n[:, None], logits, -float("inf"))
-    return drawn + tl.sum(tl.exp2((logits - base[None, :]) * scale) * share[None, :], 1)
+    return drawn + tl.sum(tl.exp2(logits * scale - base[None, :]) * share[None, :], 1)
 
 
 @triton.jit
@@ -230,7 +239,7 @@ def columns(
     )  # fmt: skip
     if splits > 1:
         join_kernel[(triton.cdiv(len(sums), half),)](
-            found, sums, len(sums), splits, scale,
+            found, sums, len(sums), splits,
             ROWS=half, SPLITS=triton.next_power_of_2(splits),
         )  # fmt: skip
 
