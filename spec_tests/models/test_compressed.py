@@ -79,9 +79,15 @@ def test_two_lines_do_what_the_statements_under_them_do(name, reading):
     assert cache.nbytes < 0.6 * models.compressed(model, "full", **inputs).nbytes
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_a_row_is_compressed_as_though_it_stood_alone(name):
-    model, inputs = attached("llama"), given()
+WINDOWED = ("gemma2", "gemma3_text", "gpt_oss", "qwen2 windowed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*(("llama", name) for name in SYSTEMS), *((kind, "kvzip+hubkv") for kind in WINDOWED)],
+)
+def test_a_row_is_compressed_as_though_it_stood_alone(kind, name):
+    model, inputs = attached(kind), given()
     cache = models.compressed(model, name, ratio=0.5, **inputs)
     more = torch.cat([inputs["input_ids"], torch.full((2, 3), 7)], 1)
     mask = torch.cat([inputs["attention_mask"], torch.ones(2, 3).long()], 1)

@@ -38,16 +38,23 @@ class KVzip(Scorer):
 
     def repeat(self, prompt: Prefilled, index: int) -> None:
         """Read one chunk again, and score it by the queries that do."""
-        ids, repeated = self.asked(prompt, index)
+        ids, there = self.asked(prompt, index)
+        blank = (~there).sum(-1).tolist()
+        repeated = there.flip(-1)
         tokens = prompt.input_ids.shape[1]
         whole = torch.ones_like(prompt.input_ids, dtype=torch.bool)
         valid = whole if prompt.valid is None else prompt.valid
-        positions = lengths(prompt)[:, None] + (repeated.long().cumsum(-1) - 1).clamp(min=0)
+        positions = lengths(prompt)[:, None] + there.long().cumsum(-1) - 1
+
+        def on_the_left(rows: Tensor) -> Tensor:
+            """Put the padding of a repeat input where the specification has it."""
+            moved = [row.roll(count, -2) for row, count in zip(rows, blank, strict=True)]
+            return torch.stack(moved) if any(blank) else rows
 
         def watch(step: Step) -> None:
-            keys, echo = step.keys[:, :, :tokens], step.keys[:, :, tokens:]
+            keys, echo = step.keys[:, :, :tokens], on_the_left(step.keys[:, :, tokens:])
             self.memory[step.layer] = self.kv.kvzip_chunk(
-                step.queries,
+                on_the_left(step.queries),
                 keys,
                 echo,
                 index,
@@ -61,7 +68,7 @@ class KVzip(Scorer):
         with torch.no_grad(), prompt.cache.undone(), watched(self.model, prompt.cache, [watch]):
             self.model(
                 input_ids=ids,
-                attention_mask=torch.cat([valid, repeated], 1).long(),
+                attention_mask=torch.cat([valid, there], 1).long(),
                 position_ids=positions,
                 past_key_values=prompt.cache,
                 use_cache=True,
@@ -69,7 +76,10 @@ class KVzip(Scorer):
             )
 
     def asked(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
-        """Return the repeat input of each row, padded on the left, and which of it is there."""
+        """Return the repeat input of each row, and which of it is there.
+
+        It is padded on the right: padding behind the context would fill a layer's window.
+        """
         rows = []
         for row, count in enumerate(lengths(prompt).tolist()):
             start = self.sinks + index * self.chunk
@@ -82,8 +92,8 @@ class KVzip(Scorer):
         ids = prompt.input_ids.new_zeros(len(rows), longest)
         there = torch.zeros_like(ids, dtype=torch.bool)
         for row, repeat in enumerate(rows):
-            ids[row, longest - len(repeat) :] = repeat
-            there[row, longest - len(repeat) :] = True
+            ids[row, : len(repeat)] = repeat
+            there[row, : len(repeat)] = True
         return ids, there
 
     def scored(self, read: ReadLayer) -> Scored:
