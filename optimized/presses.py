@@ -364,7 +364,7 @@ def visible(mask: Tensor | None) -> None:
     if not bool(seen.all()):
         raise ValueError(
             "attention_mask must hide no token from the last one, since presses score what is "
-            f"hidden as text, got {int((~seen).sum())} hidden; read rows of unlike lengths singly"
+            f"hidden as text, got {int((~seen).sum())} hidden, by padding or by a window"
         )
 
 

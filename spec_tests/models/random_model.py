@@ -36,6 +36,7 @@ ARCHITECTURES = {
     "helium": {"head_dim": 8},
     "nemotron": {"head_dim": 8},
     "arcee": {},
+    "internlm3": {"head_dim": 8},
     "seed_oss": {"head_dim": 8},
     "ernie4_5": {"head_dim": 8},
     "hunyuan_v1_dense": {"head_dim": 8},

@@ -22,7 +22,7 @@ from spec_tests.models.random_model import (
 LLAMA = "transformers.models.llama.modeling_llama.eager_attention_forward"
 # Projected, perhaps normed in each head, then rotated as a whole, half beside half.
 ROTATED = ("llama", "qwen3", "gemma2", "qwen2", "mistral", "gemma", "mixtral", "qwen3_moe")
-ROTATED += ("starcoder2", "arcee", "seed_oss", "granite", "qwen2 windowed")
+ROTATED += ("starcoder2", "arcee", "internlm3", "seed_oss", "granite", "qwen2 windowed")
 
 
 def slanted(module, query, key, value, mask, scaling, **_):
