@@ -68,6 +68,9 @@ Scope = Literal["head", "layer", "model"]
 Scales = Annotated[torch.dtype | None, OneOf((None, torch.float16, torch.float32))]
 """Precision of minima and steps; None takes float16 or float64 as the cache, else float32."""
 
+Mode = Literal["append", "full", "oracle"]
+"""Whether blocks stay as they are, or what is held, or the originals, is compressed again."""
+
 ValueGroup = Literal["token", "head"]
 """Whether a value group is a token, or a token of one head."""
 

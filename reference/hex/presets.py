@@ -1,8 +1,8 @@
 """The settings of HEX, and those the paper's tables use."""
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
-from reference.kinds import Bits, OneOf, Positive, Ratio, Scales, Seed, ValueGroup, Whole
+from reference.kinds import Bits, Mode, OneOf, Positive, Ratio, Scales, Seed, ValueGroup, Whole
 
 
 class HexConfig(NamedTuple):
@@ -22,7 +22,7 @@ class HexConfig(NamedTuple):
     """Length r of the recent window."""
     block: Positive = 96
     """Tokens n_b compressed at a time while decoding."""
-    mode: Literal["append", "full", "oracle"] = "append"
+    mode: Mode = "append"
     """`"append"`; `"full"` compresses again what it holds; `"oracle"`, for study, the originals."""
     period: Positive = 1
     """How many blocks may stand beside the whole before `full` and `oracle` recompress."""

@@ -18,10 +18,10 @@ from optimized.layout import TILE, PackedCache
 from reference.contract import trusted
 from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.hex.cache.draws import MODES
 from spec_tests.kernels.wide import wide
 
 pytest.importorskip("transformers")
-MODES = ("append", "full", "oracle")
 
 
 def ready(*modes: str) -> Any:

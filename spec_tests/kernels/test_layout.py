@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from optimized import stored_bytes
 from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
 from spec_tests.accuracy import assert_equal
+from spec_tests.hex.cache.draws import MODES
 from spec_tests.kernels.wide import coded, wide
 
 WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
@@ -65,7 +66,7 @@ def test_codes_lie_where_the_layout_says(bits, width, kind):
     assert not lifted(words, bits, width, kind, 2 * TILE)[TILE + 7 :].any()
 
 
-@given(wide(modes=("append", "full", "oracle")))
+@given(wide(modes=MODES))
 def test_a_cache_comes_back_bit_for_bit(x):
     assert_equal(PackedCache.of(x["cache"]).cache(), x["cache"])
 

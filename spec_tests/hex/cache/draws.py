@@ -1,10 +1,13 @@
 """Streams of tokens, settings for small ones, and caches that have seen some."""
 
+from typing import get_args
+
 import torch
 from hypothesis import strategies as st
 
 import reference
 from reference import HexConfig
+from reference.kinds import Mode
 from spec_tests.derived import choices
 from spec_tests.draw import Refusal
 from spec_tests.hex.kcvt.draws import huge, widths
@@ -12,9 +15,11 @@ from spec_tests.hex.kcvt.draws import huge, widths
 BLOCK, KV_HEADS, WIDTH = 8, 2, 4
 """Small streams: a block has 8 tokens, a token 8 channels."""
 
+MODES = get_args(Mode)
+
 
 @st.composite
-def configs(draw, modes=("append", "full", "oracle"), **fixed):
+def configs(draw, modes=MODES, **fixed):
     """Settings for small streams; the expander has degree 4."""
     drawn = HexConfig(
         bits=draw(widths),
@@ -56,7 +61,7 @@ def prefill(draw):
 
 
 @st.composite
-def caches(draw, modes=("append", "full", "oracle")):
+def caches(draw, modes=MODES):
     """A cache that has seen a prompt and some decoding."""
     prompt, decoded = draw(st.integers(0, 2 * BLOCK + 5)), draw(st.integers(0, BLOCK))
     stream = draw(streams(prompt + decoded))

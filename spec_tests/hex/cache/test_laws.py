@@ -16,13 +16,13 @@ from hypothesis.stateful import (
 import reference
 from reference import HexConfig
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.cache.draws import BLOCK, configs, streams
+from spec_tests.hex.cache.draws import BLOCK, MODES, configs, streams
 from spec_tests.hex.cache.streams import assert_same_cache, compressed, decode, grown, pieces
 from spec_tests.inputs import INPUTS
 
 
 @st.composite
-def decodings(draw, modes=("append", "full", "oracle"), least=1, **fixed):
+def decodings(draw, modes=MODES, least=1, **fixed):
     """A stream, its settings, and where the prompt ends."""
     tokens = draw(st.integers(least, 4 * BLOCK))
     return draw(streams(tokens)), draw(configs(modes, **fixed)), draw(st.integers(0, tokens))

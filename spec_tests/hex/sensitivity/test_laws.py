@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.hex.cache.draws import BLOCK, configs, streams
+from spec_tests.hex.cache.draws import BLOCK, MODES, configs, streams
 from spec_tests.hex.cache.streams import pieces
 
 PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
@@ -62,7 +62,7 @@ def test_more_bits_and_heavy_hitters_lower_the_error(impl):
     [
         ("bits", (2, 3, 4, 8)),
         ("block", (4, 8, 16)),
-        ("mode", ("append", "full", "oracle")),
+        ("mode", MODES),
         ("heavy", (0.0, 0.125, 0.25)),
         ("recent", (0, 1, 3)),
         ("density", (0.0, 0.5, 1.0)),

@@ -25,3 +25,18 @@ lie(
     "Scored(position.masked_fill(protected, 2**31).to(",
     "test_a_score_is_the_number_of_real_tokens_up_to_it",
 )
+lie(
+    "padding_counted_below_zero",
+    "padding scores by its distance",
+    "Scored(position.to(",
+    "Scored((position - (position == 0) * 1).to(",
+    "scorers/scored/test_laws.py::test_padding_scores_nothing_and_is_not_protected[streaming_llm]",
+)
+lie(
+    "positions_as_narrow_as_the_keys",
+    "scores are of the dtype of the keys",
+    "widen(keys.new_empty(0)).dtype",
+    "keys.dtype",
+    "scorers/scored/test_laws.py::"
+    "test_scores_are_finite_float32_or_float64_whatever_is_protected[streaming_llm]",
+)
