@@ -177,7 +177,7 @@ def cut_kernel(
     """Find where a pool ends: its last key, the last tile of its ties, and how many that keeps."""
     pool = tl.program_id(0).to(tl.int64)
     last, need = pick(found + STEP * 2 * pools, counts + STEP * MOST * pools, pool, BINS, MOST)
-    ties += pool * total * BINS + last % BINS
+    ties += pool * total * BINS + (last & (BINS - 1))  # of 64 bits the last key may be negative
     # tiles that keep all of their ties
     whole, kept, seen = 0, need * 0, need * 0
     for first in range(0, total, TILES):

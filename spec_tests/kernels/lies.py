@@ -72,6 +72,13 @@ lie(
     "retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too",
 )
 lie(
+    "kernel_ties_of_another_pool",
+    "the digit of a negative key is a negative remainder",
+    "(last & (BINS - 1))",
+    "last % BINS",
+    "retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too",
+)
+lie(
     "kernel_negative_bits",
     "scores below zero order as their bits do",
     "bits = tl.where(bits < 0, -(bits & most), bits)",

@@ -4,13 +4,16 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
 from spec_tests.retain.draws import AXES, orderable, pooled
+
+TIED = torch.tensor([[0.0, 1.0, 0.0], [0.1, 0.1, 0.0]], dtype=torch.float64)
+"""Keys of 64 bits, the last of them set, of which one pool has ties."""
 
 every_scope = pytest.mark.parametrize("scope", AXES)
 
@@ -38,6 +41,7 @@ def rows(mask, scope):
 
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
 @given(INPUTS["retain"])
+@example(dict(scores=TIED, protected=None, keep=1, ratio=None, scope="head"))
 def test_counts_are_exact_with_evicted_and_protected_entries_too(impl, x):
     kept = impl.retain(**x)
     assert_equal(pooled(kept, x["scope"]).sum(-1), budgets(x).clone())
