@@ -202,11 +202,16 @@ def wide_streams(draw):
 
 
 @pytest.mark.spec("HEX-3.3a", "HEX-4.1a", "HEX-4.1b")
+@pytest.mark.parametrize("normalize", [False, True])
+@settings(max_examples=25)
 @given(wide_streams(), configs(("append",)), st.data())
-def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(impl, stream, config, data):
+def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(
+    impl, normalize, stream, config, data
+):
     # everything is kept, so that all queries see exact keys
-    config = config._replace(density=1.0, heavy=0.25)
-    prompt = data.draw(st.integers(0, stream[1].shape[-2]))
+    config = config._replace(density=1.0, heavy=0.25, normalize=normalize)
+    tokens = stream[1].shape[-2]
+    prompt = data.draw(st.integers(0, tokens) | st.just(tokens))
     cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
     whole, held = len(cache.blocks), config.recent if config.carry_recent else 0
     cache = impl.hex_append(cache, *pieces(stream, prompt))
