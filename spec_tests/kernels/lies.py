@@ -164,6 +164,35 @@ lie(
     "scale = math.log2(math.e)",
     "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
 )
+GIVEN = "scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit"
+lie(
+    "kernel_sum_of_base_two",
+    "a natural log-sum-exp is one of base two",
+    "base = widened(base) * 1.4426950408889634",
+    "base = widened(base)",
+    GIVEN,
+)
+lie(
+    "kernel_sum_of_the_first_head",
+    "every head has the log-sum-exp of the first",
+    "tl.load(sums + row + r, mask",
+    "tl.load(sums + r, mask",
+    GIVEN,
+)
+lie(
+    "kernel_sum_at_padding",
+    "what stands at padding is read",
+    "there &= at >= first",
+    "there &= at >= 0",
+    GIVEN,
+)
+lie(
+    "kernel_sum_ignored",
+    "a log-sum-exp that is given is found anew",
+    "    if log_sum_exp is None:\n        rows =",
+    "    log_sum_exp = None\n    if log_sum_exp is None:\n        rows =",
+    GIVEN,
+)
 
 lie = kernel_lies("ragged.py", block=2)
 lie(
