@@ -45,8 +45,7 @@ def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
 PROBED = 8
 """How many queries of a head a log-sum-exp is held to: the first, the last, and some between."""
 FAR = 1 / 16
-"""How far it may be off, beside its last place: the weights of a query sum to 1 within 7 %, as
-they do of products in eight bits."""
+"""How far it may be off, beside its last place: the weights of a query sum to 1 within 7 %."""
 
 
 def normalizing(
@@ -80,9 +79,8 @@ def normalizing(
     if len(wrong := (real[..., at] & ((given - wanted).abs() > allowed)).nonzero()):
         place = tuple(wrong[0].tolist())
         raise ValueError(
-            "log_sum_exp must be the natural logarithm of the sum of the powers of the scaled "
-            f"logits, {wanted[place]:.4g} at {(*place[:-1], int(at[place[-1]]))}, "
-            f"got {given[place]:.4g}"
+            f"log_sum_exp must be the natural one of the scaled logits, {wanted[place]:.4g} at "
+            f"{(*place[:-1], int(at[place[-1]]))}, got {given[place]:.4g}"
         )
 
 
