@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -77,7 +78,7 @@ def test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by(impl, 
     assert_close(impl.attention_weights(**x), weights * math.exp(-shift))
 
 
-long = [torch.randn(h, 40, 4, generator=torch.Generator().manual_seed(h)) for h in (4, 2)]
+long: Any = [torch.randn(h, 40, 4, generator=torch.Generator().manual_seed(h)) for h in (4, 2)]
 sums = log_sum_exp(*long)
 OTHERS = {
     "of base two": sums / math.log(2),

@@ -19,7 +19,7 @@ def normal(seed, *shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def layer(count=5, tokens=9, width=4, dtype=torch.float32):
+def layer(count=5, tokens=9, width=4, dtype=torch.float32) -> dict[str, Any]:
     """Return queries and keys of two rows, two key heads and four query heads."""
     return dict(
         queries=normal(0, 2, 4, count, width).to(dtype),
@@ -27,7 +27,7 @@ def layer(count=5, tokens=9, width=4, dtype=torch.float32):
     )
 
 
-REST = dict(
+REST: dict[str, dict[str, Any]] = dict(
     h2o_mass=dict(mass=None, valid=None, log_sum_exp=None),
     attention_mass=dict(span=None, causal=True, normalize=False, log_sum_exp=None),
     snapkv=dict(window=3, kernel=3, pooling="max", valid=None, log_sum_exp=None),

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -107,7 +108,7 @@ def test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken(impl,
 @pytest.mark.parametrize("name", ["h2o_mass", "snapkv", "cake", "cake_preference"])
 def test_nothing_of_queries_by_tokens_is_allocated(impl, name):
     window = dict() if name == "h2o_mass" else dict(window=8)
-    x = dict(queries=torch.ones(2, 300, 1), keys=torch.ones(1, 300, 1))
+    x: Any = dict(queries=torch.ones(2, 300, 1), keys=torch.ones(1, 300, 1))
     assert largest(getattr(impl, name), **x, **window) < 300 * 300
     if name in ("h2o_mass", "snapkv"):
         sums = log_sum_exp(**x)
