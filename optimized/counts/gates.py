@@ -363,7 +363,7 @@ GATES = [
         *("h2o_mass", "prompt", 8192, 8192),
         padded=True,
         known=True,
-        budgets={80: 9.3, 90: 7.8},
+        budgets={80: 9.3, 90: 7.7},
         trips=dict(mass_kernel=(4, 2, 63)),
     ),
     of_mass(

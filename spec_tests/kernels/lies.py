@@ -210,8 +210,22 @@ lie(
     "ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole",
 )
 
-lie = kernel_lies("hex/attention.py")
+lie = kernel_lies("hex/attention.py", programs=1)
 WIDE = "hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored"
+lie(
+    "kernel_codes_unfaded",
+    "what codes of earlier tiles add is not weighed anew",
+    "faded += (o[i] * fade[None, :],)",
+    "faded += (o[i],)",
+    WIDE,
+)
+lie(
+    "kernel_minima_unfaded",
+    "what minima of earlier tiles add is not weighed anew",
+    "middles *= fade",
+    "middles *= 1.0",
+    WIDE,
+)
 lie(
     "kernel_past_the_residual",
     "what is beyond the residual buffer is a key of zeros",
@@ -227,7 +241,14 @@ lie(
     WIDE,
 )
 
-lie = kernel_lies("hex/_entries.py")
+lie = kernel_lies("hex/_entries.py", programs=1)
+lie(
+    "kernel_kept_unfaded",
+    "what kept values of earlier tiles add is not weighed anew",
+    "before = tl.load(every) * tl.load(fades + g)[None, :]",
+    "before = tl.load(every)",
+    WIDE,
+)
 lie(
     "kernel_kept_in_part",
     "of a token that is kept whole the first entries are added, as though the static mask's",
