@@ -8,20 +8,22 @@ from torch import Tensor
 
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0
-from reference.precision import widen
-from reference.rules import aligned, grouped, wide
+from reference.precision import widen, widest
+from reference.rules import aligned, grouped, normalizing, wide
 
 
-@requires(wide, grouped, aligned)
+@requires(wide, grouped, aligned, normalizing)
 def attention_weights(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     causal: bool = True,
     scale: FiniteAbove0 | None = None,
+    log_sum_exp: Float[Tensor, "*batch query_heads queries"] | None = None,
 ) -> Float[Tensor, "*batch query_heads queries tokens"]:
     r"""How much each query attends to each cached token.
 
-    $$a_t = \operatorname{softmax}\Bigl(\frac{q_t K^\top}{\sqrt{d_h}}\Bigr)$$
+    $$a_t = \operatorname{softmax}\Bigl(\frac{q_t K^\top}{\sqrt{d_h}}\Bigr)
+      = \exp\Bigl(\frac{q_t K^\top}{\sqrt{d_h}} - L_t\Bigr)$$
 
     Args:
         queries: $q_t$; the last query sees the last key.
@@ -30,6 +32,8 @@ def attention_weights(
         causal: query number $t$ of $m$ sits at position $n - m + t$ of the $n$ tokens and sees
             nothing after it; otherwise it sees every token.
         scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
+        log_sum_exp: $L_t$, the natural logarithm of the sum of the powers of the scaled logits
+            that a query sees, which a flash forward hands out; found here unless given.
 
     Returns:
         The weights in float32, or float64 where an argument is; each row sums to 1.
@@ -45,14 +49,17 @@ def attention_weights(
     queries, keys = widen(queries), widen(keys)
     heads, count, tokens = queries.shape[-3], queries.shape[-2], keys.shape[-2]
     group = heads // max(1, keys.shape[-3])
-    exact = torch.promote_types(queries.dtype, keys.dtype)
+    exact = widest(queries, keys, log_sum_exp)
     weights = queries.new_zeros(*queries.shape[:-1], tokens, dtype=exact)
     for h in range(heads):
         for t in range(count):
             seen = tokens - count + t + 1 if causal else tokens
             query = queries[..., h, t, None, :]
             logits = (query * keys[..., h // group, :seen, :]).sum(-1) * scale
-            weights[..., h, t, :seen] = logits.softmax(-1)
+            if log_sum_exp is None:
+                weights[..., h, t, :seen] = logits.softmax(-1)
+            else:
+                weights[..., h, t, :seen] = (logits - log_sum_exp[..., h, t, None]).exp()
     return weights
 
 

@@ -13,7 +13,7 @@ def widen(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.to(torch.float32)
 
 
-def widest(*tensors: Tensor) -> torch.dtype:
+def widest(*tensors: Tensor | None) -> torch.dtype:
     """Return the dtype in which these tensors meet: float64 where one is float64, else float32."""
-    wide = any(tensor.dtype == torch.float64 for tensor in tensors)
+    wide = any(x is not None and x.dtype == torch.float64 for x in tensors)
     return torch.float64 if wide else torch.float32

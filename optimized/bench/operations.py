@@ -200,8 +200,13 @@ def graph(tokens: int, small: bool) -> Operation:
     return Operation("graph", "graphkv_refine", shape, inputs, *sides)
 
 
-def mass(name: str, what: str, count: int, tokens: int, small: bool, **rest: Any) -> Operation:
-    """Return attention mass in a layer, beside the attention of the same queries."""
+def mass(
+    name: str, what: str, count: int, tokens: int, small: bool, known: bool = False, **rest: Any
+) -> Operation:
+    """Return attention mass in a layer, beside the attention of the same queries.
+
+    Of a log-sum-exp that is `known` any numbers take the same time.
+    """
     asked, held, width = (4, 2, 16) if small else (32, 8, 128)
 
     def inputs(device: torch.device) -> Inputs:
@@ -209,10 +214,12 @@ def mass(name: str, what: str, count: int, tokens: int, small: bool, **rest: Any
         made["queries"] = normal(device, 1, asked, count, width)
         made = {name: x.to(torch.bfloat16) for name, x in made.items()}
         scored = {name: made[name] for name in ("queries", "keys")}
+        if known:
+            scored["log_sum_exp"] = normal(device, 1, asked, count, dtype=torch.float32)
         return Inputs(scored, scored, made)
 
     sides = partial(getattr(kernels, name), **rest), partial(getattr(vector, name), **rest)
-    shape = f"{what}, {count} x {tokens} bfloat16"
+    shape = f"{what}, {count} x {tokens} bfloat16{', log-sum-exp' * known}"
     rivals = PROMPTS if count == tokens else NONE
     return Operation("mass", name, shape, inputs, *sides, rivals)
 
@@ -269,7 +276,7 @@ def operations(small: bool) -> list[Operation]:
             *(packing(name, 96, 4, small) for name in PACKS),
             selection(2, 1, 2, 300),
             graph(64, small),
-            mass("h2o_mass", "prompt", 40, 40, small),
+            *(mass("h2o_mass", "prompt", 40, 40, small, known) for known in (False, True)),
             mass("snapkv", "window", 8, 40, small, window=8),
             eviction(64, small),
             ragged(32, small),
@@ -290,8 +297,12 @@ def operations(small: bool) -> list[Operation]:
         selection(36, 4, 8, 32768),
         selection(36, 1, 8, 2**20),
         *(graph(tokens, small) for tokens in sizes),
-        *(mass("h2o_mass", "prompt", tokens, tokens, small) for tokens in sizes[:2]),
-        mass("snapkv", "window", 32, 32768, small),
+        *(
+            mass("h2o_mass", "prompt", tokens, tokens, small, known)
+            for known in (False, True)
+            for tokens in sizes[:2]
+        ),
+        *(mass("snapkv", "window", 32, 32768, small, known) for known in (False, True)),
         eviction(32768, small),
         ragged(8192, small),
     ]

@@ -35,9 +35,13 @@ def product(one, other, NATIVE: tl.constexpr):
         return tl.dot(widened(one), widened(other), input_precision="ieee")
 
 
-def fits(queries: Tensor, keys: Tensor) -> bool:
-    """Whether kernels are made for rows like these; what they are not made for is handed on."""
-    known = {queries.dtype, keys.dtype} <= DTYPES and queries.shape[-1] <= WIDEST
+def fits(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:
+    """Whether kernels are made for rows like these, and for numbers beside them.
+
+    What they are not made for is handed on.
+    """
+    dtypes = {x.dtype for x in (queries, keys, beside) if x is not None}
+    known = dtypes <= DTYPES and queries.shape[-1] <= WIDEST
     return known and min(queries.numel(), keys.numel()) > 0
 
 

@@ -13,8 +13,11 @@ from reference.precision import widest
 WEIGHTS = 1 << 19
 
 
-def attention_weights(queries: Tensor, keys: Tensor, causal: bool, scale: float | None) -> Tensor:
-    return masked_weights(queries, keys, later(queries, keys) if causal else None, scale)
+def attention_weights(
+    queries: Tensor, keys: Tensor, causal: bool, scale: float | None, log_sum_exp: Tensor | None
+) -> Tensor:
+    unseen = later(queries, keys) if causal else None
+    return masked_weights(queries, keys, unseen, scale, log_sum_exp)
 
 
 def later(queries: Tensor, keys: Tensor) -> Tensor:
@@ -25,15 +28,21 @@ def later(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def masked_weights(
-    queries: Tensor, keys: Tensor, unseen: Tensor | None, scale: float | None = None
+    queries: Tensor,
+    keys: Tensor,
+    unseen: Tensor | None,
+    scale: float | None = None,
+    log_sum_exp: Tensor | None = None,
 ) -> Tensor:
     """Return the weights over what is not `unseen`; they are NaN where nothing is left."""
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
-    exact = widest(queries, keys)
+    exact = widest(queries, keys, log_sum_exp)
     logits = _grouped_product(queries.to(exact) * scale, keys.to(exact).mT)
     if unseen is not None:
         logits = logits.masked_fill_(unseen, -torch.inf)
-    return logits.softmax(-1)
+    if log_sum_exp is None:
+        return logits.softmax(-1)
+    return logits.sub_(log_sum_exp[..., None]).exp_()
 
 
 def _grouped_product(left: Tensor, right: Tensor) -> Tensor:
@@ -47,7 +56,7 @@ def _grouped_product(left: Tensor, right: Tensor) -> Tensor:
 def attention(
     queries: Tensor, keys: Tensor, values: Tensor, causal: bool, scale: float | None
 ) -> Tensor:
-    weights = attention_weights(queries, keys, causal, scale)
+    weights = attention_weights(queries, keys, causal, scale, None)
     exact = torch.promote_types(weights.dtype, values.dtype)
     return _grouped_product(weights.to(exact), values.to(exact)).to(queries.dtype)
 
@@ -56,7 +65,11 @@ attention_error = composed(reference.attention_error)
 
 
 def attention_drawn(
-    queries: Tensor, keys: Tensor, valid: Tensor | None, exact: torch.dtype
+    queries: Tensor,
+    keys: Tensor,
+    valid: Tensor | None,
+    log_sum_exp: Tensor | None,
+    exact: torch.dtype,
 ) -> Tensor:
     """Return the attention each token draws from all queries of a head, one row a query head.
 
@@ -70,13 +83,16 @@ def attention_drawn(
     cache = keys.reshape(rows, tokens, width)
     real = None if valid is None else valid[..., None, :].expand(keys.shape[:-1])
     real = None if real is None else real.reshape(rows, 1, 1, tokens)
+    known = None if log_sum_exp is None else log_sum_exp.reshape(rows, group, count, 1)
     out = cache.new_empty(rows, group, tokens, dtype=exact)
     unseen = later(queries, queries)
     step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
     # the same memory for every piece: fresh pages cost as much as the arithmetic
-    learns = torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad)
+    given = [x for x in (queries, keys, log_sum_exp) if x is not None]
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in given)
     size = (step, group * count, tokens)
-    held = [None if learns else cache.new_empty(size, dtype=exact) for _ in range(2)]
+    spared = learns, learns or known is not None
+    held = [None if none else cache.new_empty(size, dtype=exact) for none in spared]
     for start in range(0, rows, step):
         piece = slice(start, start + step)
         scaled = stacked[piece].to(exact) * (1 / math.sqrt(width))
@@ -87,9 +103,12 @@ def attention_drawn(
         if real is not None:
             logits.masked_fill_(~real[piece], -torch.inf)
         second = None if second is None else second.view_as(logits)
-        weights = torch.softmax(logits, -1, out=second)
+        if known is None:
+            weights = torch.softmax(logits, -1, out=second)
+        else:
+            weights = logits.sub_(known[piece]).exp_()
         if real is not None:
-            # a query at padding sees nothing: its softmax is no number
+            # a query at padding sees nothing: its weights are no numbers
             weights.masked_fill_(~real[piece, ..., tokens - count :].mT, 0)
         out[piece] = weights.sum(-2)
     return out.view(*batch, kv_heads, group, tokens)

@@ -10,7 +10,7 @@ from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Ratio, Whole
 from reference.precision import widest
-from reference.rules import aligned, at_most, grouped, wide
+from reference.rules import aligned, at_most, grouped, normalizing, wide
 
 
 def spanned(span: int | None, tokens: int) -> None:
@@ -19,17 +19,19 @@ def spanned(span: int | None, tokens: int) -> None:
         at_most("span", span, tokens)
 
 
-@requires(wide, grouped, aligned, spanned)
+@requires(wide, grouped, aligned, spanned, normalizing)
 def attention_mass(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     span: Whole | None = None,
     causal: bool = True,
     normalize: bool = False,
+    log_sum_exp: Float[Tensor, "*batch query_heads queries"] | None = None,
 ) -> Float[Tensor, "*batch span"]:
     r"""Sum the attention each token draws, over all heads and queries.
 
-    $$s_t = \sum_{i=1}^{h} \sum_{q=1}^{Q} A_{i,t}^{(q)}$$
+    $$s_t = \sum_{i=1}^{h} \sum_{q=1}^{Q} A_{i,t}^{(q)}, \qquad
+      A_{i,t}^{(q)} = \exp\bigl(\ell_{i,t}^{(q)} - L_i^{(q)}\bigr)$$
 
     Args:
         queries: the queries of all query heads; with `causal` the last one sits at the last key.
@@ -38,6 +40,8 @@ def attention_mass(
             over all keys either way.
         causal: whether a query sees only the keys up to its own position.
         normalize: divide by the number of queries that see the token.
+        log_sum_exp: $L$ of the scaled logits $\ell$ over all keys that a query sees, as
+            `attention_weights` takes it.
 
     Returns:
         The mass $s$ of each token of the span, at most heads × queries in all; float32, or
@@ -52,12 +56,13 @@ def attention_mass(
         `normalize` undoes.
     """
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = widest(queries, keys)
+    exact = widest(queries, keys, log_sum_exp)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     for q in range(count):
         seen = tokens - count + q + 1 if causal else tokens
         query = queries[..., q : q + 1, :]
-        weights = attention_weights(query, keys[..., :seen, :], causal)
+        known = None if log_sum_exp is None else log_sum_exp[..., q : q + 1]
+        weights = attention_weights(query, keys[..., :seen, :], causal, log_sum_exp=known)
         for i in range(queries.shape[-3]):
             mass[..., :seen] += weights[..., i, 0, :]
     if normalize:

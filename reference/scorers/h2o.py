@@ -8,7 +8,7 @@ from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Importance, Whole
 from reference.precision import widen, widest
-from reference.rules import aligned, at_most, grouped, left_padded, wide
+from reference.rules import aligned, at_most, grouped, left_padded, normalizing, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
@@ -19,16 +19,18 @@ def mass_no_longer(before: int | None, tokens: int) -> None:
         raise ValueError(f"mass must be of at most the {tokens} tokens of keys, got {before}")
 
 
-@requires(wide, grouped, aligned, mass_no_longer, left_padded)
+@requires(wide, grouped, aligned, mass_no_longer, left_padded, normalizing)
 def h2o_mass(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
     mass: Importance[Tensor, "*batch kv_heads before"] | None = None,
     valid: Bool[Tensor, "*batch tokens"] | None = None,
+    log_sum_exp: Float[Tensor, "*batch query_heads queries"] | None = None,
 ) -> Float[Tensor, "*batch kv_heads tokens"]:
     r"""Add the attention that each token draws from some more queries.
 
-    $$s_j \leftarrow s_j + \sum_{g=1}^{G} \sum_{q} A^{(g)}_{q, j}$$
+    $$s_j \leftarrow s_j + \sum_{g=1}^{G} \sum_{q} A^{(g)}_{q, j}, \qquad
+      A^{(g)}_{q, j} = \exp\bigl(\ell^{(g)}_{q, j} - L^{(g)}_q\bigr)$$
 
     A prompt in one call, a prompt in chunks and single decoding steps are the same: hand over the
     queries that are new, all keys that they see, and the mass so far.
@@ -38,6 +40,8 @@ def h2o_mass(
         keys: all keys up to there.
         mass: $s$ so far, of the first tokens; the tokens after them have drawn none.
         valid: false at padding, on the left of a row: it neither draws attention nor gives any.
+        log_sum_exp: $L$ of the scaled logits $\ell$ of these queries, as `attention_weights` takes
+            it; what stands at padding is not read.
 
     Returns:
         The mass $s$ of each token in float32, or float64 where an argument is. Each query of
@@ -51,7 +55,7 @@ def h2o_mass(
         is left out of any step.
     """
     *batch, kv_heads, tokens, _ = keys.shape
-    exact = widest(queries, keys)
+    exact = widest(queries, keys, log_sum_exp)
     mass = keys.new_zeros(*batch, kv_heads, 0, dtype=exact) if mass is None else mass
     valid = real_tokens(valid, keys)
     total = keys.new_zeros(keys.shape[:-1], dtype=torch.promote_types(exact, mass.dtype))
@@ -61,7 +65,9 @@ def h2o_mass(
     for row, first in rows(valid):
         for q in range(max(0, first - (tokens - count)), count):
             seen = tokens - count + q + 1
-            weights = attention_weights(queries[row][:, q, None], keys[row][:, first:seen])
+            query, cache = queries[row][:, q, None], keys[row][:, first:seen]
+            known = None if log_sum_exp is None else log_sum_exp[row][:, q, None]
+            weights = attention_weights(query, cache, log_sum_exp=known)
             for h in range(queries.shape[-3]):
                 total[row][h // group, first:seen] += weights[h, 0]
     return total

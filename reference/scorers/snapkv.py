@@ -10,12 +10,12 @@ from reference.attention import attention_weights
 from reference.contract import requires
 from reference.kinds import Finite, Odd, Positive
 from reference.precision import widest
-from reference.rules import aligned, grouped, left_padded, observed, wide
+from reference.rules import aligned, grouped, left_padded, normalizing, observed, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
 
-@requires(wide, grouped, aligned, observed, left_padded)
+@requires(wide, grouped, aligned, observed, left_padded, normalizing)
 def snapkv(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -23,6 +23,7 @@ def snapkv(
     kernel: Odd = 5,
     pooling: Literal["average", "max"] = "average",
     valid: Bool[Tensor, "*batch tokens"] | None = None,
+    log_sum_exp: Float[Tensor, "*batch query_heads queries"] | None = None,
 ) -> Scored:
     r"""Score each token by the pooled attention of the last queries, and protect those.
 
@@ -38,6 +39,8 @@ def snapkv(
         pooling: `"average"` divides by `kernel` everywhere, so that what lies outside counts as
             zeros; or `"max"`.
         valid: false at padding, on the left of a row.
+        log_sum_exp: $L$ of all `queries`, as `attention_weights` takes it; what stands at padding
+            is not read.
 
     Returns:
         The scores of each key head in float32, or float64 where an argument is: 0 within the
@@ -52,7 +55,7 @@ def snapkv(
     """
     heads, (kv_heads, tokens) = queries.shape[-3], keys.shape[-3:-1]
     group = heads // max(1, kv_heads)
-    exact = widest(queries, keys)
+    exact = widest(queries, keys, log_sum_exp)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     for row, first in rows(real_tokens(valid, keys)):
@@ -60,7 +63,9 @@ def snapkv(
         protected[row][:, start:] = True
         if start == first:
             continue
-        weights = attention_weights(queries[row][:, -window:], keys[row][:, first:])
+        known = None if log_sum_exp is None else log_sum_exp[row][:, -window:]
+        last = queries[row][:, -window:]
+        weights = attention_weights(last, keys[row][:, first:], log_sum_exp=known)
         observed = weights.new_zeros(heads, start - first)
         for q in range(window):
             observed += weights[:, q, : start - first]

@@ -1,15 +1,21 @@
 """Draws of queries and caches."""
 
+import math
+from functools import partial
+
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
-from spec_tests.draw import Refusal, grid, longer, real
+from spec_tests.draw import Refusal, grid, longer, real, spoiler
+
+on_grid = partial(grid, low=-16)
 
 
 @st.composite
-def caches(draw, *shapes, low=-16):
+def caches(draw, *shapes, numbers=(on_grid, real)):
     """One tensor for each shape, all of them on the grid or all Gaussian."""
-    number = draw(st.sampled_from([lambda *shape: grid(*shape, low=low), real]))
+    number = draw(st.sampled_from(numbers))
     return [draw(number(*shape)) for shape in shapes]
 
 
@@ -24,13 +30,13 @@ def sizes(draw):
 
 
 @st.composite
-def attending(draw, shape=sizes(), compressed=False):  # noqa: B008
+def attending(draw, shape=sizes(), compressed=False, numbers=(on_grid, real)):  # noqa: B008
     """Queries and a cache, or two caches, that any head mapping or mask would tell apart."""
     batch, heads, kv_heads, queries, tokens, width, causal = draw(shape)
     cache = (*batch, kv_heads, tokens, width)
     shapes = [(*batch, heads, queries, width), *[cache] * (4 if compressed else 2)]
     names = ["queries", "keys", "values", "compressed_keys", "compressed_values"]
-    drawn = dict(zip(names, draw(caches(*shapes)), strict=False))
+    drawn = dict(zip(names, draw(caches(*shapes, numbers=numbers)), strict=False))
     return drawn | dict(causal=causal, scale=draw(st.sampled_from([None, None, 0.25, 1.0])))
 
 
@@ -39,8 +45,38 @@ def without_values(inputs):
     return {name: value for name, value in inputs.items() if name != "values"}
 
 
+def log_sum_exp(
+    queries: Tensor,
+    keys: Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    valid: Tensor | None = None,
+) -> Tensor:
+    """Return what a flash forward hands out, by way of float64.
+
+    A query that sees nothing has minus infinity.
+    """
+    count, tokens = queries.shape[-2], keys.shape[-2]
+    each = keys.double().repeat_interleave(queries.shape[-3] // max(1, keys.shape[-3]), -3)
+    logits = queries.double() @ each.mT * (queries.shape[-1] ** -0.5 if scale is None else scale)
+    ends = torch.arange(count) + (tokens - count if causal else tokens)
+    seen = torch.arange(tokens) <= ends[:, None]
+    seen = seen if valid is None else seen & valid[..., None, None, :]
+    return logits.masked_fill(~seen, -torch.inf).logsumexp(-1).to(queries.dtype)
+
+
+def known(x):
+    """Return a call with the log-sum-exp of its logits: of numbers that every dtype holds."""
+    x = without_values(x)
+    return x | dict(log_sum_exp=log_sum_exp(**x))
+
+
+exact = attending(numbers=[on_grid])
+shifts = st.sampled_from([0.0, 1 / 32, -1 / 32])
+"""Of a log-sum-exp, within what is taken for rounding."""
+
 INPUTS = dict(
-    attention_weights=attending().map(without_values),
+    attention_weights=attending().map(without_values) | exact.map(known),
     attention=attending(),
     attention_error=attending(compressed=True),
 )
@@ -56,10 +92,27 @@ bad_queries = [
 bad_keys = [Refusal("keys", longer, ValueError, "shape")]
 bad_values = [Refusal("values", longer, ValueError, "shape")]
 
+sums = log_sum_exp(queries, cache)
+
+bad_sums = [
+    Refusal("log_sum_exp", sums > 0, TypeError, "a floating-point"),
+    Refusal("log_sum_exp", longer(sums), ValueError, "shape (2, 1)"),
+    Refusal("log_sum_exp", sums.flip(0), ValueError, "the natural one"),
+    Refusal("log_sum_exp", sums / math.log(2), ValueError, "the natural one"),
+    Refusal("log_sum_exp", log_sum_exp(queries, cache, scale=0.5), ValueError, "the natural one"),
+    *(
+        Refusal("log_sum_exp", spoiler(bad)(sums), ValueError, "finite but at padding")
+        for bad in (torch.nan, torch.inf, -torch.inf)
+    ),
+]
+
 plain = dict(queries=queries, keys=cache, values=cache, causal=True, scale=None)
 
 REFUSALS = dict(
-    attention_weights=(without_values(plain), [*bad_queries, *bad_keys]),
+    attention_weights=(
+        without_values(plain) | dict(log_sum_exp=None),
+        [*bad_queries, *bad_keys, *bad_sums],
+    ),
     attention=(plain, [*bad_queries, *bad_keys, *bad_values]),
     attention_error=(
         plain | dict(compressed_keys=cache, compressed_values=cache),

@@ -53,12 +53,27 @@ lie(
     "attention(exact, keys,",
     "test_the_deviation_is_the_distance_between_the_outputs",
 )
+SUM = "test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by"
+OWN = "(logits - log_sum_exp[..., h, t, None]).exp()"
+lie("sum_ignored", "the log-sum-exp is found anew", OWN, "logits.softmax(-1)", SUM)
+lie("sum_of_base_two", "it is one of base two", OWN, OWN.replace("exp()", "exp2()"), SUM)
+lie("sum_of_another_head", "it is that of another head", OWN, OWN.replace("h,", "h - 1,"), SUM)
+lie("sum_scaled_twice", "logits are scaled twice", OWN, OWN.replace("(l", "(scale * l"), SUM)
+lie(
+    "any_sum",
+    "a log-sum-exp of other logits is taken",
+    "@requires(wide, grouped, aligned, normalizing)",
+    "@requires(wide, grouped, aligned)",
+    "test_a_log_sum_exp_of_other_logits_is_refused[attention_weights]",
+)
 lie(
     "masked_after_the_softmax",
     "weights beyond the mask are dropped after the softmax, not before",
     """:seen, :]).sum(-1) * scale
-            weights[..., h, t, :seen] = logits.softmax(-1)""",
+            if log_sum_exp is None:
+                weights[..., h, t, :seen] = logits.softmax(-1)""",
     """:, :]).sum(-1) * scale
-            weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]""",
+            if log_sum_exp is None:
+                weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]""",
     "test_the_weights_of_a_query_sum_to_one",
 )

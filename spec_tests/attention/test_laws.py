@@ -1,6 +1,8 @@
 """Attention and its deviation: HEX §3.1."""
 
+import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +11,14 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.attention import oracle
-from spec_tests.attention.draws import attending, without_values
+from spec_tests.attention.draws import (
+    attending,
+    known,
+    log_sum_exp,
+    on_grid,
+    shifts,
+    without_values,
+)
 
 CACHE = ("keys", "values", "compressed_keys", "compressed_values")
 
@@ -58,6 +67,39 @@ def test_the_weights_of_a_query_sum_to_one(impl, x):
     weights = impl.attention_weights(**without_values(x))
     assert (weights >= 0).all()
     assert_close(weights.sum(-1), 1.0)
+
+
+@pytest.mark.spec("HEX-3.1a")
+@given(attending(sizes(), numbers=[on_grid]), shifts)
+def test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by(impl, x, shift):
+    x = known(x)
+    weights = impl.attention_weights(**x | dict(log_sum_exp=None)).double()
+    x["log_sum_exp"] += shift
+    assert_close(impl.attention_weights(**x), weights * math.exp(-shift))
+
+
+long: Any = [torch.randn(h, 40, 4, generator=torch.Generator().manual_seed(h)) for h in (4, 2)]
+sums = log_sum_exp(*long)
+OTHERS = {
+    "of base two": sums / math.log(2),
+    "of unscaled logits": log_sum_exp(*long, scale=1.0),
+    "of another head": sums.roll(1, 0),
+    "of the query before": sums.roll(1, 1),
+    "of all keys": log_sum_exp(*long, causal=False),
+    "but for the last query": torch.cat([sums[:, :-1], sums[:, -1:] + 1], 1),
+    "but for a query that sees nothing": sums.masked_fill(torch.arange(40) == 7, -torch.inf),
+}
+
+
+@pytest.mark.door
+@pytest.mark.spec("HEX-3.1a", "HEX-3.3a", "GraphKV-H2O", "GraphKV-SnapKV")
+@pytest.mark.parametrize("name", ["attention_weights", "attention_mass", "h2o_mass", "snapkv"])
+def test_a_log_sum_exp_of_other_logits_is_refused(impl, name):
+    function = getattr(impl, name)
+    function(*long, log_sum_exp=sums)
+    for other in OTHERS.values():
+        with pytest.raises(ValueError, match="log_sum_exp"):
+            function(*long, log_sum_exp=other)
 
 
 @pytest.mark.spec("HEX-3.1a")

@@ -171,6 +171,35 @@ lie(
     "scale = math.log2(math.e)",
     "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
 )
+GIVEN = "scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit"
+lie(
+    "kernel_sum_of_base_two",
+    "a natural log-sum-exp is one of base two",
+    "base = widened(base) * 1.4426950408889634",
+    "base = widened(base)",
+    GIVEN,
+)
+lie(
+    "kernel_sum_of_the_first_head",
+    "every head has the log-sum-exp of the first",
+    "tl.load(sums + row + r, mask",
+    "tl.load(sums + r, mask",
+    GIVEN,
+)
+lie(
+    "kernel_sum_at_padding",
+    "what stands at padding is read",
+    "there &= at >= first",
+    "there &= at >= 0",
+    GIVEN,
+)
+lie(
+    "kernel_sum_ignored",
+    "a log-sum-exp that is given is found anew",
+    "    if log_sum_exp is None:\n        rows =",
+    "    log_sum_exp = None\n    if log_sum_exp is None:\n        rows =",
+    GIVEN,
+)
 
 lie = kernel_lies("ragged.py", block=2)
 lie(
@@ -188,8 +217,22 @@ lie(
     "ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole",
 )
 
-lie = kernel_lies("hex/attention.py")
+lie = kernel_lies("hex/attention.py", programs=1)
 WIDE = "hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored"
+lie(
+    "kernel_codes_unfaded",
+    "what codes of earlier tiles add is not weighed anew",
+    "faded += (o[i] * fade[None, :],)",
+    "faded += (o[i],)",
+    WIDE,
+)
+lie(
+    "kernel_minima_unfaded",
+    "what minima of earlier tiles add is not weighed anew",
+    "middles *= fade",
+    "middles *= 1.0",
+    WIDE,
+)
 lie(
     "kernel_past_the_residual",
     "what is beyond the residual buffer is a key of zeros",
@@ -205,7 +248,14 @@ lie(
     WIDE,
 )
 
-lie = kernel_lies("hex/_entries.py")
+lie = kernel_lies("hex/_entries.py", programs=1)
+lie(
+    "kernel_kept_unfaded",
+    "what kept values of earlier tiles add is not weighed anew",
+    "before = tl.load(every) * tl.load(fades + g)[None, :]",
+    "before = tl.load(every)",
+    WIDE,
+)
 lie(
     "kernel_kept_in_part",
     "of a token that is kept whole the first entries are added, as though the static mask's",

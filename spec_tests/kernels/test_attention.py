@@ -10,6 +10,7 @@ import reference
 from optimized import kernels, vector
 from optimized.counts.launches import launched
 from spec_tests.accuracy import assert_as_accurate
+from spec_tests.attention.draws import log_sum_exp
 from spec_tests.kernels.interpreter import small_blocks
 
 
@@ -18,7 +19,7 @@ def normal(seed, *shape):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def layer(count=5, tokens=9, width=4, dtype=torch.float32):
+def layer(count=5, tokens=9, width=4, dtype=torch.float32) -> dict[str, Any]:
     """Return queries and keys of two rows, two key heads and four query heads."""
     return dict(
         queries=normal(0, 2, 4, count, width).to(dtype),
@@ -26,10 +27,10 @@ def layer(count=5, tokens=9, width=4, dtype=torch.float32):
     )
 
 
-REST = dict(
-    h2o_mass=dict(mass=None, valid=None),
-    attention_mass=dict(span=None, causal=True, normalize=False),
-    snapkv=dict(window=3, kernel=3, pooling="max", valid=None),
+REST: dict[str, dict[str, Any]] = dict(
+    h2o_mass=dict(mass=None, valid=None, log_sum_exp=None),
+    attention_mass=dict(span=None, causal=True, normalize=False, log_sum_exp=None),
+    snapkv=dict(window=3, kernel=3, pooling="max", valid=None, log_sum_exp=None),
 )
 every_mass = pytest.mark.parametrize("name", REST)
 
@@ -43,9 +44,25 @@ def test_what_is_of_float64_wide_or_empty_is_handed_on(name):
 
 
 def test_a_mass_of_float64_is_handed_on():
+    rest = dict(mass=torch.zeros(2, 2, 3).double())
     with patch.object(vector, "h2o_mass") as handed:
-        kernels.h2o_mass(**layer(), mass=torch.zeros(2, 2, 3).double(), valid=None)
+        kernels.h2o_mass(**layer(), **REST["h2o_mass"] | rest)
     handed.assert_called_once()
+
+
+@every_mass
+def test_a_log_sum_exp_of_float64_is_handed_on(name):
+    rest = dict(log_sum_exp=torch.zeros(2, 4, 5).double())
+    with patch.object(vector, name) as handed:
+        assert getattr(kernels, name)(**layer(), **REST[name] | rest) is handed.return_value
+
+
+@every_mass
+def test_with_the_log_sum_exp_one_kernel_is_launched_and_no_sums_are_found(name):
+    x = layer()
+    rest = dict(log_sum_exp=log_sum_exp(**x))
+    launches = launched(lambda: getattr(kernels, name)(**x, **REST[name] | rest))
+    assert [launch.kernel.fn.__name__ for launch in launches] == ["mass_kernel"]
 
 
 @every_mass
@@ -59,10 +76,15 @@ def test_all_other_input_is_launched(name, width, dtype):
 @every_mass
 @pytest.mark.parametrize(("count", "tokens"), [(20, 20), (13, 21), (3, 20)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-def test_mass_agrees_over_several_tiles_of_full_width(name, count, tokens, dtype):
+@pytest.mark.parametrize("known", [False, True])
+def test_mass_agrees_over_several_tiles_of_full_width(name, count, tokens, dtype, known):
     x = layer(count, tokens, 16, dtype) | REST[name]
     if "valid" in x:
         x["valid"] = torch.arange(tokens) >= torch.tensor([[0], [11]])
+    if known:
+        x["log_sum_exp"] = log_sum_exp(
+            x["queries"].float(), x["keys"].float(), valid=x.get("valid")
+        )
     with small_blocks(32 if dtype == torch.float32 else 8):  # of which float32 has a quarter
         found = getattr(kernels, name)(**x)
     assert_as_accurate(found, getattr(reference, name), x)

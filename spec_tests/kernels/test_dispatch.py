@@ -254,6 +254,8 @@ RULES: dict[str, Any] = {
     "h2o_mass": (True, lambda: [ones(2, 3, 4), ones(2, 9, 4)], {}),
     "h2o_mass, double precision": (
         False, lambda: [ones(2, 3, 4, dtype=double), ones(2, 9, 4, dtype=double)], {}),
+    "h2o_mass, its sums": (
+        True, lambda: [ones(2, 3, 4), ones(2, 9, 4)], dict(log_sum_exp=ones(2, 3))),
     "h2o_mass, wide": (False, lambda: [ones(2, 3, 257), ones(2, 9, 257)], {}),
     "ragged_attention": (True, lambda: [ones(1, 1, 4), ragged(GPU), *[ones(1, 1, 4)] * 2], {}),
     "ragged_attention, empty": (

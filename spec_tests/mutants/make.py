@@ -39,13 +39,15 @@ def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
     return lie
 
 
-def kernel_lies(file: str, block: int = 8) -> Callable[[str, str, str, str, str], None]:
+def kernel_lies(
+    file: str, block: int = 8, programs: int | None = None
+) -> Callable[[str, str, str, str, str], None]:
     """Return a function that registers lies about kernels in one file: `hubkv/refine.py`.
 
     `lie(name, says, old, new, killer)` is `optimized`, as it runs on a GPU, with the text `old` of
     the file reading `new`, in Triton's interpreter. A program owns a `block` of elements, so that
-    small inputs take several. The killer is the place of a law of any idea,
-    or `vector:IDEA-ID`.
+    small inputs take several; or one of so few `programs` that it owns several tiles. The killer is
+    the place of a law of any idea, or `vector:IDEA-ID`.
     """
 
     def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
@@ -53,7 +55,7 @@ def kernel_lies(file: str, block: int = 8) -> Callable[[str, str, str, str, str]
         assert count == 1, f"stale: {old!r} stands {count} times in optimized/kernels/{file}"
         idea, _, case = killer.removeprefix("vector:").partition("-")
         killer = place(idea, f"vector:{case}") if killer.startswith("vector:") else killer
-        module = Changed(partial(relaunched, file, old, new, block))
+        module = Changed(partial(relaunched, file, old, new, block, programs))
         add(name, Mutant(f"kernels/{file}", says, killer, module))
 
     return lie

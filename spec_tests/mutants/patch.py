@@ -103,7 +103,7 @@ def kernel_text(file: str) -> str:
     return (KERNELS / file).read_text()
 
 
-def relaunched(file: str, old: str, new: str, block: int) -> Names:
+def relaunched(file: str, old: str, new: str, block: int, programs: int | None = None) -> Names:
     """Return public names as they run on a GPU, where `old` in one file of the kernels reads `new`.
 
     The package is imported once more, from a copy; what has no kernel is vectorised.
@@ -122,9 +122,10 @@ def relaunched(file: str, old: str, new: str, block: int) -> Names:
     others = {key: home for key, home in sys.modules.items() if not key.startswith(f"{name}.")}
     with patch.dict(sys.modules, others | {name: package}, clear=True):
         spec.loader.exec_module(package)
+        sizes = dict(BLOCK=block) | ({} if programs is None else dict(PROGRAMS=programs))
         for key, module in sys.modules.items():
-            if key.startswith(f"{name}.") and hasattr(module, "BLOCK"):
-                vars(module)["BLOCK"] = block
+            if key.startswith(f"{name}."):
+                vars(module).update({size: n for size, n in sizes.items() if hasattr(module, size)})
     rows = {
         public: dispatch(getattr(reference, public), getattr(package, public))
         for public in package.__all__

@@ -3,6 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.attention.draws import bad_sums, log_sum_exp
 from spec_tests.draw import Refusal, real, signed
 
 # What says most stands first, where Hypothesis looks most often: empty axes are tried, but rarely.
@@ -38,6 +39,25 @@ def attended(draw, least=0, number=None, groups=(2, 1, 4)):
 
 
 @st.composite
+def maybe_known(draw, least=0):
+    """The same, and maybe the log-sum-exp of the queries.
+
+    At padding it is what a flash forward may leave there. With it numbers are such as every dtype
+    holds: rounding them would make other logits.
+    """
+    if not draw(mostly):
+        return draw(attended(least)) | dict(log_sum_exp=None)
+    x = draw(attended(least, signed))
+    return x | dict(log_sum_exp=known(x, draw(st.sampled_from([-torch.inf, torch.inf, 0.0]))))
+
+
+def known(x, beside=-torch.inf):
+    """Return the log-sum-exp of a sequence, and what stands at padding."""
+    sums = log_sum_exp(**x)
+    return sums.where(sums > -torch.inf, beside)
+
+
+@st.composite
 def crowds(draw):
     """Two rows, padded or not, of an odd number of tokens; 1, 4 or 8 query heads a key head."""
     group, tokens = draw(st.sampled_from([4, 1, 8])), draw(st.sampled_from([7, 5, 7, 1, 3, 5]))
@@ -53,6 +73,7 @@ cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
 valid = torch.tensor([True, True])
 bad_attention = [
+    *bad_sums,
     Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
     Refusal("queries", lambda q: q.repeat(2, 1, 1)[:3], ValueError, "multiple of the 2"),
     Refusal("queries", lambda q: q.repeat(1, 3, 1), ValueError, "at most as many as the 2"),

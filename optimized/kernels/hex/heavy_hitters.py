@@ -1,9 +1,10 @@
-"""Attention mass in two passes, without weights in memory.
+"""Attention mass in two passes, or one where the sums are known, without weights in memory.
 
 The first pass finds the largest logit of each query and the inverse of its sum of powers; the
 second adds up the columns. A program of the second owns a block of keys and takes the queries that
 see it in order, so that nothing is added atomically. Both numbers of a query are kept, and not one
-logarithm: where logits are large, its last place is worth more than that of a weight.
+logarithm: where logits are large, its last place is worth more than that of a weight. Where a
+caller has the logarithm, it is what there is, and the first pass is not run.
 """
 
 import math
@@ -140,29 +141,37 @@ def join_kernel(parts, sums, rows, splits, ROWS: tl.constexpr, SPLITS: tl.conste
 
 @triton.jit
 def column(
-    drawn, key, queries, sums, row, start, rows, n, before, count, scale,
-    MASKED: tl.constexpr, STACKED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
-    ROWS: tl.constexpr, NATIVE: tl.constexpr,
+    drawn, key, queries, sums, row, start, rows, n, before, first, count, scale,
+    MASKED: tl.constexpr, PADDED: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr,
+    WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Return what keys draw, with some more queries."""
     r = start + tl.arange(0, ROWS)
+    at = before + (r % count if STACKED else r)
     query = tile(queries + row * WIDTH, start, rows, WIDTH, ROOM, ROWS)
-    base = tl.load(sums + (row + r) * 2, mask=r < rows, other=float("inf"))
-    share = tl.load(sums + (row + r) * 2 + 1, mask=r < rows, other=0.0)
+    if GIVEN:
+        there = r < rows
+        if PADDED:
+            there &= at >= first
+        base = tl.load(sums + row + r, mask=there, other=float("inf"))
+        base = widened(base) * 1.4426950408889634  # of powers of two
+    else:
+        base = tl.load(sums + (row + r) * 2, mask=r < rows, other=float("inf"))
+        share = tl.load(sums + (row + r) * 2 + 1, mask=r < rows, other=0.0)
     logits = product(key, tl.trans(query), NATIVE)
     if MASKED:
-        at = before + (r % count if STACKED else r)
         logits = tl.where(at[None, :] >= n[:, None], logits, -float("inf"))
-    return drawn + tl.sum(tl.exp2(logits * scale - base[None, :]) * share[None, :], 1)
+    powers = tl.exp2(logits * scale - base[None, :])
+    return drawn + tl.sum(powers if GIVEN else powers * share[None, :], 1)
 
 
 @triton.jit
 def mass_kernel(
     queries, keys, padding, sums, mass, drawn, rows, parts, count, tokens, group, kv_heads,
     before_mass, blocks, scale,
-    CAUSAL: tl.constexpr, PADDED: tl.constexpr, STACKED: tl.constexpr, CARRIED: tl.constexpr,
-    WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
-    NATIVE: tl.constexpr,
+    CAUSAL: tl.constexpr, PADDED: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr,
+    CARRIED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
+    KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
     """Write the attention that a block of keys draws from `parts` stretches of `rows` queries."""
     number = tl.program_id(0)
@@ -172,7 +181,9 @@ def mass_kernel(
     row = place * parts * rows
     head = row // count // group
     key = tile(keys + head * tokens * WIDTH, n0, tokens, WIDTH, ROOM, KEYS)
-    before = tokens - count
+    before, first = tokens - count, 0
+    if PADDED and GIVEN:
+        first = tl.load(padding + head // kv_heads).to(tl.int32)
     begin, whole = 0, 0
     if CAUSAL and STACKED:
         whole = rows
@@ -183,13 +194,13 @@ def mass_kernel(
     for _ in range(parts):
         for start in range(begin, whole, ROWS):
             total = column(
-                total, key, queries, sums, row, start, rows, n, before, count, scale,
-                True, STACKED, WIDTH, ROOM, ROWS, NATIVE,
+                total, key, queries, sums, row, start, rows, n, before, first, count, scale,
+                True, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
             )  # fmt: skip
         for start in range(whole, rows, ROWS):
             total = column(
-                total, key, queries, sums, row, start, rows, n, before, count, scale,
-                False, STACKED, WIDTH, ROOM, ROWS, NATIVE,
+                total, key, queries, sums, row, start, rows, n, before, first, count, scale,
+                False, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
             )  # fmt: skip
         row += rows
     if CARRIED:
@@ -205,10 +216,14 @@ def columns(
     keys: Tensor,
     valid: Tensor | None = None,
     mass: Tensor | None = None,
+    log_sum_exp: Tensor | None = None,
     causal: bool = True,
     apart: bool = False,
 ) -> Tensor:
-    """Return what each token draws, added to `mass`: a row a key head, or `apart` a query head."""
+    """Return what each token draws, added to `mass`: a row a key head, or `apart` a query head.
+
+    With the `log_sum_exp` of the queries there is no first pass.
+    """
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
     group, lines = heads // kv_heads, math.prod(batch) * heads
@@ -225,23 +240,27 @@ def columns(
     )  # fmt: skip
 
     stacked = count <= half
-    rows = group * count if stacked else count
-    size = min(block, max(half // 4, triton.next_power_of_2(rows)))
-    blocks = triton.cdiv(rows, size)
-    programs = lines * count // rows * blocks
-    splits = max(1, min(PROGRAMS // programs, triton.cdiv(tokens, block), SPLITS))
-    share = triton.cdiv(triton.cdiv(tokens, splits), half) * half
-    sums = keys.new_empty((lines * count, 2), **exact)
-    found = sums if splits == 1 else keys.new_empty((splits, *sums.shape), **exact)
-    sums_kernel[(programs * splits,)](
-        queries, keys, padding, found, rows, count, tokens, group, kv_heads, blocks, splits, share,
-        len(sums), scale, STACKED=stacked, FINAL=splits == 1, ROWS=size, KEYS=half, **common,
-    )  # fmt: skip
-    if splits > 1:
-        join_kernel[(triton.cdiv(len(sums), half),)](
-            found, sums, len(sums), splits,
-            ROWS=half, SPLITS=triton.next_power_of_2(splits),
+    if log_sum_exp is None:
+        rows = group * count if stacked else count
+        size = min(block, max(half // 4, triton.next_power_of_2(rows)))
+        blocks = triton.cdiv(rows, size)
+        programs = lines * count // rows * blocks
+        splits = max(1, min(PROGRAMS // programs, triton.cdiv(tokens, block), SPLITS))
+        share = triton.cdiv(triton.cdiv(tokens, splits), half) * half
+        sums = keys.new_empty((lines * count, 2), **exact)
+        found = sums if splits == 1 else keys.new_empty((splits, *sums.shape), **exact)
+        sums_kernel[(programs * splits,)](
+            queries, keys, padding, found, rows, count, tokens, group, kv_heads, blocks, splits,
+            share, len(sums), scale,
+            STACKED=stacked, FINAL=splits == 1, ROWS=size, KEYS=half, **common,
         )  # fmt: skip
+        if splits > 1:
+            join_kernel[(triton.cdiv(len(sums), half),)](
+                found, sums, len(sums), splits,
+                ROWS=half, SPLITS=triton.next_power_of_2(splits),
+            )  # fmt: skip
+    else:
+        sums = log_sum_exp.contiguous()
 
     stacked &= not apart
     rows = group * count if stacked else count
@@ -252,7 +271,7 @@ def columns(
     mass_kernel[(drawn.numel() // tokens * blocks,)](
         queries, keys, padding, sums, mass.contiguous() if before else sums, drawn,
         rows, parts, count, tokens, group, kv_heads, before, blocks, scale,
-        STACKED=stacked, CARRIED=before > 0, KEYS=block,
+        GIVEN=log_sum_exp is not None, STACKED=stacked, CARRIED=before > 0, KEYS=block,
         ROWS=min(half, max(half // 4, triton.next_power_of_2(rows))), **common,
     )  # fmt: skip
     return drawn
@@ -266,12 +285,17 @@ def sizes(queries: Tensor, keys: Tensor) -> tuple[int, int]:
 
 
 def attention_mass(
-    queries: Tensor, keys: Tensor, span: int | None, causal: bool, normalize: bool
+    queries: Tensor,
+    keys: Tensor,
+    span: int | None,
+    causal: bool,
+    normalize: bool,
+    log_sum_exp: Tensor | None,
 ) -> Tensor:
-    if not fits(queries, keys):
-        return vector.attention_mass(queries, keys, span, causal, normalize)
+    if not fits(queries, keys, log_sum_exp):
+        return vector.attention_mass(queries, keys, span, causal, normalize, log_sum_exp)
     tokens, count = keys.shape[-2], queries.shape[-2]
-    mass = columns(queries, keys, causal=causal).sum(-2)
+    mass = columns(queries, keys, log_sum_exp=log_sum_exp, causal=causal).sum(-2)
     if normalize and causal:
         mass /= torch.arange(tokens, 0, -1, device=keys.device).clamp(1, count)
     elif normalize:

@@ -8,7 +8,13 @@ from optimized.kernels._tiles import fits
 from optimized.kernels.hex.heavy_hitters import columns
 
 
-def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor | None) -> Tensor:
-    if not fits(queries, keys) or (mass is not None and mass.dtype == torch.float64):
-        return vector.h2o_mass(queries, keys, mass, valid)
-    return columns(queries, keys, valid, mass)
+def h2o_mass(
+    queries: Tensor,
+    keys: Tensor,
+    mass: Tensor | None,
+    valid: Tensor | None,
+    log_sum_exp: Tensor | None,
+) -> Tensor:
+    if not fits(queries, keys, log_sum_exp) or (mass is not None and mass.dtype == torch.float64):
+        return vector.h2o_mass(queries, keys, mass, valid, log_sum_exp)
+    return columns(queries, keys, valid, mass, log_sum_exp)

@@ -11,14 +11,26 @@ from reference.scorers.scored import Scored
 
 
 def snapkv(
-    queries: Tensor, keys: Tensor, window: int, kernel: int, pooling: str, valid: Tensor | None
+    queries: Tensor,
+    keys: Tensor,
+    window: int,
+    kernel: int,
+    pooling: str,
+    valid: Tensor | None,
+    log_sum_exp: Tensor | None,
 ) -> Scored:
-    if not fits(queries, keys):
-        return vector.snapkv(queries, keys, window, kernel, pooling, valid)
-    return observed(by_head, queries, keys, window, kernel, pooling, valid)
+    if not fits(queries, keys, log_sum_exp):
+        return vector.snapkv(queries, keys, window, kernel, pooling, valid, log_sum_exp)
+    return observed(by_head, queries, keys, window, kernel, pooling, valid, log_sum_exp)
 
 
-def by_head(queries: Tensor, keys: Tensor, valid: Tensor | None, exact: torch.dtype) -> Tensor:
+def by_head(
+    queries: Tensor,
+    keys: Tensor,
+    valid: Tensor | None,
+    log_sum_exp: Tensor | None,
+    exact: torch.dtype,
+) -> Tensor:
     """Return the attention each token draws, the query heads of a key head one after another."""
-    drawn = columns(queries, keys, valid, apart=True)
+    drawn = columns(queries, keys, valid, log_sum_exp=log_sum_exp, apart=True)
     return drawn.to(exact).unflatten(-2, (keys.shape[-3], -1))

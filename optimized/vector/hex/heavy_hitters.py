@@ -15,16 +15,23 @@ WEIGHTS = 2**21
 
 
 def attention_mass(
-    queries: Tensor, keys: Tensor, span: int | None, causal: bool, normalize: bool
+    queries: Tensor,
+    keys: Tensor,
+    span: int | None,
+    causal: bool,
+    normalize: bool,
+    log_sum_exp: Tensor | None,
 ) -> Tensor:
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = widest(queries, keys)
+    exact = widest(queries, keys, log_sum_exp)
     mass = keys.new_zeros(*keys.shape[:-3], tokens, dtype=exact)
     step = max(1, WEIGHTS // max(1, queries.shape[:-2].numel() * tokens))
     for start in range(0, count, step):
         stop = min(count, start + step)
         seen = tokens - count + stop if causal else tokens
-        weights = attention_weights(queries[..., start:stop, :], keys[..., :seen, :], causal, None)
+        known = None if log_sum_exp is None else log_sum_exp[..., start:stop]
+        new = queries[..., start:stop, :]
+        weights = attention_weights(new, keys[..., :seen, :], causal, None, known)
         mass[..., :seen] += weights.sum((-3, -2))
     if normalize and causal:
         last = torch.arange(tokens, 0, -1, device=keys.device)

@@ -10,9 +10,15 @@ from reference.precision import widest
 QUERIES = 128
 
 
-def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor | None) -> Tensor:
+def h2o_mass(
+    queries: Tensor,
+    keys: Tensor,
+    mass: Tensor | None,
+    valid: Tensor | None,
+    log_sum_exp: Tensor | None,
+) -> Tensor:
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = widest(queries, keys)
+    exact = widest(queries, keys, log_sum_exp)
     total = keys.new_zeros(keys.shape[:-1], dtype=exact)
     if mass is not None:
         total = total.to(torch.promote_types(exact, mass.dtype))
@@ -23,6 +29,8 @@ def h2o_mass(queries: Tensor, keys: Tensor, mass: Tensor | None, valid: Tensor |
         stop = min(count, start + QUERIES)
         seen = tokens - count + stop
         real = None if valid is None else valid[..., :seen]
-        block = attention_drawn(queries[..., start:stop, :], keys[..., :seen, :], real, exact)
+        known = None if log_sum_exp is None else log_sum_exp[..., start:stop]
+        new = queries[..., start:stop, :]
+        block = attention_drawn(new, keys[..., :seen, :], real, known, exact)
         total[..., :seen] += block.sum(-2)
     return total

@@ -12,29 +12,37 @@ from reference.precision import widest
 
 
 def snapkv(
-    queries: Tensor, keys: Tensor, window: int, kernel: int, pooling: str, valid: Tensor | None
-) -> Scored:
-    return observed(attention_drawn, queries, keys, window, kernel, pooling, valid)
-
-
-def observed(
-    drawn: Callable[[Tensor, Tensor, Tensor | None, torch.dtype], Tensor],
     queries: Tensor,
     keys: Tensor,
     window: int,
     kernel: int,
     pooling: str,
     valid: Tensor | None,
+    log_sum_exp: Tensor | None,
+) -> Scored:
+    return observed(attention_drawn, queries, keys, window, kernel, pooling, valid, log_sum_exp)
+
+
+def observed(
+    drawn: Callable[[Tensor, Tensor, Tensor | None, Tensor | None, torch.dtype], Tensor],
+    queries: Tensor,
+    keys: Tensor,
+    window: int,
+    kernel: int,
+    pooling: str,
+    valid: Tensor | None,
+    log_sum_exp: Tensor | None,
 ) -> Scored:
     """Pool what each token draws from the window, by whatever sums it up."""
     tokens, count = keys.shape[-2], queries.shape[-2]
-    exact = widest(queries, keys)
+    exact = widest(queries, keys, log_sum_exp)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     content = max(0, tokens - window)
     protected[..., content:] = True
     if content:
-        mass = drawn(queries[..., count - window :, :], keys, valid, exact)
+        known = None if log_sum_exp is None else log_sum_exp[..., count - window :]
+        mass = drawn(queries[..., count - window :, :], keys, valid, known, exact)
         scores[..., :content] = _pooled(mass[..., :content], kernel, pooling)
     if valid is not None:
         padding = ~valid[..., None, :]

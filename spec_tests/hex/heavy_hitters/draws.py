@@ -3,7 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import Refusal, grid, heads, tokens
+from spec_tests.attention.draws import log_sum_exp
+from spec_tests.draw import Refusal, grid, heads, longer, tokens
 
 batches = st.sampled_from([(), (2,), (), (2,), (0,)])
 
@@ -17,12 +18,15 @@ def attention_mass(draw):
     kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     length = draw(st.integers(0, 8))
     count = draw(st.integers(0, length))
-    return dict(
+    attending = dict(
         queries=draw(grid(*batch, kv_heads * group, count, width, low=-16)),
         keys=draw(grid(*batch, kv_heads, length, width, low=-16)),
-        span=draw(st.none() | st.integers(0, length)),
         causal=length == 0 or draw(st.booleans()),
+    )
+    return attending | dict(
+        span=draw(st.none() | st.integers(0, length)),
         normalize=draw(st.booleans()),
+        log_sum_exp=log_sum_exp(**attending) if draw(st.booleans()) else None,
     )
 
 
@@ -61,12 +65,14 @@ GOOD = dict(
 
 REFUSALS = dict(
     attention_mass=(
-        dict(queries=keys, keys=keys, span=2, causal=True, normalize=False),
+        dict(queries=keys, keys=keys, span=2, causal=True, normalize=False, log_sum_exp=None),
         [
             Refusal("keys", lambda k: k[..., :1], ValueError, "shape"),
             Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 2 tokens"),
             Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the 2"),
             Refusal("span", 3, ValueError, "[0, 2]"),
+            Refusal("log_sum_exp", longer(keys.sum(-1)), ValueError, "shape (2, 2)"),
+            Refusal("log_sum_exp", log_sum_exp(keys, keys, False), ValueError, "the natural one"),
         ],
     ),
 )

@@ -27,6 +27,13 @@ lie(
     "vector:logarithms-of-whole-numbers-are-weights-in-their-ratio",
 )
 lie(
+    "sum_of_the_first_query",
+    "the log-sum-exp is that of the first query",
+    "log_sum_exp[..., q : q + 1]",
+    "log_sum_exp[..., :1]",
+    "test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit",
+)
+lie(
     "mean_over_heads",
     "mass is averaged over the heads",
     "+= weights[..., i, 0, :]",

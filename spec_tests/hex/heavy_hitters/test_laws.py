@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
 from spec_tests.attention import oracle
+from spec_tests.attention.draws import log_sum_exp, shifts
 from spec_tests.draw import grid, heads, real
 from spec_tests.inputs import INPUTS
 
@@ -37,6 +38,15 @@ def test_the_mass_of_a_token_is_every_weight_on_it_summed(impl, x):
         sums.append([math.fsum(query[t] for query in weights) for t in range(tokens)])
     exact = torch.tensor(sums, dtype=torch.float64).reshape(mass.shape)
     assert_close(mass, exact, heads * x["queries"].shape[-2])
+
+
+@pytest.mark.spec("HEX-3.3a")
+@given(INPUTS["attention_mass"], shifts)
+def test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit(impl, x, shift):
+    own = log_sum_exp(x["queries"], x["keys"], x["causal"]) + shift
+    exact = impl.attention_mass(**x | dict(log_sum_exp=None)).double() * math.exp(-shift)
+    mass = impl.attention_mass(**x | dict(log_sum_exp=own))
+    assert_close(mass, exact, x["queries"].shape[-3] * x["queries"].shape[-2])
 
 
 @pytest.mark.spec("HEX-3.3a")

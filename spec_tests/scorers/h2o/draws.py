@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from spec_tests.draw import Refusal, grid
 from spec_tests.scorers.attended import (
-    attended,
     bad_attention,
     batches,
     cache,
     key_heads,
     left_padding,
     lengths,
+    maybe_known,
     mostly,
     queries,
     valid,
@@ -22,7 +22,7 @@ from spec_tests.scorers.padded import bad_padding
 @st.composite
 def h2o_mass(draw):
     """A sequence and what some of its first tokens have drawn before."""
-    x = draw(attended())
+    x = draw(maybe_known())
     *heads, tokens, _ = x["keys"].shape
     before = grid(*heads, tokens - draw(st.integers(0, tokens)))
     return x | dict(mass=draw(before) if draw(mostly) else None)
@@ -50,7 +50,13 @@ SCORED = dict(
 
 REFUSALS = dict(
     h2o_mass=(
-        dict(queries=queries, keys=cache, mass=torch.tensor([[0.5], [0.25]]), valid=valid),
+        dict(
+            queries=queries,
+            keys=cache,
+            mass=torch.tensor([[0.5], [0.25]]),
+            valid=valid,
+            log_sum_exp=None,
+        ),
         [
             *bad_attention,
             Refusal("mass", lambda mass: mass.repeat(1, 3), ValueError, "at most the 2 tokens"),

@@ -21,9 +21,16 @@ lie(
 lie(
     "mass_with_padding",
     "padding is attended to",
-    "keys[row][:, first:seen])",
-    "keys[row][:, :seen])[..., first:]",
+    "cache, log_sum_exp=known)",
+    "keys[row][:, :seen], log_sum_exp=known)[..., first:]",
     "scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[h2o]",
+)
+lie(
+    "sum_of_the_query_before",
+    "the log-sum-exp is that of another query",
+    "log_sum_exp[row][:, q, None]",
+    "log_sum_exp[row][:, q - 1, None]",
+    "test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit",
 )
 lie(
     "forgetful_mass",

@@ -1,14 +1,17 @@
 """H2O: attention accumulated so far, half of the budget for recent tokens."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.attention.draws import shifts
 from spec_tests.draw import signed
 from spec_tests.inputs import INPUTS
-from spec_tests.scorers.attended import attended, crowds
+from spec_tests.scorers.attended import attended, crowds, known
 from spec_tests.scorers.h2o import oracle
 from spec_tests.scorers.rows import assert_rows
 
@@ -20,6 +23,22 @@ sequences = attended(number=signed)
 @given(crowds())
 def test_mass_is_what_every_query_of_the_group_hands_out(impl, x):
     assert_rows(impl.h2o_mass(**x), x, oracle.h2o_mass)
+
+
+@given(sequences, st.sampled_from([-torch.inf, torch.nan]), shifts)
+def test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit(impl, x, beside, shift):
+    mass = impl.h2o_mass(**x, log_sum_exp=known(x, beside) + shift)
+    exact = impl.h2o_mass(**x).double() * math.exp(-shift)
+    assert_close(mass, exact, float(x["queries"].shape[-3] * x["queries"].shape[-2]))
+
+
+def test_of_a_long_prompt_each_query_has_its_own(impl):
+    generator = torch.Generator().manual_seed(0)
+    x = dict(valid=torch.arange(300) >= 20)
+    for name, heads in dict(queries=2, keys=1).items():
+        x[name] = torch.randn(heads, 300, 1, generator=generator)
+    mass = impl.h2o_mass(**x, log_sum_exp=known(x))
+    assert_close(mass, impl.h2o_mass(**x).double(), 600.0)
 
 
 @given(INPUTS["h2o_mass"])

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 import reference
 from spec_tests.derived import choices
 from spec_tests.draw import Refusal
-from spec_tests.scorers.attended import attended, bad_attention, cache, queries, valid
+from spec_tests.scorers.attended import bad_attention, cache, maybe_known, queries, valid
 from spec_tests.scorers.padded import bad_padding
 
 
@@ -13,7 +13,7 @@ from spec_tests.scorers.padded import bad_padding
 def snapkv(draw):
     """Windows shorter and longer than rows."""
     window = draw(st.integers(1, 5))
-    return draw(attended(least=window)) | dict(
+    return draw(maybe_known(least=window)) | dict(
         window=window,
         kernel=draw(st.sampled_from([1, 3, 5])),
         **draw(choices(reference.snapkv)),
@@ -30,7 +30,15 @@ SCORED = dict(
 
 REFUSALS = dict(
     snapkv=(
-        dict(queries=queries, keys=cache, window=1, kernel=3, pooling="max", valid=valid),
+        dict(
+            queries=queries,
+            keys=cache,
+            window=1,
+            kernel=3,
+            pooling="max",
+            valid=valid,
+            log_sum_exp=None,
+        ),
         [
             *bad_attention,
             Refusal("queries", lambda q: q[..., :0, :], ValueError, "at least the last 1"),

@@ -70,9 +70,16 @@ lie(
     "test_queries_before_the_window_say_nothing",
 )
 lie(
+    "sums_at_the_front",
+    "the log-sum-exp is that of the first queries",
+    "log_sum_exp[row][:, -window:]",
+    "log_sum_exp[row][:, :window]",
+    "test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit",
+)
+lie(
     "window_sees_padding",
     "padding is attended to",
-    "keys[row][:, first:])",
-    "keys[row])[..., first:]",
+    "keys[row][:, first:], log_sum_exp=known)",
+    "keys[row], log_sum_exp=known)[..., first:]",
     "scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[snapkv]",
 )

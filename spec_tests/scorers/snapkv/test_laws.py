@@ -1,6 +1,8 @@
 """SnapKV: the pooled attention of the last window."""
 
+import math
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -8,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.attention.draws import log_sum_exp, shifts
 from spec_tests.draw import signed
 from spec_tests.inputs import INPUTS
 from spec_tests.scorers.allocations import largest
-from spec_tests.scorers.attended import attended, crowds
+from spec_tests.scorers.attended import attended, crowds, known
 from spec_tests.scorers.rows import assert_rows
 from spec_tests.scorers.snapkv import oracle
 
@@ -26,6 +29,16 @@ def test_a_score_is_the_pooled_attention_of_the_window(impl, x, window, kernel, 
     scores = impl.snapkv(**x, window=window, kernel=kernel, pooling=pooling).scores
     choice = dict(window=window, kernel=kernel, pooling=pooling)
     assert_rows(scores, x, partial(oracle.snapkv, **choice))
+
+
+@pytest.mark.spec("GraphKV-SnapKV")
+@given(sequences, shifts, st.integers(1, 3), poolings)
+def test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit(impl, x, shift, window, pooling):
+    rest = dict(window=window, pooling=pooling)
+    wanted = impl.snapkv(**x, **rest)
+    scored = impl.snapkv(**x, **rest, log_sum_exp=known(x) + shift)
+    assert_close(scored.scores, wanted.scores.double() * math.exp(-shift), window)
+    assert_equal(scored.protected, wanted.protected)
 
 
 @pytest.mark.spec("GraphKV-SnapKV", "GraphKV-H2O")
@@ -52,9 +65,11 @@ def test_the_last_window_of_real_tokens_is_protected_and_scores_nothing(impl, x)
 @pytest.mark.spec("GraphKV-SnapKV")
 @given(INPUTS["snapkv"])
 def test_queries_before_the_window_say_nothing(impl, x):
-    queries = x["queries"]
-    last = queries[..., max(0, queries.shape[-2] - x["window"]) :, :]
-    assert_equal(impl.snapkv(**x | dict(queries=last)), impl.snapkv(**x))
+    queries, sums = x["queries"], x["log_sum_exp"]
+    first = max(0, queries.shape[-2] - x["window"])
+    last = dict(queries=queries[..., first:, :])
+    last |= dict(log_sum_exp=None if sums is None else sums[..., first:])
+    assert_equal(impl.snapkv(**x | last), impl.snapkv(**x))
 
 
 @pytest.mark.spec("GraphKV-SnapKV")
@@ -93,5 +108,8 @@ def test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken(impl,
 @pytest.mark.parametrize("name", ["h2o_mass", "snapkv", "cake", "cake_preference"])
 def test_nothing_of_queries_by_tokens_is_allocated(impl, name):
     window = dict() if name == "h2o_mass" else dict(window=8)
-    x = dict(queries=torch.ones(2, 300, 1), keys=torch.ones(1, 300, 1))
+    x: Any = dict(queries=torch.ones(2, 300, 1), keys=torch.ones(1, 300, 1))
     assert largest(getattr(impl, name), **x, **window) < 300 * 300
+    if name in ("h2o_mass", "snapkv"):
+        sums = log_sum_exp(**x)
+        assert largest(getattr(impl, name), **x, **window, log_sum_exp=sums) < 300 * 300
