@@ -246,8 +246,7 @@ def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
     )
     knobs |= dict(rule="product", signal="decay", per_head=False, spare_sources=False)
     knobs |= dict(clamp=False, exclude_window=False, adaptive=False)
-    trips = dict(lengths_kernel=(16, 0), maxima_kernel=(16, 0), exact_kernel=(16, 0))
-    trips |= dict(pick_kernel=(chunks,) * 5, cut_kernel=(1,) * 5, signal_kernel=(3, 16, 0))
+    trips = dict(maxima_kernel=(16, 0, 0))
     return Gate(
         "graphkv_refine",
         f"[8, {tokens}, 128] bfloat16",
