@@ -29,12 +29,12 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.precision import widen
 
 BLOCK = 128  # tokens of a tile
-SOURCES = {True: 64, False: 256}  # and sources at most, by whether they are widened
+SOURCES = {True: (16, 64), False: (64, 256)}  # and sources, by whether they are widened
 SUBTILE = 8
-CHANNELS = {2: 64, 4: 32}  # at a time, by the bytes of a number
+CHANNELS = 32  # at a time
 PART = 64  # tokens whose edges to one source are made again at a time
 ALONE = 16  # sources of which that one is one
-CHUNK = 4096  # numbers among which a program ranks at a time
+CHUNK = 4096  # numbers that a program looks at at a time
 LISTED = 1024  # neighbours that a token looks through at a time
 HITS = 16  # and reads at a time: numbers 1 - e, each 0 or at least 2^-24, have a product in float64
 PROGRAMS = 128  # that are enough
@@ -42,10 +42,11 @@ HALVES = (torch.bfloat16, torch.float16)
 
 
 @triton.jit
-def power_of(largest):
-    """Return the power of two at or below a magnitude, 1 for none."""
+def scale_of(largest):
+    """Return the power of two by which a magnitude comes to lie in [1, 2), 1 for none."""
     power = (largest.to(tl.uint32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
-    return tl.where(largest == 0, 1.0, tl.maximum(power, 2.0**-126))
+    power = tl.where(largest == 0, 1.0, tl.maximum(power, 2.0**-126))
+    return tl.div_rn(tl.full(power.shape, 1.0, tl.float32), power)
 
 
 @triton.jit
@@ -53,7 +54,7 @@ def sources_kernel(
     vectors, chosen, copies, reaches, tokens, rows, heads,
     BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Copy a source, divided by its power of two, and write how long the copy is.
+    """Copy a source, in [-2, 2), and write how long the copy is.
 
     A length of 0 is written as 1: all products are 0.
     """
@@ -67,7 +68,7 @@ def sources_kernel(
             here = vectors + (i // WIDTH).to(tl.int64) * tokens * WIDTH + i % WIDTH
             x = widened(tl.load(here, mask=i < heads * WIDTH, other=0.0))
             largest = tl.maximum(largest, tl.abs(x))
-    power = power_of(tl.max(largest, 0))
+    scale = scale_of(tl.max(largest, 0))
     squares = tl.zeros([CHUNK], tl.float32)
     for start in range(0, heads * WIDTH, CHUNK):
         i = start + tl.arange(0, CHUNK)
@@ -75,7 +76,7 @@ def sources_kernel(
         x = tl.load(here, mask=i < heads * WIDTH, other=0.0)
         y = widened(x)
         if BALANCED:
-            y = tl.div_rn(y, tl.broadcast_to(power, y.shape))
+            y *= scale
             if x.dtype == tl.bfloat16:
                 # a power of two less is exact: what is cut off is 0
                 cut = (y.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16)
@@ -94,7 +95,7 @@ def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
     c = step % PARTS * CHANNELS + tl.arange(0, CHANNELS)
     head = tl.full((), step // PARTS, tl.int64) * tokens * WIDTH
-    here = vectors + start + head + at[:, None] * WIDTH + c[None, :]
+    here = vectors + (start + head + step % PARTS * CHANNELS) + (at[:, None] * WIDTH + tl.arange(0, CHANNELS)[None, :])
     if WIDTH % CHANNELS:
         return tl.load(here, mask=(c < WIDTH)[None, :], other=0.0)
     else:
@@ -103,8 +104,8 @@ def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.
 
 @triton.jit
 def products(
-    vectors, copies, powers, start, at, across, tokens, heads,
-    DIVIDED: tl.constexpr, SQUARED: tl.constexpr, TURNED: tl.constexpr, WIDE: tl.constexpr,
+    vectors, copies, scales, start, at, across, tokens, heads,
+    SCALED: tl.constexpr, SQUARED: tl.constexpr, TURNED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Return the inner products of some sources with some tokens, and the tokens' squares.
@@ -117,13 +118,13 @@ def products(
     else:
         inner = tl.zeros([across.shape[0], at.shape[0]], tl.float32)
     squares = tl.zeros([at.shape[0], CHANNELS // 8], tl.float32)
-    for step in range(0, heads * PARTS):
+    # few products a step: more steps must be under way
+    for step in tl.range(0, heads * PARTS, num_stages=8 if TURNED else None):
         token = entries(vectors, start, at, step, tokens, WIDTH, CHANNELS)
         source = entries(copies, 0, across, step, 1, WIDTH, CHANNELS)
         kind = token.dtype
-        if DIVIDED:
-            token = widened(token)
-            token = tl.div_rn(token, tl.broadcast_to(powers[:, None], token.shape))
+        if SCALED:
+            token = widened(token) * scales[:, None]
             if SQUARED:
                 squares += eighths(token)
             if not WIDE:
@@ -157,7 +158,7 @@ def clamped(edge, CLAMPED: tl.constexpr):
 
 @triton.jit
 def maxima_kernel(
-    vectors, copies, reaches, chosen, barred, lengths, powers, maxima, highest,
+    vectors, copies, reaches, chosen, barred, lengths, scales, maxima, highest,
     tokens, rows, heads,
     BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
@@ -166,27 +167,27 @@ def maxima_kernel(
     """Write the strongest edge of every sub-tile of a tile, and of the tile.
 
     Minus infinity where there is no candidate: beyond the end, barred, or the source itself. The
-    lengths of tokens are written on the way, and the powers of two they are divided by before.
+    lengths of tokens are written on the way, and the scales of two they are divided by before.
     """
     EACH: tl.constexpr = BLOCK // SUBTILE
     across, blocks = tl.cdiv(rows, SOURCES), tl.cdiv(tokens, BLOCK)
     # neighbouring programs share tokens
     graph = (tl.program_id(0) // across // blocks).to(tl.int64)
-    block = (tl.program_id(0) // across % blocks).to(tl.int64)
+    block = tl.program_id(0) // across % blocks
     source = tl.program_id(0) % across * SOURCES
     first = block * BLOCK
     t = tl.arange(0, BLOCK)
     inside = t < tokens - first
-    at = tl.minimum(t.to(tl.int64), tokens - 1 - first)
+    at = tl.minimum(t, tokens - 1 - first)
     s = source + tl.arange(0, SOURCES)
     present = s < rows
     row = graph * rows + source
     copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
     start = (graph * heads * tokens + first) * WIDTH
     copies += row * heads * WIDTH
-    power = tl.full([BLOCK], 1.0, tl.float32)
+    scale = tl.full([BLOCK], 1.0, tl.float32)
     inner, squares = products(
-        vectors, copies, power, start, at, copied, tokens, heads,
+        vectors, copies, scale, start, at, copied, tokens, heads,
         False, True, False, WIDE, WIDTH, CHANNELS,
     )  # fmt: skip
     squares = tl.sum(squares, 1)
@@ -198,25 +199,24 @@ def maxima_kernel(
             for step in range(0, heads * PARTS):
                 x = widened(entries(vectors, start, at, step, tokens, WIDTH, CHANNELS))
                 largest = tl.maximum(largest, tl.max(tl.abs(x), 1))
-            power = tl.where(strange, power_of(largest), 1.0)
-            if tl.max((power != 1).to(tl.int32), 0) > 0:
-                divided, again = products(
-                    vectors, copies, power, start, at, copied, tokens, heads,
+            scale = tl.where(strange, scale_of(largest), 1.0)
+            if tl.max((scale != 1).to(tl.int32), 0) > 0:
+                inner, squares = products(
+                    vectors, copies, scale, start, at, copied, tokens, heads,
                     True, True, False, WIDE, WIDTH, CHANNELS,
                 )  # fmt: skip
-                inner = tl.where((power != 1)[None, :], divided, inner)
-                squares = tl.where(power != 1, tl.sum(again, 1), squares)
+                squares = tl.sum(squares, 1)
     length = tl.sqrt_rn(squares)
     length = tl.where(length > 0, length, 1.0)
     here = graph * tokens + first + t
     tl.store(lengths + here, length, mask=inside & (source == 0))
     if BALANCED:
-        tl.store(powers + here, power, mask=inside & (source == 0))
+        tl.store(scales + here, scale, mask=inside & (source == 0))
     candidate = inside
     if BARRED:
         candidate &= tl.load(barred + here, mask=inside, other=1) == 0
     reach = tl.load(reaches + graph * rows + s, mask=present, other=1.0)
-    itself = tl.load(chosen + graph * rows + s, mask=present, other=-1) - first
+    itself = (tl.load(chosen + graph * rows + s, mask=present, other=-1) - first).to(tl.int32)
     edge = tl.div_rn(inner, reach[:, None] * length[None, :])
     candidate = candidate[None, :] & (t[None, :] != itself[:, None])
     edge = tl.where(candidate, edge, -float("inf"))
@@ -290,7 +290,7 @@ def list_best(
 
 @triton.jit
 def neighbours_kernel(
-    vectors, copies, reaches, chosen, barred, lengths, powers, maxima, highest,
+    vectors, copies, reaches, chosen, barred, lengths, scales, maxima, highest,
     acting, tiles, picked, exact, reached, weights,
     tokens, rows, heads, blocks, best_tiles, best, count,
     BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
@@ -331,19 +331,18 @@ def neighbours_kernel(
             inside = t < tokens
             at = tl.minimum(t, tokens - 1)
             length = tl.load(lengths + graph * tokens + at)
-            power = tl.full([PART], 1.0, tl.float32)
+            scale = tl.full([PART], 1.0, tl.float32)
             inner, _ = products(
-                vectors, copies, power, start, at, copied, tokens, heads,
+                vectors, copies, scale, start, at, copied, tokens, heads,
                 False, False, True, WIDE, WIDTH, CHANNELS,
             )  # fmt: skip
             if BALANCED:
-                power = tl.load(powers + graph * tokens + at)
-                if tl.max((power != 1).to(tl.int32), 0) > 0:
-                    divided, _ = products(
-                        vectors, copies, power, start, at, copied, tokens, heads,
+                scale = tl.load(scales + graph * tokens + at)
+                if tl.max((scale != 1).to(tl.int32), 0) > 0:
+                    inner, _ = products(
+                        vectors, copies, scale, start, at, copied, tokens, heads,
                         True, False, True, WIDE, WIDTH, CHANNELS,
                     )  # fmt: skip
-                    inner = tl.where((power != 1)[:, None], divided, inner)
             inner = tl.sum(tl.where(mine, inner, 0.0), 1)
             candidate = inside & (t != itself)
             if BARRED:
@@ -551,50 +550,48 @@ def sent(
     heads = end.numel() // (graphs * tokens * width)
     barred = None if barred is None else barred.contiguous()
     wide = start.dtype != end.dtype or end.dtype not in HALVES or triton.knobs.runtime.interpret
-    sources = min(SOURCES[wide], max(16, triton.next_power_of_2(rows)))
-    channels = min(CHANNELS[end.itemsize], max(16, triton.next_power_of_2(width)))
+    # fewer rows would be multiplied by another instruction than those that are made again
+    least, most = SOURCES[wide]
+    sources = min(most, max(least, triton.next_power_of_2(rows)))
+    channels = min(CHANNELS, max(16, triton.next_power_of_2(width)))
 
     reaches = scores.new_empty((graphs, rows))
     copies = start.new_empty((graphs, rows, heads, width))
     sources_kernel[(graphs * rows,)](
         start, chosen, copies, reaches, tokens, rows, heads,
         BALANCED=start.dtype != torch.float16, WIDTH=width,
-        CHUNK=min(CHUNK, max(128, triton.next_power_of_2(heads * width))),
+        CHUNK=chunk(heads * width),
     )  # fmt: skip
 
     across = triton.cdiv(rows, sources)
-    block = BLOCK
-    if graphs * triton.cdiv(tokens, BLOCK) * across < PROGRAMS:
-        block = max(BLOCK // 2, 1)
-    blocks = triton.cdiv(tokens, block)
+    few = graphs * triton.cdiv(tokens, BLOCK) * across < PROGRAMS
+    block = max(BLOCK // 2, 1) if few else BLOCK
     subtile = min(SUBTILE, max(block // 2, 1))
     subtile = 1 if count * subtile >= tokens else subtile
-    each = block // subtile
-    lengths, powers = scores.new_empty((2, graphs, tokens))
+    blocks, each = triton.cdiv(tokens, block), block // subtile
+    lengths, scales = scores.new_empty((2, graphs, tokens))
     highest = scores.new_empty((graphs, rows, blocks))
     maxima = scores.new_empty((graphs, rows, blocks * each))
     graph = (end, copies, reaches, chosen, chosen if barred is None else barred)
-    graph += (lengths, powers, maxima, highest)
+    graph += (lengths, scales, maxima, highest)
     tile = dict(BARRED=barred is not None, CLAMPED=clamp, BALANCED=end.dtype != torch.float16)
     tile |= dict(WIDE=wide, WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
     maxima_kernel[(graphs * blocks * across,)](
-        *graph, tokens, rows, heads, SOURCES=sources, BLOCK=block, num_warps=block // 16, **tile
-    )
+        *graph, tokens, rows, heads,
+        SOURCES=sources, BLOCK=block, num_warps=max(4, block // 16), **tile,
+    )  # fmt: skip
 
     best_tiles, best = min(count, blocks), min(count, blocks * each)
     tiles = chosen.new_empty((graphs, rows, best_tiles), dtype=torch.int32)
     picked = tiles.new_empty((graphs, rows, best))
     exact = scores.new_empty((graphs, rows, best * subtile)) if subtile > 1 else maxima
-    reached, weights = tiles.new_empty((graphs, rows, count)), scores.new_empty((graphs, rows, count))
-    chunks = (
-        min(CHUNK, max(128, triton.next_power_of_2(length)))
-        for length in (blocks, best_tiles * each, best * subtile)
-    )
+    reached = tiles.new_empty((graphs, rows, count))
+    weights = scores.new_empty((graphs, rows, count))
     neighbours_kernel[(graphs * rows,)](
         *graph, acting, tiles, picked, exact, reached, weights,
         tokens, rows, heads, blocks, best_tiles, best, count,
-        SOURCES=ALONE, PART=PART, EACH=each,
-        **dict(zip(("FIRST", "SECOND", "THIRD"), chunks, strict=True)), **tile,
+        SOURCES=ALONE, PART=PART, EACH=each, FIRST=chunk(blocks),
+        SECOND=chunk(best_tiles * each), THIRD=chunk(best * subtile), **tile,
     )  # fmt: skip
 
     span = min(256, max(64, triton.next_power_of_2(graphs * tokens // 512)))
@@ -604,3 +601,8 @@ def sent(
         SPAN=span, LISTED=LISTED, HITS=HITS, LEVELS=HITS.bit_length() - 1,
     )  # fmt: skip
     return refined
+
+
+def chunk(length: int) -> int:
+    """Return how many of so many numbers a program takes at a time."""
+    return min(CHUNK, max(128, triton.next_power_of_2(length)))
