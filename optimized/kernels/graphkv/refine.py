@@ -93,11 +93,11 @@ def sources_kernel(
 def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
     """Return some channels of the vectors at `at`; a graph's heads come one after the other."""
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-    c = step % PARTS * CHANNELS + tl.arange(0, CHANNELS)
+    first, c = step % PARTS * CHANNELS, tl.arange(0, CHANNELS)
     head = tl.full((), step // PARTS, tl.int64) * tokens * WIDTH
-    here = vectors + (start + head + step % PARTS * CHANNELS) + (at[:, None] * WIDTH + tl.arange(0, CHANNELS)[None, :])
+    here = vectors + (start + head + first) + (at[:, None] * WIDTH + c[None, :])
     if WIDTH % CHANNELS:
-        return tl.load(here, mask=(c < WIDTH)[None, :], other=0.0)
+        return tl.load(here, mask=(first + c < WIDTH)[None, :], other=0.0)
     else:
         return tl.load(here)
 
