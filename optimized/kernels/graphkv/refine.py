@@ -1,10 +1,10 @@
 """GraphKV without a matrix of sources by tokens: all vectors are read once, and no edge is kept.
 
 A tile of edges leaves the strongest one of every 8 tokens, a sub-tile, and of all of them. The m
-best tiles of a source hold its m best sub-tiles, and these its m strongest edges, the lowest indices
-among equal ones: only they are made again. What a source reaches is listed, and a token looks into
-the lists for those that reach it. An edge that is made twice is both times the same products, 16
-channels at a time in the same order, so that what is compared is equal or not, and never nearly.
+best tiles of a source hold its m best sub-tiles, and these its m strongest edges, the lowest
+indices among equal ones: only they are made again. What a source reaches is listed, and a token
+looks into the lists for those that reach it. An edge that is made twice is both times the same
+products in the same order, so that what is compared is equal or not, and never nearly.
 
 All counts are integers, no two programs write to one place, and sources follow one another in a
 fixed order: no order of programs changes a result.
@@ -382,7 +382,7 @@ def power_of_two(exponent):
 
 @triton.jit
 def signal_kernel(
-    reached, weights, scores, refined, strength, tokens, total, count,
+    reached, weights, scores, refined, strength, tokens, total,
     RULE: tl.constexpr, ROUNDS: tl.constexpr, BITS: tl.constexpr,
     SPAN: tl.constexpr, LISTED: tl.constexpr, HITS: tl.constexpr, LEVELS: tl.constexpr,
 ):  # fmt: skip
@@ -596,7 +596,7 @@ def sent(
 
     span = min(256, max(64, triton.next_power_of_2(graphs * tokens // 512)))
     signal_kernel[(graphs * triton.cdiv(tokens, span),)](
-        reached, weights, scores, refined, strength, tokens, rows * count, count,
+        reached, weights, scores, refined, strength, tokens, rows * count,
         RULE=rule, ROUNDS=rounds, BITS=rounds.bit_length(),
         SPAN=span, LISTED=LISTED, HITS=HITS, LEVELS=HITS.bit_length() - 1,
     )  # fmt: skip
