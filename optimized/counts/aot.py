@@ -41,10 +41,9 @@ def main(write: bool = False) -> None:
     """Compile, print both tables, and fail on a miss."""
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
     from optimized.counts.gates import GATES
-    from optimized.counts.launches import launched
     from optimized.counts.machine_code import SHARED, compiled, source
 
-    found = [launched(gate.call) for gate in GATES]
+    found = [gate.launches for gate in GATES]
     sources = dict.fromkeys(source(launch) for launches in found for launch in launches)
     wanted = [*product(sources, SHARED)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
-from optimized.counts.launches import recorded
+from optimized.counts.launches import Launch, launched, recorded
 from optimized.counts.machine_code import GPUS
 from optimized.kernels.evict import counted, gathered
 from optimized.kernels.hex.attention import attended
@@ -34,11 +34,20 @@ class Gate(NamedTuple):
     goal: str = ""  # microseconds on an H100; without budgets it is only predicted
     paper: str = ""  # and as the paper reports them, on its own hardware
     trips: Mapping[str, tuple[float, ...]] = MappingProxyType({})  # of a kernel's loops, in order
+    asked: Mapping[str, Mapping[str, int]] = MappingProxyType({})  # of `Launch`, by kernel
 
     @property
     def title(self) -> str:
         """The operation at its shape."""
         return f"{self.name} {self.shape}"
+
+    @property
+    def launches(self) -> list[Launch]:
+        """What the call launches."""
+        return [
+            launch._replace(asked=self.asked.get(launch.kernel.fn.__name__, {}))
+            for launch in launched(self.call)
+        ]
 
 
 def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
@@ -244,24 +253,37 @@ def of_hex(
     )
 
 
-def of_graph(tokens: int, goal: str, chunks: int, **rest: Any) -> Gate:
-    """Return a row of a decay over one layer of 8 heads, 153 sources of 8 neighbours."""
+def of_graph(tokens: int, goal: str, subtiles: int, spans: int, **rest: Any) -> Gate:
+    """Return a row of a decay over one layer of 8 heads, 153 sources of 8 neighbours.
+
+    These lie all over the tokens: no two sources ask for the same of their tiles' `subtiles` or of
+    the 8 tokens of one, and each of the `spans` of tokens has as many as another, one by one.
+    """
+    sources, count, width = 153, 8, 8 * 128
     knobs: dict[str, Any] = dict(
         queries=None, values=None, kind="kk", fraction=0.3, rounds=1, strength=1.0
     )
     knobs |= dict(rule="product", signal="decay", per_head=False, spare_sources=False)
     knobs |= dict(clamp=False, exclude_window=False, adaptive=False)
-    trips = dict(lengths_kernel=(16, 0), maxima_kernel=(16, 0), exact_kernel=(16, 0))
-    trips |= dict(pick_kernel=(chunks,) * 5, cut_kernel=(1,) * 5, signal_kernel=(3, 16, 0))
+    best, lists = (1,) * 5, 2
+    trips = dict(sources_kernel=(1, 1), maxima_kernel=(32, 0, 0))
+    trips |= dict(neighbours_kernel=(*best, *best, 1, 32, 0, *best, 1))
+    trips |= dict(signal_kernel=(lists, sources * count / lists / spans))
+    picked = sources * count
+    vectors = empty(8, tokens, 128)
     return Gate(
         "graphkv_refine",
         f"[8, {tokens}, 128] bfloat16",
-        lambda: kernels.graphkv_refine(
-            empty(8, tokens), empty(8, tokens, 128), 512, 8, None, **knobs
-        ),
-        153 * tokens,
+        lambda: kernels.graphkv_refine(empty(8, tokens), vectors, 512, count, None, **knobs),
+        sources * tokens,
         goal=goal,
         trips=trips,
+        asked=dict(
+            sources_kernel=dict(vectors=sources * width * vectors.itemsize),
+            neighbours_kernel=dict(
+                vectors=picked * 8 * width * vectors.itemsize, maxima=picked * subtiles * 4
+            ),
+        ),
         **rest,
     )
 
@@ -471,7 +493,7 @@ GATES = [
         of_packing("hex_compress", 96, bits, budgets=budgets, trips=BLOCK)
         for bits, budgets in {3: {80: 18002, 90: 18114}, 4: {80: 11771, 90: 11856}}.items()
     ),
-    of_graph(8192, "25", 1, budgets={80: 583.9, 90: 549.5}),
-    of_graph(32768, "75", 1, budgets={80: 408.2, 90: 383.3}),
-    of_graph(131072, "280", 2, budgets={80: 378.7, 90: 356.2}),
+    of_graph(8192, "25", 8, 128, budgets={80: 583.9, 90: 549.5}),
+    of_graph(32768, "75", 16, 512, budgets={80: 408.2, 90: 383.3}),
+    of_graph(131072, "280", 16, 512, budgets={80: 378.7, 90: 356.2}),
 ]

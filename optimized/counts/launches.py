@@ -1,9 +1,10 @@
 """What a launcher would launch, recorded instead of run: on `meta` tensors it costs nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -21,6 +22,7 @@ class Launch(NamedTuple):
     grid: tuple[int, ...]
     arguments: dict[str, Any]  # constants included
     options: dict[str, int]  # such as num_warps
+    asked: Mapping[str, int] = MappingProxyType({})  # bytes of what is gathered, by argument
 
     @property
     def programs(self) -> int:
@@ -38,9 +40,17 @@ class Launch(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """Bytes of all tensors, each read or written once."""
-        tensors = {id(a): a for a in self.arguments.values() if isinstance(a, Tensor)}
-        return sum(tensor.nbytes for tensor in tensors.values())
+        """Bytes of all tensors, each read or written once.
+
+        Of one that is gathered, those that all programs ask for, if that is less: what several
+        ask for counts for each of them.
+        """
+        tensors = {n: a for n, a in self.arguments.items() if isinstance(a, Tensor)}
+        bytes_of = dict[int, int]()
+        for name, tensor in tensors.items():
+            asked = min(tensor.nbytes, self.asked.get(name, tensor.nbytes))
+            bytes_of[id(tensor)] = max(asked, bytes_of.get(id(tensor), 0))
+        return sum(bytes_of.values())
 
 
 @contextmanager

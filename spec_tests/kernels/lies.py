@@ -134,19 +134,91 @@ lie(
 )
 
 lie = kernel_lies("graphkv/refine.py")
+PARTS = "graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]"
+SCALED = "graphkv/refine/test_laws.py::test_how_long_vectors_are_changes_nothing"
 lie(
-    "kernel_every_tied_edge",
-    "all tokens tied with the weakest neighbour are reached",
-    "(edge == cut) & ((first + at)[:, None] <= end)",
-    "(edge == cut)",
-    "graphkv/refine/test_laws.py::test_excluding_the_window_takes_it_off_the_budget_of_every_graph",
+    "kernel_last_of_equals",
+    "of equal edges the last are neighbours",
+    "rank = tied + tl.cumsum(equal.to(tl.int32), 0)",
+    "rank = tied + tl.cumsum(equal.to(tl.int32), 0, reverse=True)",
+    PARTS,
+)
+lie(
+    "kernel_own_tile",
+    "a source is the strongest of its own sub-tile",
+    "candidate[None, :] & (t[None, :] != itself[:, None])",
+    "candidate[None, :] & (t[None, :] >= 0)",
+    PARTS,
 )
 lie(
     "kernel_own_neighbour",
-    "a source is a neighbour of itself",
-    "present[None, :] & (n[:, None] != itself[None, :])",
-    "present[None, :]",
-    "graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]",
+    "a source is a neighbour of itself where its edges are made again",
+    "candidate = inside & (t != itself)",
+    "candidate = inside",
+    PARTS,
+)
+lie(
+    "kernel_last_token_again",
+    "beyond the end the last token is a candidate again",
+    "candidate = inside\n    if BARRED:",
+    "candidate = t >= 0\n    if BARRED:",
+    PARTS,
+)
+lie(
+    "kernel_weakest_subtile",
+    "a tile is as strong as its weakest sub-tile",
+    "tl.store(highest + here, tl.max(edge, 1), mask=present)",
+    "tl.store(highest + here, tl.min(edge, 1), mask=present)",
+    PARTS,
+)
+lie(
+    "kernel_weakest_token",
+    "a sub-tile is as strong as its weakest token",
+    "edge = tl.max(tl.reshape(edge,",
+    "edge = tl.min(tl.reshape(edge,",
+    PARTS,
+)
+lie(
+    "kernel_listed_and_passed_over",
+    "after some neighbours that are read at a time, one is none",
+    "mine & (i >= hit + HITS)",
+    "mine & (i > hit + HITS)",
+    PARTS,
+)
+lie(
+    "kernel_every_rank_acts",
+    "a rank beyond the sources of its graph reaches its neighbours too",
+    'i = tl.where(acts & (edge > -float("inf")), i, -1)',
+    'i = tl.where(edge > -float("inf"), i, -1)',
+    "graphkv/refine/test_laws.py::test_every_graph_takes_its_own_window_off_the_budget[layer]",
+)
+lie(
+    "kernel_squares_underflow",
+    "the squares of a short vector are as they come",
+    "strange = (squares <= 2.0**-80) | (squares >= 2.0**120)",
+    "strange = squares >= 2.0**120",
+    SCALED,
+)
+lie(
+    "kernel_squares_overflow",
+    "the squares of a long vector are as they come",
+    "strange = (squares <= 2.0**-80) | (squares >= 2.0**120)",
+    "strange = squares <= 2.0**-80",
+    SCALED,
+)
+lie(
+    "kernel_unscaled_again",
+    "an edge is made again of a token that is not scaled",
+    "True, False, True, WIDE, WIDTH, CHANNELS,",
+    "False, False, True, WIDE, WIDTH, CHANNELS,",
+    SCALED,
+)
+lie(
+    "kernel_unscaled_source",
+    "a source is as long as it comes",
+    "            y *= scale\n",
+    "            y *= 1.0\n",
+    SCALED,
 )
 
 lie = kernel_lies("hex/heavy_hitters.py", block=32)

@@ -27,7 +27,7 @@ from spec_tests.kernels.test_rows import SMALL, WAITS
 COMPOSED = [name for name in kernels.__all__ if name not in kernels.LAUNCHERS]
 HUB = {"moments_kernel", "weights_kernel", "refine_kernel"}
 BEST = {"key_kernel", "count_kernel", "cut_kernel", "mark_kernel"}
-GRAPH = {"lengths_kernel", "copies_kernel", "exact_kernel", "cut_kernel", "signal_kernel"}
+GRAPH = {"sources_kernel", "maxima_kernel", "neighbours_kernel", "signal_kernel"}
 LEFT = {"count_kernel", "copy_kernel"}
 MASS = {"sums_kernel", "mass_kernel"}
 STORED = {"range_kernel", "scales_kernel", "keys_kernel", "values_kernel"}

@@ -1,6 +1,7 @@
 """The gates' table is complete, and its reader of machine code counts what runs."""
 
 import pytest
+from torch import Tensor
 
 from optimized import kernels
 from optimized.counts.gates import GATES
@@ -32,11 +33,13 @@ def test_every_kernel_of_the_map_has_a_row():
 
 @pytest.mark.parametrize("gate", GATES, ids=EVERY)
 def test_a_row_launches_kernels_and_budgets_both_architectures(gate):
-    launches = launched(gate.call)
+    launches = gate.launches
     assert launches
     held = gate.budgets or next(one.budgets for one in GATES if one.name == gate.name)
     assert held.keys() == {80, 90}, "at one shape at least"
-    assert {launch.kernel.fn.__name__ for launch in launches} >= gate.trips.keys()
+    arguments = {launch.kernel.fn.__name__: launch.arguments for launch in launches}
+    assert arguments.keys() >= gate.trips.keys()
+    assert all(arguments[name].keys() >= asked.keys() for name, asked in gate.asked.items())
 
 
 def test_instructions_are_counted_as_often_as_their_loops_run():
@@ -52,6 +55,16 @@ def test_an_instruction_keeps_its_part_of_the_processor_busy():
     wanted = {"issue": 5, "integer": 2, "multiplier": 1, "special": 8}
     wanted |= {"memory pipe": 16, "tensor cores": 6}
     assert clocks == wanted
+
+
+def test_what_is_gathered_counts_as_often_as_it_is_asked_for_and_never_above_all_of_it():
+    first = launched(GATES[0].call)[0]
+    name, scores = next((name, a) for name, a in first.arguments.items() if isinstance(a, Tensor))
+    rest = first.moved - scores.nbytes
+    assert first._replace(asked={name: 100}).moved == rest + 100
+    assert first._replace(asked={name: 2 * scores.nbytes}).moved == first.moved
+    twice = first._replace(arguments={"one": scores, "other": scores}, asked={"one": 100})
+    assert twice.moved == scores.nbytes, "the other is read as a whole"
 
 
 def test_a_time_is_that_of_what_is_busiest():

@@ -1,5 +1,6 @@
 """GraphKV's kernel: which input it hands on, and the tokens of several tiles."""
 
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
@@ -58,5 +59,19 @@ def test_all_other_input_is_launched(width, dtype):
 def test_tied_edges_reach_the_first_tokens_of_any_tile(tokens):
     x = layer(tokens)
     with small_blocks(128 if tokens > 64 else 8):
+        found = kernels.graphkv_refine(**x)
+    assert_as_accurate(found, reference.graphkv_refine, x)
+
+
+@pytest.mark.parametrize(("count", "rule"), [(1, "sum"), (12, "product"), (60, "sequential")])
+def test_long_lists_are_looked_through_in_turns(count, rule):
+    """More sub-tiles, edges and neighbours than a program takes at a time."""
+    x = layer(100) | dict(keep=100, count=count, rule=rule)
+    home = import_module("optimized.kernels.graphkv.refine")
+    with (
+        small_blocks(16),
+        patch.multiple(home, LISTED=32, PART=16, PROGRAMS=0),
+        patch.object(home, "chunk", lambda _: 16),
+    ):
         found = kernels.graphkv_refine(**x)
     assert_as_accurate(found, reference.graphkv_refine, x)

@@ -37,7 +37,8 @@ def last():
 
     def run(kernel, *arguments, place=LAST, **constants):
         with in_place, programs(lambda _: [place]):
-            kernel[(1,)](*arguments, **constants, BLOCK=BLOCK)
+            block = dict(BLOCK=BLOCK) if "BLOCK" in kernel.arg_names else {}
+            kernel[(1,)](*arguments, **constants, **block)
 
     return run
 
@@ -125,22 +126,34 @@ def test_wider_entries_are_selected(last):
     assert_equal(kept[-BLOCK:], scores[-BLOCK:] >= scores[middle - BLOCK])
 
 
-def test_lengths_and_edges_are_made(last, scores):
-    width, rows = 16, 32
-    tokens, ends = LENGTH // width, BLOCK // width
-    lengths, powers = torch.zeros(2, tokens)
-    shape = dict(WIDTH=width, CHANNELS=width)
-    last(graphkv.lengths_kernel, scores, powers, lengths, powers, tokens, tokens, 1,
-         place=tokens // rows - 1, GATHERED=False, BALANCED=True, ROWS=rows, **shape)  # fmt: skip
+def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
+    width, subtile = 16, 8
+    tokens, ends, blocks = LENGTH // width, BLOCK // width, LENGTH // width // BLOCK
+    chosen, counts = torch.tensor([tokens - ends]), (tokens, 1, 1)
+    shape = dict(WIDTH=width, CHANNELS=width, BARRED=False, CLAMPED=False, BALANCED=True, WIDE=True)
+    shape |= dict(SOURCES=16, SUBTILE=subtile)
+    copy, reach = torch.zeros(1, width).bfloat16(), torch.zeros(1)
+    last(graphkv.sources_kernel, scores, chosen, copy, reach, *counts,
+         place=0, BALANCED=True, WIDTH=width, CHUNK=width)  # fmt: skip
     vectors = scores[-BLOCK:].float().unflatten(0, (ends, width))
-    assert_equal(lengths[-rows:-ends], torch.zeros(rows - ends))
+    unit = torch.nn.functional.normalize(vectors[:1], dim=-1)
+    torch.testing.assert_close(copy.float() / reach, unit)
+
+    lengths, scales = torch.zeros(2, tokens)
+    maxima, highest = torch.zeros(tokens // subtile), torch.zeros(blocks)
+    graph = scores, copy, reach, chosen, chosen, lengths, scales, maxima, highest
+    last(graphkv.maxima_kernel, *graph, *counts, place=blocks - 1, **shape)
+    assert_equal(lengths[-BLOCK:-ends], torch.ones(BLOCK - ends))
     torch.testing.assert_close(lengths[-ends:], vectors.norm(dim=-1))
-    source, chosen = vectors[:1].bfloat16(), torch.tensor([tokens - ends])
-    subtiles = tokens // ends
-    maxima = torch.zeros(subtiles)
-    last(graphkv.maxima_kernel, scores, lengths, powers, source, lengths[-ends:], chosen, chosen,
-         maxima, tokens, 1, 1, subtiles, place=tokens // BLOCK - 1, BARRED=False, CLAMPED=False,
-         BALANCED=True, WIDE=True, SOURCES=16, SUBTILE=ends, **shape)  # fmt: skip
     cosines = torch.cosine_similarity(vectors[:1], vectors[1:])
-    assert_equal(maxima[-BLOCK // ends : -1], torch.zeros(BLOCK // ends - 1))
+    assert_equal(maxima[-BLOCK // subtile : -1], torch.zeros(BLOCK // subtile - 1))
     torch.testing.assert_close(maxima[-1], cosines.max())
+    assert_equal(highest[-1], maxima[-1])
+
+    tile, picked, reached = torch.zeros(3, 1, dtype=torch.int32)
+    exact, edge = torch.zeros(subtile), torch.zeros(1)
+    last(graphkv.neighbours_kernel, *graph, torch.ones(1, dtype=torch.int64),
+         tile, picked, exact, reached, edge, *counts, blocks, 1, 1, 1, place=0, PART=BLOCK,
+         EACH=BLOCK // subtile, FIRST=1 << 20, SECOND=16, THIRD=16, **shape)  # fmt: skip
+    assert reached.item() == tokens - ends + 1 + int(cosines.argmax())
+    torch.testing.assert_close(edge, cosines.max()[None])

@@ -29,7 +29,7 @@ every_row_that_waits_for_nothing = pytest.mark.parametrize(
     "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
 )
 SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, fraction=0.3)}
-"""Draws of few programs; a call of GraphKV is up to eight launches for each graph."""
+"""Draws of few programs; a call of GraphKV is four launches of many programs."""
 
 few = settings(max_examples=4)  # each of several programs, in several orders
 dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.float16])

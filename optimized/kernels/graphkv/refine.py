@@ -1,17 +1,17 @@
-"""GraphKV without a matrix of sources by tokens: its edges are made twice, and kept neither time.
+"""GraphKV without a matrix of sources by tokens: all vectors are read once, and no edge is kept.
 
-First the tile of edges leaves the largest of every 16 tokens. The m best of these sub-tiles hold
-the m strongest edges of a source, the lowest indices among equal ones; only they are made again,
-for the exact m-th edge and the last token tied with it. Then the tile is made anew, and the sources
-that reach a token change its score. Every time an edge is the same sum in the same order, so that
-what is compared is equal or not, and never nearly.
+A tile of edges leaves the strongest one of every 8 tokens, a sub-tile, and of all of them. The m
+best tiles of a source hold its m best sub-tiles, and these its m strongest edges, the lowest
+indices among equal ones: only they are made again. What a source reaches is listed, and a token
+looks into the lists for those that reach it. An edge that is made twice is both times the same
+products in the same order, so that what is compared is equal or not, and never nearly.
 
 All counts are integers, no two programs write to one place, and sources follow one another in a
 fixed order: no order of programs changes a result.
 
 Two things the launcher hands to the vectorised body: float64, for which there are no fast matrix
-products, and vectors without a channel. Where m is more than a sixteenth of the tokens, every
-sub-tile may hold a neighbour, and all edges are kept once after all.
+products, and vectors without a channel. Where m is an eighth of the tokens or more, every sub-tile
+may hold a neighbour, and all edges are kept once after all.
 """
 
 from fractions import Fraction
@@ -29,219 +29,225 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.precision import widen
 
 BLOCK = 128  # tokens of a tile
-SOURCES = 64  # and sources
-SUBTILE = 16
-CHANNELS = {2: 64, 4: 32}  # at a time, by the bytes of a number
-ROWS = 32  # vectors whose length a program takes
-CHUNK = 4096  # numbers among which a program ranks at a time
-SAFE = 5  # doublings: 32 numbers 1 - e, each 0 or at least 2^-24, have a product in float64
+SOURCES = {True: (16, 64), False: (64, 256)}  # and sources, by whether they are widened
+SUBTILE = 8
+CHANNELS = 32  # at a time
+PART = 64  # tokens whose edges to one source are made again at a time
+ALONE = 16  # sources of which that one is one
+CHUNK = 4096  # numbers that a program looks at at a time
+LISTED = 1024  # neighbours that a token looks through at a time
+HITS = 16  # and reads at a time: numbers 1 - e, each 0 or at least 2^-24, have a product in float64
+PROGRAMS = 128  # that are enough
 HALVES = (torch.bfloat16, torch.float16)
 
 
 @triton.jit
-def power_of(largest):
-    """Return the power of two at or below a magnitude; 1 where its square is an ordinary number."""
+def scale_of(largest):
+    """Return the power of two by which a magnitude comes to lie in [1, 2), 1 for none."""
     power = (largest.to(tl.uint32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
-    power = tl.maximum(power, 2.0**-126)
-    ordinary = (largest == 0) | ((largest > 2.0**-40) & (largest < 2.0**60))
-    return tl.where(ordinary, 1.0, power)
+    power = tl.where(largest == 0, 1.0, tl.maximum(power, 2.0**-126))
+    return tl.div_rn(tl.full(power.shape, 1.0, tl.float32), power)
 
 
 @triton.jit
-def entries(vectors, start, at, inside, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
+def sources_kernel(
+    vectors, chosen, copies, reaches, tokens, rows, heads,
+    BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Copy a source, in [-2, 2), and write how long the copy is.
+
+    A length of 0 is written as 1: all products are 0.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    vectors += (row // rows * heads * tokens + tl.load(chosen + row)) * WIDTH
+    copies += row * heads * WIDTH
+    largest = tl.zeros([CHUNK], tl.float32)
+    if BALANCED:
+        for start in range(0, heads * WIDTH, CHUNK):
+            i = start + tl.arange(0, CHUNK)
+            here = vectors + (i // WIDTH).to(tl.int64) * tokens * WIDTH + i % WIDTH
+            x = widened(tl.load(here, mask=i < heads * WIDTH, other=0.0))
+            largest = tl.maximum(largest, tl.abs(x))
+    scale = scale_of(tl.max(largest, 0))
+    squares = tl.zeros([CHUNK], tl.float32)
+    for start in range(0, heads * WIDTH, CHUNK):
+        i = start + tl.arange(0, CHUNK)
+        here = vectors + (i // WIDTH).to(tl.int64) * tokens * WIDTH + i % WIDTH
+        x = tl.load(here, mask=i < heads * WIDTH, other=0.0)
+        y = widened(x)
+        if BALANCED:
+            y *= scale
+            if x.dtype == tl.bfloat16:
+                # a power of two less is exact: what is cut off is 0
+                cut = (y.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16)
+                x = cut.to(tl.bfloat16, bitcast=True)
+            else:
+                x = y
+        squares += y * y
+        tl.store(copies + i, x, mask=i < heads * WIDTH)
+    length = tl.sqrt_rn(tl.sum(squares, 0))
+    tl.store(reaches + row, tl.where(length > 0, length, 1.0))
+
+
+@triton.jit
+def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
     """Return some channels of the vectors at `at`; a graph's heads come one after the other."""
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-    c = step % PARTS * CHANNELS + tl.arange(0, CHANNELS)
+    first, c = step % PARTS * CHANNELS, tl.arange(0, CHANNELS)
     head = tl.full((), step // PARTS, tl.int64) * tokens * WIDTH
-    there = inside[:, None]
+    here = vectors + (start + head + first) + (at[:, None] * WIDTH + c[None, :])
     if WIDTH % CHANNELS:
-        there &= (c < WIDTH)[None, :]
-    return tl.load(vectors + start + head + at[:, None] * WIDTH + c[None, :], mask=there, other=0.0)
-
-
-@triton.jit
-def lengths_kernel(
-    vectors, chosen, lengths, powers, tokens, rows, heads,
-    GATHERED: tl.constexpr, BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
-    ROWS: tl.constexpr,
-):  # fmt: skip
-    """Write the lengths of vectors, and the powers of two they are divided by before."""
-    blocks = tl.cdiv(rows, ROWS)
-    graph = (tl.program_id(0) // blocks).to(tl.int64)
-    first = (tl.program_id(0) % blocks).to(tl.int64) * ROWS
-    r = tl.arange(0, ROWS)
-    inside = r < rows - first
-    row = graph * rows + first + r
-    start = graph * heads * tokens * WIDTH
-    at = r.to(tl.int64)
-    if GATHERED:
-        at = tl.load(chosen + row, mask=inside, other=0)
+        return tl.load(here, mask=(first + c < WIDTH)[None, :], other=0.0)
     else:
-        start += first * WIDTH
-    PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-    largest = tl.zeros([ROWS], tl.float32)
-    squares = tl.zeros([ROWS], tl.float32)
-    for step in range(0, heads * PARTS):
-        x = widened(entries(vectors, start, at, inside, step, tokens, WIDTH, CHANNELS))
-        largest = tl.maximum(largest, tl.max(tl.abs(x), 1))
-        squares += tl.sum(x * x, 1)
-    power = tl.full([ROWS], 1.0, tl.float32)
-    if BALANCED:
-        power = power_of(largest)
-        if tl.max((power != 1).to(tl.int32), 0) > 0:
-            again = tl.zeros([ROWS], tl.float32)
-            for step in range(0, heads * PARTS):
-                x = widened(entries(vectors, start, at, inside, step, tokens, WIDTH, CHANNELS))
-                x = tl.div_rn(x, tl.broadcast_to(power[:, None], x.shape))
-                again += tl.sum(x * x, 1)
-            squares = tl.where(power != 1, again, squares)
-    tl.store(lengths + row, tl.sqrt_rn(squares), mask=inside)
-    tl.store(powers + row, power, mask=inside)
-
-
-@triton.jit
-def copies_kernel(
-    vectors, chosen, powers, copies, tokens, rows, heads,
-    BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Copy vectors, divided by their powers of two."""
-    PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-    step = tl.program_id(0) % (heads * PARTS)
-    blocks = tl.cdiv(rows, ROWS)
-    block = tl.program_id(0) // (heads * PARTS)
-    graph = (block // blocks).to(tl.int64)
-    first = (block % blocks).to(tl.int64) * ROWS
-    r = tl.arange(0, ROWS)
-    inside = r < rows - first
-    row = graph * rows + first + r
-    at = tl.load(chosen + row, mask=inside, other=0)
-    start = graph * heads * tokens * WIDTH
-    x = entries(vectors, start, at, inside, step, tokens, WIDTH, CHANNELS)
-    if BALANCED:
-        power = tl.load(powers + row, mask=inside, other=1.0)
-        y = widened(x)
-        y = tl.div_rn(y, tl.broadcast_to(power[:, None], y.shape))
-        if x.dtype == tl.bfloat16:
-            # a power of two less is exact: what is cut off is 0
-            x = (y.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
-        else:
-            x = y
-    c = step % PARTS * CHANNELS + tl.arange(0, CHANNELS)
-    here = copies + (row[:, None] * heads + step // PARTS) * WIDTH + c[None, :]
-    tl.store(here, x, mask=inside[:, None] & (c < WIDTH)[None, :])
+        return tl.load(here)
 
 
 @triton.jit
 def products(
-    vectors, copies, powers, start, at, inside, across, present, tokens, heads,
-    DIVIDED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
+    vectors, copies, scales, start, at, across, tokens, heads,
+    SCALED: tl.constexpr, SQUARED: tl.constexpr, TURNED: tl.constexpr, WIDE: tl.constexpr,
+    WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Return the inner products of some tokens with some sources."""
+    """Return the inner products of some sources with some tokens, and the tokens' squares.
+
+    They are TURNED where there are fewer sources than a matrix product has rows.
+    """
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-    inner = tl.zeros([at.shape[0], across.shape[0]], tl.float32)
-    for step in range(0, heads * PARTS):
-        token = entries(vectors, start, at, inside, step, tokens, WIDTH, CHANNELS)
-        c = step % PARTS * CHANNELS + tl.arange(0, CHANNELS)
-        there = present[None, :]
-        if WIDTH % CHANNELS:
-            there &= (c < WIDTH)[:, None]
-        here = copies + step // PARTS * WIDTH + across[None, :] + c[:, None]
-        source = tl.load(here, mask=there, other=0.0)
+    if TURNED:
+        inner = tl.zeros([at.shape[0], across.shape[0]], tl.float32)
+    else:
+        inner = tl.zeros([across.shape[0], at.shape[0]], tl.float32)
+    squares = tl.zeros([at.shape[0], CHANNELS // 8], tl.float32)
+    # few products a step: more steps must be under way
+    for step in tl.range(0, heads * PARTS, num_stages=8 if TURNED else None):
+        token = entries(vectors, start, at, step, tokens, WIDTH, CHANNELS)
+        source = entries(copies, 0, across, step, 1, WIDTH, CHANNELS)
         kind = token.dtype
-        if WIDE:
-            source = widened(source)
-        if DIVIDED:
-            token = widened(token)
-            token = tl.div_rn(token, tl.broadcast_to(powers[:, None], token.shape))
+        if SCALED:
+            token = widened(token) * scales[:, None]
+            if SQUARED:
+                squares += eighths(token)
             if not WIDE:
                 token = token.to(kind)
-        elif WIDE:
-            token = widened(token)
-        inner = tl.dot(token, source, inner, input_precision="ieee")
-    return inner
+        else:
+            if SQUARED:
+                squares += eighths(widened(token))
+            if WIDE:
+                token = widened(token)
+        if WIDE:
+            source = widened(source)
+        if TURNED:
+            inner = tl.dot(token, tl.trans(source), inner, input_precision="ieee")
+        else:
+            inner = tl.dot(source, tl.trans(token), inner, input_precision="ieee")
+    return inner, squares
 
 
 @triton.jit
-def edges(
-    vectors, lengths, powers, copies, reaches, chosen, barred, graph, first, at, source,
-    tokens, rows, heads,
-    BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
-    WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
-):  # fmt: skip
-    """Return the edges of tokens `first + at` to the sources from `source` on.
+def eighths(x):
+    """Return the squares of 8 channels each."""
+    return tl.sum(tl.reshape(x * x, (x.shape[0], x.shape[1] // 8, 8)), 2)
 
-    Minus infinity where there is no candidate: beyond the end, barred, or the source itself.
-    """
-    n = first + at
-    inside = n < tokens
-    start = (graph * heads * tokens + first) * WIDTH
-    s = source + tl.arange(0, SOURCES)
-    present = s < rows
-    across = tl.arange(0, SOURCES) * heads * WIDTH
-    copies += (graph * rows + source) * heads * WIDTH
-    power = tl.load(powers + graph * tokens + n, mask=inside, other=1.0)
-    inner = products(
-        vectors, copies, power, start, at, inside, across, present, tokens, heads,
-        False, WIDE, WIDTH, CHANNELS,
-    )  # fmt: skip
-    if BALANCED:  # noqa: SIM102 a constant first
-        if tl.max((power != 1).to(tl.int32), 0) > 0:
-            divided = products(
-                vectors, copies, power, start, at, inside, across, present, tokens, heads,
-                True, WIDE, WIDTH, CHANNELS,
-            )  # fmt: skip
-            inner = tl.where((power != 1)[:, None], divided, inner)
-    length = tl.load(lengths + graph * tokens + n, mask=inside, other=0.0)
-    reach = tl.load(reaches + graph * rows + s, mask=present, other=0.0)
-    both = length[:, None] * reach[None, :]
-    edge = tl.where(both > 0, tl.div_rn(inner, tl.where(both > 0, both, 1.0)), 0.0)
-    edge = tl.minimum(tl.maximum(edge, 0.0 if CLAMPED else -1.0), 1.0)
-    candidate = inside
-    if BARRED:
-        candidate &= tl.load(barred + graph * tokens + n, mask=inside, other=1) == 0
-    itself = tl.load(chosen + graph * rows + s, mask=present, other=-1)
-    candidate = candidate[:, None] & present[None, :] & (n[:, None] != itself[None, :])
-    return tl.where(candidate, edge, -float("inf"))
+
+@triton.jit
+def clamped(edge, CLAMPED: tl.constexpr):
+    """Return edges within their range, and minus infinity where there is none."""
+    within = tl.minimum(tl.maximum(edge, 0.0 if CLAMPED else -1.0), 1.0)
+    return tl.where(edge > -float("inf"), within, -float("inf"))
 
 
 @triton.jit
 def maxima_kernel(
-    vectors, lengths, powers, copies, reaches, chosen, barred, maxima,
-    tokens, rows, heads, subtiles,
+    vectors, copies, reaches, chosen, barred, lengths, scales, maxima, highest,
+    tokens, rows, heads,
     BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
     BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
 ):  # fmt: skip
-    """Write the strongest edge of every sub-tile of a tile; neighbouring programs share tokens."""
+    """Write the strongest edge of every sub-tile of a tile, and of the tile.
+
+    Minus infinity where there is no candidate: beyond the end, barred, or the source itself. The
+    lengths of tokens are written on the way, and the scales of two they are divided by before.
+    """
+    EACH: tl.constexpr = BLOCK // SUBTILE
     across, blocks = tl.cdiv(rows, SOURCES), tl.cdiv(tokens, BLOCK)
+    # neighbouring programs share tokens
     graph = (tl.program_id(0) // across // blocks).to(tl.int64)
-    block = (tl.program_id(0) // across % blocks).to(tl.int64)
+    block = tl.program_id(0) // across % blocks
     source = tl.program_id(0) % across * SOURCES
-    edge = edges(
-        vectors, lengths, powers, copies, reaches, chosen, barred,
-        graph, block * BLOCK, tl.arange(0, BLOCK), source, tokens, rows, heads,
-        BARRED, CLAMPED, BALANCED, WIDE, WIDTH, CHANNELS, SOURCES,
-    )  # fmt: skip
-    strongest = tl.max(tl.reshape(edge, (BLOCK // SUBTILE, SUBTILE, SOURCES)), 1)
+    first = block * BLOCK
+    t = tl.arange(0, BLOCK)
+    inside = t < tokens - first
+    at = tl.minimum(t, tokens - 1 - first)
     s = source + tl.arange(0, SOURCES)
-    t = block * (BLOCK // SUBTILE) + tl.arange(0, BLOCK // SUBTILE)
-    here = maxima + (graph * rows + s[None, :]) * subtiles + t[:, None]
-    tl.store(here, strongest, mask=(s < rows)[None, :] & (t < subtiles)[:, None])
+    present = s < rows
+    row = graph * rows + source
+    copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
+    start = (graph * heads * tokens + first) * WIDTH
+    copies += row * heads * WIDTH
+    scale = tl.full([BLOCK], 1.0, tl.float32)
+    inner, squares = products(
+        vectors, copies, scale, start, at, copied, tokens, heads,
+        False, True, False, WIDE, WIDTH, CHANNELS,
+    )  # fmt: skip
+    squares = tl.sum(squares, 1)
+    if BALANCED:
+        strange = (squares <= 2.0**-80) | (squares >= 2.0**120)
+        if tl.max(strange.to(tl.int32), 0) > 0:
+            largest = tl.zeros([BLOCK], tl.float32)
+            PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
+            for step in range(0, heads * PARTS):
+                x = widened(entries(vectors, start, at, step, tokens, WIDTH, CHANNELS))
+                largest = tl.maximum(largest, tl.max(tl.abs(x), 1))
+            scale = tl.where(strange, scale_of(largest), 1.0)
+            if tl.max((scale != 1).to(tl.int32), 0) > 0:
+                inner, squares = products(
+                    vectors, copies, scale, start, at, copied, tokens, heads,
+                    True, True, False, WIDE, WIDTH, CHANNELS,
+                )  # fmt: skip
+                squares = tl.sum(squares, 1)
+    length = tl.sqrt_rn(squares)
+    length = tl.where(length > 0, length, 1.0)
+    here = graph * tokens + first + t
+    tl.store(lengths + here, length, mask=inside & (source == 0))
+    if BALANCED:
+        tl.store(scales + here, scale, mask=inside & (source == 0))
+    candidate = inside
+    if BARRED:
+        candidate &= tl.load(barred + here, mask=inside, other=1) == 0
+    reach = tl.load(reaches + graph * rows + s, mask=present, other=1.0)
+    itself = (tl.load(chosen + graph * rows + s, mask=present, other=-1) - first).to(tl.int32)
+    edge = tl.div_rn(inner, reach[:, None] * length[None, :])
+    candidate = candidate[None, :] & (t[None, :] != itself[:, None])
+    edge = tl.where(candidate, edge, -float("inf"))
+    if SUBTILE > 1:
+        edge = tl.max(tl.reshape(edge, (SOURCES, EACH, SUBTILE)), 2)
+    edge = clamped(edge, CLAMPED)
+    here = (graph * rows + s) * blocks + block
+    e = tl.arange(0, EACH)
+    tl.store(maxima + here[:, None] * EACH + e[None, :], edge, mask=present[:, None])
+    tl.store(highest + here, tl.max(edge, 1), mask=present)
 
 
 @triton.jit
-def keys(values, start, length, CHUNK: tl.constexpr):
-    """Return unsigned integers that order and tie as numbers do, and which of them there are."""
+def keys(values, places, start, length, EACH: tl.constexpr, CHUNK: tl.constexpr):
+    """Return unsigned integers that order and tie as numbers do, and which of them there are.
+
+    The numbers are those of some places, EACH after one another.
+    """
     i = start + tl.arange(0, CHUNK)
     inside = i < length
+    at = i
+    if EACH > 1:
+        at = tl.load(places + i // EACH, mask=inside, other=0) * EACH + i % EACH
     # plus zero, so that minus zero becomes zero
-    bits = (tl.load(values + i, mask=inside, other=0.0) + 0.0).to(tl.int32, bitcast=True)
+    bits = (tl.load(values + at, mask=inside, other=0.0) + 0.0).to(tl.int32, bitcast=True)
     key = tl.where(bits < 0, ~bits, bits ^ -2147483648)
-    return key.to(tl.uint32, bitcast=True), inside
+    return key.to(tl.uint32, bitcast=True), inside, at
 
 
 @triton.jit
-def ranked(values, length, rank, CHUNK: tl.constexpr):
+def ranked(values, places, length, rank, EACH: tl.constexpr, CHUNK: tl.constexpr):
     """Return the key at a rank from the top, digit after digit, and how many keys are above it."""
     found = tl.full((), 0, tl.uint32)
     need = tl.full((), 0, tl.int32) + rank
@@ -250,7 +256,7 @@ def ranked(values, length, rank, CHUNK: tl.constexpr):
         shift = 24 - 8 * step
         count = tl.zeros([256], tl.int32)
         for start in range(0, length, CHUNK):
-            key, match = keys(values, start, length, CHUNK)
+            key, match, _ = keys(values, places, start, length, EACH, CHUNK)
             if step > 0:
                 match &= (key >> (shift + 8)) == found
             count += tl.histogram(((key >> shift) & 255).to(tl.int32), 256, mask=match)
@@ -261,87 +267,101 @@ def ranked(values, length, rank, CHUNK: tl.constexpr):
 
 
 @triton.jit
-def pick_kernel(maxima, picked, subtiles, several, CHUNK: tl.constexpr):
-    """List the best sub-tiles of a source in the order of its tokens; the first among equal ones.
-
-    Those that are left out cannot hold a neighbour: every sub-tile that is listed holds an edge as
-    strong as their strongest, and comes first where these are equal.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    maxima += row * subtiles
-    last, above = ranked(maxima, subtiles, several, CHUNK)
+def list_best(
+    values, places, length, several, listed, EACH: tl.constexpr, CHUNK: tl.constexpr
+):  # fmt: skip
+    """List where the largest numbers are, in the order of their places; the first of equal ones."""
+    last, above = ranked(values, places, length, several, EACH, CHUNK)
     room = several - above
-    listed = tl.full((), 0, tl.int32)
+    before = tl.full((), 0, tl.int32)
     tied = tl.full((), 0, tl.int32)
-    for start in range(0, subtiles, CHUNK):
-        key, inside = keys(maxima, start, subtiles, CHUNK)
+    for start in range(0, length, CHUNK):
+        key, inside, at = keys(values, places, start, length, EACH, CHUNK)
         equal = (key == last) & inside
         rank = tied + tl.cumsum(equal.to(tl.int32), 0)
         taken = ((key > last) & inside) | (equal & (rank <= room))
-        place = listed + tl.cumsum(taken.to(tl.int32), 0) - 1
-        tl.store(picked + row * several + place, start + tl.arange(0, CHUNK), mask=taken)
-        listed += tl.sum(taken.to(tl.int32), 0)
+        place = before + tl.cumsum(taken.to(tl.int32), 0) - 1
+        tl.store(listed + place, at, mask=taken)
+        before += tl.sum(taken.to(tl.int32), 0)
         tied += tl.sum(equal.to(tl.int32), 0)
+    # others of this program read what is listed
+    tl.debug_barrier()
 
 
 @triton.jit
-def exact_kernel(
-    vectors, lengths, powers, copies, reaches, chosen, barred, picked, exact,
-    tokens, rows, heads, several,
+def neighbours_kernel(
+    vectors, copies, reaches, chosen, barred, lengths, scales, maxima, highest,
+    acting, tiles, picked, exact, reached, weights,
+    tokens, rows, heads, blocks, best_tiles, best, count,
     BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
-    BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
+    PART: tl.constexpr, EACH: tl.constexpr, SUBTILE: tl.constexpr,
+    FIRST: tl.constexpr, SECOND: tl.constexpr, THIRD: tl.constexpr,
 ):  # fmt: skip
-    """Write the edges of one source to all tokens of some of its best sub-tiles.
+    """List the neighbours of a source in the order of tokens, and their edges; -1 for none.
 
-    A whole tile is made for one column of it, so that its sums are those of the other tiles.
+    What is left out at a step cannot hold one: whatever is listed holds an edge as strong as the
+    strongest there, and comes first where these are equal.
     """
-    EACH: tl.constexpr = BLOCK // SUBTILE
-    parts = tl.cdiv(several, EACH)
-    row = (tl.program_id(0) // parts).to(tl.int64)
-    first = tl.program_id(0) % parts * EACH
-    graph, own = row // rows, (row % rows).to(tl.int32)
-    t = tl.arange(0, EACH)
-    listed = tl.load(picked + row * several + first + t, mask=first + t < several, other=0)
-    at = listed.to(tl.int64)[:, None] * SUBTILE + tl.arange(0, SUBTILE)[None, :]
-    source = own // SOURCES * SOURCES
-    edge = edges(
-        vectors, lengths, powers, copies, reaches, chosen, barred,
-        graph, 0, tl.reshape(at, (BLOCK,)), source, tokens, rows, heads,
-        BARRED, CLAMPED, BALANCED, WIDE, WIDTH, CHANNELS, SOURCES,
-    )  # fmt: skip
-    mine = (source + tl.arange(0, SOURCES) == own)[None, :]
-    edge = tl.max(tl.where(mine, edge, -float("inf")), 1)
-    i = tl.arange(0, BLOCK)
-    here = exact + (row * several + first) * SUBTILE + i
-    tl.store(here, edge, mask=i < (several - first) * SUBTILE)
-
-
-@triton.jit
-def cut_kernel(
-    exact, picked, acting, cuts, ends, rows, count, several,
-    SUBTILE: tl.constexpr, CHUNK: tl.constexpr,
-):  # fmt: skip
-    """Write the weakest edge that reaches a neighbour, and the last token it reaches at that."""
     row = tl.program_id(0).to(tl.int64)
-    length = several * SUBTILE
-    exact += row * length
-    last, above = ranked(exact, length, count, CHUNK)
-    room = count - above
-    tied = tl.full((), 0, tl.int32)
-    place = tl.full((), 0, tl.int32)
-    for start in range(0, length, CHUNK):
-        key, inside = keys(exact, start, length, CHUNK)
-        rank = tied + tl.cumsum(((key == last) & inside).to(tl.int32), 0)
-        place += tl.sum(((rank < room) & inside).to(tl.int32), 0)
-        tied += tl.sum(((key == last) & inside).to(tl.int32), 0)
-    end = tl.load(picked + row * several + place // SUBTILE) * SUBTILE + place % SUBTILE
-    bits = last.to(tl.int32, bitcast=True)
-    edge = tl.where(bits < 0, bits ^ -2147483648, ~bits).to(tl.float32, bitcast=True)
+    graph, own = row // rows, (row % rows).to(tl.int32)
+    tiles += row * best_tiles
+    maxima += row * blocks * EACH
+    reached += row * count
+    list_best(highest + row * blocks, tiles, blocks, best_tiles, tiles, 1, FIRST)
+    if SUBTILE == 1:
+        list_best(maxima, tiles, best_tiles * EACH, count, reached, EACH, SECOND)
+        exact = maxima
+    else:
+        picked += row * best
+        exact += row * best * SUBTILE
+        list_best(maxima, tiles, best_tiles * EACH, best, picked, EACH, SECOND)
+        source = own // SOURCES * SOURCES
+        copies += (graph * rows + source) * heads * WIDTH
+        copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
+        mine = (source + tl.arange(0, SOURCES) == own)[None, :]
+        reach = tl.load(reaches + row)
+        itself = tl.load(chosen + row)
+        start = graph * heads * tokens * WIDTH
+        for first in range(0, best * SUBTILE, PART):
+            i = first + tl.arange(0, PART)
+            there = i < best * SUBTILE
+            t = tl.load(picked + i // SUBTILE, mask=there, other=0).to(tl.int64) * SUBTILE
+            t += i % SUBTILE
+            inside = t < tokens
+            at = tl.minimum(t, tokens - 1)
+            length = tl.load(lengths + graph * tokens + at)
+            scale = tl.full([PART], 1.0, tl.float32)
+            inner, _ = products(
+                vectors, copies, scale, start, at, copied, tokens, heads,
+                False, False, True, WIDE, WIDTH, CHANNELS,
+            )  # fmt: skip
+            if BALANCED:
+                scale = tl.load(scales + graph * tokens + at)
+                if tl.max((scale != 1).to(tl.int32), 0) > 0:
+                    inner, _ = products(
+                        vectors, copies, scale, start, at, copied, tokens, heads,
+                        True, False, True, WIDE, WIDTH, CHANNELS,
+                    )  # fmt: skip
+            inner = tl.sum(tl.where(mine, inner, 0.0), 1)
+            candidate = inside & (t != itself)
+            if BARRED:
+                candidate &= tl.load(barred + graph * tokens + at) == 0
+            edge = tl.where(candidate, tl.div_rn(inner, reach * length), -float("inf"))
+            tl.store(exact + i, clamped(edge, CLAMPED), mask=there)
+        tl.debug_barrier()
+        list_best(exact, picked, best * SUBTILE, count, reached, 1, THIRD)
     # a rank beyond the sources of its graph reaches nothing
-    acts = row % rows < tl.load(acting + row // rows)
-    tl.store(cuts + row, tl.where(acts, edge, float("inf")))
-    tl.store(ends + row, end)
+    acts = own < tl.load(acting + graph)
+    for first in range(0, count, PART):
+        n = first + tl.arange(0, PART)
+        i = tl.load(reached + n, mask=n < count, other=0)
+        edge = tl.load(exact + i, mask=n < count, other=0.0)
+        if SUBTILE > 1:
+            i = tl.load(picked + i // SUBTILE, mask=n < count, other=0) * SUBTILE + i % SUBTILE
+        tl.store(weights + row * count + n, edge, mask=n < count)
+        i = tl.where(acts & (edge > -float("inf")), i, -1)
+        tl.store(reached + n, i, mask=n < count)
 
 
 @triton.jit
@@ -362,72 +382,67 @@ def power_of_two(exponent):
 
 @triton.jit
 def signal_kernel(
-    vectors, lengths, powers, copies, reaches, chosen, barred, cuts, ends, scores, refined,
-    strength, tokens, rows, heads,
+    reached, weights, scores, refined, strength, tokens, total,
     RULE: tl.constexpr, ROUNDS: tl.constexpr, BITS: tl.constexpr,
-    BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
-    WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
-    BLOCK: tl.constexpr, LEVELS: tl.constexpr, SAFE: tl.constexpr,
+    SPAN: tl.constexpr, LISTED: tl.constexpr, HITS: tl.constexpr, LEVELS: tl.constexpr,
 ):  # fmt: skip
-    """Write the scores of a block of tokens after all sources and rounds.
+    """Write the scores of a span of tokens after all sources and rounds.
 
     Factors are multiplied as mantissas and exponents: one that overflows before the score comes in
     turns a score of 0 into NaN, one that underflows loses a large score.
     """
-    blocks = tl.cdiv(tokens, BLOCK)
-    graph = (tl.program_id(0) // blocks).to(tl.int64)
-    first = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK
-    at = tl.arange(0, BLOCK)
-    mantissa = tl.full([BLOCK], 1.0, tl.float64)
-    exponent = tl.zeros([BLOCK], tl.int64)
-    lost = tl.zeros([BLOCK], tl.float64)
-    last = tl.zeros([BLOCK], tl.float32)
-    struck = tl.zeros([BLOCK], tl.int32)
-    for source in range(0, rows, SOURCES):
-        edge = edges(
-            vectors, lengths, powers, copies, reaches, chosen, barred,
-            graph, first, at, source, tokens, rows, heads,
-            BARRED, CLAMPED, BALANCED, WIDE, WIDTH, CHANNELS, SOURCES,
-        )  # fmt: skip
-        s = source + tl.arange(0, SOURCES)
-        there = s < rows
-        cut = tl.load(cuts + graph * rows + s, mask=there, other=float("inf"))[None, :]
-        end = tl.load(ends + graph * rows + s, mask=there, other=0)[None, :]
-        reached = (edge > cut) | ((edge == cut) & ((first + at)[:, None] <= end))
-        reached &= edge > -float("inf")
-        loss = tl.where(reached, strength * edge, 0.0)
-        if RULE == "product":
-            kept = (1.0 - loss).to(tl.float64)
-            for level in tl.static_range(LEVELS):
-                pairs = tl.reshape(kept, (BLOCK, SOURCES >> (level + 1), 2))
-                one, other = tl.split(pairs)
-                kept = one * other
-                if level + 1 == SAFE:
-                    kept, more = parted(kept)
-                    exponent += tl.sum(more, 1)
-            mantissa, more = parted(mantissa * tl.reshape(kept, (BLOCK,)))
-            exponent += more
-        elif RULE == "sum":
-            lost += tl.sum(loss.to(tl.float64), 1)
-        elif RULE == "sequential":
-            latest = tl.max(tl.where(reached, s[None, :] + 1, 0), 1)
-            alone = tl.where(s[None, :] + 1 == latest[:, None], loss, 0.0)
-            last = tl.where(latest > 0, tl.sum(alone, 1), last)
-        else:
-            struck |= tl.max(reached.to(tl.int32), 1)
+    spans = tl.cdiv(tokens, SPAN)
+    graph = (tl.program_id(0) // spans).to(tl.int64)
+    first = tl.program_id(0) % spans * SPAN
+    reached += graph * total
+    weights += graph * total
+    at = first + tl.arange(0, SPAN)
+    mantissa = tl.full([SPAN], 1.0, tl.float64)
+    exponent = tl.zeros([SPAN], tl.int64)
+    lost = tl.zeros([SPAN], tl.float64)
+    last = tl.zeros([SPAN], tl.float32)
+    struck = tl.zeros([SPAN], tl.int32)
+    for start in range(0, total, LISTED):
+        i = start + tl.arange(0, LISTED)
+        token = tl.load(reached + i, mask=i < total, other=-1)
+        end = tl.minimum(start + LISTED, total)
+        mine = (token >= first) & (token < first + SPAN)
+        hit = tl.min(tl.where(mine, i, end), 0)
+        while hit < end:
+            h = hit + tl.arange(0, HITS)
+            to = tl.load(reached + h, mask=h < end, other=-1)
+            edge = tl.load(weights + h, mask=h < end, other=0.0)
+            reaches = at[:, None] == to[None, :]
+            loss = tl.where(reaches, (strength * edge)[None, :], 0.0)
+            if RULE == "product":
+                kept = (1.0 - loss).to(tl.float64)
+                for level in tl.static_range(LEVELS):
+                    one, other = tl.split(tl.reshape(kept, (SPAN, HITS >> (level + 1), 2)))
+                    kept = one * other
+                mantissa, more = parted(mantissa * tl.reshape(kept, (SPAN,)))
+                exponent += more
+            elif RULE == "sum":
+                lost += tl.sum(loss.to(tl.float64), 1)
+            elif RULE == "sequential":
+                latest = tl.max(tl.where(reaches, h[None, :] + 1, 0), 1)
+                alone = tl.where(h[None, :] + 1 == latest[:, None], loss, 0.0)
+                last = tl.where(latest > 0, tl.sum(alone, 1), last)
+            else:
+                struck |= tl.max(reaches.to(tl.int32), 1)
+            hit = tl.min(tl.where(mine & (i >= hit + HITS), i, end), 0)
     if RULE == "sum":
         mantissa, exponent = parted(1.0 - lost)
     elif RULE == "sequential":
         mantissa, exponent = parted((1.0 - last).to(tl.float64))
-    here = graph * tokens + first + at
-    inside = first + at < tokens
+    here = graph * tokens + at
+    inside = at < tokens
     score = tl.load(scores + here, mask=inside, other=0.0)
     if RULE == "evict":
         tl.store(refined + here, tl.where(struck > 0, -float("inf"), score), mask=inside)
     else:
         own, shift = parted(score.to(tl.float64))
-        whole = tl.full([BLOCK], 1.0, tl.float64)
-        sum_ = tl.zeros([BLOCK], tl.int64)
+        whole = tl.full([SPAN], 1.0, tl.float64)
+        sum_ = tl.zeros([SPAN], tl.int64)
         for bit in tl.static_range(BITS):
             if (ROUNDS >> bit) % 2 == 1:
                 whole, more = parted(whole * mantissa)
@@ -534,58 +549,60 @@ def sent(
     graphs = scores.numel() // tokens
     heads = end.numel() // (graphs * tokens * width)
     barred = None if barred is None else barred.contiguous()
-    subtile, most = min(SUBTILE, BLOCK), max(min(BLOCK, 16), min(BLOCK, SOURCES))
-    sources = min(most, max(min(BLOCK, 16), triton.next_power_of_2(rows)))
     wide = start.dtype != end.dtype or end.dtype not in HALVES or triton.knobs.runtime.interpret
-    channels = min(CHANNELS[end.itemsize], max(16, triton.next_power_of_2(width)))
-    shape = dict(WIDTH=width, CHANNELS=channels)
+    # fewer rows would be multiplied by another instruction than those that are made again
+    least, most = SOURCES[wide]
+    sources = min(most, max(least, triton.next_power_of_2(rows)))
+    channels = min(CHANNELS, max(16, triton.next_power_of_2(width)))
 
-    reaches, own = scores.new_empty((2, graphs, rows))
+    reaches = scores.new_empty((graphs, rows))
     copies = start.new_empty((graphs, rows, heads, width))
-    several = graphs * triton.cdiv(rows, ROWS)
-    scaled = dict(BALANCED=start.dtype != torch.float16, ROWS=ROWS, **shape)
-    lengths_kernel[(several,)](
-        start, chosen, reaches, own, tokens, rows, heads, GATHERED=True, **scaled
-    )
-    copies_kernel[(several * heads * triton.cdiv(width, channels),)](
-        start, chosen, own, copies, tokens, rows, heads, **scaled
-    )
-    lengths, powers = scores.new_empty((2, graphs, tokens))
-    balanced = end.dtype != torch.float16
-    lengths_kernel[(graphs * triton.cdiv(tokens, ROWS),)](
-        end, chosen, lengths, powers, tokens, tokens, heads,
-        GATHERED=False, BALANCED=balanced, ROWS=ROWS, **shape,
+    sources_kernel[(graphs * rows,)](
+        start, chosen, copies, reaches, tokens, rows, heads,
+        BALANCED=start.dtype != torch.float16, WIDTH=width,
+        CHUNK=chunk(heads * width),
     )  # fmt: skip
 
-    blocks, subtiles = triton.cdiv(tokens, BLOCK), triton.cdiv(tokens, subtile)
-    several = min(count, subtiles)
-    graph = (end, lengths, powers, copies, reaches, chosen, chosen if barred is None else barred)
-    tile = dict(BARRED=barred is not None, CLAMPED=clamp, BALANCED=balanced, WIDE=wide, **shape)
-    tile |= dict(SOURCES=sources, BLOCK=BLOCK)
-    if several < subtiles:
-        picked = chosen.new_empty((graphs, rows, several), dtype=torch.int32)
-        maxima = scores.new_empty((graphs, rows, subtiles))
-        maxima_kernel[(graphs * blocks * triton.cdiv(rows, sources),)](
-            *graph, maxima, tokens, rows, heads, subtiles, SUBTILE=subtile, num_warps=8, **tile
-        )
-        chunk = min(CHUNK, max(2048, triton.next_power_of_2(subtiles)))
-        pick_kernel[(graphs * rows,)](maxima, picked, subtiles, several, CHUNK=chunk)
-    else:
-        every = torch.arange(subtiles, dtype=torch.int32, device=chosen.device)
-        picked = every.expand(graphs, rows, several).contiguous()
-    exact = scores.new_empty((graphs, rows, several * subtile))
-    parts = triton.cdiv(several, BLOCK // subtile)
-    exact_kernel[(graphs * rows * parts,)](
-        *graph, picked, exact, tokens, rows, heads, several, SUBTILE=subtile, num_warps=8, **tile
-    )
-    cuts, ends = scores.new_empty((graphs, rows)), picked.new_empty((graphs, rows))
-    chunk = min(CHUNK, triton.next_power_of_2(several * subtile))
-    cut_kernel[(graphs * rows,)](
-        exact, picked, acting, cuts, ends, rows, count, several, SUBTILE=subtile, CHUNK=chunk
-    )
-    signal_kernel[(graphs * blocks,)](
-        *graph, cuts, ends, scores, refined, strength, tokens, rows, heads,
+    across = triton.cdiv(rows, sources)
+    few = graphs * triton.cdiv(tokens, BLOCK) * across < PROGRAMS
+    block = max(BLOCK // 2, 1) if few else BLOCK
+    subtile = min(SUBTILE, max(block // 2, 1))
+    subtile = 1 if count * subtile >= tokens else subtile
+    blocks, each = triton.cdiv(tokens, block), block // subtile
+    lengths, scales = scores.new_empty((2, graphs, tokens))
+    highest = scores.new_empty((graphs, rows, blocks))
+    maxima = scores.new_empty((graphs, rows, blocks * each))
+    graph = (end, copies, reaches, chosen, chosen if barred is None else barred)
+    graph += (lengths, scales, maxima, highest)
+    tile = dict(BARRED=barred is not None, CLAMPED=clamp, BALANCED=end.dtype != torch.float16)
+    tile |= dict(WIDE=wide, WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
+    maxima_kernel[(graphs * blocks * across,)](
+        *graph, tokens, rows, heads,
+        SOURCES=sources, BLOCK=block, num_warps=max(4, block // 16), **tile,
+    )  # fmt: skip
+
+    best_tiles, best = min(count, blocks), min(count, blocks * each)
+    tiles = chosen.new_empty((graphs, rows, best_tiles), dtype=torch.int32)
+    picked = tiles.new_empty((graphs, rows, best))
+    exact = scores.new_empty((graphs, rows, best * subtile)) if subtile > 1 else maxima
+    reached = tiles.new_empty((graphs, rows, count))
+    weights = scores.new_empty((graphs, rows, count))
+    neighbours_kernel[(graphs * rows,)](
+        *graph, acting, tiles, picked, exact, reached, weights,
+        tokens, rows, heads, blocks, best_tiles, best, count,
+        SOURCES=ALONE, PART=PART, EACH=each, FIRST=chunk(blocks),
+        SECOND=chunk(best_tiles * each), THIRD=chunk(best * subtile), **tile,
+    )  # fmt: skip
+
+    span = min(256, max(64, triton.next_power_of_2(graphs * tokens // 512)))
+    signal_kernel[(graphs * triton.cdiv(tokens, span),)](
+        reached, weights, scores, refined, strength, tokens, rows * count,
         RULE=rule, ROUNDS=rounds, BITS=rounds.bit_length(),
-        LEVELS=sources.bit_length() - 1, SAFE=SAFE, num_warps=8, num_stages=1, **tile,
+        SPAN=span, LISTED=LISTED, HITS=HITS, LEVELS=HITS.bit_length() - 1,
     )  # fmt: skip
     return refined
+
+
+def chunk(length: int) -> int:
+    """Return how many of so many numbers a program takes at a time."""
+    return min(CHUNK, max(128, triton.next_power_of_2(length)))

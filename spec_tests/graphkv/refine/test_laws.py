@@ -178,6 +178,15 @@ def test_half_precision_is_rounded_once_at_the_end(impl, keys, scores, dtype):
     assert_equal(half, impl.graphkv_refine(scores.float(), keys.float(), **choices).to(dtype))
 
 
+@pytest.mark.spec("GraphKV-1")
+@given(graphkv_refine(), st.data())
+def test_how_long_vectors_are_changes_nothing(impl, x, data):
+    """Times a power of two each token, far beyond those whose squares are floats."""
+    powers = 2 ** data.draw(grid(x["scores"].shape[-1], 1, low=-100, high=100, scale=1.0))
+    scaled = {name: x[name] * powers for name in ("keys", "queries", "values")}
+    assert_equal(impl.graphkv_refine(**x | scaled), impl.graphkv_refine(**x))
+
+
 @pytest.mark.long
 @pytest.mark.spec("GraphKV-4.1")
 @given(real(3, 8, 4), grid(3, 8, high=99), st.integers(1, 8))
