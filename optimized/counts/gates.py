@@ -292,13 +292,13 @@ LITERAL = (3, 17 / 3, 2 / 3, 2, 4, 17 / 4)
 """Trips of a tile's loops over kept entries where the mask is drawn for the whole span: the most of
 32 lanes' entries, 17 in three parts of the tokens and in four of the channels; two tokens whole."""
 CODES = dict(codes_kernel=(11,), plain_kernel=(3,), merge_kernel=(32,))
-PACKED = dict(range_kernel=(32,), scales_kernel=(2,), values_kernel=(8, 8))
-BLOCK = dict(range_kernel=(3,), values_kernel=(8, 8))
+CODED = {2: (8, 8), 3: (8, 8, 8, 8), 4: (2, 4, 4), 8: (4, 2, 2)}
+"""Trips over slices of the codes of a span, by bits."""
 PACKING = {
-    2: ({80: 11037, 90: 11108}, {80: 3376, 90: 3460}),
-    3: ({80: 16926, 90: 17026}, {80: 5352, 90: 5436}),
-    4: ({80: 10695, 90: 10768}, {80: 3472, 90: 3532}),
-    8: ({80: 10451, 90: 10516}, {80: 3232, 90: 3300}),
+    2: ({80: 7730, 90: 7703}, {80: 3376, 90: 3460}),
+    3: ({80: 8253, 90: 8260}, {80: 5352, 90: 5436}),
+    4: ({80: 7857, 90: 7863}, {80: 3472, 90: 3532}),
+    8: ({80: 8060, 90: 8043}, {80: 3232, 90: 3300}),
 }
 """Budgets of storing a long span and of restoring it, by bits."""
 
@@ -308,7 +308,13 @@ def of_span(bits: int) -> tuple[Gate, Gate]:
     stored, restored = PACKING[bits]
     span = 32640, bits
     return (
-        of_packing("hex_compress", *span, budgets=stored, trips=PACKED, goal="120"),
+        of_packing(
+            "hex_compress",
+            *span,
+            budgets=stored,
+            goal="120",
+            trips=dict(range_kernel=(32,), scales_kernel=(2,), codes_kernel=CODED[bits]),
+        ),
         of_packing("hex_reconstruct", *span, budgets=restored),
     )
 
@@ -490,8 +496,14 @@ GATES = [
     ),
     *(row for bits in PACKING for row in of_span(bits)),
     *(
-        of_packing("hex_compress", 96, bits, budgets=budgets, trips=BLOCK)
-        for bits, budgets in {3: {80: 18002, 90: 18114}, 4: {80: 11771, 90: 11856}}.items()
+        of_packing(
+            "hex_compress",
+            96,
+            bits,
+            budgets=budgets,
+            trips=dict(range_kernel=(3,), codes_kernel=CODED[bits]),
+        )
+        for bits, budgets in {3: {80: 9384, 90: 9423}, 4: {80: 8988, 90: 9025}}.items()
     ),
     of_graph(8192, "25", 8, 128, budgets={80: 583.9, 90: 549.5}),
     of_graph(32768, "75", 16, 512, budgets={80: 408.2, 90: 383.3}),

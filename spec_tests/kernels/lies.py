@@ -289,6 +289,23 @@ lie(
     "ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole",
 )
 
+lie = kernel_lies("hex/compress.py")
+RESTORED = "hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entries"
+lie(
+    "kernel_kept_in_range",
+    "kept values widen the range of their token",
+    "\n                left = free(static + mark",
+    "\n                left = mine | free(static + mark",
+    RESTORED,
+)
+lie(
+    "kernel_steps_of_the_first_row",
+    "keys of every row are scaled as those of the first",
+    "channel = prepared + head * WIDTH",
+    "channel = prepared + h * WIDTH",
+    RESTORED,
+)
+
 lie = kernel_lies("hex/attention.py", programs=1)
 WIDE = "hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored"
 lie(

@@ -13,7 +13,7 @@ import reference
 from optimized import vector
 from optimized.layout import PackedCache
 from spec_tests.accuracy import assert_equal
-from spec_tests.kernels.interpreter import small_blocks
+from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
 
 home = import_module("optimized.kernels.hex.compress")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -82,6 +82,15 @@ def test_every_bit_of_a_tile_lies_where_the_layout_has_it(x):
     assert_equal(run, PackedCache.of(cache).runs[0]._replace(begins=run.begins))
     restored = [one[0] for one in home.unpacked(run, x["expander"])]
     assert_equal(restored, [*vector.hex_reconstruct(block, x["expander"])])
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_programs_in_another_order_write_the_same_bits(bits):
+    x = span(bits, 64, value_group="head")
+    found = home.packed(**x), home.hex_compress(**x)
+    for order in ORDERS.values():
+        with programs(order):
+            assert_equal((home.packed(**x), home.hex_compress(**x)), found)
 
 
 @pytest.mark.parametrize("power", [-140, -120, -20, 0, 20, 100])

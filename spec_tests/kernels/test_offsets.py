@@ -9,6 +9,7 @@ import torch
 from triton.runtime import interpreter
 
 import reference
+from optimized.layout import TILE, laid
 from spec_tests.accuracy import assert_equal
 from spec_tests.kernels.interpreter import programs
 
@@ -18,9 +19,9 @@ ROWS = (1 << 31) // TOKENS + 1
 
 LENGTH = ROWS * TOKENS
 LAST = LENGTH // BLOCK - 1
-smd, refine, select, graphkv = (
+smd, refine, select, graphkv, compress = (
     import_module(f"optimized.kernels.{name}")
-    for name in ("hubkv.discount", "hubkv.refine", "retain", "graphkv.refine")
+    for name in ("hubkv.discount", "hubkv.refine", "retain", "graphkv.refine", "hex.compress")
 )
 
 
@@ -36,9 +37,9 @@ def last():
     in_place = patch.object(interpreter.GridExecutor, "_restore_args_dev", lambda *_: None)
 
     def run(kernel, *arguments, place=LAST, **constants):
+        size = dict(BLOCK=BLOCK) if "BLOCK" in kernel.arg_names else {}
         with in_place, programs(lambda _: [place]):
-            block = dict(BLOCK=BLOCK) if "BLOCK" in kernel.arg_names else {}
-            kernel[(1,)](*arguments, **constants, **block)
+            kernel[(1,)](*arguments, **constants, **size)
 
     return run
 
@@ -157,3 +158,28 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
          EACH=BLOCK // subtile, FIRST=1 << 20, SECOND=16, THIRD=16, **shape)  # fmt: skip
     assert reached.item() == tokens - ends + 1 + int(cosines.argmax())
     torch.testing.assert_close(edge, cosines.max()[None])
+
+
+def test_codes_are_written(last):
+    """A step is 1 and a minimum 0, so that a code is the number itself, or 0 under a kept one."""
+    width, bits, rows = 64, 4, 32
+    tokens = LENGTH // width // TILE * TILE
+    words = width * bits // 32
+    keys, values, static = sparse(torch.float16), sparse(torch.float16), sparse(torch.bool)
+    codes = torch.arange(TILE * width, dtype=torch.uint8).view(1, TILE, width) % 16
+    for x in (keys, values):
+        x[(tokens - TILE) * width : tokens * width] = codes.flatten()
+    static[tokens * width - 1] = True
+    codes[0, -1, -1] = 0
+    dynamic = torch.zeros(tokens, dtype=torch.bool)
+    prepared = torch.tensor([0.0, -1, 1, 1]).repeat_interleave(width)
+    laid_out = torch.zeros(2, tokens * words, dtype=torch.int32)
+    scales = torch.zeros(2, tokens, dtype=torch.float16)
+    parts = tokens // 2 // rows
+    last(compress.codes_kernel, keys, values, static, dynamic, prepared, *laid_out, *scales, tokens,
+         1, laid_out.shape[1], parts, width, place=parts - 1, PER=1, HEADS=1, ROWS=rows, GROUP=16,
+         BITS=bits, WIDTH=width, TILED=True, FUSED=False)  # fmt: skip
+    written = slice(-2 * rows * words, None)
+    for one, kind in zip(laid_out, ("keys", "values"), strict=True):
+        assert_equal(one[written], laid(codes, bits, kind).flatten()[written])
+    assert_equal(scales[:, -2 * rows :], torch.tensor([1.0, 0]).half()[:, None].expand(2, 2 * rows))

@@ -1,7 +1,8 @@
 """A span of a HEX cache, quantised and packed, or unpacked and restored, without what lies between.
 
-A program owns a strip: 32 tokens of a head, a third of a tile. Its codes are words of their own,
-in the stream that the specification stores, and in the layout of the kernels too.
+A program restores a strip: 32 tokens of a head, a third of a tile, whose codes are words of their
+own, in the stream that the specification stores and in the layout of the kernels too. It codes as
+many tokens of all heads that share scales of values.
 """
 
 # pyright: reportArgumentType=false
@@ -22,11 +23,15 @@ from reference.hex.kcvt import scale_dtype
 
 BLOCK = 1024
 """Tokens whose keys a program looks at for their range."""
+SLICE = 1024
+"""Entries of which a program of four warps codes eight a lane at once."""
 LONGEST = 32 * 65535
 """Tokens of as many strips as the second axis of a grid has programs."""
 EVEN = tl.constexpr(12582912.0)
 """Beside it a number up to 2**22 loses its fraction, half to even, and fills the low bits."""
 FUSED = not triton.knobs.runtime.interpret
+GROUP = 16 if FUSED else 64
+"""Channels of the stream that are coded at once."""
 
 
 @triton.jit
@@ -43,14 +48,9 @@ def tokens_of(strip, BITS: tl.constexpr, WIDTH: tl.constexpr, TILED: tl.constexp
 
 
 @triton.jit
-def free(static, whole, h, token, channel, there, heads, WIDTH: tl.constexpr):
-    """Return which entries of some tokens of a head are not kept."""
-    marked = tl.load(
-        static + (token.to(tl.int64)[:, None] * heads + h) * WIDTH + channel[None, :],
-        mask=there,
-        other=1,
-    )
-    return there & (marked == 0) & (whole == 0)[:, None]
+def free(static, there):
+    """Return which entries are not kept, of those that are there."""
+    return tl.load(static, mask=there, other=1) == 0
 
 
 @triton.jit
@@ -85,12 +85,13 @@ def ready(low, step):
 
 
 @triton.jit
-def coded(x, low, less, inverse, power, free, BITS: tl.constexpr, FUSED: tl.constexpr):
+def coded(x, group, free, BITS: tl.constexpr, FUSED: tl.constexpr):
     """Return the codes of numbers, given what is ready of their groups.
 
     The quotient is the one nearest to x - low over the step, as a division would round it: what
     a product with the inverse leaves over is known exactly, and put right twice (Markstein).
     """
+    low, less, inverse, power = group
     beyond = (x - low) * power
     place = beyond * inverse
     place = added(added(place, less, beyond, FUSED), inverse, place, FUSED)
@@ -101,55 +102,26 @@ def coded(x, low, less, inverse, power, free, BITS: tl.constexpr, FUSED: tl.cons
 
 
 @triton.jit
-def written(
-    words, codes, strip, count, channel, BITS: tl.constexpr, WIDTH: tl.constexpr,
-    TILED: tl.constexpr, KEYS: tl.constexpr,
-):  # fmt: skip
-    """Write the codes of a strip as words, of which a channel, or a head's tiles, has `count`."""
-    if not TILED:
-        m = tl.arange(0, 32)
-        for k in tl.static_range(BITS):
-            left = BITS * m - 32 * k
-            up, down = tl.minimum(tl.maximum(left, 0), 31), tl.minimum(tl.maximum(-left, 0), 31)
-            here = (codes << up[:, None]) >> down[:, None]
-            word = tl.sum(tl.where(((left > -BITS) & (left < 32))[:, None], here, 0), 0)
-            at = strip * BITS + k
-            tl.store(
-                words + channel * count + at,
-                word.to(tl.int32, bitcast=True),
-                mask=(channel < WIDTH) & (at < count),
-            )
-    elif BITS == 3:
-        ROWS: tl.constexpr = WIDTH // 8
-        here = words + strip // 3 * (9 * WIDTH)
-        row, u = strip % 3 * ROWS, tl.arange(0, 16)
-        if KEYS:
-            parts = tl.reshape(codes, (ROWS, 16, 8, 2))
-            at = (row + tl.arange(0, ROWS))[:, None] * 8 + tl.arange(0, 8)[None, :]
-        else:
-            parts = tl.permute(tl.reshape(codes, (ROWS // 2, 2, 16, 16)), (0, 2, 3, 1))
-            at = (row // 2 + tl.arange(0, ROWS // 2))[:, None] * 16 + tl.arange(0, 16)[None, :]
-        parts = tl.sum(parts << (16 * tl.arange(0, 2))[None, None, None, :], 3)
-        for p in tl.static_range(3):
-            mine = (u >= 5 * p) & (u < 5 * p + 5)
-            field = tl.where(mine, 3 * (u - 5 * p), 0)[None, :, None]
-            spare = (parts >> p & 0x00010001) << 15
-            here_of = tl.where(mine[None, :, None], parts << field, 0)
-            word = tl.sum(tl.where((u == 15)[None, :, None], spare, here_of), 1)
-            tl.store(here + p * (3 * WIDTH) + at, word.to(tl.int32, bitcast=True))
-    else:
-        FIELDS: tl.constexpr = 16 // BITS
-        GROUP: tl.constexpr = WIDTH * BITS // 16
-        i = (BITS * tl.arange(0, FIELDS))[None, :, None]
-        if KEYS:
-            parts = tl.reshape(codes, (32, FIELDS, GROUP // 2, 2))
-            at = tl.arange(0, 32)[:, None] * (GROUP // 2) + tl.arange(0, GROUP // 2)[None, :]
-        else:
-            parts = tl.permute(tl.reshape(codes, (16, 2, FIELDS, GROUP)), (0, 2, 3, 1))
-            at = tl.arange(0, 16)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-        parts = tl.sum(parts << (16 * tl.arange(0, 2))[None, None, None, :], 3)
-        word = tl.sum(parts << i, 1)
-        tl.store(words + strip * (16 * GROUP) + at, word.to(tl.int32, bitcast=True))
+def plane(fields, p: tl.constexpr, THREE: tl.constexpr):
+    """Return the halves of a plane of words, given all fields of a group's halves."""
+    if THREE:
+        spare = (fields >> (45 + p) & 1) << 15
+        fields = fields >> (15 * p) & 0x7FFF | spare
+    return fields.to(tl.uint32)
+
+
+@triton.jit
+def streamed(words, codes, strip, count, there, BITS: tl.constexpr):
+    """Write the codes of a strip as words, of which a channel has `count`."""
+    m = tl.arange(0, 32)
+    for k in tl.static_range(BITS):
+        left = BITS * m - 32 * k
+        up, down = tl.minimum(tl.maximum(left, 0), 31), tl.minimum(tl.maximum(-left, 0), 31)
+        here = (codes << up[None, :, None]) >> down[None, :, None]
+        mine = (left > -BITS) & (left < 32)
+        word = tl.sum(tl.where(mine[None, :, None], here, 0), 1, keep_dims=True)
+        at = strip * BITS + k
+        tl.store(words + at, word.to(tl.int32, bitcast=True), mask=there & (at < count))
 
 
 @triton.jit
@@ -222,8 +194,9 @@ def range_kernel(
         token = start + m
         inside = token < stop
         there = inside[:, None] & (channel < WIDTH)[None, :]
-        whole = tl.load(flags + token, mask=inside, other=1)
-        left = free(static, whole, pid % heads, token, channel, there, heads, WIDTH)
+        there &= (tl.load(flags + token, mask=inside, other=1) == 0)[:, None]
+        at = (token.to(tl.int64) * heads + pid % heads)[:, None] * WIDTH + channel[None, :]
+        left = free(static + at, there)
         at = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
         x = widened(tl.load(keys + at, mask=there, other=0.0))
         low = tl.minimum(low, tl.where(left, x, float("inf")))
@@ -235,10 +208,10 @@ def range_kernel(
 
 @triton.jit
 def scales_kernel(
-    lows, highs, steps, minima, parts,
+    lows, highs, steps, minima, prepared, parts,
     BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
 ):  # fmt: skip
-    """Join the ranges of a head's channels, and store their steps and minima."""
+    """Join the ranges of a head's channels; store steps, minima, and what is `ready` of them."""
     pid = tl.program_id(0).to(tl.int64)
     part, channel = tl.arange(0, 16), tl.arange(0, ROOM)
     low = tl.full([16, ROOM], float("inf"), tl.float32)
@@ -249,75 +222,113 @@ def scales_kernel(
         low = tl.minimum(low, tl.load(lows + at, mask=there, other=float("inf")))
         high = tl.maximum(high, tl.load(highs + at, mask=there, other=-float("inf")))
     step, low = scales(tl.min(low, 0), tl.max(high, 0), BITS)
-    at = pid * WIDTH + channel
-    tl.store(steps + at, rounded(step, steps.dtype.element_ty), mask=channel < WIDTH)
-    tl.store(minima + at, rounded(low, minima.dtype.element_ty), mask=channel < WIDTH)
+    step, low = rounded(step, steps.dtype.element_ty), rounded(low, minima.dtype.element_ty)
+    at, real = pid * WIDTH + channel, channel < WIDTH
+    tl.store(steps + at, step, mask=real)
+    tl.store(minima + at, low, mask=real)
+    several = tl.num_programs(0) * WIDTH
+    low, less, inverse, power = ready(widened(low), widened(step))
+    tl.store(prepared + at, low, mask=real)
+    tl.store(prepared + several + at, less, mask=real)
+    tl.store(prepared + 2 * several + at, inverse, mask=real)
+    tl.store(prepared + 3 * several + at, power, mask=real)
 
 
 @triton.jit
-def keys_kernel(
-    keys, static, dynamic, steps, minima, words, tokens, heads, count,
-    BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, TILED: tl.constexpr,
-    FUSED: tl.constexpr,
+def codes_kernel(
+    keys, values, static, dynamic, prepared, key_words, value_words, steps, minima, tokens, heads,
+    count, parts, several,
+    PER: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, GROUP: tl.constexpr,
+    BITS: tl.constexpr, WIDTH: tl.constexpr, TILED: tl.constexpr, FUSED: tl.constexpr,
 ):  # fmt: skip
-    """Write the codes of the keys of a strip."""
-    pid, strip = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    channel = tl.arange(0, ROOM)
-    token = tokens_of(strip, BITS, WIDTH, TILED)
-    inside, real = token < tokens, channel < WIDTH
-    there = inside[:, None] & real[None, :]
-    whole = tl.load(dynamic + pid // heads * tokens + token, mask=inside, other=1)
-    left = free(static, whole, pid % heads, token, channel, there, heads, WIDTH)
-    at = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
-    x = widened(tl.load(keys + at, mask=there, other=0.0))
-    step = widened(tl.load(steps + pid * WIDTH + channel, mask=real, other=0.0))
-    low = widened(tl.load(minima + pid * WIDTH + channel, mask=real, other=0.0))
-    low, less, inverse, power = ready(low, step)
-    codes = coded(
-        x, low[None, :], less[None, :], inverse[None, :], power[None, :], left, BITS, FUSED
-    )
-    words += pid * count * (1 if TILED else WIDTH)
-    written(words, codes, strip, count, channel, BITS, WIDTH, TILED, True)
+    """Find the range of each of some tokens, over the values of PER heads; write all their codes.
 
-
-@triton.jit
-def values_kernel(
-    values, static, dynamic, steps, minima, words, tokens, heads, count,
-    PER: tl.constexpr, BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
-    TILED: tl.constexpr, FUSED: tl.constexpr,
-):  # fmt: skip
-    """Find the range of each token of a strip, over the values of PER heads; write their codes."""
-    pid, strip = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    channel = tl.arange(0, ROOM)
-    token = tokens_of(strip, BITS, WIDTH, TILED)
-    inside, real = token < tokens, channel < WIDTH
-    there = inside[:, None] & real[None, :]
-    whole = tl.load(dynamic + pid * PER // heads * tokens + token, mask=inside, other=1)
-    low = tl.full([32, ROOM], float("inf"), tl.float32)
-    high = -low
-    for i in range(PER):
-        head = pid * PER + i
-        left = free(static, whole, head % heads, token, channel, there, heads, WIDTH)
-        at = (head * tokens + token)[:, None] * WIDTH + channel[None, :]
-        x = widened(tl.load(values + at, mask=there, other=0.0))
-        low = tl.minimum(low, tl.where(left, x, float("inf")))
-        high = tl.maximum(high, tl.where(left, x, -float("inf")))
-    step, lowest = scales(tl.min(low, 1), tl.max(high, 1), BITS)
-    step = rounded(step, steps.dtype.element_ty)
-    lowest = rounded(lowest, minima.dtype.element_ty)
-    tl.store(steps + pid * tokens + token, step, mask=inside)
-    tl.store(minima + pid * tokens + token, lowest, mask=inside)
-    lowest, less, inverse, power = ready(widened(lowest), widened(step))
-    for i in range(PER):
-        head = pid * PER + i
-        left = free(static, whole, head % heads, token, channel, there, heads, WIDTH)
-        at = (head * tokens + token)[:, None] * WIDTH + channel[None, :]
-        x = widened(tl.load(values + at, mask=there, other=0.0))
-        codes = coded(
-            x, lowest[:, None], less[:, None], inverse[:, None], power[:, None], left, BITS, FUSED
-        )
-        here = words + head * count * (1 if TILED else WIDTH)
-        written(here, codes, strip, count, channel, BITS, WIDTH, TILED, False)
+    The codes of a word come slice by slice, GROUP channels of a token, so that a lane makes words
+    of its own: in the tiles those of even and of odd tokens apart, and of TURNS tokens together.
+    """
+    THREE: tl.constexpr = TILED and BITS == 3
+    SLICES: tl.constexpr = (WIDTH + GROUP - 1) // GROUP
+    PARTS: tl.constexpr = 1 if THREE else WIDTH * BITS // 16 // GROUP if TILED else SLICES
+    TURNS: tl.constexpr = 256 // WIDTH if THREE else 1
+    HALVES: tl.constexpr = 2 if TILED else 1
+    EACH: tl.constexpr = 96 // (TURNS * HALVES)  # rows of a tile
+    pid, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
+    h, c = tl.arange(0, HEADS)[:, None, None], tl.arange(0, GROUP)[None, None, :]
+    head, own = pid * PER + h, h < PER
+    y = part * ROWS + tl.arange(0, ROWS)
+    found = ()
+    for turn in tl.static_range(TURNS):
+        for half in tl.static_range(HALVES):
+            token = y // EACH * 96 + y % EACH * HALVES + turn * (EACH * HALVES) + half
+            inside = token < tokens
+            whole = tl.load(dynamic + pid * PER // heads * tokens + token, mask=inside, other=1)
+            there = (inside & (whole == 0))[None, :, None] & own
+            mark = token.to(tl.int64)[None, :, None] * heads + pid * PER % heads + h
+            mark = mark * WIDTH + c
+            at = (head * tokens + token[None, :, None]) * WIDTH + c
+            low = tl.full([HEADS, ROWS, GROUP], float("inf"), tl.float32)
+            high = -low
+            for v in range(SLICES):
+                mine = there & (v * GROUP + c < WIDTH)
+                left = free(static + mark + v * GROUP, mine)
+                x = widened(tl.load(values + at + v * GROUP, mask=mine, other=0.0))
+                low = tl.minimum(low, tl.where(left, x, float("inf")))
+                high = tl.maximum(high, tl.where(left, x, -float("inf")))
+            step, least = scales(tl.min(tl.min(low, 2), 0), tl.max(tl.max(high, 2), 0), BITS)
+            step = rounded(step, steps.dtype.element_ty)
+            least = rounded(least, minima.dtype.element_ty)
+            tl.store(steps + pid * tokens + token, step, mask=inside)
+            tl.store(minima + pid * tokens + token, least, mask=inside)
+            group = ready(widened(least)[None, :, None], widened(step)[None, :, None])
+            found += ((there, mark, at, group),)
+    for p in range(PARTS):
+        of_keys, of_values = (), ()
+        for half in tl.static_range(HALVES):
+            key_fields = tl.zeros([HEADS, ROWS, GROUP], tl.uint64 if THREE else tl.uint32)
+            value_fields = key_fields
+            for turn in tl.static_range(TURNS - 1, -1, -1):
+                there, mark, at, group = found[turn * HALVES + half]
+                for back in range(SLICES // PARTS):
+                    v = p + SLICES - PARTS * (1 + back)
+                    mine = there & (v * GROUP + c < WIDTH)
+                    left = free(static + mark + v * GROUP, mine)
+                    x = widened(tl.load(values + at + v * GROUP, mask=mine, other=0.0))
+                    codes = coded(x, group, left, BITS, FUSED)
+                    value_fields = value_fields << BITS | codes
+                    x = widened(tl.load(keys + at + v * GROUP, mask=mine, other=0.0))
+                    channel = prepared + head * WIDTH + v * GROUP + c
+                    of_channel = (
+                        tl.load(channel, mask=mine, other=0.0),
+                        tl.load(channel + several, mask=mine, other=0.0),
+                        tl.load(channel + 2 * several, mask=mine, other=0.0),
+                        tl.load(channel + 3 * several, mask=mine, other=0.0),
+                    )
+                    codes = coded(x, of_channel, left, BITS, FUSED)
+                    key_fields = key_fields << BITS | codes
+            of_keys += (key_fields,)
+            of_values += (value_fields,)
+        if TILED:
+            LEAP: tl.constexpr = 16 if THREE else WIDTH * BITS // 16  # to the next row
+            tile, row = (y // EACH)[None, :, None] * (3 * WIDTH * BITS), (y % EACH)[None, :, None]
+            stored = own & (tile < count)
+            for q in tl.static_range(3 if THREE else 1):
+                begin = head * count + tile + q * (3 * WIDTH)
+                for half in tl.static_range(2):
+                    word = plane(of_keys[half], q, THREE)
+                    even, odd = tl.split(tl.reshape(word, (HEADS, ROWS, GROUP // 2, 2)))
+                    place = begin + (2 * row + half) * (LEAP // 2) + p * (GROUP // 2)
+                    place += tl.arange(0, GROUP // 2)[None, None, :]
+                    tl.store(
+                        key_words + place, (even | odd << 16).to(tl.int32, bitcast=True), stored
+                    )
+                word = plane(of_values[0], q, THREE) | plane(of_values[1], q, THREE) << 16
+                place = begin + row * LEAP + p * GROUP + c
+                tl.store(value_words + place, word.to(tl.int32, bitcast=True), stored)
+        else:
+            channel = p * GROUP + c
+            place, stored = (head * WIDTH + channel) * count, own & (channel < WIDTH)
+            streamed(key_words + place, of_keys[0], part, count, stored, BITS)
+            streamed(value_words + place, of_values[0], part, count, stored, BITS)
 
 
 @triton.jit
@@ -362,7 +373,6 @@ def coded_span(
     expander, dynamic = expander.contiguous(), dynamic.contiguous()
     rows, room, tiles = keys.shape[:-3].numel(), triton.next_power_of_2(width), -(-tokens // TILE)
     count = tiles * TILE * width * bits // 32 if tiled else -(-tokens * bits // 32)
-    strips = 3 * tiles if tiled else triton.cdiv(tokens, 32)
     words = (*batch, heads, count) if tiled else (*batch, heads, width, count)
     stored = dict(dtype=scale_dtype(keys.dtype, scales), device=keys.device)
     parts = triton.cdiv(tokens, BLOCK)
@@ -379,16 +389,22 @@ def coded_span(
     range_kernel[(rows * heads, parts)](
         keys, *masks, lows[0], lows[1], tokens, heads, parts, **shape, BLOCK=BLOCK
     )
+    prepared = keys.new_empty(4, rows * heads, width, dtype=torch.float32)
     scales_kernel[(rows * heads,)](
-        lows[0], lows[1], key_steps, key_minima, parts, BITS=bits, **shape
+        lows[0], lows[1], key_steps, key_minima, prepared, parts, BITS=bits, **shape
     )
-    keys_kernel[(rows * heads, strips)](
-        keys, *masks, key_steps, key_minima, key_words, tokens, heads, count,
-        BITS=bits, **shape, TILED=tiled, FUSED=FUSED,
-    )  # fmt: skip
-    values_kernel[(rows * groups, strips)](
-        values, *masks, value_steps, value_minima, value_words, tokens, heads, count,
-        PER=heads // groups, BITS=bits, **shape, TILED=tiled, FUSED=FUSED,
+    per = heads // groups
+    together, group = triton.next_power_of_2(per), min(room, GROUP)
+    if tiled:
+        group = 16 if bits == 3 else min(16, width * bits // 16)
+    own = max(1, SLICE // (together * group)) if tiled else 32
+    places = tiles * (3 * width // 16 if bits == 3 else 48) if tiled else tokens
+    strips = triton.cdiv(places, own)
+    codes_kernel[(rows * groups * strips,)](
+        keys, values, *masks, prepared, key_words, value_words, value_steps, value_minima,
+        tokens, heads, count, strips, prepared[0].numel(),
+        PER=per, HEADS=together, ROWS=own, GROUP=group, BITS=bits, WIDTH=width, TILED=tiled,
+        FUSED=FUSED, num_warps=min(16, max(4, together * own * group // SLICE)),
     )  # fmt: skip
     return key_words, key_steps, key_minima, value_words, value_steps, value_minima
 
