@@ -5,12 +5,13 @@ from functools import cache, partial
 from inspect import Parameter, signature, unwrap
 from typing import Any, get_args
 
+import torch
 from torch import Tensor
 
 import reference
 from spec_tests.report.calls import Call
 from spec_tests.report.faults import Fault, asked, edge_of, judged
-from spec_tests.report.literals import same
+from spec_tests.report.literals import WHOLE, same
 
 Inputs = dict[str, Any]
 TRIES = 60
@@ -18,27 +19,49 @@ TRIES = 60
 
 
 def least(fault: Fault, call: Call) -> Fault:
-    """Return a fault of the same kind and edge, on no more than it takes."""
-    inputs, before, tries = call.inputs, None, TRIES
+    """Return a fault of the same kind and edge, on no more than it takes.
+
+    The edge is asked in the end; at every cut only where that cut too much.
+    """
+    for edge, tries in ((None, TRIES), (fault.edge, TRIES // 3)):
+        made = again(call, fewer(fault.kind, edge, call, tries))
+        if judged(call.name, made.inputs, made.outcome) != fault.kind:
+            break  # it is one of chance
+        if edge_of(made, fault.kind) == fault.edge:
+            expected = asked(getattr(reference, call.name), made.inputs)
+            return fault._replace(call=made, expected=expected)
+    return fault
+
+
+def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
+    """Return inputs from which nothing can be cut, or no more tries are left."""
+    inputs, before = call.inputs, None
     while before is not inputs:
         before = inputs
         for cut in cuts(call.name, inputs):
             while tries and (smaller := cut(inputs)) is not None:
                 tries -= 1
-                if judged(call.name, smaller, asked(call.function, smaller)) != fault.kind:
+                made = again(call, smaller)
+                if judged(call.name, smaller, made.outcome) != kind:
+                    break
+                if edge is not None and edge_of(made, kind) != edge:
                     break
                 inputs = smaller
+    return inputs
+
+
+def again(call: Call, inputs: Inputs) -> Call:
+    """Return the call made on other inputs."""
     made = Call(call.impl, call.name, call.function, ((), inputs))
     made.outcome = asked(call.function, inputs)
-    if judged(call.name, inputs, made.outcome) != fault.kind:
-        return fault  # it is one of chance
-    if edge_of(made, fault.kind) != fault.edge:
-        return fault
-    return fault._replace(call=made, expected=asked(getattr(reference, call.name), inputs))
+    return made
 
 
 def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None]]:
-    """Yield what may be left out: each knob, then of each axis a half, an end, all but a place."""
+    """Yield what may be left out: each knob, then of each axis a half or an end.
+
+    Last, a large tensor may be 0, and a count less.
+    """
     spec = signature(getattr(reference, name)).parameters
     for key, value in inputs.items():
         if isinstance(value, Tensor) or not same(value, spec[key].default):
@@ -50,12 +73,30 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
             yield partial(shorter, name, axis, lambda n: (n - n // 2, n // 2))
             yield partial(shorter, name, axis, lambda n: (0, n - 1))
             yield partial(shorter, name, axis, lambda n: (1, n - 1))
+    for key in inputs:
+        yield partial(zero, key)
+        yield partial(lower, key, lambda n: n // 2)
+        yield partial(lower, key, lambda n: n - 1)
 
 
 def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
     """Return a call that leaves an argument at its default, if it has one."""
     given = key in inputs and default is not Parameter.empty
     return {k: v for k, v in inputs.items() if k != key} if given else None
+
+
+def zero(key: str, inputs: Inputs) -> Inputs | None:
+    """Return inputs with 0 for a large tensor."""
+    value = inputs.get(key)
+    if isinstance(value, Tensor) and value.numel() > WHOLE and value.any():
+        return {**inputs, key: torch.zeros_like(value)}
+    return None
+
+
+def lower(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
+    """Return inputs with less for a count; 1 is the least."""
+    value = inputs.get(key)
+    return {**inputs, key: less(value)} if type(value) is int and value > 1 else None
 
 
 def shorter(
