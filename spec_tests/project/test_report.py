@@ -286,6 +286,20 @@ def test_passes_are_counted_of_what_is_offered(account):
     assert "kept_count  passes   passes   passes" in account[0]
 
 
+def test_an_equation_that_no_test_could_judge_neither_fails_nor_passes():
+    seen = {
+        "HubKV-10": "fails",
+        "HubKV-16": "untested",
+        "HubKV-17": "untested",
+        "HEX-3.2c": "passes",
+    }
+    assert cards.paper(seen) == [
+        "HEX: 1 of 1 equations offered pass",
+        "HubKV: HubKV-10 fails; 0 of 3 equations offered pass; "
+        "not judged, since others fail: HubKV-16, HubKV-17",
+    ]
+
+
 def test_tracebacks_are_not_printed(account):
     assert "Traceback" not in account[0]
     assert len(account[0].splitlines()) < 150

@@ -223,7 +223,10 @@ def causes(claims: list[dict[str, Any]]) -> list[str]:
 
 
 def paper(seen: dict[str, str]) -> list[str]:
-    """Return, for each paper, which equations fail, and how many pass of those offered."""
+    """Return, for each paper, which equations fail, and how many pass of those offered.
+
+    What only tests bear in which another equation's function fails is not judged.
+    """
     lines = []
     for name in PAPERS:
         mine = {i: verdict for i, verdict in seen.items() if i.startswith(f"{name}-")}
@@ -231,6 +234,8 @@ def paper(seen: dict[str, str]) -> list[str]:
         done = sum(verdict == "passes" for verdict in mine.values())
         if mine:
             passed = f"{done} of {len(mine)} equations offered pass"
+            unjudged = ", ".join(i for i, verdict in mine.items() if verdict == "untested")
+            passed += f"; not judged, since others fail: {unjudged}" if unjudged else ""
             lines.append(f"{name}: {bad}; {passed}" if bad else f"{name}: {passed}")
     return lines
 
