@@ -19,7 +19,7 @@ from spec_tests.project.schemas import faults
 from spec_tests.report import cards, tex
 from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfaulted
 from spec_tests.report.claims import lies_like
-from spec_tests.report.composed import follows
+from spec_tests.report.composed import follows, steps
 from spec_tests.report.faults import asked, diagnosed
 from spec_tests.report.least import least
 from spec_tests.report.literals import differing, literal, shown
@@ -143,6 +143,13 @@ def test_an_answer_follows_only_if_the_specification_gives_it_with_theirs():
     assert follows(call) == ["hub_mask"]
     call.outcome = scores / 4
     assert not follows(call)
+
+
+def test_the_steps_of_every_function_are_found():
+    found = {n: steps(n) for n in reference.__all__ if not isinstance(getattr(reference, n), type)}
+    assert {"hubkv_refine", "protected_mask", "select"} & set(found["hubkv_select"])
+    assert "hub_mask" in found["hubkv_refine"]
+    assert not found["knorm"]
 
 
 def test_the_numbers_of_tests_are_those_of_pytest(composed):

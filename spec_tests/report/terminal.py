@@ -11,8 +11,8 @@ from spec_tests.report.faults import LEVELS
 from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")
-LINES = 24
-"""Lines of a program that is shown whole."""
+WIDE, CUT = 400, " […] "
+"""Characters of a line from which it is shown cut, and what stands for the rest."""
 
 
 def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pytest.Config) -> None:
@@ -80,11 +80,11 @@ def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
         yield from wrapped(f"hunts     {first['hunts']}", "     ", " " * 15)
     if first["expected_to_fail"] is not None:
         yield f"     expected to fail: {first['expected_to_fail']}", PLAIN
-    program = first["snippet"].splitlines()
-    for line in program if len(program) <= LINES and all(len(p) < 400 for p in program) else ():
+    program = [line if len(line) < WIDE else cut(line) for line in first["snippet"].splitlines()]
+    for line in program:
         yield f"         {line}".rstrip(), FAINT
-    if program and not (len(program) <= LINES and all(len(p) < 400 for p in program)):
-        yield "         a large input: --report-html or --report-json have it whole", FAINT
+    if CUT in "".join(program):
+        yield f"         {CUT.strip()} is cut: --report-html or --report-json have it whole", FAINT
     if first["expected"]:
         yield f"     expected{first['where']}  {first['expected']}", GOOD
         yield f"     got{' ' * 5}{first['where']}  {first['got']}", BAD
@@ -95,6 +95,11 @@ def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
     others = list(dict.fromkeys(named(c) for c in claims[1:] if c["claim"] != first["claim"]))
     if others:
         yield from wrapped(f"so fails  {'; '.join(others)}", "     ", "               ")
+
+
+def cut(line: str) -> str:
+    """Return the ends of a line that is too long."""
+    return f"{line[:70]}{CUT}{line[-20:]}"
 
 
 def borne(claim: dict[str, Any]) -> str:

@@ -50,8 +50,17 @@ def degrees(draw):
     )
 
 
+@st.composite
+def nearly_feasible(draw):
+    """Sizes and any density."""
+    sizes = draw(any_degree())
+    return dict(
+        tokens=sizes["tokens"], channels=sizes["channels"], density=draw(st.integers(0, 64)) / 64
+    )
+
+
 INPUTS = dict(
-    biregular_degrees=degrees(),
+    biregular_degrees=degrees() | nearly_feasible().map(lambda x: x | dict(near=True)),
     random_expander=random_graph(),
     expander_mask=expander(),
 )
