@@ -65,8 +65,11 @@ INPUTS = dict(
     expander_mask=expander(),
 )
 
-# a seed whose first graph is none
-CORNERS = dict(random_expander=[dict(tokens=24, channels=24, token_degree=3, seed=3, near=False)])
+# two channels and a half; a seed whose first graph is none
+CORNERS = dict(
+    biregular_degrees=[dict(tokens=96, channels=8, density=0.3125, near=True)],
+    random_expander=[dict(tokens=24, channels=24, token_degree=3, seed=3, near=False)],
+)
 
 infeasible = Refusal("density", 0.3, ValueError, "nearest feasible: 0.25 and 0.5")
 
