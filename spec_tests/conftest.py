@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from spec_tests.implementation import Implementation, layers_on, under_test
+from spec_tests.implementation import COMPOSED, Implementation, layers_on, under_test
 from spec_tests.index import are_ours
 from spec_tests.needs import asked, may_ask, needs
 from spec_tests.report.faults import LEVELS
@@ -44,9 +44,8 @@ OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
 ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
 """What a tester reads first: examples by hand, laws, agreement, refusals."""
-FEW, COMPOSED = 5, 2
-"""Examples of a law in Triton's interpreter, and there of what runs no kernel but those of other
-functions, unless `--impl optimized.kernels` asks for all."""
+FEW = 5
+"""Examples of a law in Triton's interpreter, unless `--impl optimized.kernels` asks for all."""
 LONGEST = "test_every_mutant_is_killed"
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
@@ -162,6 +161,8 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=lambda item: ORDER.get(item.path.name, 1))
     if file := config.getoption("--xfails"):
         expect_failures(file, items)
+    if config.getoption("--level") != LEVELS[-1]:
+        items[:] = [item for item in items if getattr(item, "originalname", "") != "test_refuses"]
 
 
 def pytest_collection_finish():

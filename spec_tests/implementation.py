@@ -15,6 +15,9 @@ from spec_tests.records import Own, handed, is_record, own_records, result_of, t
 from spec_tests.report.calls import mapped, recorded
 
 LACKS = "needs a name that the module lacks"
+COMPOSED = 2
+"""Examples in Triton's interpreter of what runs no kernel but those of other functions, unless
+`--impl optimized.kernels` asks for all."""
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
 
 

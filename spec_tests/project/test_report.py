@@ -3,24 +3,26 @@
 import json
 import subprocess
 import sys
+from collections import defaultdict
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 import torch
 
 import reference
-from spec_tests import index, needs
-from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests import needs
+from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
 from spec_tests.project.schemas import faults
 from spec_tests.report import cards, tex
-from spec_tests.report.calls import LAST, Call, recorded
+from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfaulted
 from spec_tests.report.claims import lies_like
-from spec_tests.report.composed import follows
-from spec_tests.report.faults import diagnosed
+from spec_tests.report.composed import follows, steps
+from spec_tests.report.faults import asked, diagnosed
 from spec_tests.report.least import least
-from spec_tests.report.literals import literal, shown
+from spec_tests.report.literals import differing, literal, shown
 from spec_tests.report.plugin import Plugin, write_whole
 
 WRONG = """
@@ -121,7 +123,7 @@ def composed(suite, elsewhere):
 
 
 def test_what_follows_from_another_function_is_folded_under_its_name(composed):
-    follows = "smd fails 1 of 1 claims\n  follows from hub_mask, which fails too: gives the refer"
+    follows = "smd fails 2 of 2 tests\n  follows from hub_mask, which fails too: gives the refer"
     assert follows in composed[0]
     assert "composed.smd(" not in composed[0]
     assert "composed.hub_mask(" in composed[0]
@@ -143,8 +145,22 @@ def test_an_answer_follows_only_if_the_specification_gives_it_with_theirs():
     assert not follows(call)
 
 
-def test_agreement_and_manners_that_fail_alike_are_one_claim(composed):
-    assert "hub_mask fails 1 of 1 claims" in composed[0]
+def test_the_steps_of_every_function_are_found():
+    found = {n: steps(n) for n in reference.__all__ if not isinstance(getattr(reference, n), type)}
+    assert {"hubkv_refine", "protected_mask", "select"} & set(found["hubkv_select"])
+    assert "hub_mask" in found["hubkv_refine"]
+    assert not found["knorm"]
+
+
+def test_the_numbers_of_tests_are_those_of_pytest(composed):
+    assert "hub_mask fails 2 of 2 tests" in composed[0]
+    assert "\n4 tests: 4 failed; " in composed[0]
+    assert "\n4 failed, " in composed[0]
+
+
+def test_equations_stand_once_on_a_card_where_agreement_alone_fails(composed):
+    assert composed[0].count("HubKV-6, HubKV §3.3") == 0
+    assert composed[0].count("  HubKV-6: ") == 1
 
 
 def test_what_fails_on_ordinary_input_passes_no_edges(composed):
@@ -157,20 +173,19 @@ def test_what_is_offered_under_a_name_that_is_not_defined_is_said(composed):
     assert composed[1]["modules"][0]["unasked"] == ["knorm"]
 
 
-def claim_of(function, *specs, marked, level="values", follows=()):
+def claim_of(function, *specs, level="values", follows=()):
     """Return as much of a claim as an equation asks for."""
-    told = dict(function=function, equations=specs, level=level, follows=follows)
-    return told | {"marked": marked}
+    return dict(function=function, equations=specs, level=level, follows=follows)
 
 
 def test_a_failure_blames_the_equations_that_a_law_bears_or_that_no_other_function_states():
-    law = claim_of("graphkv_refine", "GraphKV-7.2", marked=True)
-    alone = claim_of("graphkv_refine", *index.source("graphkv_refine"), marked=False)
+    law = claim_of("graphkv_refine", "GraphKV-7.2")
+    alone = claim_of("graphkv_refine")
     assert cards.blamed([law, alone], []) == {"GraphKV-7.2"}
     others = ["decay", "edges", "source_count", "concatenate_heads"]
     assert cards.blamed([alone], others) == {"GraphKV-6.2"}
     assert cards.blamed([alone | {"follows": ["decay"]}], others) == set()
-    another = claim_of("segment_coverage", "HubKV-I", marked=True)
+    another = claim_of("segment_coverage", "HubKV-I")
     assert cards.blamed([another], ["uniform_spread"]) == {"HubKV-Obs1"}
 
 
@@ -276,6 +291,20 @@ def test_passes_are_counted_of_what_is_offered(account):
     offered = [i for i in account[1]["modules"][0]["equations"] if i.startswith("HubKV-")]
     assert f"of {len(offered)} equations offered pass" in account[0]
     assert "kept_count  passes   passes   passes" in account[0]
+
+
+def test_an_equation_that_no_test_could_judge_neither_fails_nor_passes():
+    seen = {
+        "HubKV-10": "fails",
+        "HubKV-16": "untested",
+        "HubKV-17": "untested",
+        "HEX-3.2c": "passes",
+    }
+    assert cards.paper(seen) == [
+        "HEX: 1 of 1 equations offered pass",
+        "HubKV: HubKV-10 fails; 0 of 3 equations offered pass; "
+        "not judged, since others fail: HubKV-16, HubKV-17",
+    ]
 
 
 def test_tracebacks_are_not_printed(account):
@@ -415,7 +444,7 @@ def test_a_law_that_breaks_says_what_it_compares_beside_the_call_that_gave_it(py
     LAST.clear()
     given = [DISCOUNT | {"gamma": gamma} for gamma in (0.25, 0.75)]
     first, _ = (recorded(None, "discount", reference.discount)(**inputs) for inputs in given)
-    with pytest.raises(AssertionError) as caught, Plugin(pytestconfig, []).diagnosing():
+    with pytest.raises(AssertionError) as caught, Plugin(pytestconfig, []).diagnosing(""):
         assert_close(first, DISCOUNT["scores"].double())
     fault = vars(caught.value)["fault"]
     assert fault.kind == "breaks a law"
@@ -464,6 +493,80 @@ def test_a_lie_is_named_only_if_it_answers_alike():
     assert not lies_like(other.call)
 
 
+def test_a_lie_is_not_named_if_the_module_is_right_where_it_is_wrong(monkeypatch):
+    one = fault_of("discount", lambda scores, gamma=0.5, **_: scores * gamma, DISCOUNT)
+    assert one.call
+    for answer, named in ((reference.discount, False), (lambda scores, **_: scores * 7, True)):
+        other = Call(None, "discount", answer, ((), DISCOUNT))
+        other.outcome = asked(answer, DISCOUNT)
+        monkeypatch.setitem(UNFAULTED, "discount", {"another test": [other]})
+        assert ("hubs are discounted too" in lies_like(one.call)) is named
+
+
+def test_what_is_remembered_of_a_test_is_its_largest_calls(monkeypatch):
+    monkeypatch.setattr("spec_tests.report.calls.UNFAULTED", (kept := defaultdict(dict)))
+    for size in (1, 5, 3, 2, 4, 6, SMALL + 1):
+        LAST.clear()
+        recorded(SimpleNamespace(ours=False), "knorm", torch.clone)(torch.ones(size))
+        unfaulted("a test")
+    assert [call.size for call in kept["knorm"]["a test"]] == [6, 5, 4, 3]
+
+
+def test_what_a_worked_example_hunts_stands_beside_its_name(account):
+    claim = next(
+        claim
+        for failure in card_of(account[1], "gate")["failures"]
+        for claim in failure["claims"]
+        if claim["hunts"]
+    )
+    for form in (account[0], account[2]):
+        assert claim["hunts"] in " ".join(form.replace("&#x27;", "'").split())
+
+
+def test_a_count_is_lowered_and_a_large_tensor_emptied_if_a_fault_takes_neither():
+    def expander_free(scores, radius=2, gamma=0.5, protected=None):
+        return reference.smd(scores, radius, gamma, protected) + float(radius > 2)
+
+    scores = torch.linspace(0, 1, 128)
+    fault = fault_of("smd", expander_free, dict(scores=scores, radius=12))
+    assert fault.call
+    small = least(fault, fault.call)
+    assert small.call
+    assert small.call.inputs["radius"] == 3
+
+
+def test_cuts_that_take_another_edge_are_taken_back_alone():
+    def smd(scores, radius=2, gamma=0.5, protected=None):
+        wrong = protected is not None and scores.numel() > len(scores.unique())
+        few = scores.numel() < 2
+        return reference.smd(scores, radius, gamma, protected) + float(wrong or few)
+
+    x = dict(scores=torch.ones(8), radius=3, protected=torch.zeros(8) > 0)
+    fault = fault_of("smd", smd, x)
+    assert fault.edge == "ties"
+    assert fault.call
+    small = least(fault, fault.call)
+    assert small.call
+    assert small.call.inputs["scores"].shape == (2,)
+    assert "radius" not in small.call.inputs
+
+
+def test_of_a_large_answer_the_element_that_is_furthest_off_is_shown():
+    expected = torch.zeros(3, 40)
+    actual = expected + 1e-7
+    actual[1, 2] = -torch.inf
+    assert differing((1, expected), (1, actual), are_equal) == ("[1][1, 2]", 0, -torch.inf)
+    actual[2, 0] = torch.nan
+    assert differing(expected, actual, are_equal)[0] == "[1, 2]"
+
+
+def test_refusals_are_not_asked_below_their_level(suite, elsewhere):
+    (elsewhere / "asked.py").write_text("from reference import kept_count\n")
+    done = suite("asked", "--level", "edges", only=EVERY[:3])
+    assert "skipped" not in done.stdout
+    assert done.returncode == pytest.ExitCode.OK
+
+
 VALUES = [
     torch.tensor([0.1, -0.0, torch.inf, -torch.inf, 1e-30, 123456.789]),
     torch.tensor([[0.1], [1 / 3]], dtype=torch.float64),
@@ -477,12 +580,24 @@ VALUES = [
     reference.Scored(torch.ones(2), torch.ones(2) > 0),
     (1, (2.0, None), [float("inf")], "word", (3,)),
     torch.float16,
+    torch.full((3, 40), -0.0),
+    torch.zeros(100).index_put((torch.tensor([7, 9]),), torch.tensor([torch.inf, -0.0])),
+    torch.ones(2, 50).bfloat16().triu(48),
+    torch.arange(90) == 7,
+    torch.arange(90.0) % 2,
 ]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_a_value_is_read_back_from_its_text(value):
     assert_equal(eval(literal(value)), value)
+
+
+def test_the_text_of_minus_0_is_not_that_of_0():
+    assert [literal(torch.tensor(zero)) for zero in (0.0, -0.0)] == [
+        "torch.tensor(0.)",
+        "torch.tensor(-0.)",
+    ]
 
 
 def test_a_long_answer_is_cut_short():

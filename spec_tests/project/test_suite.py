@@ -12,7 +12,7 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.index import ROOT
-from spec_tests.inputs import INPUTS, REFUSALS
+from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
 from spec_tests.needs import asked
 from spec_tests.test_agreement import held_to_its_types
 
@@ -218,3 +218,18 @@ def test_a_result_of_another_shape_or_dtype_is_seen(lie):
     held_to_its_types(doubled, doubled)(scores)
     with pytest.raises(TypeCheckError):
         held_to_its_types(doubled, lie)(scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("hubkv_select", reference.HubSettings), ("graphkv_select", reference.GraphSettings)],
+)
+def test_each_setting_decides_what_is_kept_in_some_corner(name, settings):
+    select, idle = getattr(reference, name), set(settings._field_defaults) - {"adaptive"}
+    for x in CORNERS[name]:
+        for field, value in settings._field_defaults.items():
+            if getattr(x["refinement"], field) != value:
+                without = x | dict(refinement=x["refinement"]._replace(**{field: value}))
+                if not torch.equal(select(**x), select(**without)):
+                    idle.discard(field)
+    assert not idle

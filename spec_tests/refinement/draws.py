@@ -1,5 +1,7 @@
 """Draws of scores to refine, for whole compressors too: settings, rows, vectors, padding."""
 
+from typing import Any
+
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -135,6 +137,48 @@ def refine():
 
 
 INPUTS = dict(refine=refine())
+
+generator = torch.Generator().manual_seed(16)
+decided_keys, decided_values = torch.randn(2, 2, 2, 64, 4, generator=generator)
+sharpness = torch.tensor([[1.0, 4.0], [0.5, 2.0]])[..., None]
+decided_scores = torch.rand(2, 2, 64, generator=generator) ** sharpness
+# a call of half the budget in which each one of these settings decides what is kept
+DECIDED: dict[str, Any] = dict(
+    keys=decided_keys,
+    values=decided_values,
+    scored=Scored(decided_scores, (torch.arange(64) < 8).expand(2, 2, 64)),
+)
+HUBS = [
+    HubSettings(radius=1),
+    HubSettings(gamma=0.25),
+    HubSettings(tau=0.25),
+    HubSettings(minimum=0.5),
+    HubSettings(maximum=1.02),
+    HubSettings(power=0.5),
+    HubSettings(epsilon=0.25),
+]
+GRAPHS = [
+    GraphSettings(2),
+    GraphSettings(24, kind="kv"),
+    GraphSettings(24, fraction=0.75),
+    GraphSettings(24, rounds=3),
+    GraphSettings(24, strength=0.5),
+    GraphSettings(24, rule="sequential"),
+    GraphSettings(24, rule="sum"),
+    GraphSettings(24, signal="enhance"),
+    GraphSettings(24, signal="evict"),
+    GraphSettings(24, per_head=True),
+    GraphSettings(24, spare_sources=True),
+    GraphSettings(24, clamp=True),
+    GraphSettings(24, exclude_window=True),
+]
+
+
+def setting(settings: HubSettings | GraphSettings) -> str:
+    """Return what settings say beside their defaults."""
+    said = settings._asdict().items()
+    return "-".join(f"{k}-{v}" for k, v in said if v != type(settings)._field_defaults.get(k))
+
 
 generator = torch.Generator().manual_seed(11)
 keys, values = torch.randn(2, 2, 3, 2, 8, 4, generator=generator)

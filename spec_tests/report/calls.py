@@ -1,6 +1,6 @@
 """The calls that a test made of the module under test, with their inputs as they were."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import cached_property, wraps
 from inspect import signature
@@ -24,6 +24,11 @@ class Call:
         self.outcome: Any = None
 
     @cached_property
+    def size(self) -> int:
+        """How many elements it takes."""
+        return elements(self.before)
+
+    @cached_property
     def passed(self) -> dict[str, Any]:
         """The arguments by name, the very objects, whatever became of them."""
         return named(self.name, self.given)
@@ -36,6 +41,23 @@ class Call:
 
 LAST: deque[Call] = deque(maxlen=64)
 """The calls since a test, or one of its examples, began: the latest, of very many."""
+UNFAULTED: defaultdict[str, dict[str, list[Call]]] = defaultdict(dict)
+"""By function and test, calls of others' modules that the test found no fault with: the largest."""
+SMALL, FEW = 2**10, 4
+"""Elements up to which a call is remembered so, and how many are of one test."""
+
+
+def unfaulted(test: str) -> None:
+    """Remember the calls since a test, or one of its examples, began: it passed."""
+    for name, call in {call.name: call for call in reversed(LAST)}.items():
+        if call.impl and not call.impl.ours and call.size <= SMALL:
+            best = UNFAULTED[name].setdefault(test, [])
+            best[:] = sorted([*best, call], key=lambda call: -call.size)[:FEW]
+
+
+def elements(value: Any) -> int:
+    """Count the elements of the tensors in nested tuples, lists and dictionaries."""
+    return sum(tensor.numel() for tensor in tensors(value))
 
 
 def named(name: str, given: Given) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source
 from spec_tests.records import is_record
 from spec_tests.report import faults
-from spec_tests.report.claims import ANSWERS
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.tex import printed
 
@@ -93,7 +92,7 @@ def module(
         for spec in said["spec"]:
             marks[spec].add(outcome)
     functions = [card(name, counts[name], found, level) for name in offered]
-    bad = blamed(found, [card["function"] for card in functions if card["verdict"] == "passes"])
+    bad = blamed(found, [card["function"] for card in functions if card["verdict"] != "fails"])
     mended = [
         {"test": test.nodeid, "reason": str(test.longrepr).removeprefix("[XPASS(strict)] ")}
         for test, _, _ in tests
@@ -101,6 +100,7 @@ def module(
     ]
     return {
         "module": impl.name,
+        "tests": dict(Counter(outcome for _, outcome, _ in tests)),
         "equations": {
             spec: "fails" if spec in bad else "passes" if "passed" in marks[spec] else "untested"
             for spec in sorted(equations(), key=numbered)
@@ -118,15 +118,15 @@ def blamed(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
     """Return the equations that failures speak against.
 
     They are those that a failing law bears and the function at fault states; where agreement alone
-    fails, which bears none, those that no function that passes states besides.
+    fails, which bears none, those that no function that does not fail states besides.
     """
     claims, bad = defaultdict(list), set[str]()
     told = {spec for name in good for spec in source(name)}
     for claim in found:
-        if not claim["follows"] and (claim["marked"] or claim["level"] != "errors"):
+        if not claim["follows"] and (claim["equations"] or claim["level"] != "errors"):
             claims[claim["function"]].append(claim)
     for name, mine in claims.items():
-        borne = {spec for claim in mine if claim["marked"] for spec in claim["equations"]}
+        borne = {spec for claim in mine for spec in claim["equations"]}
         stated = set(source(name)) if name else set[str]()
         bad |= borne & stated or stated - told or stated or borne
     return bad
@@ -144,12 +144,6 @@ def card(
     mine = failures(claim for claim in found if claim["function"] == name)
     short = [LEVELS.index(failure["level"]) for failure in mine]
     reached = min(short, default=LEVELS.index(level) + 1)
-    # agreement and manners are one claim where both find another answer
-    claims = {
-        claim["claim"] if claim["claim"] == ANSWERS else claim["test"]
-        for failure in mine
-        for claim in failure["claims"]
-    }
     return {
         "function": name,
         "equations": [place(spec) for spec in source(name)],
@@ -157,7 +151,7 @@ def card(
         "verdict": "fails" if mine else "passes" if counts["passed"] else "untested",
         "reached": LEVELS[reached - 1] if reached and (mine or counts["passed"]) else None,
         "passed": counts["passed"],
-        "failed": len(claims),
+        "failed": len({claim["test"] for failure in mine for claim in failure["claims"]}),
         "failures": mine,
     }
 
@@ -216,7 +210,7 @@ def readable(claim: dict[str, Any]) -> tuple[bool, bool, float]:
     return not claim["snippet"], claim["vacuous"], len(claim["snippet"]) * (1.5 if generic else 1)
 
 
-APART = ("lies", "kind", "edge", "level", "function", "vacuous", "marked", "follows")
+APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
 
 
 def causes(claims: list[dict[str, Any]]) -> list[str]:
@@ -229,7 +223,10 @@ def causes(claims: list[dict[str, Any]]) -> list[str]:
 
 
 def paper(seen: dict[str, str]) -> list[str]:
-    """Return, for each paper, which equations fail, and how many pass of those offered."""
+    """Return, for each paper, which equations fail, and how many pass of those offered.
+
+    What only tests bear in which another equation's function fails is not judged.
+    """
     lines = []
     for name in PAPERS:
         mine = {i: verdict for i, verdict in seen.items() if i.startswith(f"{name}-")}
@@ -237,6 +234,8 @@ def paper(seen: dict[str, str]) -> list[str]:
         done = sum(verdict == "passes" for verdict in mine.values())
         if mine:
             passed = f"{done} of {len(mine)} equations offered pass"
+            unjudged = ", ".join(i for i, verdict in mine.items() if verdict == "untested")
+            passed += f"; not judged, since others fail: {unjudged}" if unjudged else ""
             lines.append(f"{name}: {bad}; {passed}" if bad else f"{name}: {passed}")
     return lines
 

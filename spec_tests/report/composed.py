@@ -35,7 +35,7 @@ def steps(name: str) -> list[str]:
     seen, waiting = set[Any](), [unwrap(getattr(reference, name))]
     while waiting:
         here = waiting.pop()
-        called = {bare(vars(sys.modules[here.__module__]).get(word)) for word in words(here)}
+        called = [bare(vars(sys.modules[here.__module__]).get(word)) for word in words(here)]
         found = {f for f in called if isfunction(f) and f.__module__.startswith("reference.")}
         waiting += found - seen
         seen |= found

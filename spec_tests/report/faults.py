@@ -15,7 +15,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
-from spec_tests.report.calls import Call, mapped, tensors
+from spec_tests.report.calls import Call, elements, mapped, tensors
 
 LEVELS = ("values", "edges", "errors")
 VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
@@ -68,7 +68,7 @@ def judged(
     name: str, inputs: dict[str, Any], outcome: Any, spec: Callable[..., Any] | None = None
 ) -> str:
     """Return what is wrong with an outcome, or nothing: so if `spec` cannot be asked."""
-    if sum(tensor.numel() for tensor in tensors(inputs)) > LARGE:
+    if elements(inputs) > LARGE:
         return ""
     right: Callable[..., Any] = spec or getattr(reference, name)
     expected = asked(right, inputs)

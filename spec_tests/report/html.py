@@ -7,7 +7,7 @@ from typing import Any
 
 from spec_tests.report.cards import paper, verdicts
 from spec_tests.report.faults import LEVELS
-from spec_tests.report.terminal import following
+from spec_tests.report.terminal import following, tests
 from spec_tests.report.tex import as_mathml
 
 STYLE = """
@@ -78,6 +78,7 @@ def module(told: dict[str, Any], level: str) -> str:
         f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         f"{joined(row(card, level) for card in tested)}</tbody>\n</table></div>\n"
         f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in paper(told['equations']))}"
+        f"<p>{text(tests(told['tests']))}.</p>\n"
         f"{lacks}{f'<ul>{mended}</ul>' if mended else ''}"
         f"{joined(card_of(card) for card in tested)}{elsewhere}</section>\n"
     )
@@ -101,9 +102,9 @@ def card_of(card: dict[str, Any]) -> str:
     )
     printed = joined(f'<div class="equation">{as_mathml(tex)}</div>\n' for tex in card["printed"])
     if card["failures"]:
-        words = f"fails {card['failed']} of {card['failed'] + card['passed']} claims"
+        words = f"fails {card['failed']} of {card['failed'] + card['passed']} tests"
     else:
-        words = f"passes {card['passed']} claims"
+        words = f"passes {card['passed']} tests"
     return (
         f'<article id="{name}">\n<h3><code>{name}</code> '
         f'<span class="{card["verdict"]}">{words}</span></h3>\n'
@@ -141,6 +142,8 @@ def claim(told: dict[str, Any]) -> str:
     sentence = coded(told["claim"][:1].upper() + told["claim"][1:])
     where = text("; ".join(f"{part['id']}, {part['where']}" for part in told["equations"]))
     parts = [f'<p>{sentence}. <span class="faint">{where}</span></p>\n']
+    if told["hunts"]:
+        parts.append(f"<p>It hunts: {text(told['hunts'])}.</p>\n")
     if told["expected_to_fail"] is not None:
         parts.append(f"<p>Expected to fail: {text(told['expected_to_fail'])}</p>\n")
     if told["snippet"]:

@@ -3,53 +3,85 @@
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from inspect import Parameter, signature, unwrap
+from itertools import repeat
 from typing import Any, get_args
 
+import torch
 from torch import Tensor
 
 import reference
 from spec_tests.report.calls import Call
 from spec_tests.report.faults import Fault, asked, edge_of, judged
-from spec_tests.report.literals import same
+from spec_tests.report.literals import WHOLE, same
 
 Inputs = dict[str, Any]
+MANY = 9
+"""Elements from which a tensor is made simpler."""
 TRIES = 60
 """Calls that are made for one fault."""
 
 
 def least(fault: Fault, call: Call) -> Fault:
-    """Return a fault of the same kind and edge, on no more than it takes."""
-    inputs, before, tries = call.inputs, None, TRIES
+    """Return a fault of the same kind and edge, on no more than it takes.
+
+    The edge is asked in the end; at every cut only where that cut too much.
+    """
+    for edge, tries in ((None, TRIES), (fault.edge, TRIES // 3)):
+        made = again(call, fewer(fault.kind, edge, call, tries))
+        if judged(call.name, made.inputs, made.outcome) != fault.kind:
+            break  # it is one of chance
+        if edge_of(made, fault.kind) == fault.edge:
+            expected = asked(getattr(reference, call.name), made.inputs)
+            return fault._replace(call=made, expected=expected)
+    return fault
+
+
+def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
+    """Return inputs from which nothing can be cut, or no more tries are left."""
+    inputs, before = call.inputs, None
     while before is not inputs:
         before = inputs
         for cut in cuts(call.name, inputs):
             while tries and (smaller := cut(inputs)) is not None:
                 tries -= 1
-                if judged(call.name, smaller, asked(call.function, smaller)) != fault.kind:
+                made = again(call, smaller)
+                if judged(call.name, smaller, made.outcome) != kind:
+                    break
+                if edge is not None and edge_of(made, kind) != edge:
                     break
                 inputs = smaller
+    return inputs
+
+
+def again(call: Call, inputs: Inputs) -> Call:
+    """Return the call made on other inputs."""
     made = Call(call.impl, call.name, call.function, ((), inputs))
     made.outcome = asked(call.function, inputs)
-    if judged(call.name, inputs, made.outcome) != fault.kind:
-        return fault  # it is one of chance
-    if edge_of(made, fault.kind) != fault.edge:
-        return fault
-    return fault._replace(call=made, expected=asked(getattr(reference, call.name), inputs))
+    return made
 
 
 def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None]]:
-    """Yield what may be left out: each knob, then of each axis a half, an end, all but a place."""
+    """Yield what may be left out: each knob, then of each axis a half or an end.
+
+    Last, a tensor of some size may be 0 or rounded, and a count less.
+    """
     spec = signature(getattr(reference, name)).parameters
     for key, value in inputs.items():
         if isinstance(value, Tensor) or not same(value, spec[key].default):
             yield partial(without, spec[key].default, key)
-    named = dict.fromkeys(axis for key in inputs for axis in axes(name, key, inputs[key]))
+    named = dict.fromkeys(axis for leaf in leaves(inputs) for axis in axes(name, *leaf))
     for axis in named:
         if axis.startswith("*") or axis.isidentifier():
             yield partial(shorter, name, axis, lambda n: (0, n // 2))
             yield partial(shorter, name, axis, lambda n: (n - n // 2, n // 2))
             yield partial(shorter, name, axis, lambda n: (0, n - 1))
             yield partial(shorter, name, axis, lambda n: (1, n - 1))
+    for key, field, _ in leaves(inputs):
+        yield partial(plain, key, field, torch.zeros_like)
+        yield partial(plain, key, field, rounded)
+    for key in inputs:
+        yield partial(lower, key, lambda n: n // 2)
+        yield partial(lower, key, lambda n: n - 1)
 
 
 def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
@@ -58,36 +90,75 @@ def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
     return {k: v for k, v in inputs.items() if k != key} if given else None
 
 
+def plain(
+    key: str, field: str, change: Callable[[Tensor], Tensor], inputs: Inputs
+) -> Inputs | None:
+    """Return inputs with a simpler tensor for one of some size, if it is another."""
+    whole = inputs.get(key)
+    value = getattr(whole, field, None) if field else whole
+    if not isinstance(value, Tensor) or value.numel() < MANY:
+        return None
+    made = change(value)
+    if made.dtype == value.dtype and torch.equal(made, value):
+        return None
+    return {**inputs, key: whole._replace(**{field: made}) if field and whole else made}
+
+
+def rounded(tensor: Tensor) -> Tensor:
+    """Return a tensor in float32, of two decimals where all of it is moderate."""
+    if not tensor.is_floating_point():
+        return tensor
+    made = tensor.float()
+    return made.mul(100).round().div(100) if (made.abs() < WHOLE).all() else made
+
+
+def lower(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
+    """Return inputs with less for a count; 1 is the least."""
+    value = inputs.get(key)
+    return {**inputs, key: less(value)} if type(value) is int and value > 1 else None
+
+
 def shorter(
     name: str, axis: str, part: Callable[[int], tuple[int, int]], inputs: Inputs
 ) -> Inputs | None:
     """Return inputs with a part of an axis, of all tensors that have it; a row needs no batch."""
     made, changed = dict(inputs), False
-    for key, value in inputs.items():
-        if axis in (named := axes(name, key, value)):
+    for key, field, value in leaves(inputs):
+        if axis in (named := axes(name, key, field, value)):
             at = named.index(axis)
             start, length = part(value.shape[at])
             if length > 0:
-                made[key] = value.narrow(at, start, length).contiguous()
+                less = value.narrow(at, start, length).contiguous()
             elif value.shape[at] == 1 and axis.startswith("*"):
-                made[key] = value.select(at, 0).contiguous()
+                less = value.select(at, 0).contiguous()
             else:
                 return None
+            made[key] = made[key]._replace(**{field: less}) if field else less
             changed = True
     return made if changed else None
 
 
-def axes(name: str, key: str, value: Any) -> list[str]:
+def leaves(inputs: Inputs) -> Iterator[tuple[str, str, Any]]:
+    """Yield each argument by its name, a record's parts by theirs besides."""
+    for key, value in inputs.items():
+        fields = getattr(value, "_fields", None)
+        yield from zip(repeat(key), fields, value, strict=False) if fields else [(key, "", value)]
+
+
+def axes(name: str, key: str, field: str, value: Any) -> list[str]:
     """Return the names of a tensor's axes, as the signature has them; those of a batch count."""
-    words = [*dims(name, key)] if isinstance(value, Tensor) else []
+    words = [*dims(name, key, field)] if isinstance(value, Tensor) else []
     if words and words[0].startswith("*"):
         words = [f"{words[0]}{at}" for at in range(value.dim() - len(words) + 1)] + words[1:]
     return words if isinstance(value, Tensor) and len(words) == value.dim() else []
 
 
 @cache
-def dims(name: str, key: str) -> tuple[str, ...]:
-    """Return the words of the shape that an argument is annotated with."""
+def dims(name: str, key: str, field: str = "") -> tuple[str, ...]:
+    """Return the words of the shape that an argument, or a part of it, is annotated with."""
     hint = unwrap(getattr(reference, name)).__annotations__[key]
+    if field:
+        record = next(part for part in (hint, *get_args(hint)) if field in part.__annotations__)
+        hint = record.__annotations__[field]
     shaped = (part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str"))
     return tuple(next(shaped, "").split())

@@ -11,9 +11,12 @@ from torch import Tensor
 
 import reference
 from spec_tests.records import RECORDS
+from spec_tests.report.calls import elements
 
 PLAIN = (torch.float32, torch.int64, torch.bool)
 """The dtypes that `torch.tensor` gives to floats, integers and flags."""
+WHOLE = 64
+"""Elements of a tensor that is shown whole."""
 INLINE = 60
 """Characters of an argument beyond which it has a line of its own."""
 
@@ -80,7 +83,24 @@ def tensor(value: Tensor) -> str:
         memory = value.as_strided([start + span], [1], 0)
         spread = f"{[*value.shape]}, {[*value.stride()]}, {start}"
         return f"torch.tensor({numbers(memory)}{dtype}).as_strided({spread})"
-    return f"torch.tensor({numbers(value)}{dtype})"
+    sparse = value.numel() > WHOLE and scattered(value)
+    return sparse or f"torch.tensor({numbers(value)}{dtype})"
+
+
+def scattered(value: Tensor) -> str:
+    """Return Python that makes a tensor of one number but for a few places; else nothing."""
+    flat = value.flatten()
+    seen, times = flat.unique(return_counts=True)
+    most = seen[times.argmax()]
+    others = ((flat != most) | (flat.signbit() != most.signbit())).nonzero().flatten()
+    if 8 * len(others) > len(flat):
+        return ""
+    made = f"torch.full({[*value.shape]}, {number(most.item(), value.dtype)}, dtype={value.dtype})"
+    if not len(others):
+        return made
+    places = torch.unravel_index(others, value.shape)
+    inner = ", ".join(map(tensor, places)) + "," * (len(places) == 1)
+    return f"{made}.index_put(({inner}), {tensor(flat[others])})"
 
 
 def numbers(value: Tensor) -> str:
@@ -90,13 +110,17 @@ def numbers(value: Tensor) -> str:
     return number(value.item(), value.dtype)
 
 
-@lru_cache(4096)
 def number(value: Any, dtype: torch.dtype) -> str:
     """Return the shortest text that reads as `value` at a dtype."""
-    if not isinstance(value, float):
-        return repr(value)
+    return shortest(repr(value), dtype) if isinstance(value, float) else repr(value)
+
+
+@lru_cache(4096)
+def shortest(exact: str, dtype: torch.dtype) -> str:
+    """Return the shortest text of a float, given its whole text: −0 is not 0."""
+    value = float(exact)
     if not isfinite(value):
-        return {"inf": "torch.inf", "-inf": "-torch.inf"}.get(repr(value), "torch.nan")
+        return {"inf": "torch.inf", "-inf": "-torch.inf"}.get(exact, "torch.nan")
     texts = (f"{value:.{digits}g}" for digits in range(1, 18))
     text = next(t for t in texts if torch.tensor(float(t), dtype=dtype).item() == value)
     return text if any(mark in text for mark in ".en") else f"{text}."
@@ -106,25 +130,33 @@ def shown(value: Any, limit: int = 300) -> str:
     """Return a result for reading: an exception in its words, a large tensor cut short."""
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}".splitlines()[0][:limit]
-    text = literal(value) if size(value) <= 64 else repr(value)
+    text = literal(value) if elements(value) <= WHOLE else repr(value)
     return text if len(text) <= limit else f"{text[:limit]} …"
-
-
-def size(value: Any) -> int:
-    """Count the elements of the tensors in nested tuples."""
-    if isinstance(value, tuple | list):
-        return sum(map(size, value))
-    return value.numel() if isinstance(value, Tensor) else 0
 
 
 def differing(
     expected: Any, actual: Any, equal: Callable[[Any, Any], bool]
 ) -> tuple[str, Any, Any]:
-    """Return the first field in which two results differ, by its path, and what stands there."""
+    """Return the first field in which two results differ, by its path, and what stands there.
+
+    Of a large tensor it is the element that is furthest off.
+    """
     if isinstance(expected, tuple) and isinstance(actual, tuple) and len(expected) == len(actual):
         names = getattr(expected, "_fields", None)
         for at, (one, other) in enumerate(zip(expected, actual, strict=True)):
             if not equal(one, other):
                 path, inner, theirs = differing(one, other, equal)
                 return (f".{names[at]}" if names else f"[{at}]") + path, inner, theirs
+    if not (isinstance(expected, Tensor) and isinstance(actual, Tensor)):
+        return "", expected, actual
+    if expected.shape == actual.shape and expected.numel() > WHOLE:
+        at = furthest(expected, actual)
+        return str(at), expected[tuple(at)], actual[tuple(at)]
     return "", expected, actual
+
+
+def furthest(one: Tensor, other: Tensor) -> list[int]:
+    """Return the place at which two tensors lie furthest apart."""
+    apart = (one.double() - other.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
+    apart[one.isnan() & other.isnan() | (one == other)] = 0
+    return [int(at) for at in torch.unravel_index(apart.argmax(), apart.shape)]

@@ -14,7 +14,7 @@ from hypothesis.errors import HypothesisException
 from spec_tests.implementation import LACKS, Implementation, Unheard, under_test
 from spec_tests.needs import needs
 from spec_tests.report import cards, html, terminal
-from spec_tests.report.calls import LAST
+from spec_tests.report.calls import LAST, unfaulted
 from spec_tests.report.claims import claims, equations_of
 from spec_tests.report.faults import LEVELS, Fault, diagnosed
 
@@ -40,10 +40,10 @@ class Plugin:
         law, left_out = getattr(getattr(item, "obj", None), "hypothesis", None), Counter[str]()
         try:
             if law is None:
-                with self.diagnosing():
+                with self.diagnosing(item.nodeid):
                     yield
             else:
-                body, law.inner_test = law.inner_test, self.example(law.inner_test, left_out)
+                body, law.inner_test = law.inner_test, self.example(item, left_out)
                 try:
                     yield
                 finally:
@@ -53,14 +53,15 @@ class Plugin:
         if left_out and not left_out[SAID]:
             pytest.skip(next(iter(left_out)))
 
-    def example(self, body: Callable[..., None], left_out: Counter[str]) -> Callable[..., None]:
+    def example(self, item: Any, left_out: Counter[str]) -> Callable[..., None]:
         """Return the body of a law that leaves out examples of which nothing is asked."""
+        body = item.obj.hypothesis.inner_test
 
         @wraps(body)
         def run(*args: Any, **kwargs: Any) -> None:
             LAST.clear()
             try:
-                with self.diagnosing():
+                with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
                 left_out[SAID] += 1
             except (Beyond, Unheard) as why:
@@ -69,10 +70,11 @@ class Plugin:
         return run
 
     @contextmanager
-    def diagnosing(self) -> Iterator[None]:
+    def diagnosing(self, test: str) -> Iterator[None]:
         """Attach the fault to an exception, so that Hypothesis tells one edge from another."""
         try:
             yield
+            unfaulted(test)
         except HypothesisException:
             raise
         except FAILURES as error:

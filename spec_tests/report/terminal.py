@@ -10,8 +10,9 @@ from spec_tests.report.cards import paper, verdicts
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.tex import as_text
 
-LINES = 24
-"""Lines of a program that is shown whole."""
+ENDS = ("failed", "error", "passed", "xfailed", "skipped")
+WIDE, CUT = 400, " […] "
+"""Characters of a line from which it is shown cut, and what stands for the rest."""
 
 
 def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pytest.Config) -> None:
@@ -45,8 +46,8 @@ BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"lig
 def function(card: dict[str, Any]) -> Iterator[Line]:
     """Yield the card of a function that fails."""
     yield "", PLAIN
-    claims = f"{card['failed']} of {card['failed'] + card['passed']} claims"
-    yield f"{card['function']} fails {claims}", BAD | STRONG
+    tests = f"{card['failed']} of {card['failed'] + card['passed']} tests"
+    yield f"{card['function']} fails {tests}", BAD | STRONG
     own = [failure for failure in card["failures"] if not failure["follows"]]
     for equation in card["equations"] if own else ():
         yield f"  {equation['id']}: {equation['title']} ({equation['where']})", PLAIN
@@ -74,15 +75,16 @@ def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
     yield "", PLAIN
     heading = failure["heading"][:1].upper() + failure["heading"][1:]
     yield f"  {number}. {heading} (level: {failure['level']})", STRONG
-    where = "; ".join(f"{e['id']}, {e['where']}" for e in first["equations"])
-    yield from wrapped(f"{first['claim']} ({where})", "     ")
+    yield from wrapped(f"{first['claim']}{borne(first)}", "     ")
+    if first["hunts"]:
+        yield from wrapped(f"hunts     {first['hunts']}", "     ", " " * 15)
     if first["expected_to_fail"] is not None:
         yield f"     expected to fail: {first['expected_to_fail']}", PLAIN
-    program = first["snippet"].splitlines()
-    for line in program if len(program) <= LINES and all(len(p) < 400 for p in program) else ():
+    program = [line if len(line) < WIDE else cut(line) for line in first["snippet"].splitlines()]
+    for line in program:
         yield f"         {line}".rstrip(), FAINT
-    if program and not (len(program) <= LINES and all(len(p) < 400 for p in program)):
-        yield "         a large input: --report-html or --report-json have it whole", FAINT
+    if CUT in "".join(program):
+        yield f"         {CUT.strip()} is cut: --report-html or --report-json have it whole", FAINT
     if first["expected"]:
         yield f"     expected{first['where']}  {first['expected']}", GOOD
         yield f"     got{' ' * 5}{first['where']}  {first['got']}", BAD
@@ -90,9 +92,32 @@ def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
         yield from wrapped(first["message"], "     ")
     for likely in failure["causes"]:
         yield from wrapped(f"likely    {likely}", "     ", "               ")
-    others = list(dict.fromkeys(c["claim"] for c in claims[1:] if c["claim"] != first["claim"]))
+    others = list(dict.fromkeys(named(c) for c in claims[1:] if c["claim"] != first["claim"]))
     if others:
         yield from wrapped(f"so fails  {'; '.join(others)}", "     ", "               ")
+
+
+def cut(line: str) -> str:
+    """Return the ends of a line that is too long."""
+    return f"{line[:70]}{CUT}{line[-20:]}"
+
+
+def borne(claim: dict[str, Any]) -> str:
+    """Return the equations that a law bears; agreement bears the card's."""
+    ids = "; ".join(f"{e['id']}, {e['where']}" for e in claim["equations"])
+    return f" ({ids})" if ids else ""
+
+
+def named(claim: dict[str, Any]) -> str:
+    """Return a claim, and what it hunts if it is a worked example."""
+    return claim["claim"] + (f" (hunts: {claim['hunts']})" if claim["hunts"] else "")
+
+
+def tests(counts: dict[str, int]) -> str:
+    """Return how many tests ended how: the numbers are pytest's."""
+    said = ", ".join(f"{counts[end]} {end}" for end in ENDS if counts.get(end))
+    whole = count(sum(counts.values()), "test")
+    return f"{whole}: {said}; one that calls several functions counts with each of them"
 
 
 def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> Iterator[Line]:
@@ -110,6 +135,7 @@ def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
             yield f"{card['function']:<{width}}{said}{ids}", BAD if bad else GOOD
     for line in paper(module["equations"]):
         yield line, BAD if "fails" in line else GOOD
+    yield tests(module["tests"]), PLAIN
     for mended in module["mended"]:
         yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
     if unasked := module["unasked"]:

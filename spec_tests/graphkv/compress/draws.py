@@ -3,9 +3,12 @@
 import torch
 from hypothesis import strategies as st
 
+from reference import GraphSettings
 from spec_tests.compress.draws import bad_rows, bad_store, keys, scored, valid, values
 from spec_tests.draw import Refusal
 from spec_tests.refinement.draws import (
+    DECIDED,
+    GRAPHS,
     bad_graph,
     graph,
     graph_settings,
@@ -31,6 +34,13 @@ def graphkv_compress(draw):
 
 
 INPUTS = dict(graphkv_select=graphkv_compress(), graphkv_compress=graphkv_compress())
+CORNERS = dict(
+    graphkv_select=[
+        DECIDED | dict(ratio=0.5, length=40_000, refinement=one)
+        for one in (GraphSettings(24), *GRAPHS)
+    ]
+)
+CORNERS["graphkv_compress"] = CORNERS["graphkv_select"]
 
 layered = dict(
     keys=keys, values=values, scored=scored, refinement=graph, keep=3, ratio=None, length=8,

@@ -12,6 +12,17 @@ lie(
     "vector:what-one-head-protects-is-marked-in-all",
 )
 lie(
+    "strength_of_its_own",
+    "decays at full strength whatever the settings say",
+    """scored, keep=keep, ratio=ratio, refinement=refinement, queries=queries,
+        valid=valid,
+""",
+    """scored, keep=keep, ratio=ratio, refinement=refinement._replace(strength=1.0),
+        queries=queries, valid=valid,
+""",
+    "test_what_is_kept_ranks_first_by_the_refined_scores",
+)
+lie(
     "protected_per_head",
     "each head protects its own tokens, though the layer keeps one set",
     "if refinement.per_head:",

@@ -14,7 +14,7 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.compress.rows import counts, entries
 from spec_tests.draw import booleans
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.draws import bare, seeds
+from spec_tests.refinement.draws import DECIDED, GRAPHS, bare, seeds, setting
 
 
 @pytest.mark.spec("GraphKV-4.1")
@@ -26,6 +26,22 @@ def test_a_layer_keeps_one_set_for_all_its_heads(impl, x):
     for first in range(0, len(found), shape[-2]):
         for _, _, positions in found[first : first + shape[-2]]:
             assert_equal(positions, found[first][2])
+
+
+@pytest.mark.spec("GraphKV-4.1", "GraphKV-6.1")
+@pytest.mark.parametrize("settings", GRAPHS, ids=setting)
+def test_what_is_kept_ranks_first_by_the_refined_scores(impl, settings):
+    x: dict[str, Any] = DECIDED | dict(ratio=0.5)
+    knobs = settings._asdict()
+    scores, aside = x["scored"]
+    refined = impl.graphkv_refine(
+        scores, x["keys"], keep=32, protected=aside, values=x["values"], **knobs
+    )
+    kept = impl.graphkv_select(**x, refinement=settings, length=40_000)
+    assert (kept | ~aside).all()
+    assert (kept.sum(-1) == 32).all()
+    last = refined.where(kept & ~aside, torch.inf).amin(-1)
+    assert (last >= refined.where(~kept, -torch.inf).amax(-1)).all()
 
 
 @pytest.mark.spec("GraphKV-4.1")

@@ -33,6 +33,13 @@ lie(
     "test_a_protected_token_keeps_its_score",
 )
 lie(
+    "protected_by_all_heads",
+    "a layer's token is protected only where all heads protect it",
+    "refined.mean(-2), protected.any(-2)",
+    "refined.mean(-2), protected.all(-2)",
+    "test_a_protected_token_keeps_its_score",
+)
+lie(
     "sentinel_scores",
     "a protected token's score ranks among the sources",
     "min(sources, content), aside)",

@@ -50,14 +50,26 @@ def degrees(draw):
     )
 
 
+@st.composite
+def nearly_feasible(draw):
+    """Sizes and any density."""
+    sizes = draw(any_degree())
+    return dict(
+        tokens=sizes["tokens"], channels=sizes["channels"], density=draw(st.integers(0, 64)) / 64
+    )
+
+
 INPUTS = dict(
-    biregular_degrees=degrees(),
+    biregular_degrees=degrees() | nearly_feasible().map(lambda x: x | dict(near=True)),
     random_expander=random_graph(),
     expander_mask=expander(),
 )
 
-# a seed whose first graph is none
-CORNERS = dict(random_expander=[dict(tokens=24, channels=24, token_degree=3, seed=3, near=False)])
+# two channels and a half; a seed whose first graph is none
+CORNERS = dict(
+    biregular_degrees=[dict(tokens=96, channels=8, density=0.3125, near=True)],
+    random_expander=[dict(tokens=24, channels=24, token_degree=3, seed=3, near=False)],
+)
 
 infeasible = Refusal("density", 0.3, ValueError, "nearest feasible: 0.25 and 0.5")
 

@@ -28,6 +28,13 @@ lie(
     "test_a_feasible_density_gives_the_certified_mask_whether_near_is_allowed_or_not",
 )
 lie(
+    "near_rounds_half_up",
+    "half a channel more is a channel",
+    "round(share * channels)",
+    "floor(share * channels + Fraction(1, 2))",
+    "test_a_near_degree_is_the_nearest_and_even_if_two_are",
+)
+lie(
     "near_in_pieces",
     "near masks stay in pieces where a degree is below 3",
     "return biadjacency(connecting_swaps(pairs, channels, seed, draw), channels)",

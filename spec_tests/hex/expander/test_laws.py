@@ -20,8 +20,8 @@ from spec_tests.accuracy import (
 )
 from spec_tests.draw import grid
 from spec_tests.hex.connectivity.oracle import fewest_components
-from spec_tests.hex.expander.draws import biregular
-from spec_tests.hex.pairing.draws import any_degree, seeds
+from spec_tests.hex.expander.draws import biregular, nearly_feasible
+from spec_tests.hex.pairing.draws import seeds
 from spec_tests.hex.spectrum.oracle import spectral_scale
 from spec_tests.inputs import INPUTS
 
@@ -30,15 +30,6 @@ from spec_tests.inputs import INPUTS
 def accepted(draw):
     """Arguments of `random_expander` that ask for a Ramanujan graph."""
     return dict(**draw(biregular()), seed=draw(seeds))
-
-
-@st.composite
-def nearly_feasible(draw):
-    """Sizes and any density."""
-    sizes = draw(any_degree())
-    return dict(
-        tokens=sizes["tokens"], channels=sizes["channels"], density=draw(st.integers(0, 64)) / 64
-    )
 
 
 @pytest.mark.spec("HEX-3.2a", "HEX-3.2d")
@@ -142,6 +133,17 @@ def test_the_densities_named_as_nearest_are_feasible_and_nearest(impl, tokens, c
     feasible = [k / parts for k in range(1, parts + 1) if 3 * parts <= k * min(tokens, channels)]
     assert best == min(feasible, key=lambda value: abs(value - density))
     assert all(impl.biregular_degrees(tokens, channels, value) for value in named)
+
+
+@pytest.mark.spec("HEX-Near")
+@given(nearly_feasible())
+@example(dict(tokens=96, channels=8, density=0.3125))  # two and a half channels
+@example(dict(tokens=96, channels=8, density=0.4375))  # three and a half
+def test_a_near_degree_is_the_nearest_and_even_if_two_are(impl, x):
+    token, channel = impl.biregular_degrees(**x, near=True)
+    off = abs(token - Fraction(x["density"]) * x["channels"])
+    assert off < Fraction(1, 2) or (off == Fraction(1, 2) and token % 2 == 0)
+    assert channel == x["tokens"] * token // x["channels"]
 
 
 @pytest.mark.spec("HEX-Near")

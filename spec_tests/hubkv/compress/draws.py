@@ -16,7 +16,7 @@ from spec_tests.compress.draws import (
     without_store,
 )
 from spec_tests.draw import Refusal
-from spec_tests.refinement.draws import hub_settings, scored_caches
+from spec_tests.refinement.draws import DECIDED, HUBS, hub_settings, scored_caches
 
 
 @st.composite
@@ -49,10 +49,15 @@ INPUTS = dict(
 # an expander that is only near
 near = HexConfig(block=1, recent=0, density=0.4, near=True)
 CORNERS = dict(
+    hubkv_select=[
+        DECIDED | dict(ratio=0.5, sinks=1, recent=1, refinement=one)
+        for one in (HubSettings(), *HUBS)
+    ],
     hubkv_compress=[
         SPAN | dict(store=near, refinement=one) for one in (HubSettings(), HubSettings(radius=1))
-    ]
+    ],
 )
+CORNERS["hubkv_compress"] += CORNERS["hubkv_select"]
 
 hubbed = whole | dict(refinement=HubSettings(), sinks=1, recent=0)
 bad_hubs = [

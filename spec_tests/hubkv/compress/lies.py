@@ -20,6 +20,17 @@ lie(
     "vector:the-first-real-token-and-the-last-are-marked",
 )
 lie(
+    "power_of_its_own",
+    "the gate squares the ratio whatever the settings say",
+    """shielded, keep=keep, ratio=ratio, scope=scope, refinement=refinement,
+        valid=valid,
+""",
+    """shielded, keep=keep, ratio=ratio, scope=scope,
+        refinement=refinement._replace(power=2.0), valid=valid,
+""",
+    "test_what_is_kept_ranks_first_by_the_refined_scores",
+)
+lie(
     "padded_sinks",
     "sinks are counted from the start of the padding",
     "(position < sinks)",

@@ -1,6 +1,7 @@
 """HubKV as a whole: one ranking of the model, ends that stay, a window that gives way: A.1."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from spec_tests.compress.rows import alone, counts, entries, marked, of_row, row
 from spec_tests.draw import real
 from spec_tests.hubkv.compress.draws import hubkv_compress
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.draws import bare, spread
+from spec_tests.refinement.draws import DECIDED, HUBS, bare, setting, spread
 
 WINDOW = "recent window clipped"
 SUITE = Path(__file__).parents[2]
@@ -37,6 +38,18 @@ def test_it_is_the_four_calls_around_both_ends(impl, x):
     plain = {k: v for k, v in x.items() if k not in ("sinks", "recent")}
     plain |= dict(scored=Scored(x["scored"].scores, ends(x)))
     assert_equal(impl.hubkv_compress(**x), impl.compress(**plain))
+
+
+@pytest.mark.spec("HubKV-13")
+@pytest.mark.parametrize("settings", HUBS, ids=setting)
+def test_what_is_kept_ranks_first_by_the_refined_scores(impl, settings):
+    x: dict[str, Any] = DECIDED | dict(ratio=0.5, sinks=1, recent=1)
+    scores, aside = x["scored"].scores, ends(x | dict(valid=None, scope="model"))
+    refined = impl.hubkv_refine(scores, ratio=0.5, protected=aside, **settings._asdict())
+    kept = impl.hubkv_select(**x, refinement=settings)
+    assert (kept | ~aside).all()
+    assert kept.sum() == kept.numel() // 2
+    assert refined[kept & ~aside].min() >= refined[~kept].max()
 
 
 @pytest.mark.spec("HubKV-11")
