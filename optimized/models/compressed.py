@@ -167,7 +167,7 @@ def begun(
 ) -> AttendingCache:
     """Let a cache read a prompt at once, without its last token."""
     refuse.at_once(type(cache).__name__, chunk)
-    if int(mask.sum(-1).min()) > 1:
+    if ids.shape[1] > 1:
         read(model, cache, ids[:, :-1], mask[:, :-1], None)
     return cache
 

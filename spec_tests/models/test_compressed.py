@@ -101,6 +101,19 @@ def test_a_row_is_compressed_as_though_it_stood_alone(kind, name):
         assert_equal(together[here], generated(model, more[here], mask[here], alone))
 
 
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt_oss"])
+def test_a_row_decodes_as_though_it_stood_alone_even_beside_one_of_a_single_token(kind):
+    model, (ids, mask) = attached(kind), given().values()
+    ids, mask = torch.cat([ids, ids[:1]]), torch.cat([mask, mask[:1]])
+    mask[2, :-1] = 0
+    how = dict(keep=10, interval=4)
+    together = generated(model, ids, mask, models.compressed(model, "h2o+hubkv", ids, mask, **how))
+    for row, start in ((0, 0), (1, PADDING)):
+        one = ids[row : row + 1, start:], mask[row : row + 1, start:]
+        alone = models.compressed(model, "h2o+hubkv", *one, **how)
+        assert_equal(together[row : row + 1, start:], generated(model, *one, alone))
+
+
 @pytest.mark.parametrize("system", [*STORED, "hex"], ids=str)
 def test_what_is_stored_has_read_all_but_the_last_token(system):
     model, inputs = models.attach(fresh("llama", head_dim=32)), given(padded=False, more=20)
