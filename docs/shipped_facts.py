@@ -9,6 +9,7 @@ its modes: what a document costs that was decoded, in place of one that came at 
 import json
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +52,7 @@ ORDER_OF = {
     "KVzip, as many of each head as HubKV": (BASE, HUBKV),
 }
 """Who ranks the entries of a head, and whose head budgets are kept."""
+GRAPH_BASES = (*PAIRS["graphkv"], "expected_attention")
 GRAPH_RATIOS = (0.5, 0.75)
 SHUFFLED = ", shuffled"
 """GraphKV whose graph is that of the same keys dealt to other tokens."""
@@ -62,10 +64,10 @@ NEAR = 0.999
 
 def main(name: str) -> None:
     """Measure every variant, and write what was found."""
-    options = ["--model", name, *DOCUMENTS[name]]
-    model, documents, settings = command.prepared(parser().parse_args(options))
+    given = parser().parse_args(["--model", name, *DOCUMENTS[name]])
+    model, documents, settings = command.prepared(given)
     with command.threads(model), torch.inference_mode():
-        found = measured(model, documents, settings)
+        found = measured(model, documents, settings, given.ratios)
         found["modes"] = streamed(model, documents, settings)
         found["graph"] = graphs(model, documents, settings)
     needles = len(documents[0].questions)
@@ -93,8 +95,13 @@ class Mixed(Batch):
         return ranked.argsort(-1) < budgets
 
 
-def measured(model: Any, documents: Sequence[Document], settings: Settings) -> dict[str, Any]:
-    """Return how many of KVzip's scores are near 1, and what each variant does to facts."""
+def measured(
+    model: Any, documents: Sequence[Document], settings: Settings, judged: Sequence[float]
+) -> dict[str, Any]:
+    """Return how many of KVzip's scores are near 1, and what each variant does to facts.
+
+    The ratios of `judged` are those at which the command's run compares HubKV with KVzip.
+    """
     systems = SYSTEMS | {name: BASE._replace(name=name) for name in ORDER_OF}
     rows = {
         (name, ratio): Row(Trial(system, ratio))
@@ -122,7 +129,7 @@ def measured(model: Any, documents: Sequence[Document], settings: Settings) -> d
         str(ratio): {name: figures(rows[name, ratio], values[name, ratio]) for name in systems}
         for ratio in RATIOS
     }
-    compare(rows, ratios, settings.seed)
+    compare(rows, ratios, judged, settings.seed)
     sizes = [[len(one.answer) - 1 for one in document.questions] for document in documents]
     for (name, ratio), row in rows.items():
         base = rows["KVzip", ratio]
@@ -171,19 +178,31 @@ def by_tokens(
 
 
 def compare(
-    rows: dict[tuple[str, float], Row], ratios: dict[str, dict[str, Any]], seed: int
+    rows: dict[tuple[str, float], Row],
+    ratios: dict[str, dict[str, Any]],
+    judged: Sequence[float],
+    seed: int,
 ) -> None:
-    """Add how variants differ from KVzip and from HubKV, with intervals and corrected chances."""
-    asked = []
+    """Add how variants differ from KVzip and from HubKV; what a run judges is left to the run."""
+    asked: list[Asked] = []
     for (name, ratio), row in rows.items():
         for against in ("KVzip", "HubKV"):
-            if name != against:
+            owned = name == "HubKV" and ratio in judged
+            if name not in (against, "KVzip") and not owned:
                 other = rows[against, ratio]
-                needles = differences(shares(row), shares(other))
-                bits = differences(row.bits, other.bits)
                 into = ratios[str(ratio)][name].setdefault(f"against {against}", {})
-                asked += [(into, "needles", needles), (into, "bits", bits)]
-    corrected = holm(chances([sample for _, _, sample in asked], seed))
+                asked.append((into, "needles", differences(shares(row), shares(other))))
+                asked.append((into, "bits", differences(row.bits, other.bits)))
+    answer(asked, seed)
+
+
+Asked = tuple[dict[str, Any], str, list[float]]
+"""Where an answer goes, what it is about, and a difference for each document."""
+
+
+def answer(asked: Sequence[Asked], seed: int) -> None:
+    """Write differences with their intervals, and their chances, corrected for all together."""
+    corrected = holm(chances([sample for *_, sample in asked], seed))
     for (into, what, sample), p in zip(asked, corrected, strict=True):
         into[what] = list(interval(sample, seed))
         into[f"p of {what}"] = p
@@ -212,7 +231,7 @@ class Shuffled(Batch):
 def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
     """Return how GraphKV differs from its base, and from itself with the keys of other tokens."""
     rows: dict[tuple[str, float], Row] = {}
-    asked = [(base, ratio) for base in PAIRS["graphkv"] for ratio in GRAPH_RATIOS]
+    asked = [(base, ratio) for base in GRAPH_BASES for ratio in GRAPH_RATIOS]
     for base, ratio in asked:
         system = system_named(f"{base}+graphkv")
         same = system._replace(name=system.name + SHUFFLED)
@@ -221,7 +240,8 @@ def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> lis
     for some in batches(documents):
         batch = Shuffled(model, some, [row.trial for row in rows.values()], settings)
         batch.measure(list(rows.values()), lambda _: None)
-    found, samples = [], []
+    found: list[dict[str, Any]] = []
+    samples: list[Asked] = []
     for base, ratio in asked:
         alone, graph, same = (
             shares(rows[name, ratio])
@@ -234,12 +254,8 @@ def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> lis
             ("shuffled against base", (same, alone)),
             ("graph against shuffled", (graph, same)),
         ):
-            sample = differences(*pair)
-            told[name] = list(interval(sample, settings.seed))
-            samples.append((told, name, sample))
-    corrected = holm(chances([sample for *_, sample in samples], settings.seed))
-    for (told, name, _), p in zip(samples, corrected, strict=True):
-        told[f"p of {name}"] = p
+            samples.append((told, name, differences(*pair)))
+    answer(samples, settings.seed)
     return found
 
 
@@ -262,10 +278,28 @@ def streamed(model: Any, documents: Sequence[Document], settings: Settings) -> d
                 row.found += judge.found()
                 moved, size = judge.deviations()
                 row.relative += (moved.mean(1) / size.mean(1)).tolist()
-    return {
-        preset: {mode: against(rows, preset, mode, settings.seed) for mode in MODES}
-        for preset in PRESETS
-    }
+    return modes_of(rows, settings.seed)
+
+
+def modes_of(rows: dict[tuple[str, str], Row], seed: int) -> dict[str, Any]:
+    """Return what each mode of HEX costs, and how it differs from appending."""
+    found: dict[str, Any] = {preset: {} for preset in PRESETS}
+    asked: list[Asked] = []
+    for preset, mode in product(PRESETS, MODES):
+        row, append, full = rows[preset, mode], rows[preset, "append"], rows["full", ""]
+        told: dict[str, Any] = {
+            "deviation": list(interval(row.relative, seed)),
+            "bits": list(interval(differences(row.bits, full.bits), seed)),
+            "needles": list(interval(differences(shares(row), shares(full)), seed)),
+        }
+        found[preset][mode] = told
+        if row is not append:
+            into = told["against append"] = {}
+            asked.append((into, "deviation", differences(row.relative, append.relative)))
+            asked.append((into, "bits", differences(row.bits, append.bits)))
+            asked.append((into, "needles", differences(shares(row), shares(append))))
+    answer(asked, seed)
+    return found
 
 
 def decoded(step: Step, mode: str, config: optimized.HexConfig) -> tuple[Tensor, Tensor]:
@@ -276,22 +310,6 @@ def decoded(step: Step, mode: str, config: optimized.HexConfig) -> tuple[Tensor,
     if mode != "at once":
         cache = optimized.hex_append(cache, *(x[..., half:, :] for x in parts))
     return optimized.hex_read(cache)
-
-
-def against(rows: dict[Any, Row], preset: str, mode: str, seed: int) -> dict[str, Any]:
-    """Return how one mode differs from appending, and from the full cache."""
-    row, append, full = rows[preset, mode], rows[preset, "append"], rows["full", ""]
-    found: dict[str, Any] = {"deviation": list(interval(row.relative, seed))}
-    for name, other in (("append", append), ("the full cache", full)):
-        samples = differences(row.bits, other.bits), differences(shares(row), shares(other))
-        p = holm(chances(samples, seed))
-        found[f"against {name}"] = {
-            what: {"interval": list(interval(sample, seed)), "p": one}
-            for what, sample, one in zip(("bits", "needles"), samples, p, strict=True)
-        }
-    change = differences(row.relative, append.relative)
-    found["deviation against append"] = list(interval(change, seed))
-    return found
 
 
 def value_places(document: Document) -> list[slice]:

@@ -50,7 +50,7 @@ def of_model(folder: Path) -> dict[str, str]:
         "budgets": best(first),
         "modes": markdown(modes(parts)),
         "facts_run": about_facts(parts),
-        "facts": markdown(facts(parts)),
+        "facts": markdown(facts(parts, first)),
         "heads": markdown(heads(parts)),
         "tokens": markdown(tokens(parts)),
         "graph": markdown(graph(parts)),
@@ -144,55 +144,82 @@ def best(run: Figures) -> str:
 
 
 def budgets(run: Figures) -> Iterator[list[str]]:
-    """Lay out what is best within so many bytes, and what cannot be told from it."""
-    yield ["bytes", "most facts", "not told from it", "text nearest to the full cache", "not told"]
-    rows = [row for row in run["rows"][1:] if row["refused"] is None]
-    for budget in BUDGETS:
-        within = [row for row in rows if row["stored_percent"] <= budget + SLACK]
-        # of one system what spends most of the budget
-        spent = {
-            row["system"]: row for row in sorted(within, key=lambda row: row["stored_percent"])
-        }
-        facts = tied(list(spent.values()), lambda row: list(map(mean, row["found_by_document"])))
-        text = tied(list(spent.values()), lambda row: [-bits for bits in row["bits_by_document"]])
-        found, change = facts[0]["needle_accuracy"], text[0]["bits_change"]
-        yield [
-            f"{budget:.0f} %",
-            f"{facts[0]['system']}: {found:.1%}",
-            ", ".join(row["system"] for row in facts[1:]) or "–",
-            f"{text[0]['system']}: {change:+.3f}",
-            ", ".join(row["system"] for row in text[1:]) or "–",
-        ]
+    """Lay out what is best within so many bytes, and what cannot be told from it.
 
-
-def tied(rows: list[Figures], of: Callable[[Figures], list[float]]) -> list[Figures]:
-    """Return the best of some rows, and those that sign-flip tests cannot tell from it."""
+    What the run compares is told by its verdict, the other comparisons of a line are corrected
+    together.
+    """
     from optimized.study.significance import chances, differences, holm
 
-    best, *others = sorted(rows, key=lambda row: -mean(of(row)))
-    p = holm(chances([differences(of(best), of(row)) for row in others], seed=0))
-    return [best, *(row for row, one in zip(others, p, strict=True) if one > SURE)]
+    judged = {
+        (what, frozenset(((one["system"], one["ratio"]), (one["against"], one["ratio"])))): p
+        for one in run["verdicts"]
+        for what, p in zip(("bits", "needles"), one["p"], strict=True)
+    }
+    yield ["bytes", "most facts", "not told from it", "text nearest to the full cache", "not told"]
+    for budget in BUDGETS:
+        ranked = {what: ranking(run, budget, of) for what, of in GOOD.items()}
+        asked = {
+            pair(what, best, row): differences(GOOD[what](best), GOOD[what](row))
+            for what, (best, *others) in ranked.items()
+            for row in others
+            if pair(what, best, row) not in judged
+        }
+        p = judged | dict(zip(asked, holm(chances(list(asked.values()), seed=0)), strict=True))
+        line = [f"{budget:.0f} %"]
+        for what, (best, *others) in ranked.items():
+            alike = [row["system"] for row in others if p[pair(what, best, row)] > SURE]
+            facts, bits = f"{best['needle_accuracy']:.1%}", f"{best['bits_change']:+.3f}"
+            shown = facts if what == "needles" else bits
+            line += [f"{best['system']}: {shown}", ", ".join(alike) or "–"]
+        yield line
+
+
+GOOD: dict[str, Callable[[Figures], list[float]]] = {
+    "needles": lambda row: list(map(mean, row["found_by_document"])),
+    "bits": lambda row: [-bits for bits in row["bits_by_document"]],
+}
+"""What is better where it is more, document by document."""
+
+
+def pair(what: str, one: Figures, other: Figures) -> tuple[str, frozenset[Any]]:
+    """Name a comparison of two rows."""
+    return what, frozenset((row["system"], row["ratio"]) for row in (one, other))
+
+
+def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -> list[Figures]:
+    """Return what fits a budget, the best first; of one system what spends most of it."""
+    rows = [row for row in run["rows"][1:] if row["refused"] is None]
+    within = [row for row in rows if row["stored_percent"] <= budget + SLACK]
+    spent = {row["system"]: row for row in sorted(within, key=lambda row: row["stored_percent"])}
+    return sorted(spent.values(), key=lambda row: -mean(of(row)))
 
 
 def modes(measured: Figures) -> Iterator[list[str]]:
-    """Lay out what a cache costs whose second half came token by token, by mode."""
+    """Lay out what a cache costs whose second half came token by token, by mode.
+
+    Strong is where a mode differs from appending.
+    """
     yield ["", "deviation of attention", "bits, against the full cache", "bits, against appending"]
     for preset, rows in measured["modes"].items():
         for mode, row in rows.items():
-            middle, low, high = (format(bound, ".1%") for bound in row["deviation"])
-            cells = (row[f"against {name}"]["bits"] for name in ("the full cache", "append"))
-            shown = (
-                interval_of(one) if mode != "append" or i == 0 else ""
-                for i, one in enumerate(cells)
-            )
-            yield [f"{preset}, {mode}", f"{middle} ({low} … {high})", *shown]
+            change = row.get("against append")
+            moved = change is not None and change["p of deviation"] <= SURE
+            yield [
+                f"{preset}, {mode}",
+                spread(row["deviation"], ".1%", moved),
+                spread(row["bits"], "+.4f"),
+                ""
+                if change is None
+                else spread(change["bits"], "+.4f", change["p of bits"] <= SURE),
+            ]
 
 
-def interval_of(one: Figures) -> str:
-    """Return a difference of bits with its interval, strong where it is one."""
-    middle, low, high = (format(bound, "+.4f") for bound in one["interval"])
+def spread(interval: list[float], form: str, sure: bool = False) -> str:
+    """Return a mean with its interval, strong where a test is sure that it is not 0."""
+    middle, low, high = (format(bound, form) for bound in interval)
     text = f"{middle} ({low} … {high})"
-    return f"**{text}**" if one["p"] <= SURE else text
+    return f"**{text}**" if sure else text
 
 
 def about_facts(measured: Figures) -> str:
@@ -207,23 +234,24 @@ def about_facts(measured: Figures) -> str:
     )
 
 
-def facts(measured: Figures) -> Iterator[list[str]]:
-    """Lay out how many facts each variant finds, and how that differs from KVzip."""
+def facts(measured: Figures, run: Figures) -> Iterator[list[str]]:
+    """Lay out how many facts each variant finds, and how that differs from KVzip.
+
+    HubKV itself is judged by the run, where that has the ratio.
+    """
+    by_run = {str(one["ratio"]): one for one in run["verdicts"] if one["system"] == "kvzip+hubkv"}
     ratios = measured["ratios"]
     yield ["", *(f"{float(ratio):.0%} removed" for ratio in ratios)]
     for name in next(iter(ratios.values())):
-        yield [name, *(found(rows[name]) for rows in ratios.values())]
-
-
-def found(row: Figures) -> str:
-    """Return the share of facts that a variant finds, beside how that differs from KVzip."""
-    share = f"{row['needles']:.1%}"
-    against = row.get("against KVzip")
-    if against is None:
-        return share
-    middle, low, high = (format(bound, "+.1%") for bound in against["needles"])
-    text = f"{share}: {middle} ({low} … {high})"
-    return f"**{text}**" if against["p of needles"] <= SURE else text
+        cells = []
+        for ratio, rows in ratios.items():
+            cells.append(f"{rows[name]['needles']:.1%}")
+            if (change := rows[name].get("against KVzip")) is not None:
+                sure = change["p of needles"] <= SURE
+                cells[-1] += ": " + spread(change["needles"], "+.1%", sure)
+            elif name == "HubKV":
+                cells[-1] += ": " + list(judged(by_run[ratio]))[1]
+        yield [name, *cells]
 
 
 def heads(measured: Figures) -> Iterator[list[str]]:
@@ -254,16 +282,13 @@ def graph(measured: Figures) -> Iterator[list[str]]:
     yield ["", "removed", "base", "GraphKV", "keys of other tokens", "the graph's own share"]
     for row in measured["graph"]:
         cells = [f"{share:.1%}" for share in row["needles"]]
-        middle, low, high = (format(bound, "+.1%") for bound in row["graph against shuffled"])
-        text = f"{middle} ({low} … {high})"
-        strong = row["p of graph against shuffled"] <= SURE
-        yield [row["base"], f"{row['ratio']:.0%}", *cells, f"**{text}**" if strong else text]
+        sure = row["p of graph against shuffled"] <= SURE
+        share = spread(row["graph against shuffled"], "+.1%", sure)
+        yield [row["base"], f"{row['ratio']:.0%}", *cells, share]
 
 
 def judged(one: Figures) -> Iterator[str]:
     """Return differences with their intervals, strong where the verdict is that they differ."""
     forms = (("bits", "+.4f"), ("needles", "+.1%"))
     for (what, form), sign in zip(forms, one["signs"], strict=True):
-        middle, low, high = (format(bound, form) for bound in one[what])
-        text = f"{middle} ({low} … {high})"
-        yield f"**{text}**" if sign in "+-" else text
+        yield spread(one[what], form, sign in "+-")

@@ -50,10 +50,12 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         The same model. Over every cache but ours it goes on to attend as it did.
 
     Raises:
+        TypeError: it is no model of `transformers`.
         ValueError: the model computes something else, has layers of another kind, or an adapter
             that puts trained entries before the prompt's.
     """
     refuse.learned_prompt(model)
+    refuse.model(model)
     known = attachment(model)
     if known is None:
         rotates = proven(model)

@@ -93,11 +93,16 @@ def compressed(
     refuse.token_ids(input_ids, attention_mask)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     refuse.one_of("reading", reading, READINGS)
+    refuse.unranked(one.name, refined, one.evicts or str(one.store).startswith("hex"))
+    own = dict(settings or {})
+    if made is not None or not one.evicts:
+        refuse.settings(one.name, own, ())
     attach(model)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
-    own = dict(settings or {})
     if interval is not None:
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
+        known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
+        refuse.settings(f"{one.scorer} with an interval", own, known)
         target = keep or kept_of(int(mask.sum(-1).max()), 1, ratio, keep)
         scope: Scope = "layer" if one.scope == "model" else one.scope
         config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
@@ -167,7 +172,7 @@ def begun(
 ) -> AttendingCache:
     """Let a cache read a prompt at once, without its last token."""
     refuse.at_once(type(cache).__name__, chunk)
-    if int(mask.sum(-1).min()) > 1:
+    if ids.shape[1] > 1:
         read(model, cache, ids[:, :-1], mask[:, :-1], None)
     return cache
 

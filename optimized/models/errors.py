@@ -141,6 +141,12 @@ def prepared(by_attach: bool) -> None:
         raise ValueError("model must be prepared by `attach(model)`, got the name alone")
 
 
+def model(given: Any) -> None:
+    """Refuse what is no language model."""
+    if not hasattr(given, "get_decoder"):
+        raise TypeError(f"model must be a causal language model of transformers, got {given!r}")
+
+
 def learned_prompt(model: Any) -> None:
     """Refuse an adapter whose trained entries take the place of a cache that is given."""
     adapter = getattr(model, "active_peft_config", None)
@@ -339,6 +345,8 @@ def unwatched(watched: bool, name: str) -> None:
 
 def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
     """Refuse settings that a scorer does not have."""
+    if given and not known:
+        raise ValueError(f"settings of {name} must be left out, got {', '.join(given)}")
     for setting in given:
         errors.one_of(f"settings of {name}", setting, tuple(sorted(known)))
 
@@ -425,6 +433,12 @@ def refinement(given: Any, kinds: tuple[type, ...]) -> None:
     if not isinstance(given, kinds):
         names = ", ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"refined must be one of {names}, got {given!r}")
+
+
+def unranked(name: str, refined: Any, ranks: bool) -> None:
+    """Refuse a refinement of a system that ranks nothing."""
+    if refined is not None and not ranks:
+        raise ValueError(f"refined must be None for {name!r}, which ranks nothing, got {refined}")
 
 
 def inputs(ids: Any, others: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ DEFAULT = (
     "full",
     "random",
     "streaming_llm",
+    "expected_attention",
     *(name for base in PAIRS["hubkv"] for name in (base, f"{base}+hubkv")),
     *(name for base in PAIRS["graphkv"] for name in (base, f"{base}+graphkv")),
     "hex-3",

@@ -1,6 +1,7 @@
 """All scorers of a run, watching the same prompt."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,8 @@ from optimized.study.rows import Settings, Trial
 class Panel:
     """The scorers that some rows need, for one prompt.
 
+    A row whose scorer does not take the model is refused by itself.
+
     Args:
         model: the attached model.
         tokens: length of the prompt.
@@ -42,12 +45,14 @@ class Panel:
         self.clock = Clock(model.device)
         self.finished: dict[str, Scores] = {}
         names = {trial.system.scorer for trial in rows} - {None}
+        self.scorers: dict[tuple[str, str], Scorer] = {}
+        self.refused: dict[str, ValueError] = {}
         both = [kv for kv in (settings.kv, settings.other) if kv is not None]
-        self.scorers = {
-            (kv.__name__, name): scorer(name, model, kv, **self.chosen(name))
-            for kv in both
-            for name in sorted(map(str, names))
-        }
+        for kv, name in product(both, sorted(map(str, names))):
+            try:
+                self.scorers[kv.__name__, name] = scorer(name, model, kv, **self.chosen(name))
+            except ValueError as refusal:  # of this model, which other scorers may take
+                self.refused[name] = refusal
 
     def chosen(self, name: str) -> dict[str, Any]:
         """Return what this run has to say about the settings of a scorer."""
@@ -83,8 +88,10 @@ class Panel:
         """Let a scorer finish, once for every budget it asks for; say how long it took in all."""
         name = str(trial.system.scorer)
         assert trial.ratio is not None
+        if name in self.refused:
+            raise self.refused[name]
         keep = kept_count(self.tokens, trial.ratio)
-        one: Scorer = self.scorers[kv.__name__, name]
+        one = self.scorers[kv.__name__, name]
         if one.observing is not None:
             one.settings["window"] = one.window_for(keep)
         asks = one.budgeted or one.observing is not None

@@ -6,6 +6,7 @@ from typing import Any
 
 from optimized.study import chart, gallery, table
 from optimized.study.pictures import Picture
+from optimized.study.significance import WORDS
 
 STYLE = """
 :root { --page: #ffffff; --ink: #1d2330; --soft: #667085; --line: #dfe3ea; --good: #1a7f45;
@@ -27,7 +28,7 @@ th, td { padding: .28rem .6rem; text-align: right; white-space: nowrap; }
 .wide th:first-child, .wide td:first-child { text-align: left; position: sticky; left: 0;
   background: var(--page); font-weight: 600; }
 .wide tr.first td, .wide tr.first th { border-top: 1px solid var(--line); }
-td.words { text-align: left; white-space: normal; min-width: 10rem; }
+.words { text-align: left; white-space: normal; min-width: 10rem; }
 .better { color: var(--good); font-weight: 600; } .worse { color: var(--bad); font-weight: 600; }
 figure { margin: 1rem 0; }
 figure .wide > * { display: block; min-width: 640px; width: 100%; height: auto; }
@@ -88,10 +89,9 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         f"{escape(table.method(figures))} The 95 % intervals are bootstrapped over documents, each "
         "for one comparison by itself, and left out where documents are too few for any.</p>"
     )
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in ("", "ratio", "bits per byte", "95 %", "needles", "95 %", "bytes %", "")
-    )
+    names = ("bits per byte", "95 %", "needles", "95 %", "bytes %")
+    head = "<th></th><th>ratio</th><th class=words>verdict</th>"
+    head += "".join(f"<th>{name}</th>" for name in names)
     claims = list(dict.fromkeys(one["claim"] for one in figures["verdicts"]))
     for claim in claims:
         some = [one for one in figures["verdicts"] if one["claim"] == claim]
@@ -119,17 +119,19 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
 def verdict_line(one: dict[str, Any], pair: str) -> str:
     """Return one comparison as a line of a table."""
     ratio = "" if one["ratio"] is None else f"{one['ratio']:g}"
-    bits = one["bits"]
-    cells = [ratio, f"{bits[0]:+.4f}", table.between(bits, "+.4f")]
-    needles = one["needles"]
-    cells += ["", ""] if needles is None else [f"{needles[0]:+.1%}", table.between(needles, "+.1%")]
-    cells.append("{:.1f} / {:.1f}".format(*one["stored"]))
-    words = escape(one["words"])
+    told = zip(("text", "needles"), one["signs"], strict=False)
+    differs = [f"{name} {WORDS[sign]}" for name, sign in told if sign in "+-"]
+    words = ", ".join(differs) or WORDS[one["signs"][0]]
     for word in ("better", "worse"):
         words = words.replace(word, f"<span class={word}>{word}</span>")
+    bits, needles = one["bits"], one["needles"]
+    cells = [f"{bits[0]:+.4f}", table.between(bits, "+.4f")]
+    cells += ["", ""] if needles is None else [f"{needles[0]:+.1%}", table.between(needles, "+.1%")]
+    cells.append("{:.1f} / {:.1f}".format(*one["stored"]))
     first = " class=first" if pair else ""
     inner = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f"<tr{first}><td>{escape(pair)}</td>{inner}<td class=words>{words}</td></tr>"
+    inner = f"<td>{ratio}</td><td class=words>{words}</td>{inner}"
+    return f"<tr{first}><td class=words>{escape(pair)}</td>{inner}</tr>"
 
 
 def pictures(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -101,6 +101,19 @@ def test_a_row_is_compressed_as_though_it_stood_alone(kind, name):
         assert_equal(together[here], generated(model, more[here], mask[here], alone))
 
 
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt_oss"])
+def test_a_row_decodes_as_though_it_stood_alone_even_beside_one_of_a_single_token(kind):
+    model, (ids, mask) = attached(kind), given().values()
+    ids, mask = torch.cat([ids, ids[:1]]), torch.cat([mask, mask[:1]])
+    mask[2, :-1] = 0
+    how = dict(keep=10, interval=4)
+    together = generated(model, ids, mask, models.compressed(model, "h2o+hubkv", ids, mask, **how))
+    for row, start in ((0, 0), (1, PADDING)):
+        one = ids[row : row + 1, start:], mask[row : row + 1, start:]
+        alone = models.compressed(model, "h2o+hubkv", *one, **how)
+        assert_equal(together[row : row + 1, start:], generated(model, *one, alone))
+
+
 @pytest.mark.parametrize("system", [*STORED, "hex"], ids=str)
 def test_what_is_stored_has_read_all_but_the_last_token(system):
     model, inputs = models.attach(fresh("llama", head_dim=32)), given(padded=False, more=20)
@@ -282,6 +295,23 @@ REFUSED = [
     (dict(system="snapkv", keep=0), ValueError, "keep must be >= 1, got 0"),
     (dict(system="snapkv", ratio=0.5, window=5), TypeError, "option of `compressed`, got 'window'"),
     (dict(system="snapkv", ratio=0.5, settings={"w": 5}), ValueError, "settings of SnapKV must be"),
+    (dict(system="gear", settings={"window": 5}), ValueError, "settings of gear must be left out"),
+    (dict(system="full", settings={"window": 5}), ValueError, "settings of full must be left out"),
+    (
+        dict(system="h2o", keep=5, interval=4, settings={"recent": 5}),
+        ValueError,
+        "settings of h2o with an interval must be left out, got recent",
+    ),
+    (
+        dict(system="kcvt-3", refined=optimized.HubSettings()),
+        ValueError,
+        "refined must be None for 'kcvt-3', which ranks nothing, got HubSettings",
+    ),
+    (
+        dict(model="gpt2", system="full"),
+        TypeError,
+        "model must be a causal language model .*'gpt2'",
+    ),
     (dict(system="snapkv", keep=5, interval=4), ValueError, "must be one of .*'h2o'.*got 'snapkv'"),
     (dict(system="h2o", keep=5, interval=4, chunk=4), ValueError, "chunk must be None for a Decod"),
     (dict(system="gear", chunk=4), ValueError, "chunk must be None for a QuantizedTransformersC"),
@@ -295,7 +325,15 @@ REFUSED = [
 @pytest.mark.parametrize(("how", "kind", "said"), REFUSED)
 def test_what_cannot_be_meant_is_refused(how, kind, said):
     with pytest.raises(kind, match=said):
-        models.compressed(attached("llama"), **{**given(padded=False), **how})
+        models.compressed(**{"model": attached("llama"), **given(padded=False), **how})
+
+
+def test_a_scorer_that_was_made_has_its_settings_already():
+    snapkv = models.scorer("snapkv", attached("llama"), window=6)
+    with pytest.raises(ValueError, match="settings of snapkv must be left out, got window"):
+        models.compressed(
+            attached("llama"), snapkv, ratio=0.5, settings={"window": 3}, **given(padded=False)
+        )
 
 
 @pytest.mark.parametrize("system", [HEX, "gear"], ids=["hex", "gear"])

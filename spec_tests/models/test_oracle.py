@@ -11,6 +11,7 @@ from torch import Tensor
 import optimized
 import reference
 from spec_tests.accuracy import assert_as_accurate
+from spec_tests.index import ROOT
 from spec_tests.models.oracle import Past, Turn, model_logits
 from spec_tests.models.random_model import (
     ARCHITECTURES,
@@ -194,6 +195,12 @@ def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
     prompt.cache.evict(kept)
     actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
     assert_accurate(actual, kind, ids, mask, after(kind, kept, stops))
+
+
+def test_the_docs_count_the_architectures_of_the_matrix():
+    count = len({kind.partition(" ")[0] for kind in ARCHITECTURES})
+    page = (ROOT / "docs" / "compared.md").read_text()
+    assert f"when it is attached; {count} architectures in the suite |" in page
 
 
 @every_architecture

@@ -28,6 +28,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_equal  # noqa: E402
 from spec_tests.models.oracle import model_logits  # noqa: E402
 from spec_tests.models.random_model import (  # noqa: E402
     TOKENS,
+    WINDOW,
     attached,
     fresh,
     models,
@@ -495,6 +496,10 @@ def test_what_kvpress_cannot_store_or_score_is_refused(monkeypatch):
         pytest.raises(ValueError, match=r"attention_mask must hide no token .* got 5 hidden"),
     ):
         model.model(input_ids=ids, attention_mask=mask, past_key_values=DynamicCache())
+    hidden = 2 * (TOKENS - WINDOW)  # of two rows
+    for press in (HubKVPress(base), GraphKVPress(base, count=2)):
+        with pytest.raises(ValueError, match=f"got {hidden} hidden, by padding or by a window"):
+            read(fresh("gemma2"), press, ids)
     with pytest.raises(ValueError, match="ratio must leave the 4 protected entries of a pool"):
         read(model, HubKVPress(kvpress.KnormPress(0.99), scope="head"), ids)
     for press in (HubKVPress(base), HubKVPress(kvpress.FastKVzipPress(0.5), scope="head")):

@@ -1,5 +1,6 @@
 """What the command measures."""
 
+import sys
 from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
@@ -257,6 +258,14 @@ def test_the_default_compares_what_the_papers_do(command):
     found = [row["system"] for row in rows]
     assert found == [name for name in DEFAULT if not name.startswith("fastkvzip")]
     assert not any(row["refused"] for row in rows)
+
+
+def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, monkeypatch):
+    monkeypatch.setattr(sys.modules["optimized.models.attach"], "proven", lambda _: False)
+    rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]
+    full, refused, taken = (row["refused"] for row in rows)
+    assert full is taken is None
+    assert "for expected attention, got 'llama', which does otherwise" in refused
 
 
 def test_chance_differs_between_batches_of_one_length(command, monkeypatch):
