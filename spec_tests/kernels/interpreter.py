@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
@@ -29,7 +30,8 @@ def patch_once() -> None:
     """Turn Triton's language into the interpreter's for good, and let it remember types.
 
     It would do so again for every call of every device function, make the type of every number
-    anew, and compare sums of integers with bounds that nobody asks for.
+    anew, and compare sums of integers with bounds that nobody asks for. And it would round a fused
+    product before it adds to it.
     """
     if not hasattr(interpreter._patch_lang, "__wrapped__"):
         interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
@@ -38,6 +40,13 @@ def patch_once() -> None:
         remember_shapes()
         builder = interpreter.interpreter_builder
         builder.options = replace(builder.options, sanitize_overflow=False)
+        builder.create_fma = fused
+
+
+def fused(x: Any, y: Any, z: Any) -> Any:
+    """Multiply and add numbers of at most 32 bits, and round once, as a GPU does."""
+    exact = x.data.astype(np.float64) * y.data + z.data
+    return interpreter.TensorHandle(exact.astype(z.data.dtype), z.dtype.scalar)
 
 
 UNPATCHED = SimpleNamespace(restore=lambda: None)

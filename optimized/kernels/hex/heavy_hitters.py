@@ -43,7 +43,7 @@ def raised(
     # a query that has seen nothing has no largest logit
     base = tl.where(top == -float("inf"), 0.0, top)
     total = total * tl.exp2(high - base)
-    return top, total + tl.sum(tl.exp2(logits * scale - base[:, None]), 1)
+    return top, total + tl.sum(tl.exp2(tl.fma(logits, scale, -base[:, None])), 1)
 
 
 @triton.jit
@@ -153,16 +153,18 @@ def column(
         there = r < rows
         if PADDED:
             there &= at >= first
-        base = tl.load(sums + row + r, mask=there, other=float("inf"))
-        base = widened(base) * 1.4426950408889634  # of powers of two
+        base = widened(tl.load(sums + row + r, mask=there, other=float("inf")))
     else:
         base = tl.load(sums + (row + r) * 2, mask=r < rows, other=float("inf"))
         share = tl.load(sums + (row + r) * 2 + 1, mask=r < rows, other=0.0)
     logits = product(key, tl.trans(query), NATIVE)
     if MASKED:
         logits = tl.where(at[None, :] >= n[:, None], logits, -float("inf"))
-    powers = tl.exp2(logits * scale - base[None, :])
-    return drawn + tl.sum(powers if GIVEN else powers * share[None, :], 1)
+    above = tl.fma(logits, scale, -base[None, :])
+    if GIVEN:
+        return drawn + tl.sum(tl.exp2(above * 1.4426950408889634), 1)
+    else:
+        return drawn + tl.sum(tl.exp2(above) * share[None, :], 1)
 
 
 @triton.jit
@@ -230,7 +232,8 @@ def columns(
     queries, keys = queries.contiguous(), keys.contiguous()
     padding = keys if valid is None else (~valid).sum(-1).flatten()
     block, half = sizes(queries, keys)
-    scale = math.log2(math.e) / math.sqrt(width)
+    given = log_sum_exp is not None
+    scale = (1.0 if given else math.log2(math.e)) / math.sqrt(width)
     exact = dict(dtype=torch.float32)
     common = dict(
         CAUSAL=causal, PADDED=valid is not None, WIDTH=width, ROOM=room(width),
@@ -271,7 +274,7 @@ def columns(
     mass_kernel[(drawn.numel() // tokens * blocks,)](
         queries, keys, padding, sums, mass.contiguous() if before else sums, drawn,
         rows, parts, count, tokens, group, kv_heads, before, blocks, scale,
-        GIVEN=log_sum_exp is not None, STACKED=stacked, CARRIED=before > 0, KEYS=block,
+        GIVEN=given, STACKED=stacked, CARRIED=before > 0, KEYS=block,
         ROWS=min(half, max(half // 4, triton.next_power_of_2(rows))), **common,
     )  # fmt: skip
     return drawn
