@@ -239,16 +239,16 @@ lie(
 lie(
     "kernel_unscaled",
     "logits are not divided by the root of the width",
-    "scale = math.log2(math.e) / math.sqrt(width)",
-    "scale = math.log2(math.e)",
+    " / math.sqrt(width)",
+    " / 1",
     "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
 )
 GIVEN = "scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit"
 lie(
     "kernel_sum_of_base_two",
     "a natural log-sum-exp is one of base two",
-    "base = widened(base) * 1.4426950408889634",
-    "base = widened(base)",
+    "tl.exp2(above * 1.4426950408889634)",
+    "tl.exp2(above)",
     GIVEN,
 )
 lie(
@@ -268,8 +268,8 @@ lie(
 lie(
     "kernel_sum_ignored",
     "a log-sum-exp that is given is found anew",
-    "    if log_sum_exp is None:\n        rows =",
-    "    log_sum_exp = None\n    if log_sum_exp is None:\n        rows =",
+    "given = log_sum_exp is not None",
+    "given, log_sum_exp = False, None",
     GIVEN,
 )
 
