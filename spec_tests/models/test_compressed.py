@@ -137,6 +137,25 @@ def test_a_row_is_stored_as_though_it_stood_alone(kind, system):
     assert stored(together) == size
 
 
+@pytest.mark.parametrize("system", ["kvzip+hubkv", *STORED], ids=str)
+def test_questions_of_unlike_lengths_are_answered_as_though_each_stood_alone(system):
+    model, inputs = models.attach(fresh("llama", head_dim=32)), given(more=20)
+    how = dict(ratio=0.5) if system == "kvzip+hubkv" else {}
+    questions, there = prompts(3)[0][:, -9:], torch.ones(2, 9).long()
+    there[0, :5] = 0
+    ids = torch.cat([inputs["input_ids"], questions], 1)
+    mask = torch.cat([inputs["attention_mask"], there], 1)
+    together = generated(model, ids, mask, models.compressed(model, system, **how, **inputs))
+    for row in range(2):
+        one = {name: x[row : row + 1] for name, x in inputs.items()}
+        real = one["attention_mask"][0].bool()
+        one = {name: x[:, real] for name, x in one.items()}
+        cache = models.compressed(model, system, **how, **one)
+        asked = ids[row : row + 1, mask[row].bool()]
+        answer = generated(model, asked, torch.ones_like(asked), cache)
+        assert_equal(together[row : row + 1, -8:], answer[:, -8:])
+
+
 @pytest.mark.parametrize("system", [*STORED, "hex"], ids=str)
 def test_what_is_stored_has_read_all_but_the_last_token(system):
     model, inputs = models.attach(fresh("llama", head_dim=32)), given(padded=False, more=20)
