@@ -114,8 +114,8 @@ def compressed(
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
         return begun(model, cache, input_ids, mask, chunk)
     if one.store is not None:
-        refuse.no_padding(mask.bool())
-        return coded(model, one, store or hex_settings(one, reading), input_ids, chunk, reading, kv)
+        how = store or hex_settings(one, reading)
+        return coded(model, one, how, input_ids, mask, chunk, reading, kv)
     if not one.evicts:
         return prefill(model, input_ids, mask, chunk=chunk).cache
     if made is None:
@@ -182,6 +182,7 @@ def coded(
     one: System,
     store: HexConfig,
     ids: Tensor,
+    mask: Tensor,
     chunk: int | None,
     reading: str,
     kv: ModuleType,
@@ -192,7 +193,7 @@ def coded(
         return cache
     mass = scorer("h2o", model, kv)
     watch = [] if one.scorer is None else [mass.watch]
-    prompt = prefill(model, ids[:, :-1], chunk=chunk, watch=watch)
+    prompt = prefill(model, ids[:, :-1], mask[:, :-1], chunk=chunk, watch=watch)
     keys = [layer.whole[0][..., 0].float() for layer in prompt.cache.whole_layers()]
     paid = [mass.memory.get(place, torch.zeros_like(one)) for place, one in enumerate(keys)]
     heavy = [Scored(each, torch.zeros_like(each, dtype=torch.bool)) for each in paid]

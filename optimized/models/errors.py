@@ -275,15 +275,6 @@ def unread(read: bool) -> None:
         )
 
 
-def no_padding(valid: Tensor | None) -> None:
-    """Refuse padding."""
-    if valid is not None and not bool(valid.all()):
-        raise ValueError(
-            "attention_mask must be all ones, got padding: a span that is quantised has the same "
-            "tokens in every row; batch prompts of one length"
-        )
-
-
 def same_batch(new: Tensor, batch: int) -> None:
     """Refuse tokens of another batch than the cache's."""
     if new.shape[0] != batch:

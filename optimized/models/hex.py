@@ -107,11 +107,6 @@ class HexTransformersCache(AttendingCache):
             kv.biregular_degrees(settings.block, heads * width, settings.density)
         super().__init__(spread(config, lambda: HexLayer(settings, kv)))
 
-    def admit(self, real: Tensor, seen: int) -> None:
-        """Refuse padding."""
-        del seen
-        refuse.no_padding(real)
-
     @classmethod
     def of_prompt(
         cls,
@@ -125,7 +120,7 @@ class HexTransformersCache(AttendingCache):
         """Compress a prompt whose heavy hitters another scorer or a refinement names.
 
         Args:
-            prompt: what `prefill` returned, in chunks or not, without padding.
+            prompt: what `prefill` returned, in chunks or not.
             scored: what a scorer returned for each layer.
             compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `kv`.
             settings: the settings of HEX.
@@ -136,9 +131,8 @@ class HexTransformersCache(AttendingCache):
             The cache; each layer's budget counts its own tokens.
 
         Raises:
-            ValueError: what the compressor refuses, padding, or scores of another number of layers.
+            ValueError: what the compressor refuses, or scores of another number of layers.
         """
-        refuse.no_padding(prompt.valid)
         whole = prompt.cache.whole_layers()
         refuse.one_a_layer("scored", scored, len(whole))
         refuse.refined(compressor, how.get("refinement"), scored, None)
@@ -147,7 +141,23 @@ class HexTransformersCache(AttendingCache):
         layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))
         for layer, source, one in zip(layers, whole, scored, strict=True):
             layer.lazy_initialization(*source.whole)
-            layer.held = compressor(*source.whole, one, store=settings, **scope, **how)
+            every = (*source.whole, *one)
+            stored = [
+                compressor(*parts[:2], Scored(*parts[2:]), store=settings, **scope, **how)
+                if parts[0].shape[2]
+                else None
+                for parts in rows_of(every, prompt.valid)
+            ]
+            layer.held = stored[0] if prompt.valid is None else tuple(stored)
             layer.seen = source.seen
-        cache.ends = prompt.cache.ends
+        cache.valid, cache.ends = prompt.valid, prompt.cache.ends
         return cache
+
+
+def rows_of(tensors: Sequence[Tensor], valid: Tensor | None) -> list[tuple[Tensor, ...]]:
+    """Return the tokens of each row; all rows together where none is padded."""
+    if valid is None:
+        return [tuple(tensors)]
+    return [
+        tuple(one[row : row + 1, :, there] for one in tensors) for row, there in enumerate(valid)
+    ]

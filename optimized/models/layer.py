@@ -303,7 +303,8 @@ class AttendingCache(Cache):
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse padding among new tokens, or tokens at all, where a cache cannot take them."""
-        del real, seen
+        if not seen:
+            refuse.false_on_the_left("attention_mask", real)
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""

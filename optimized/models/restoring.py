@@ -15,7 +15,10 @@ QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
 
 class RestoringLayer(AttendingLayer):
-    """One layer: the first tokens are compressed at once, later ones as they come."""
+    """One layer: the first tokens are compressed at once, later ones as they come.
+
+    A batch with padding is held row by row, since what is quantised together is tokens, not places.
+    """
 
     def __init__(self, kv: ModuleType) -> None:
         super().__init__()
@@ -24,14 +27,29 @@ class RestoringLayer(AttendingLayer):
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens and attend to exact new and restored old ones."""
-        del valid
         keys, values, _ = self.taken()
         query = query.to(keys.dtype)
         with exactly(query):
-            if self.held is None:
-                self.held = self.start(softmax.standard(query), keys, values)
-                return dense_attention(query, keys, values, None, softmax)
-            return self.go_on(query, keys, values, softmax)
+            if valid is None:
+                return self.answer(query, keys, values, softmax)
+            new = valid[:, -query.shape[2] :]
+            out = query.new_zeros(*query.shape[:-1], values.shape[-1])
+            rows: list[Any] = [None] * len(new) if self.held is None else list(self.held)
+            for row, there in enumerate(new):
+                if bool(there.any()):
+                    q, k, v = (x[row : row + 1, :, there] for x in (query, keys, values))
+                    self.held = rows[row]
+                    out[row : row + 1, :, there] = self.answer(q, k, v, softmax)
+                    rows[row] = self.held
+            self.held = tuple(rows)
+            return out
+
+    def answer(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
+        """Do so for rows without padding."""
+        if self.held is None:
+            self.held = self.start(softmax.standard(query), keys, values)
+            return dense_attention(query, keys, values, None, softmax)
+        return self.go_on(query, keys, values, softmax)
 
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
         """Attend to what is restored, and then store what is new, as much at a time as can be."""
@@ -117,8 +135,3 @@ class QuantizedTransformersCache(AttendingCache):
     ) -> None:
         refuse.one_of("name", name, QUANTIZERS)
         super().__init__(spread(config, lambda: QuantizedLayer(name, exact_outliers, kv)))
-
-    def admit(self, real: Tensor, seen: int) -> None:
-        """Refuse padding."""
-        del seen
-        refuse.no_padding(real)

@@ -368,8 +368,8 @@ def test_hex_refuses_channels_without_a_mask_at_construction(mode):
 def test_a_call_that_is_refused_leaves_the_cache_as_it_was():
     ids, mask = prompts(3)
     cache = hex_cache()
-    with pytest.raises(ValueError, match="attention_mask must be all ones, got padding"):
-        generated(attached("llama"), ids, mask, cache)
+    with pytest.raises(ValueError, match="attention_mask must be false on the left of a row only"):
+        generated(attached("llama"), ids, mask.flip(1), cache)
     every = torch.ones_like(mask)
     assert_equal(
         generated(attached("llama"), ids, every, cache),

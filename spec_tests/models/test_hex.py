@@ -92,13 +92,6 @@ def test_a_prompt_in_chunks_is_compressed_by_the_scorer_that_watched_it():
     assert_equal(generated(model, more, mask, chunked), generated(model, more, mask, at_once))
 
 
-def test_padding_is_refused_because_a_block_has_the_same_tokens_in_every_row():
-    ids, mask = prompts()
-    cache = models.HexTransformersCache(attached("llama").config, SMALL)
-    with pytest.raises(ValueError, match="attention_mask must be all ones, got padding"):
-        generated(attached("llama"), ids, mask, cache)
-
-
 @pytest.mark.parametrize("compressor", ["compress", "hubkv_compress", "graphkv_compress"])
 def test_refined_scores_name_the_tokens_that_hex_keeps(compressor):
     ids, mask = unpadded(3)

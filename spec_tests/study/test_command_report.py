@@ -18,6 +18,7 @@ from optimized.study.chart import quality, series
 from optimized.study.compared import everything
 from optimized.study.gallery import embedded
 from optimized.study.pictures.drawing import INK, PAGE
+from optimized.study.report import verdict_line
 
 LETTER = 5
 """How wide and high a letter is at least, as SVG counts."""
@@ -114,6 +115,23 @@ def test_the_table_has_a_line_a_row(command, capsys):
 def test_no_needles_means_no_needles(command):
     figures = command.figures("--systems", "random", "--ratios", "0.5", "--needles", "0")
     assert [row["needle_accuracy"] for row in figures["rows"]] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("signs", "said"),
+    [
+        ("==", "no difference seen"),
+        ("=-", "needles <span class=worse>worse</span>"),
+        ("+=", "text <span class=better>better</span>"),
+        ("??", "no verdict, too few documents"),
+        ("-", "text <span class=worse>worse</span>"),
+    ],
+)
+def test_a_verdict_says_what_differs_beside_the_ratio(signs, said):
+    needles = [0.1, None, None] if len(signs) > 1 else None
+    one = dict(system="a+hubkv", ratio=0.5, bits=[0.1, None, None], needles=needles, signs=signs)
+    line = verdict_line(one | dict(stored=(50.0, 50.0)), "a+hubkv − a")
+    assert f"<td>0.5</td><td class=words>{said}</td>" in line
 
 
 def test_every_name_stands_in_the_picture_and_covers_no_other():
