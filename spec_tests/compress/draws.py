@@ -10,6 +10,9 @@ from reference import GraphSettings, HexConfig, HubSettings, Scored
 from spec_tests.derived import choices
 from spec_tests.draw import Refusal, longer
 from spec_tests.refinement.draws import (
+    DECIDED,
+    GRAPHS,
+    HUBS,
     bad_graph,
     bad_others,
     bad_scores,
@@ -115,10 +118,15 @@ SPAN = dict(
 )
 # a span that is shorter than a block; a graph of queries
 CORNERS = dict(
+    select=[
+        DECIDED | dict(ratio=0.5, scope=scope, refinement=one)
+        for scope, kinds in (("layer", HUBS), ("head", GRAPHS))
+        for one in kinds
+    ],
     compress=[
         SPAN | dict(store=HexConfig(block=4, recent=0)),
         SPAN | dict(keep=2, refinement=GraphSettings(1, "qk"), queries=ONES),
-    ]
+    ],
 )
 
 

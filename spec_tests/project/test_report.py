@@ -189,6 +189,22 @@ def test_a_failure_blames_the_equations_that_a_law_bears_or_that_no_other_functi
     assert cards.blamed([another], ["uniform_spread"]) == {"HubKV-Obs1"}
 
 
+PART = """
+import reference
+from reference import gate, protected_mask
+
+def hubkv_refine(*args, **kwargs):
+    return reference.hubkv_refine(*args, **kwargs) / 2
+"""
+
+
+def test_a_part_of_a_run_blames_no_equation_of_a_function_that_it_leaves_out(suite, elsewhere):
+    (elsewhere / "part.py").write_text(PART)
+    words = ("-k", "test_agrees_with_reference and hubkv_refine", "--level", "values")
+    done = suite("part", *words, only=EVERY[:1])
+    assert "HubKV: HubKV-12 fails, HubKV-13 fails; 0 of 2 equations" in done.stdout
+
+
 def test_equations_stand_in_the_order_of_their_numbers():
     ids = ["GraphKV-10", "GraphKV-4", "GraphKV-7.1", "GraphKV-4.1"]
     ordered = ["GraphKV-4", "GraphKV-4.1", "GraphKV-7.1", "GraphKV-10"]

@@ -222,11 +222,17 @@ def test_a_result_of_another_shape_or_dtype_is_seen(lie):
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("hubkv_select", reference.HubSettings), ("graphkv_select", reference.GraphSettings)],
+    [
+        ("hubkv_select", reference.HubSettings),
+        ("graphkv_select", reference.GraphSettings),
+        ("refine", reference.HubSettings),
+        ("select", reference.HubSettings),
+        ("select", reference.GraphSettings),
+    ],
 )
-def test_each_setting_decides_what_is_kept_in_some_corner(name, settings):
+def test_each_setting_decides_what_comes_of_some_corner(name, settings):
     select, idle = getattr(reference, name), set(settings._field_defaults) - {"adaptive"}
-    for x in CORNERS[name]:
+    for x in (x for x in CORNERS[name] if isinstance(x["refinement"], settings)):
         for field, value in settings._field_defaults.items():
             if getattr(x["refinement"], field) != value:
                 without = x | dict(refinement=x["refinement"]._replace(**{field: value}))

@@ -174,6 +174,9 @@ GRAPHS = [
 ]
 
 
+CORNERS = dict(refine=[DECIDED | dict(keep=32, ratio=0.5, refinement=one) for one in HUBS])
+
+
 def setting(settings: HubSettings | GraphSettings) -> str:
     """Return what settings say beside their defaults."""
     said = settings._asdict().items()

@@ -133,7 +133,8 @@ def more(others: list[dict[str, Any]]) -> str:
     """Return what else fails so, folded."""
     if not others:
         return ""
-    count = f"{len(others)} more {'example' if len(others) == 1 else 'examples'} that fail so"
+    one = len(others) == 1
+    count = "1 more example that fails so" if one else f"{len(others)} more examples that fail so"
     return f"<details><summary>{count}</summary>\n{joined(map(claim, others))}</details>\n"
 
 

@@ -29,7 +29,7 @@ lie(
 )
 lie(
     "near_rounds_half_up",
-    "half a channel more is a channel",
+    "a half is rounded up, not to the even degree",
     "round(share * channels)",
     "floor(share * channels + Fraction(1, 2))",
     "test_a_near_degree_is_the_nearest_and_even_if_two_are",
