@@ -29,9 +29,9 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.precision import widen
 
 BLOCK = 128  # tokens of a tile
-SOURCES = {True: (16, 64), False: (64, 256)}  # and sources, by whether they are widened
+SOURCES = {True: (16, 64), False: (64, 256)}  # and sources, by whether vectors are widened
 SUBTILE = 8
-CHANNELS = 32  # at a time
+CHANNELS = {True: 16, False: 32}  # at a time
 PART = 64  # tokens whose edges to one source are made again at a time
 ALONE = 16  # sources of which that one is one
 CHUNK = 4096  # numbers that a program looks at at a time
@@ -553,7 +553,7 @@ def sent(
     # fewer rows would be multiplied by another instruction than those that are made again
     least, most = SOURCES[wide]
     sources = min(most, max(least, triton.next_power_of_2(rows)))
-    channels = min(CHANNELS, max(16, triton.next_power_of_2(width)))
+    channels = min(CHANNELS[wide], max(16, triton.next_power_of_2(width)))
 
     reaches = scores.new_empty((graphs, rows))
     copies = start.new_empty((graphs, rows, heads, width))
@@ -565,9 +565,9 @@ def sent(
 
     across = triton.cdiv(rows, sources)
     few = graphs * triton.cdiv(tokens, BLOCK) * across < PROGRAMS
-    block = max(BLOCK // 2, 1) if few else BLOCK
-    subtile = min(SUBTILE, max(block // 2, 1))
+    subtile = min(SUBTILE, max(BLOCK // 4, 1))
     subtile = 1 if count * subtile >= tokens else subtile
+    block = max(BLOCK // 2, 1) if few or subtile == 1 else BLOCK
     blocks, each = triton.cdiv(tokens, block), block // subtile
     lengths, scales = scores.new_empty((2, graphs, tokens))
     highest = scores.new_empty((graphs, rows, blocks))
@@ -578,7 +578,7 @@ def sent(
     tile |= dict(WIDE=wide, WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
     maxima_kernel[(graphs * blocks * across,)](
         *graph, tokens, rows, heads,
-        SOURCES=sources, BLOCK=block, num_warps=max(4, block // 16), **tile,
+        SOURCES=sources, BLOCK=block, num_warps=4 if few and subtile > 1 else 8, **tile,
     )  # fmt: skip
 
     best_tiles, best = min(count, blocks), min(count, blocks * each)
