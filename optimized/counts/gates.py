@@ -457,7 +457,7 @@ GATES = [
         of_packing("hex_compress", 96, bits, budgets=budgets, trips=BLOCK)
         for bits, budgets in {3: {80: 18002, 90: 18114}, 4: {80: 11771, 90: 11856}}.items()
     ),
-    of_graph(8192, "25", 8, 128, budgets={80: 279.4, 90: 275.9}),
-    of_graph(32768, "75", 16, 512, budgets={80: 176.1, 90: 161.0}),
-    of_graph(131072, "280", 16, 512, budgets={80: 149.3, 90: 132.5}),
+    of_graph(8192, "25", 8, 128, budgets={80: 276.4, 90: 273.0}),
+    of_graph(32768, "75", 16, 512, budgets={80: 175.3, 90: 160.3}),
+    of_graph(131072, "280", 16, 512, budgets={80: 149.1, 90: 132.3}),
 ]
