@@ -1,11 +1,11 @@
 """The gates' table is complete, and its reader of machine code counts what runs."""
 
 import pytest
-from torch import Tensor
+import torch
 
 from optimized import kernels
 from optimized.counts.gates import GATES
-from optimized.counts.launches import launched
+from optimized.counts.launches import Launch, launched
 from optimized.counts.machine_code import GPUS, WARP, Code, busy, parsed, predicted
 
 EVERY = [gate.title for gate in GATES]
@@ -58,13 +58,13 @@ def test_an_instruction_keeps_its_part_of_the_processor_busy():
 
 
 def test_what_is_gathered_counts_as_often_as_it_is_asked_for_and_never_above_all_of_it():
-    first = launched(GATES[0].call)[0]
-    name, scores = next((name, a) for name, a in first.arguments.items() if isinstance(a, Tensor))
-    rest = first.moved - scores.nbytes
-    assert first._replace(asked={name: 100}).moved == rest + 100
-    assert first._replace(asked={name: 2 * scores.nbytes}).moved == first.moved
-    twice = first._replace(arguments={"one": scores, "other": scores}, asked={"one": 100})
-    assert twice.moved == scores.nbytes, "the other is read as a whole"
+    whole, part = torch.empty(2, 1000, dtype=torch.int8, device="meta")
+    launch = Launch(None, (1,), dict(read=whole, gathered=part, size=3), {})
+    assert launch.moved == 2000
+    assert launch._replace(asked=dict(gathered=300)).moved == 1300
+    assert launch._replace(asked=dict(gathered=3000)).moved == 2000
+    twice = launch._replace(arguments=dict(read=whole, gathered=whole), asked=dict(gathered=300))
+    assert twice.moved == 1000, "it is read as well"
 
 
 def test_a_time_is_that_of_what_is_busiest():

@@ -1,4 +1,4 @@
-"""GraphKV without a matrix of sources by tokens: all vectors are read once, and no edge is kept.
+"""GraphKV without a matrix of sources by tokens: a product reads all vectors once, and keeps none.
 
 A tile of edges leaves the strongest one of every 8 tokens, a sub-tile, and of all of them. The m
 best tiles of a source hold its m best sub-tiles, and these its m strongest edges, the lowest
@@ -29,15 +29,15 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.precision import widen
 
 BLOCK = 128  # tokens of a tile
-SOURCES = {True: (16, 64), False: (64, 256)}  # and sources, by whether they are widened
+SOURCES = {True: (16, 64), False: (64, 256)}  # and sources, by whether vectors are widened
 SUBTILE = 8
-CHANNELS = 32  # at a time
+CHANNELS = {True: 16, False: 32}  # at a time
 PART = 64  # tokens whose edges to one source are made again at a time
 ALONE = 16  # sources of which that one is one
 CHUNK = 4096  # numbers that a program looks at at a time
 LISTED = 1024  # neighbours that a token looks through at a time
 HITS = 16  # and reads at a time: numbers 1 - e, each 0 or at least 2^-24, have a product in float64
-PROGRAMS = 128  # that are enough
+PROGRAMS = 128  # that are enough; with fewer, tiles are half as large
 HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -54,7 +54,7 @@ def sources_kernel(
     vectors, chosen, copies, reaches, tokens, rows, heads,
     BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Copy a source, in [-2, 2), and write how long the copy is.
+    """Copy a source, a BALANCED one times its scale, and write how long the copy is.
 
     A length of 0 is written as 1: all products are 0.
     """
@@ -167,7 +167,8 @@ def maxima_kernel(
     """Write the strongest edge of every sub-tile of a tile, and of the tile.
 
     Minus infinity where there is no candidate: beyond the end, barred, or the source itself. The
-    lengths of tokens are written on the way, and the scales of two they are divided by before.
+    lengths of tokens are written on the way, and the scales of those of which squares may be no
+    floats.
     """
     EACH: tl.constexpr = BLOCK // SUBTILE
     across, blocks = tl.cdiv(rows, SOURCES), tl.cdiv(tokens, BLOCK)
@@ -361,6 +362,8 @@ def neighbours_kernel(
             i = tl.load(picked + i // SUBTILE, mask=n < count, other=0) * SUBTILE + i % SUBTILE
         tl.store(weights + row * count + n, edge, mask=n < count)
         i = tl.where(acts & (edge > -float("inf")), i, -1)
+        # several threads hold a place, and have read it
+        tl.debug_barrier()
         tl.store(reached + n, i, mask=n < count)
 
 
@@ -553,21 +556,20 @@ def sent(
     # fewer rows would be multiplied by another instruction than those that are made again
     least, most = SOURCES[wide]
     sources = min(most, max(least, triton.next_power_of_2(rows)))
-    channels = min(CHANNELS, max(16, triton.next_power_of_2(width)))
+    channels = min(CHANNELS[wide], max(16, triton.next_power_of_2(width)))
 
     reaches = scores.new_empty((graphs, rows))
     copies = start.new_empty((graphs, rows, heads, width))
     sources_kernel[(graphs * rows,)](
         start, chosen, copies, reaches, tokens, rows, heads,
-        BALANCED=start.dtype != torch.float16, WIDTH=width,
-        CHUNK=chunk(heads * width),
+        BALANCED=start.dtype != torch.float16, WIDTH=width, CHUNK=chunk(heads * width),
     )  # fmt: skip
 
     across = triton.cdiv(rows, sources)
     few = graphs * triton.cdiv(tokens, BLOCK) * across < PROGRAMS
-    block = max(BLOCK // 2, 1) if few else BLOCK
-    subtile = min(SUBTILE, max(block // 2, 1))
+    subtile = min(SUBTILE, max(BLOCK // 4, 1))
     subtile = 1 if count * subtile >= tokens else subtile
+    block = max(BLOCK // 2, 1) if few or subtile == 1 else BLOCK
     blocks, each = triton.cdiv(tokens, block), block // subtile
     lengths, scales = scores.new_empty((2, graphs, tokens))
     highest = scores.new_empty((graphs, rows, blocks))
@@ -578,7 +580,7 @@ def sent(
     tile |= dict(WIDE=wide, WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
     maxima_kernel[(graphs * blocks * across,)](
         *graph, tokens, rows, heads,
-        SOURCES=sources, BLOCK=block, num_warps=max(4, block // 16), **tile,
+        SOURCES=sources, BLOCK=block, num_warps=4 if few and subtile > 1 else 8, **tile,
     )  # fmt: skip
 
     best_tiles, best = min(count, blocks), min(count, blocks * each)

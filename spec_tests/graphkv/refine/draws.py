@@ -31,7 +31,7 @@ def concatenate_heads(draw):
 def graphkv_refine(draw, unprotected=True, **fixed):
     """A layer or a batch of them, on the lattice its graph compares."""
     batch = fixed.pop("batch") if "batch" in fixed else draw(leads)
-    head_count, count = draw(st.sampled_from([1, 2, 4])), draw(few)
+    head_count, count = draw(st.sampled_from([1, 2, 4])), draw(fixed.pop("tokens", few))
     per_head = fixed.get("per_head", draw(st.booleans()))
 
     def rows():

@@ -179,10 +179,11 @@ def test_half_precision_is_rounded_once_at_the_end(impl, keys, scores, dtype):
 
 
 @pytest.mark.spec("GraphKV-1")
-@given(graphkv_refine(), st.data())
+@settings(max_examples=30)
+@given(graphkv_refine(batch=(), tokens=st.integers(3, 20), rounds=1), st.data())
 def test_how_long_vectors_are_changes_nothing(impl, x, data):
-    """Times a power of two each token, far beyond those whose squares are floats."""
-    powers = 2 ** data.draw(grid(x["scores"].shape[-1], 1, low=-100, high=100, scale=1.0))
+    """Each token times a power of two, of which the square is no float."""
+    powers = 2 ** data.draw(grid(x["scores"].shape[-1], 1, low=-1, high=1, scale=100.0))
     scaled = {name: x[name] * powers for name in ("keys", "queries", "values")}
     assert_equal(impl.graphkv_refine(**x | scaled), impl.graphkv_refine(**x))
 
@@ -210,6 +211,7 @@ def test_a_layer_graph_and_head_graphs_keep_different_tokens(impl):
 def graphs(impl, x):
     """The score, window and vectors of every graph: of each head, or of each layer's rows."""
     scores, aside = x["scores"], x["protected"]
+    aside = torch.zeros_like(scores, dtype=torch.bool) if aside is None else aside
     heads = scores.shape[-2]
     group = x["queries"].shape[-3] // heads
     vectors = dict(
@@ -269,6 +271,17 @@ layer_or_head = pytest.mark.parametrize("per_head", [False, True], ids=["layer",
 def test_every_graph_is_made_of_its_parts(impl, per_head, focus, data):
     some = dict(per_head=per_head, fraction=data.draw(st.sampled_from([0.3, 1.0])))
     assert_composed(impl, data.draw(graphkv_refine(unprotected=False, **some, **focuses[focus])))
+
+
+@pytest.mark.spec("GraphKV-3")
+@settings(max_examples=30)
+@given(st.integers(1, 4), st.data())
+def test_a_graph_of_many_tokens_is_made_of_its_parts(impl, count, data):
+    """Most are no neighbours, and of equal ones the first; the last is a source or protected."""
+    some = dict(batch=(), tokens=st.integers(17, 40), fraction=0.2, signal="evict", rounds=1)
+    x = data.draw(graphkv_refine(**some, count=count))
+    x["scores"][..., -1] = 2.0
+    assert_composed(impl, x)
 
 
 @pytest.mark.spec("GraphKV-6.1")
