@@ -32,6 +32,8 @@ CODES = (2, 3, 4, 8)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
 REGISTERS = dict(maxnreg=255) if PTX else {}
 """All that a lane may have: left to itself the assembler takes fewer, and spills."""
+MERGED = 8 if triton.knobs.runtime.interpret else 64
+"""Numbers of each channel that are merged at once, so that none waits for the one before."""
 UNIT = tl.constexpr(32768.0)
 """What stands for 1 in half precision, so that what is far smaller keeps its bits."""
 
@@ -422,9 +424,11 @@ def codes_kernel(
 
 
 @triton.jit
-def merge_kernel(found, norms, output, whole, splits, limit, WIDTH: tl.constexpr, C: tl.constexpr):
+def merge_kernel(
+    found, norms, output, whole, splits, limit,
+    WIDTH: tl.constexpr, C: tl.constexpr, MANY: tl.constexpr,
+):  # fmt: skip
     """Merge what all programs of some columns found, weighed by their sums of exponentials."""
-    MANY: tl.constexpr = 64 // C  # as many at once, lest each wait for the one before
     pid = tl.program_id(0).to(tl.int64)
     g, channels = tl.arange(0, C), tl.program_id(1) * 32 + tl.arange(0, 32)
     largest = tl.full([C], -float("inf"), tl.float32)
@@ -586,8 +590,9 @@ def attended(
     whole = query.new_empty(grid, held)
     limit = torch.finfo(queries.dtype).max
     merge_kernel[(grid, width // 32)](
-        found, norms, output, whole, splits, limit, WIDTH=width, C=held, num_warps=1
-    )
+        found, norms, output, whole, splits, limit,
+        WIDTH=width, C=held, MANY=max(1, MERGED // held), num_warps=1,
+    )  # fmt: skip
     output = output.view(rows * heads, parts * held, width)[:, :group].reshape(queries.shape)
     if not mass:
         return HexAttention(output, None)
