@@ -327,15 +327,29 @@ lie(
 lie(
     "kernel_past_the_residual",
     "what is beyond the residual buffer is a key of zeros",
-    's = tl.where(there[:, None], s, -float("inf"))',
-    "s = tl.where(there[:, None], s, 0.0)",
+    's * scale[None, :], -float("inf"))',
+    "s * scale[None, :], 0.0)",
+    WIDE,
+)
+lie(
+    "kernel_residual_once",
+    "a program of the residual buffer attends to its first 16 tokens alone",
+    "for start in tl.range(first, tokens, stride,",
+    "for start in tl.range(first, tl.minimum(first + 1, tokens), stride,",
+    WIDE,
+)
+lie(
+    "kernel_residual_of_the_first_row",
+    "every head attends to the residual buffer of the first",
+    "behind = head * residual * WIDTH",
+    "behind = head * 0",
     WIDE,
 )
 lie(
     "kernel_unfaded",
     "what earlier splits found is not weighed anew",
-    "o = o * fade[None, :] + weight[None, :] * read",
-    "o = o + weight[None, :] * read",
+    "o = o * fade[None, :] + tl.sum(",
+    "o = o + tl.sum(",
     WIDE,
 )
 

@@ -30,7 +30,7 @@ BEST = {"key_kernel", "count_kernel", "cut_kernel", "mark_kernel"}
 GRAPH = {"sources_kernel", "maxima_kernel", "neighbours_kernel", "signal_kernel"}
 LEFT = {"count_kernel", "copy_kernel"}
 MASS = {"sums_kernel", "mass_kernel"}
-STORED = {"range_kernel", "scales_kernel", "keys_kernel", "values_kernel"}
+STORED = {"range_kernel", "scales_kernel", "codes_kernel"}
 GPU = "meta"
 
 
@@ -85,7 +85,7 @@ CALLS: dict[str, Any] = {
     ),
     "hex_read": ({"restore_kernel"}, lambda kv: kv.hex_read(stored(96))),
     "hex_decode": (
-        {"codes_kernel", "plain_kernel", "merge_kernel"},
+        {"codes_kernel", "merge_kernel"},
         lambda kv: kv.hex_decode(stored(96), *stream()),
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),

@@ -3,7 +3,7 @@
 A program owns some tiles of a key head and up to eight of its query heads, the columns. Steps of
 the keys go into the queries and minima of the keys into one number a column; steps and minima of
 the values go into the weights. What a program finds is merged by the log-sum-exp, to base 2, with
-what others find; the residual buffer is one program more.
+what others find; the residual buffer is some programs more.
 """
 
 # pyright: reportArgumentType=false
@@ -32,6 +32,8 @@ CODES = (2, 3, 4, 8)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
 REGISTERS = dict(maxnreg=255) if PTX else {}
 """All that a lane may have: left to itself the assembler takes fewer, and spills."""
+MERGED = 8 if triton.knobs.runtime.interpret else 64
+"""Numbers of each channel that are merged at once, so that none waits for the one before."""
 UNIT = tl.constexpr(32768.0)
 """What stands for 1 in half precision, so that what is far smaller keeps its bits."""
 
@@ -132,15 +134,81 @@ def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def codes_kernel(
-    query, near, beside, tops, key_words, key_steps, key_minima, value_words, value_steps,
-    value_minima, reach, kept_keys, kept_values, firsts, dynamic, counts_of, tokens_of,
-    channels_of, columns_of, places_of, scratch, logits, found, norms,
-    count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
-    BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr,
-    PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, LOGITS: tl.constexpr, PTX: tl.constexpr,
+def weighed(rows, factors, sums, PTX: tl.constexpr):
+    """Add a product of rows with factors of float32, on tensor cores where there are such."""
+    if rows.dtype == tl.float16:
+        return added(rows, factors, sums, True)
+    elif PTX:
+        # three numbers of bfloat16 are one of float32; the interpreter would multiply bits
+        for i in tl.static_range(1 if rows.dtype == tl.bfloat16 else 3):
+            row, rest = rows.to(tl.bfloat16), factors
+            for _ in tl.static_range(3 - i):
+                near = rest.to(tl.bfloat16)
+                sums = tl.dot(row, near, sums)
+                rest -= near.to(tl.float32)
+            if rows.dtype == tl.float32:
+                rows -= row.to(tl.float32)
+        return sums
+    else:
+        return tl.dot(widened(rows), factors, sums, input_precision="ieee")
+
+
+@triton.jit
+def uncoded(
+    query, scale, keys, values, logits, out, norm, first, tokens, stride,
+    WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr, LOGITS: tl.constexpr,
+    PTX: tl.constexpr,
 ):  # fmt: skip
-    """Attend to some tiles of codes."""
+    """Attend to 16 of every so many tokens in full precision, given the first of their head's."""
+    SLICES: tl.constexpr = WIDTH // 32  # of channels, lest a lane run out of registers
+    g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
+    real = (g < HELD)[None, :]
+    largest = tl.full([C], -float("inf"), tl.float32)
+    total = tl.zeros([C], tl.float32)
+    o = filled(0.0, SLICES, 32, C)
+    for start in tl.range(first, tokens, stride, num_stages=1):
+        there = start + t < tokens
+        at = (start + t) * WIDTH
+        s = tl.zeros([16, C], tl.float32)
+        for i in tl.static_range(SLICES):
+            channel = i * 32 + c
+            k = keys + at[:, None] + channel[None, :]
+            q = query + channel[:, None] * HELD + g[None, :]
+            k = tl.load(k, mask=there[:, None], other=0.0)
+            s = weighed(k, tl.load(q, mask=real, other=0.0), s, PTX)
+        s = tl.where(there[:, None], s * scale[None, :], -float("inf"))
+        if LOGITS:
+            here = logits + (start + t)[:, None] * HELD + g[None, :]
+            tl.store(here, s, mask=there[:, None] & real)
+        higher = tl.maximum(largest, tl.max(s, 0))
+        fade = tl.exp2(largest - higher)
+        largest = higher
+        p = tl.exp2(s - higher[None, :])
+        total = total * fade + tl.sum(p, 0)
+        mixed = ()
+        for i in tl.static_range(SLICES):
+            v = values + at[None, :] + (i * 32 + c)[:, None]
+            v = tl.load(v, mask=there[None, :], other=0.0)
+            mixed += (weighed(v, p, o[i] * fade[None, :], PTX),)
+        o = mixed
+    share_of = (1.0 / total)[None, :]
+    for i in tl.static_range(SLICES):
+        tl.store(out + (i * 32 + c)[:, None] * HELD + g[None, :], o[i] * share_of, mask=real)
+    tl.store(norm + g, largest + tl.log2(total), mask=g < HELD)
+
+
+@triton.jit
+def codes_kernel(
+    query, near, beside, tops, residual_keys, residual_values, residual_logits, key_words,
+    key_steps, key_minima, value_words, value_steps, value_minima, reach, kept_keys, kept_values,
+    firsts, dynamic, counts_of, tokens_of, channels_of, columns_of, places_of, scratch, logits,
+    found, norms, count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
+    residual, programs,
+    BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr,
+    EXACT: tl.constexpr, PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, PLAIN: tl.constexpr,
+    LOGITS: tl.constexpr, MASS: tl.constexpr, PTX: tl.constexpr,
+):  # fmt: skip
+    """Attend to some tiles of codes; programs beyond those that do so attend to the residual."""
     THREE: tl.constexpr = BITS == 3
     FIELD: tl.constexpr = 16 if THREE else WIDTH * BITS // 16  # channels of a group
     PAIRED: tl.constexpr = FIELD < 16
@@ -159,23 +227,36 @@ def codes_kernel(
     place = c // 2 + FIELD * (c % 2) if PAIRED else c  # of a channel in a group, or in two
     j, r = tl.arange(0, FIELD // 2), tl.arange(0, ROWS // 2)
     channels, all_of_group = tl.arange(0, WIDTH), tl.arange(0, FIELD)
-    query += pid * WIDTH * C
-    scale = tl.load(tops + pid * C + g)
+    real = g < HELD  # the other columns are zeros, and nowhere in memory
+    query += pid * WIDTH * HELD
+    scale = tl.load(tops + pid * HELD + g, mask=real, other=0.0)
+    split = tl.program_id(0) * splits + first + tl.program_id(1)
+    out = found + split.to(tl.int64) * WIDTH * HELD
+    norm = norms + split.to(tl.int64) * HELD
+    if PLAIN:
+        extra = tl.program_id(1) - programs
+        if extra >= 0:
+            behind = head * residual * WIDTH
+            uncoded(
+                query, scale, residual_keys + behind, residual_values + behind,
+                residual_logits + pid * residual * HELD, out, norm, 16 * extra, residual,
+                16 * (tl.num_programs(1) - programs), WIDTH, C, HELD, MASS, PTX,
+            )  # fmt: skip
+            return
     far = tl.load(reach + value_row)
     inverse = UNIT / tl.where(far > 0, far, 1.0)
-    split = tl.program_id(0) * splits + first + tl.program_id(1)
     if ENTRIES:
-        near += pid * WIDTH * C
-        beside += pid * WIDTH * C
-        scratch += split.to(tl.int64) * (128 + (97 + WIDTH + (96 if EXACT else 48)) * C)
+        near += pid * WIDTH * HELD
+        beside += pid * WIDTH * HELD
+        scratch += (pid * programs + tl.program_id(1)) * (128 + (97 + (96 if EXACT else 48)) * HELD)
         begins = scratch.to(tl.pointer_type(tl.int32), bitcast=True)
         bias = scratch + 128
-        added_sums = bias + 97 * C
-        powers = added_sums + WIDTH * C
+        powers = bias + 97 * HELD
         if not EXACT:
             powers = powers.to(tl.pointer_type(tl.float16), bitcast=True)
-        every = tl.arange(0, WIDTH)[:, None] * C + g[None, :]
-        tl.store(added_sums + every, tl.zeros([WIDTH, C], tl.float32))
+        # what kept values add stands where all that is found will
+        every = tl.arange(0, WIDTH * HELD)
+        tl.store(out + every, tl.zeros([WIDTH * HELD], tl.float32))
     largest = tl.full([C], -float("inf"), tl.float32)
     total = tl.zeros([C], tl.float32)
     middles = total
@@ -195,20 +276,22 @@ def codes_kernel(
             entry = tl.load(firsts + group * tiles + within)
             add_keys(
                 bias, near, beside, kept_keys + entry, key_minima + group * WIDTH, begins,
-                tokens_of + table * (96 * 2), channels_of, WIDTH, C, EXACT,
+                tokens_of + table * (96 * 2), channels_of, WIDTH, HELD, EXACT,
             )  # fmt: skip
             tl.debug_barrier()
         step = widened(tl.load(steps + channels))
         top = tl.max(step, 0)
         # so large that what is kept can be told in it
         top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-64) / UNIT
-        q = tl.load(query + channels[:, None] * C + g[None, :])
+        at = query + channels[:, None] * HELD + g[None, :]
+        q = tl.load(at, mask=real[None, :], other=0.0)
         middle = widened(tl.load(key_minima + group * WIDTH + channels)) + MIDDLE * step
         below = tl.sum(q * middle[:, None], 0)
         asked = ()
         for i in tl.static_range(GROUPS):
             at = i * GROUP + place
-            q = tl.load(query + at[:, None] * C + g[None, :])
+            q = query + at[:, None] * HELD + g[None, :]
+            q = tl.load(q, mask=real[None, :], other=0.0)
             asked += (q * (widened(tl.load(steps + at)) / top)[:, None],)
         s = ()
         for part in tl.static_range(PARTS):
@@ -229,8 +312,9 @@ def codes_kernel(
             if ENTRIES:
                 # what products are added to, so that all that follows has their layout
                 token, mine = token_of(part, BITS, WIDTH)
-                at = bias + token[:, None] * C + g[None, :]
-                x = tl.load(at, mask=mine[:, None], other=0.0) if HOLES else tl.load(at)
+                at = bias + token[:, None] * HELD + g[None, :]
+                mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
+                x = tl.load(at, mask=mine, other=0.0)
                 x *= 1.0 / top
             else:
                 x = tl.zeros([ROWS, C], tl.float32)
@@ -242,19 +326,16 @@ def codes_kernel(
                 x = added(codes, asked[i], x, EXACT)
             s += (x,)
         if LOGITS:
-            here = logits + (pid * count + tile) * 96 * C
+            here = logits + (pid * count + tile) * 96 * HELD
         sums = ()
         for part in tl.static_range(PARTS):
             token, mine = token_of(part, BITS, WIDTH)
             x = (s[part] * top + below[None, :]) * scale[None, :]
-            at = token[:, None] * C + g[None, :]
             if PARTIAL or HOLES:
                 x = tl.where((mine & (token < left))[:, None], x, -float("inf"))
             if LOGITS:
-                if HOLES:
-                    tl.store(here + at, x, mask=mine[:, None])
-                else:
-                    tl.store(here + at, x)
+                at = here + token[:, None] * HELD + g[None, :]
+                tl.store(at, x, mask=mine[:, None] & real[None, :])
             sums += (x,)
         s = sums
         # every tile has a token, so that the largest logit is finite
@@ -265,7 +346,7 @@ def codes_kernel(
         fade = tl.exp2(largest - higher)
         largest = higher
         if ENTRIES:
-            tl.store(bias + 96 * C + g, fade)
+            tl.store(bias + 96 * HELD + g, fade, mask=real)
         sums = ()
         drawn = tl.zeros([ROWS, C], tl.float32)
         for part in tl.static_range(PARTS):
@@ -274,11 +355,9 @@ def codes_kernel(
             sums += (p,)
             if ENTRIES:
                 token, mine = token_of(part, BITS, WIDTH)
-                at = powers + token[:, None] * C + g[None, :]
-                if HOLES:
-                    tl.store(at, (p * UNIT).to(powers.dtype.element_ty), mask=mine[:, None])
-                else:
-                    tl.store(at, (p * UNIT).to(powers.dtype.element_ty))
+                at = powers + token[:, None] * HELD + g[None, :]
+                mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
+                tl.store(at, (p * UNIT).to(powers.dtype.element_ty), mask=mine)
         s = sums
         if ENTRIES:
             tl.debug_barrier()
@@ -326,8 +405,8 @@ def codes_kernel(
                 o = mixed
         if ENTRIES:
             add_values(
-                added_sums, powers, bias + 96 * C, kept_values + entry, value_minima + tokens,
-                begins, columns_of + table * (WIDTH * 2), places_of, WIDTH, C,
+                out, powers, bias + 96 * HELD, kept_values + entry, value_minima + tokens,
+                begins, columns_of + table * (WIDTH * 2), places_of, WIDTH, HELD,
             )  # fmt: skip
             tl.debug_barrier()
     share_of = 1.0 / total
@@ -335,72 +414,39 @@ def codes_kernel(
         kept_of = (share_of / UNIT)[None, :]
     rest = (middles * share_of)[None, :]
     share_of = (share_of / inverse)[None, :]
-    split = split.to(tl.int64)
-    out = found + split * WIDTH * C
     for i in tl.static_range(GROUPS):
         x = o[i] * share_of + rest
-        at = (i * GROUP + place)[:, None] * C + g[None, :]
+        at = out + (i * GROUP + place)[:, None] * HELD + g[None, :]
         if ENTRIES:
-            x += tl.load(added_sums + at) * kept_of
-        tl.store(out + at, x)
-    tl.store(norms + split * C + g, largest + tl.log2(total))
+            x += tl.load(at, mask=real[None, :], other=0.0) * kept_of
+        tl.store(at, x, mask=real[None, :])
+    tl.store(norm + g, largest + tl.log2(total), mask=real)
 
 
 @triton.jit
-def plain_kernel(
-    query, tops, keys, values, logits, found, norms, parts, tokens, splits, first,
-    WIDTH: tl.constexpr, C: tl.constexpr, LOGITS: tl.constexpr,
+def merge_kernel(
+    found, norms, output, whole, splits, limit,
+    WIDTH: tl.constexpr, C: tl.constexpr, MANY: tl.constexpr,
 ):  # fmt: skip
-    """Attend to tokens in full precision."""
-    pid = tl.program_id(0).to(tl.int64)
-    head = pid // parts
-    g, t, channels = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
-    q = tl.load(query + pid * WIDTH * C + channels[:, None] * C + g[None, :])
-    scale = tl.load(tops + pid * C + g)
-    largest = tl.full([C], -float("inf"), tl.float32)
-    total = tl.zeros([C], tl.float32)
-    o = tl.zeros([WIDTH, C], tl.float32)
-    for start in range(0, tokens, 32):
-        there = start + t < tokens
-        at = (head * tokens + start + t) * WIDTH
-        k = widened(tl.load(keys + at[:, None] + channels[None, :], mask=there[:, None], other=0.0))
-        s = tl.dot(k, q, input_precision="ieee") * scale[None, :]
-        s = tl.where(there[:, None], s, -float("inf"))
-        if LOGITS:
-            here = (pid * tokens + start + t)[:, None] * C + g[None, :]
-            tl.store(logits + here, s, mask=there[:, None])
-        higher = tl.maximum(largest, tl.max(s, 0))
-        fade = tl.exp2(largest - higher)
-        largest = higher
-        p = tl.exp2(s - higher[None, :])
-        total = total * fade + tl.sum(p, 0)
-        v = widened(
-            tl.load(values + at[None, :] + channels[:, None], mask=there[None, :], other=0.0)
-        )
-        o = tl.dot(v, p, o * fade[None, :], input_precision="ieee")
-    place = pid * splits + first
-    o *= (1.0 / total)[None, :]
-    tl.store(found + (place * WIDTH + channels[:, None]) * C + g[None, :], o)
-    tl.store(norms + place * C + g, largest + tl.log2(total))
-
-
-@triton.jit
-def merge_kernel(found, norms, output, whole, splits, limit, WIDTH: tl.constexpr, C: tl.constexpr):
     """Merge what all programs of some columns found, weighed by their sums of exponentials."""
     pid = tl.program_id(0).to(tl.int64)
     g, channels = tl.arange(0, C), tl.program_id(1) * 32 + tl.arange(0, 32)
     largest = tl.full([C], -float("inf"), tl.float32)
     total = tl.zeros([C], tl.float32)
     o = tl.zeros([32, C], tl.float32)
-    for split in range(splits):
+    for start in range(0, splits, MANY):
+        split = start + tl.arange(0, MANY)
+        there = split < splits
         place = pid * splits + split
-        norm = tl.load(norms + place * C + g)
-        higher = tl.maximum(largest, norm)
-        fade, weight = tl.exp2(largest - higher), tl.exp2(norm - higher)
+        norm = norms + place[:, None] * C + g[None, :]
+        norm = tl.load(norm, mask=there[:, None], other=-float("inf"))
+        read = found + (place[:, None] * WIDTH + channels[None, :])[:, :, None] * C + g
+        read = tl.load(read, mask=there[:, None, None], other=0.0)
+        higher = tl.maximum(largest, tl.max(norm, 0))
+        fade, weight = tl.exp2(largest - higher), tl.exp2(norm - higher[None, :])
         largest = higher
-        total = total * fade + weight
-        read = tl.load(found + (place * WIDTH + channels[:, None]) * C + g[None, :])
-        o = o * fade[None, :] + weight[None, :] * read
+        total = total * fade + tl.sum(weight, 0)
+        o = o * fade[None, :] + tl.sum(weight[:, None, :] * read, 0)
     o = tl.minimum(tl.maximum(o / total[None, :], -limit), limit)
     out = output + (pid * C + g[None, :]) * WIDTH + channels[:, None]
     tl.store(out, rounded(o, output.dtype.element_ty))
@@ -486,9 +532,10 @@ def attended(
     group = queries.shape[-3] // heads
     parts = triton.cdiv(group, COLUMNS)
     grid = rows * heads * parts
+    held = COLUMNS if parts > 1 else triton.next_power_of_2(group)
     # columns of a program, each divided by its largest number so that half precision holds it
     asked = queries.float().reshape(rows * heads, group, width)
-    asked = F.pad(asked, (0, 0, 0, parts * COLUMNS - group)).view(grid, COLUMNS, width)
+    asked = F.pad(asked, (0, 0, 0, parts * held - group)).view(grid, held, width)
     tops = asked.abs().amax(-1)
     tops = tops.where(tops > 0, 1)
     query = (asked / tops[..., None]).mT.contiguous()
@@ -498,15 +545,20 @@ def attended(
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
     programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]
-    splits = sum(programs) + (residual > 0)
-    found = query.new_empty(grid, splits, width, COLUMNS)
-    norms = query.new_empty(grid, splits, COLUMNS)
+    extra = triton.cdiv(residual, 32)  # programs of the residual buffer, beside those of one run
+    splits = sum(programs) + extra
+    found = query.new_empty(grid, splits, width, held)
+    norms = query.new_empty(grid, splits, held)
+    plain_part = (
+        rest.residual_keys.contiguous(), rest.residual_values.contiguous(),
+        query.new_empty(grid, residual, held) if mass else query,
+    )  # fmt: skip
     # the mass is float32, whatever the queries are
     exact = mass or torch.float32 in (queries.dtype, rest.residual_keys.dtype)
     logits, first = [], 0
     for run, count, share, several in zip(cache.runs, counts, shares, programs, strict=True):
         kept = run.kept_keys.numel() > 0
-        room = grid, count * TILE, COLUMNS
+        room = grid, count * TILE, held
         here = query.new_empty(room) if mass and of_all else query
         logits += [here] * of_all
         value_heads = heads if run.value_steps.ndim == 4 else 1
@@ -515,35 +567,33 @@ def attended(
         entries = [query] * 10
         if kept:
             table = tables(mask_alone(rest.config), run.length, heads, width, run.dynamic.device)
-            room = ROOM + (TILE + 1 + width + (TILE if exact else TILE // 2)) * COLUMNS
+            room = ROOM + (TILE + 1 + (TILE if exact else TILE // 2)) * held
             entries = [
                 run.kept_keys, run.kept_values, run.begins, run.dynamic, *table,
-                query.new_empty(grid, splits, room),
+                query.new_empty(grid, several, room),
             ]  # fmt: skip
-        codes_kernel[(grid, several)](
-            query, near, beside, tops, run.key_words, run.key_steps, run.key_minima,
+        codes_kernel[(grid, several + extra)](
+            query, near, beside, tops, *plain_part, run.key_words, run.key_steps, run.key_minima,
             run.value_words, run.value_steps, run.value_minima, reach, *entries,
             here, found, norms,
-            count, share, *where, value_heads, run.length, splits, first,
-            BITS=run.bits, WIDTH=width, C=COLUMNS, EXACT=exact, PARTIAL=run.length % TILE > 0,
-            ENTRIES=kept, LOGITS=mass and of_all, PTX=PTX,
+            count, share, *where, value_heads, run.length, splits, first, residual, several,
+            BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held, EXACT=exact,
+            PARTIAL=run.length % TILE > 0, ENTRIES=kept, PLAIN=extra > 0, LOGITS=mass and of_all,
+            MASS=mass, PTX=PTX,
             num_warps=warps(run.bits, width), num_stages=2, **REGISTERS if kept else {},
         )  # fmt: skip
-        first += several
+        first += several + extra
+        extra = 0
     if residual:
-        logits.append(query.new_empty(grid, residual, COLUMNS) if mass else query)
-        plain_kernel[(grid,)](
-            query, tops, rest.residual_keys.contiguous(), rest.residual_values.contiguous(),
-            logits[-1], found, norms, parts, residual, splits, first,
-            WIDTH=width, C=COLUMNS, LOGITS=mass, num_warps=4,
-        )  # fmt: skip
-    output = queries.new_empty(grid, COLUMNS, width)
-    whole = query.new_empty(grid, COLUMNS)
+        logits.append(plain_part[2])
+    output = queries.new_empty(grid, held, width)
+    whole = query.new_empty(grid, held)
     limit = torch.finfo(queries.dtype).max
     merge_kernel[(grid, width // 32)](
-        found, norms, output, whole, splits, limit, WIDTH=width, C=COLUMNS, num_warps=1
-    )
-    output = output.view(rows * heads, parts * COLUMNS, width)[:, :group].reshape(queries.shape)
+        found, norms, output, whole, splits, limit,
+        WIDTH=width, C=held, MANY=max(1, MERGED // held), num_warps=1,
+    )  # fmt: skip
+    output = output.view(rows * heads, parts * held, width)[:, :group].reshape(queries.shape)
     if not mass:
         return HexAttention(output, None)
     runs = cache.runs if of_all else ()
@@ -555,7 +605,7 @@ def attended(
     for tokens, (length, padded), one in zip(lengths, spans, logits, strict=False):
         mass_kernel[(rows * triton.cdiv(tokens, 128),)](
             one, whole, drawn, tokens, one.shape[1], length, padded, parts, heads, group,
-            drawn.shape[1], first, C=COLUMNS, BLOCK=128,
+            drawn.shape[1], first, C=held, BLOCK=128,
         )  # fmt: skip
         first += tokens
     return HexAttention(output, drawn.view(*rest.residual_mass.shape[:-1], -1))
