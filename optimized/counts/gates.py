@@ -216,11 +216,18 @@ def of_packing(name: str, tokens: int, bits: int, **rest: Any) -> Gate:
 
 
 def of_hex(
-    preset: str, rows: int, tiles: int, bits: int = 0, width: int = 128, **rest: Any
+    preset: str,
+    rows: int,
+    tiles: int,
+    bits: int = 0,
+    width: int = 128,
+    weights: bool = False,
+    **rest: Any,
 ) -> Gate:
     """Return a row of decode attention: a layer of 32 heads over 8 key heads.
 
-    It counts the tokens of each key head; `bits` are the preset's own unless given. The prompt is
+    It counts the tokens of each key head; `bits` are the preset's own unless given; with `weights`
+    the mass of all tokens is handed out. The prompt is
     one span; the mask of a block is repeated along it, since that of a long span takes long to
     draw.
     """
@@ -242,12 +249,13 @@ def of_hex(
         empty(1, rows, heads, tiles, dtype=torch.int64),
     )  # fmt: skip
     mass = empty(rows, residual, dtype=torch.float32)
+    kind = f"{preset.partition('-')[0]}-{bits}{', mass' * weights}"
     cache = HexCache(config, (), exact, exact.clone(), mass, mass[:, :0], none, none)
     queries = empty(rows, 32, 1, width, dtype=half)
     return Gate(
         "hex_attention",
-        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {preset.partition('-')[0]}-{bits}",
-        lambda: attended(queries, PackedCache((run,), cache)),
+        f"[{rows}, 32, 1, {width}] float16, {tokens} tokens, {kind}",
+        lambda: attended(queries, PackedCache((run,), cache), mass=weights),
         rows * heads * tokens,
         **rest,
     )
@@ -493,6 +501,18 @@ GATES = [
         budgets={80: 1779, 90: 1755},
         trips=CODES | dict(codes_kernel=(6 / 34, 11, *LITERAL)),
         goal="154",
+    ),
+    of_hex(
+        *("KCVT-4", 1, 10923),
+        weights=True,
+        budgets={80: 973, 90: 985},
+        trips=CODES | dict(codes_kernel=(42,), merge_kernel=(262,), mass_kernel=(8,)),
+    ),
+    of_hex(
+        *("HEX-4", 1, 10923),
+        weights=True,
+        budgets={},  # on sm_90 a few registers spill
+        trips=CODES | dict(codes_kernel=(42, *LITERAL), merge_kernel=(262,), mass_kernel=(8,)),
     ),
     *(row for bits in PACKING for row in of_span(bits)),
     *(

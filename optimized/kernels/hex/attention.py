@@ -326,7 +326,8 @@ def codes_kernel(
                 x = added(codes, asked[i], x, EXACT)
             s += (x,)
         if LOGITS:
-            here = logits + (pid * count + tile) * 96 * HELD
+            # counted in 32 bits: with 64 there are too few registers
+            here = logits + (tl.program_id(0) * count + tile).to(tl.int64) * (96 * HELD)
         sums = ()
         for part in tl.static_range(PARTS):
             token, mine = token_of(part, BITS, WIDTH)
