@@ -278,8 +278,11 @@ def test_every_graph_is_made_of_its_parts(impl, per_head, focus, data):
 @given(st.integers(1, 4), st.data())
 def test_a_graph_of_many_tokens_is_made_of_its_parts(impl, count, data):
     """Most are no neighbours, and of equal ones the first; the last is a source or protected."""
-    some = dict(batch=(), tokens=st.integers(17, 40), fraction=0.2, signal="evict", rounds=1)
-    x = data.draw(graphkv_refine(**some, count=count))
+    many = graphkv_refine(
+        batch=(), tokens=st.integers(17, 40), count=count,
+        fraction=0.2, signal="evict", rounds=1,
+    )  # fmt: skip
+    x = data.draw(many)
     x["scores"][..., -1] = 2.0
     assert_composed(impl, x)
 
