@@ -84,6 +84,10 @@ def attention_drawn(
     real = None if valid is None else valid[..., None, :].expand(keys.shape[:-1])
     real = None if real is None else real.reshape(rows, 1, 1, tokens)
     known = None if log_sum_exp is None else log_sum_exp.reshape(rows, group, count, 1)
+    # a query at padding sees nothing: its softmax is no number, its sum whatever stands there
+    blind = None if real is None else ~real[..., tokens - count :].mT
+    if known is not None and blind is not None:
+        known = known.masked_fill(blind, 0)
     out = cache.new_empty(rows, group, tokens, dtype=exact)
     unseen = later(queries, queries)
     step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
@@ -103,12 +107,11 @@ def attention_drawn(
         if real is not None:
             logits.masked_fill_(~real[piece], -torch.inf)
         second = None if second is None else second.view_as(logits)
-        if known is None:
-            weights = torch.softmax(logits, -1, out=second)
-        else:
+        if known is not None:
             weights = logits.sub_(known[piece]).exp_()
-        if real is not None:
-            # a query at padding sees nothing: its weights are no numbers
-            weights.masked_fill_(~real[piece, ..., tokens - count :].mT, 0)
+        else:
+            weights = torch.softmax(logits, -1, out=second)
+            if blind is not None:
+                weights.masked_fill_(blind[piece], 0)
         out[piece] = weights.sum(-2)
     return out.view(*batch, kv_heads, group, tokens)
