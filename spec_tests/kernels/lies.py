@@ -348,7 +348,7 @@ lie(
 lie(
     "kernel_unfaded",
     "what earlier splits found is not weighed anew",
-    "o = o * fade[None, :] + tl.sum(",
+    "o = o * fade + tl.sum(",
     "o = o + tl.sum(",
     WIDE,
 )

@@ -431,27 +431,26 @@ def merge_kernel(
 ):  # fmt: skip
     """Merge what all programs of some columns found, weighed by their sums of exponentials."""
     pid = tl.program_id(0).to(tl.int64)
-    g, channels = tl.arange(0, C), tl.program_id(1) * 32 + tl.arange(0, 32)
-    largest = tl.full([C], -float("inf"), tl.float32)
-    total = tl.zeros([C], tl.float32)
-    o = tl.zeros([32, C], tl.float32)
+    some = tl.arange(0, 32 * C)
+    g, channel = some % C, tl.program_id(1) * 32 + some // C
+    largest = tl.full([32 * C], -float("inf"), tl.float32)
+    total = tl.zeros([32 * C], tl.float32)
+    o = total
     for start in range(0, splits, MANY):
         split = start + tl.arange(0, MANY)
-        there = split < splits
-        place = pid * splits + split
-        norm = norms + place[:, None] * C + g[None, :]
-        norm = tl.load(norm, mask=there[:, None], other=-float("inf"))
-        read = found + (place[:, None] * WIDTH + channels[None, :])[:, :, None] * C + g
-        read = tl.load(read, mask=there[:, None, None], other=0.0)
+        there = (split < splits)[:, None]
+        place = (pid * splits + split)[:, None]
+        norm = tl.load(norms + place * C + g[None, :], mask=there, other=-float("inf"))
+        read = found + (place * WIDTH + tl.program_id(1) * 32) * C + some[None, :]
+        read = tl.load(read, mask=there, other=0.0)
         higher = tl.maximum(largest, tl.max(norm, 0))
         fade, weight = tl.exp2(largest - higher), tl.exp2(norm - higher[None, :])
         largest = higher
         total = total * fade + tl.sum(weight, 0)
-        o = o * fade[None, :] + tl.sum(weight[:, None, :] * read, 0)
-    o = tl.minimum(tl.maximum(o / total[None, :], -limit), limit)
-    out = output + (pid * C + g[None, :]) * WIDTH + channels[:, None]
-    tl.store(out, rounded(o, output.dtype.element_ty))
-    tl.store(whole + pid * C + g, largest + tl.log2(total), mask=tl.program_id(1) + 0 * g == 0)
+        o = o * fade + tl.sum(weight * read, 0)
+    o = tl.minimum(tl.maximum(o / total, -limit), limit)
+    tl.store(output + (pid * C + g) * WIDTH + channel, rounded(o, output.dtype.element_ty))
+    tl.store(whole + pid * C + g, largest + tl.log2(total), mask=channel == 0)
 
 
 @triton.jit
