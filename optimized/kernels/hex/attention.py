@@ -326,8 +326,7 @@ def codes_kernel(
                 x = added(codes, asked[i], x, EXACT)
             s += (x,)
         if LOGITS:
-            # counted in 32 bits: with 64 there are too few registers
-            here = logits + (tl.program_id(0) * count + tile).to(tl.int64) * (96 * HELD)
+            here = logits + (pid * count + tile) * (96 * HELD)
         sums = ()
         for part in tl.static_range(PARTS):
             token, mine = token_of(part, BITS, WIDTH)
@@ -580,7 +579,9 @@ def attended(
             BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held, EXACT=exact,
             PARTIAL=run.length % TILE > 0, ENTRIES=kept, PLAIN=extra > 0, LOGITS=mass and of_all,
             MASS=mass, PTX=PTX,
-            num_warps=warps(run.bits, width), num_stages=2, **REGISTERS if kept else {},
+            # a loop in stages that stores logits too has not registers enough
+            num_warps=warps(run.bits, width), num_stages=1 if mass else 2,
+            **REGISTERS if kept else {},
         )  # fmt: skip
         first += several + extra
         extra = 0
