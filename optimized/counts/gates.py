@@ -301,8 +301,8 @@ LITERAL = (3, 17 / 3, 2 / 3, 2, 4, 17 / 4)
 32 lanes' entries, 17 in three parts of the tokens and in four of the channels; two tokens whole."""
 CODES = dict(codes_kernel=(6 / 34, 11), merge_kernel=(3,))
 """Trips over the residual buffer, six in three of the 34 programs of a head, and over tiles."""
-MASS = dict(merge_kernel=(17,), mass_kernel=(2, 0))
-"""Trips over 264 programs of a head, and over 8 heads, four at a time."""
+MASS = dict(mass_kernel=(2, 0))
+"""Trips over 8 heads, four at a time."""
 CODED = {2: (8, 8), 3: (8, 8, 8, 8), 4: (2, 4, 4), 8: (4, 2, 2)}
 """Trips over slices of the codes of a span, by bits."""
 PACKING = {
@@ -508,13 +508,13 @@ GATES = [
         *("KCVT-4", 1, 10923),
         weights=True,
         budgets={80: 1032, 90: 1006},
-        trips=MASS | dict(codes_kernel=(6 / 264, 42)),
+        trips=MASS | dict(codes_kernel=(6 / 264, 42), merge_kernel=(17,)),
     ),
     of_hex(
-        *("HEX-4", 1, 10923),
+        *("HEX-4", 8, 340),
         weights=True,
-        budgets={80: 1942, 90: 1906},
-        trips=MASS | dict(codes_kernel=(6 / 264, 42, *LITERAL)),
+        budgets={80: 2130, 90: 2090},
+        trips=CODES | MASS | dict(codes_kernel=(6 / 34, 11, *LITERAL)),
     ),
     *(row for bits in PACKING for row in of_span(bits)),
     *(
