@@ -9,8 +9,9 @@ import torch
 from triton.runtime import interpreter
 
 import reference
-from optimized.layout import TILE, laid
-from spec_tests.accuracy import assert_equal
+from optimized.counts.launches import recorded
+from optimized.layout import TILE, PackedCache, laid
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.kernels.interpreter import programs
 
 TOKENS, BLOCK = 1 << 15, 64
@@ -19,16 +20,19 @@ ROWS = (1 << 31) // TOKENS + 1
 
 LENGTH = ROWS * TOKENS
 LAST = LENGTH // BLOCK - 1
-smd, refine, select, graphkv, compress = (
+smd, refine, select, graphkv, compress, mass, decode, ragged, evict = (
     import_module(f"optimized.kernels.{name}")
-    for name in ("hubkv.discount", "hubkv.refine", "retain", "graphkv.refine", "hex.compress")
+    for name in (
+        *("hubkv.discount", "hubkv.refine", "retain", "graphkv.refine", "hex.compress"),
+        *("hex.heavy_hitters", "hex.attention", "ragged", "evict"),
+    )
 )
 
 
-def sparse(dtype):
+def sparse(dtype, size=LENGTH):
     """Return zeros that take no memory until they are written."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-    return torch.frombuffer(mmap.mmap(-1, LENGTH * dtype.itemsize, flags=flags), dtype=dtype)
+    return torch.frombuffer(mmap.mmap(-1, size * dtype.itemsize, flags=flags), dtype=dtype)
 
 
 @pytest.fixture
@@ -39,7 +43,7 @@ def last():
     def run(kernel, *arguments, place=LAST, **constants):
         size = dict(BLOCK=BLOCK) if "BLOCK" in kernel.arg_names else {}
         with in_place, programs(lambda _: [place]):
-            kernel[(1,)](*arguments, **constants, **size)
+            kernel[(1,)](*arguments, **size | constants)
 
     return run
 
@@ -125,6 +129,96 @@ def test_wider_entries_are_selected(last):
     cut = torch.tensor([[int(unsigned[middle]), LAST, 1]])
     last(select.mark_kernel, keys, cut, kept, LENGTH, tiles, 1, EVEN=True)
     assert_equal(kept[-BLOCK:], scores[-BLOCK:] >= scores[middle - BLOCK])
+
+
+def at_the_end(part, size):
+    """Return so many zeros that take no memory, and after them what there is."""
+    made = sparse(part.dtype, size + part.numel())
+    made[size:] = part.flatten()
+    return made
+
+
+def as_last_of(rows, launch, *still):
+    """Let what is launched for one row be of the last one of many, but for what is alike in all."""
+    for name, x in launch.arguments.items():
+        if isinstance(x, torch.Tensor) and x.numel() and name not in still:
+            launch.arguments[name] = at_the_end(x, (rows - 1) * x.numel())
+    return launch.arguments
+
+
+@pytest.mark.parametrize("given", [False, True], ids=("sums to be found", "sums given"))
+def test_mass_is_drawn(last, given):
+    tokens, width = 64, 16
+    rows = LENGTH // (tokens * width)
+    draw = torch.Generator().manual_seed(0)
+    queries, keys = torch.randn(2, 1, tokens, width, generator=draw).bfloat16()
+    sums = None
+    if given:
+        logits = queries.float() @ keys.float().mT / 4
+        sums = logits.masked_fill(torch.ones_like(logits).triu(1).bool(), -torch.inf).logsumexp(-1)
+    with recorded() as launches:
+        mass.columns(queries, keys, log_sum_exp=sums)
+    found = {}
+    for launch in launches:
+        found = as_last_of(rows, launch) | found
+        last(launch.kernel, place=rows - 1, **{name: found[name] for name in launch.arguments})
+    expected = reference.attention_mass(queries.float(), keys.float())
+    torch.testing.assert_close(found["drawn"][-tokens:], expected)
+
+
+def test_what_is_left_of_the_last_head_is_attended(last):
+    width, count = 16, BLOCK
+    draw = torch.Generator().manual_seed(0)
+    query = torch.randn(1, 1, width, generator=draw)
+    keys, values = torch.randn(2, count, width, generator=draw).bfloat16()
+    ends = torch.tensor([0, count])
+    left = reference.RaggedCache(keys, values, torch.arange(count), ends)
+    none = torch.zeros(1, 0, width)
+    with recorded() as launches:
+        ragged.ragged_attention(query, left, none, none, None, True, None)
+    given = launches[0].arguments | dict(offsets=ends + LENGTH // width)
+    given |= {name: at_the_end(given[name], LENGTH) for name in ("left_keys", "left_values")}
+    last(launches[0].kernel, place=0, **given)
+    expected = reference.attention(query, keys[None].float(), values[None].float())
+    torch.testing.assert_close(given["means"][0], expected[0])
+
+
+def test_kept_entries_are_counted_and_copied(last):
+    width, channels = 32, 32
+    tokens, blocks = LENGTH // width, LENGTH // width // BLOCK
+    draw = torch.Generator().manual_seed(0)
+    entries = torch.randn(2, BLOCK, width, generator=draw).bfloat16()
+    marked = torch.rand(BLOCK, generator=draw) < 0.5
+    far = [at_the_end(x, (tokens - BLOCK) * width) for x in entries]
+    kept, many = at_the_end(marked, LENGTH - BLOCK), int(marked.sum())
+    counts = sparse(torch.int64, LAST + 1)
+    last(evict.count_kernel, kept, counts, LENGTH, LAST + 1, place=LAST // BLOCK, COUNTED=BLOCK)
+    assert counts[-1] == many
+    left = [sparse(torch.bfloat16, LENGTH + many * width) for _ in entries]
+    ends, places = sparse(torch.int64, blocks), sparse(torch.int64, tokens + many)
+    counts[blocks - 1], ends[blocks - 1] = many, tokens + many
+    last(evict.copy_kernel, *far, kept[-tokens:], ends, counts, *left, places, tokens, blocks,
+         place=blocks - 1, WIDTH=width, CHANNELS=channels)  # fmt: skip
+    for one, each in zip(left, entries, strict=True):
+        assert_equal(one[LENGTH:].unflatten(0, (many, width)), each[marked])
+    assert_equal(places[tokens:], tokens - BLOCK + marked.nonzero()[:, 0])
+
+
+def test_codes_of_the_last_row_are_attended(last):
+    width, bits = 128, 4
+    draw = torch.Generator().manual_seed(0)
+    queries, keys, values = torch.randn(3, 1, 1, TILE, width, generator=draw).half()
+    cache = reference.hex_prefill(queries, keys, values, reference.hex_preset("HEX-4"))
+    query, rows = queries[..., -1:, :], LENGTH // (3 * width * bits) + 1
+    with recorded() as launches:
+        decode.attended(query, PackedCache.of(cache))
+    alike = [name for name in launches[0].arguments if name.endswith("_of")]
+    given = as_last_of(rows, launches[0], "kept_keys", "kept_values", *alike)
+    given |= {name: at_the_end(given[name], LENGTH) for name in ("kept_keys", "kept_values")}
+    given["firsts"][-1] += LENGTH
+    last(launches[0].kernel, place=rows - 1, **given | dict(rows=rows))
+    expected = reference.hex_attention(query, cache).output
+    assert_close(given["found"][-width:].half(), expected.flatten())
 
 
 def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
