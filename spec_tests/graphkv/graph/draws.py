@@ -106,12 +106,9 @@ INPUTS = dict(
             )
         )
     ),
-    source_tokens=source_tokens(),
-    edges=edges(),
     neighbour_count=st.fixed_dictionaries(
         dict(predefined=few, length=st.integers(0, 9).map(lambda more: 1000 * more) | thousands)
     ),
-    neighbours=neighbours(),
 )
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [1.0, 0.5, 0.25, 0.5]])

@@ -31,12 +31,6 @@ def needle_recall(draw):
     )
 
 
-INPUTS = dict(
-    hide_needle=hide_needle(),
-    needle_recall=needle_recall(),
-)
-
-
 REFUSALS = dict(
     hide_needle=(
         dict(haystack=torch.arange(9), needle=torch.arange(2), length=8, depth=0.5),

@@ -42,8 +42,6 @@ def calibrate(draw):
     return dict(scores=draw(grid(*shape)), weights=draw(grid(*shape[:-1], high=32)))
 
 
-INPUTS = dict(selectivity=selectivity(), head_weights=head_weights(), calibrate=calibrate())
-
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 mask = torch.tensor([[True, False, False, True], [False, False, True, True]])
 weights = torch.tensor([0.5, 1.0])

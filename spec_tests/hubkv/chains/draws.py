@@ -21,8 +21,6 @@ def retained_chains(draw):
     return dict(base=draw(booleans(*shape)), refined=draw(booleans(*shape)), span=span)
 
 
-INPUTS = dict(retained_chains=retained_chains())
-
 mask = torch.tensor([[True, False, False, True], [False, True, False, True]])
 
 REFUSALS = dict(

@@ -24,8 +24,6 @@ def gate(draw):
     )
 
 
-INPUTS = dict(gate=gate())
-
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 
 GOOD = dict(gate=dict(scores=scores, corrected=scores / 2, ratio=0.5, power=2.0))

@@ -68,14 +68,6 @@ def content_series(draw):
     return dict(values=values, trimmed=trimmed, sinks=sinks, recent=recent)
 
 
-INPUTS = dict(
-    autocorrelation=autocorrelation(),
-    nms=nms(),
-    distance_profile=distance_profile(),
-    attention_density=attention_density(),
-    content_series=content_series(),
-)
-
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0]])
 content = torch.tensor([True, False, False, True])
 too_far = Refusal("distances", 4, ValueError, "[0, 3]")

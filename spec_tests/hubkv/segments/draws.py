@@ -34,12 +34,6 @@ def random_order(draw):
     return dict(tokens=draw(st.integers(0, 200)), seed=draw(st.integers(0, 2**32 - 1)))
 
 
-INPUTS = dict(
-    segment_coverage=segment_coverage(),
-    uniform_spread=uniform_spread(),
-    random_order=random_order(),
-)
-
 GOOD = dict(random_order=dict(tokens=4, seed=0))
 REFUSALS = dict(
     segment_coverage=(

@@ -64,9 +64,7 @@ def gear_caches(draw):
 
 
 INPUTS = dict(
-    gear_prefill=gear_prefill(),
-    gear_append=gear_append(),
-    gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans())),
+    gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans()))
 )
 
 prompt: dict[str, Any] = dict(

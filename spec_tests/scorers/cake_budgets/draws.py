@@ -30,7 +30,7 @@ def cake_budgets(draw, most=14):
     )
 
 
-INPUTS = dict(cake_budgets=cake_budgets(), cake_cascade=cake_budgets())
+INPUTS = dict(cake_cascade=cake_budgets())
 
 preferences = torch.tensor([[0.5, 1.0], [0.25, 2.0]])
 

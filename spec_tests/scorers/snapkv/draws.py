@@ -20,8 +20,6 @@ def snapkv(draw):
     )
 
 
-INPUTS = dict(snapkv=snapkv())
-
 SCORED = dict(
     snapkv=lambda impl, queries, keys, valid, **_: impl.snapkv(
         queries, keys, window=2, valid=valid
