@@ -84,9 +84,14 @@ def whole(kind: str) -> list[int]:
 
 
 def fresh(kind: str, **more):
-    """A model as `transformers` makes it, with weights large enough to attend unevenly."""
+    """A model as `transformers` makes it, of weights at random."""
+    return drawn(configuration(kind, **more))
+
+
+def drawn(config):
+    """A model with weights large enough to attend unevenly."""
     draw = torch.Generator().manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(configuration(kind, **more)).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             noise = torch.randn(weight.shape, generator=draw)
