@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spec_tests.accuracy import assert_equal
+from spec_tests.compress.rows import entries
 from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
 
@@ -83,16 +84,6 @@ def even(draw):
     return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
 
 
-def heads_of(cache, kept):
-    """Return keys, values and positions of each head, whichever form the cache has."""
-    if hasattr(cache, "offsets"):
-        spans = zip(cache.offsets[:-1].tolist(), cache.offsets[1:].tolist(), strict=True)
-        return [tuple(part[a:b] for part in cache[:3]) for a, b in spans]
-    return [
-        tuple(part[head] for part in cache[:3]) for head in product(*map(range, kept.shape[:-1]))
-    ]
-
-
 def sizes(x):
     """Return the bytes one entry takes, and how many entries are kept."""
     width, element = x["keys"].shape[-1], x["keys"].element_size()
@@ -102,10 +93,9 @@ def sizes(x):
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
 @given(INPUTS["evict"])
 def test_each_head_holds_its_kept_entries_in_position_order(impl, x):
-    heads = product(*map(range, x["kept"].shape[:-1]))
-    for head, (keys, values, positions) in zip(
-        heads, heads_of(impl.evict(**x), x["kept"]), strict=True
-    ):
+    shape = x["kept"].shape[:-1]
+    found = zip(product(*map(range, shape)), entries(impl.evict(**x), shape), strict=True)
+    for head, (keys, values, positions) in found:
         expected = [i for i, kept in enumerate(x["kept"][head].tolist()) if kept]
         assert positions.tolist() == expected
         assert_equal(keys, x["keys"][head][expected])

@@ -195,7 +195,6 @@ def test_long_contexts_are_cut_exactly(impl, scope, dtype):
     assert not nothing.any()
 
 
-every_scope = pytest.mark.parametrize("scope", AXES)
 LAYOUT = {"head": (), "layer": (2,), "model": (2, 1, 2)}
 SOME = (1, 2, 7, 20, 96, 99, 100, 300)
 
