@@ -98,11 +98,7 @@ def test_a_gate_scores_the_hidden_states_of_every_call():
 @pytest.mark.parametrize(
     ("settings", "score", "said"),
     [
-        (
-            optimized.DecodingConfig(0),
-            "h2o",
-            r"settings\.\w+ must be .*target=0",
-        ),
+        (optimized.DecodingConfig(0), "h2o", r"settings\.\w+ must be .*target=0"),
         (optimized.DecodingConfig(9, 0), "h2o", r"settings\.interval must be >= 1, got 0"),
         (
             optimized.DecodingConfig(9, scope="head", refinement=optimized.HubSettings()),

@@ -41,8 +41,6 @@ REFUSALS = dict(
     ),
     needle_recall=(
         dict(responses=torch.arange(12).view(2, 2, 3), answer=torch.arange(4)),
-        [
-            Refusal("answer", lambda answer: answer[:0], ValueError, "empty"),
-        ],
+        [Refusal("answer", lambda answer: answer[:0], ValueError, "empty")],
     ),
 )

@@ -74,9 +74,7 @@ INPUTS = dict(
 
 flags = dict(per_head=True, spare_sources=False, clamp=False, exclude_window=True, adaptive=False)
 
-GOOD = dict(
-    concatenate_heads=dict(vectors=vectors),
-)
+GOOD = dict(concatenate_heads=dict(vectors=vectors))
 
 REFUSALS = dict(
     graphkv_refine=(

@@ -3,10 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-)
+from spec_tests.draw import Refusal, booleans
 from spec_tests.hubkv.locality.draws import lengths
 
 no_heads = st.sampled_from([(), (1,), (3,), (2, 2)])

@@ -3,14 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-    grid,
-    heads,
-    longer,
-    real,
-)
+from spec_tests.draw import Refusal, booleans, grid, heads, longer, real
 from spec_tests.hubkv.kernels.draws import few
 
 

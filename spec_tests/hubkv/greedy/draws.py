@@ -3,11 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    grid,
-    heads,
-)
+from spec_tests.draw import Refusal, grid, heads
 from spec_tests.hubkv.coverage.draws import not_square, ties, weights
 from spec_tests.hubkv.kernels.draws import few
 

@@ -3,14 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-    grid,
-    heads,
-    real,
-    tokens,
-)
+from spec_tests.draw import Refusal, booleans, grid, heads, real, tokens
 
 lengths = st.integers(1, 24)
 

@@ -3,12 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-    grid,
-    tokens,
-)
+from spec_tests.draw import Refusal, booleans, grid, tokens
 from spec_tests.hubkv.calibration.draws import (
     bad_bounds,
     bounds,

@@ -3,13 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    grid,
-    heads,
-    spoiler,
-    tokens,
-)
+from spec_tests.draw import Refusal, grid, heads, spoiler, tokens
 from spec_tests.hubkv.locality.draws import lengths
 
 

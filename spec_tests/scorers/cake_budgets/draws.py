@@ -43,7 +43,4 @@ bad_budgets = [
     Refusal("tokens", 2.0, TypeError, "integer"),
 ]
 
-REFUSALS = dict(
-    cake_budgets=(budgeted, bad_budgets),
-    cake_cascade=(budgeted, bad_budgets),
-)
+REFUSALS = dict(cake_budgets=(budgeted, bad_budgets), cake_cascade=(budgeted, bad_budgets))

@@ -21,9 +21,7 @@ def snapkv(draw):
 
 
 SCORED = dict(
-    snapkv=lambda impl, queries, keys, valid, **_: impl.snapkv(
-        queries, keys, window=2, valid=valid
-    ),
+    snapkv=lambda impl, queries, keys, valid, **_: impl.snapkv(queries, keys, window=2, valid=valid)
 )
 
 REFUSALS = dict(

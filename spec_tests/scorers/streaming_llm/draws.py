@@ -18,6 +18,4 @@ SCORED = dict(
     streaming_llm=lambda impl, keys, valid, **_: impl.streaming_llm(keys, sinks=2, valid=valid),
 )
 
-REFUSALS = dict(
-    streaming_llm=(dict(keys=cache, sinks=1, valid=valid), [bad_padding]),
-)
+REFUSALS = dict(streaming_llm=(dict(keys=cache, sinks=1, valid=valid), [bad_padding]))
