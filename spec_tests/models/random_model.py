@@ -120,6 +120,13 @@ def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
+def read(kind: str = "llama", padded: bool = True, more: int = 4):
+    """The prompts in the cache of an attached model, and the same with `more` tokens after them."""
+    ids, mask = prompts(more)
+    mask = mask if padded else torch.ones_like(mask)
+    return models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS]), ids, mask
+
+
 def weights(kind: str) -> dict[str, Tensor]:
     """The parameters, to be run at another precision."""
     return dict(unmodified(kind).named_parameters())

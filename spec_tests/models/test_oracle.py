@@ -218,8 +218,7 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
     settings = optimized.HexConfig(density=0.0, block=8, recent=2, mode=mode)
     cache = models.HexTransformersCache(attached(kind).config, settings)
     witnesses = witnessed(cache, HexWitness)
-    called(attached(kind), cache, 0, [TOKENS], ids, mask)
-    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
     if story == "padded":
         rejoined(witnesses, mask)
     # row by row a padded row fills its blocks later
@@ -238,8 +237,7 @@ def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, sto
     witnesses = witnessed(cache, partial(Witness, *functions))
     for one in witnesses:  # heads are narrower here than a group of the paper's
         vars(one)["kivi_prefill"] = partial(optimized.kivi_prefill, group=8, residual=8)
-    called(attached(kind), cache, 0, [TOKENS], ids, mask)
-    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
     if story == "padded":
         rejoined(witnesses, mask)
     turns = turns_of(kind, witnesses, restored, every=1000)
@@ -254,8 +252,7 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
     settings = optimized.DecodingConfig(10, interval=4, scope=scope)
     cache = models.DecodingTransformersCache(attached(kind).config, settings)
     witnesses = witnessed(cache, partial(Witness, "decoding_read", "decoding_append"))
-    called(attached(kind), cache, 0, [TOKENS], ids, mask)
-    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
     shifts = (mask == 0).sum(1).tolist()
     turns = turns_of(kind, witnesses, partial(survivors, shifts=shifts), settings.interval)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
