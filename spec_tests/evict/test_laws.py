@@ -1,7 +1,7 @@
 """Eviction, and the bytes that go away with it: HubKV §2.1, GraphKV §4.1 and Table 5."""
 
 from collections import deque
-from itertools import product
+from itertools import product, repeat
 from typing import NamedTuple
 
 import pytest
@@ -55,33 +55,26 @@ class Labelled(list[Tensor]):
 
 
 @st.composite
+def keeping(draw, heads, counts):
+    """A cache whose heads keep so many of six entries each."""
+    shape, kept = (*heads, 6, draw(st.integers(0, 3))), torch.zeros(*heads, 6, dtype=torch.bool)
+    for head, count in zip(product(*map(range, heads)), counts, strict=False):
+        kept[head][draw(st.permutations(range(6)))[:count]] = True
+    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
+
+
+@st.composite
 def ragged(draw):
     """A cache whose first head keeps fewer than its last."""
-    counts, width = (
-        draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)),
-        draw(st.integers(0, 3)),
-    )
-    counts = [0, *counts, 6]
-    kept = torch.zeros(len(counts), 6, dtype=torch.bool)
-    for row, count in zip(kept, counts, strict=True):
-        row[draw(st.permutations(range(6)))[:count]] = True
-    shape = (len(counts), 6, width)
-    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
+    counts = [0, *draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)), 6]
+    return draw(keeping((len(counts),), counts))
 
 
 @st.composite
 def even(draw):
     """A cache whose heads keep equally many."""
-    heads, count, width = (
-        draw(st.sampled_from([(), (3,), (2, 2), (0, 2)])),
-        draw(st.integers(0, 6)),
-        draw(st.integers(0, 3)),
-    )
-    kept = torch.zeros(*heads, 6, dtype=torch.bool)
-    for head in product(*map(range, heads)):
-        kept[head][draw(st.permutations(range(6)))[:count]] = True
-    shape = (*heads, 6, width)
-    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
+    heads = draw(st.sampled_from([(), (3,), (2, 2), (0, 2)]))
+    return draw(keeping(heads, repeat(draw(st.integers(0, 6)))))
 
 
 def sizes(x):
