@@ -12,6 +12,7 @@ from spec_tests.draw import grid, heads, real
 from spec_tests.hubkv.coverage import oracle
 from spec_tests.hubkv.coverage.draws import kernel, ties
 from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.discount.oracle import fractions
 
 
 @st.composite
@@ -79,7 +80,7 @@ def test_a_marginal_gain_is_what_the_utility_gains(impl, weights):
 @given(covering())
 def test_coverage_is_the_sum_of_the_best_weights(impl, x):
     scores, shape = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    w = oracle.weights(fractions(scores), fractions(shape))
     sets, worth = utilities(impl, impl.coverage_weights(scores, shape))
     exact = [float(oracle.utility(w, oracle.members(kept))) for kept in sets]
     assert_close(worth, torch.tensor(exact, dtype=torch.float64))
@@ -89,8 +90,8 @@ def test_coverage_is_the_sum_of_the_best_weights(impl, x):
 @given(covering())
 def test_one_token_is_worth_its_score(impl, x):
     scores, shape = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
-    assert [oracle.utility(w, [j]) for j in range(len(scores))] == oracle.exact(scores)
+    w = oracle.weights(fractions(scores), fractions(shape))
+    assert [oracle.utility(w, [j]) for j in range(len(scores))] == fractions(scores)
     alone = torch.eye(len(scores), dtype=torch.bool)
     weights = impl.coverage_weights(scores, shape).expand(len(scores), -1, -1)
     assert_close(impl.coverage(weights, alone), scores)
@@ -108,7 +109,7 @@ def test_a_column_sums_to_its_score(impl, x):
 @given(beside_a_hub())
 def test_beside_a_hub_the_gain_is_what_the_overlap_leaves(impl, x):
     scores, shape, _, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    w = oracle.weights(fractions(scores), fractions(shape))
     share, gain = oracle.overlap(w, i, hub), oracle.gain(w, i, [hub])
     assert gain == (1 - share) * Fraction(scores[i].item())
     weights = impl.coverage_weights(scores, shape)
@@ -121,7 +122,7 @@ def test_beside_a_hub_the_gain_is_what_the_overlap_leaves(impl, x):
 @given(beside_a_hub(), gammas, st.sampled_from([1 / 16, 1 / 4]))
 def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
     scores, shape, radius, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    w = oracle.weights(fractions(scores), fractions(shape))
     least = abs(oracle.overlap(w, i, hub) - (1 - Fraction(gamma)))
     kept = torch.arange(len(scores)) == hub
     gain = impl.marginal_gain(impl.coverage_weights(scores, shape), kept)[i]
@@ -137,7 +138,7 @@ def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
 def test_no_gain_beside_a_hub_is_below_the_discounted_score_by_more_than_eta(impl, x, gamma, tight):
     """The first inequality, with the least eta there is, and its second one, with a larger."""
     scores, shape, _, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    w = oracle.weights(fractions(scores), fractions(shape))
     eta = max(Fraction(0), oracle.overlap(w, i, hub) - (1 - Fraction(gamma)))
     eta = eta if tight else eta + Fraction(1, 4)
     kept = torch.arange(len(scores)) == hub
@@ -151,7 +152,7 @@ def test_no_gain_beside_a_hub_is_below_the_discounted_score_by_more_than_eta(imp
 def test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub(impl, x, gamma):
     """The interpretation of the sandwich: of all sets with the hub, the hub alone leaves most."""
     scores, shape, _, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    w = oracle.weights(fractions(scores), fractions(shape))
     eta = max(Fraction(0), 1 - Fraction(gamma) - oracle.overlap(w, i, hub))
     sets = oracle.subsets(len(scores))
     sets = sets[sets[:, hub]]
