@@ -1,9 +1,10 @@
 """What every public function may be given, and what it must refuse.
 
-Each idea's `draws.py` has a Hypothesis strategy for each of its functions (`INPUTS`), inputs for
-branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`), and what it must
-refuse that no signature says (`REFUSALS`). What a signature does say is refused as well: `derived`
-reads it there. A scorer's has a call of it on a whole prompt, too (`SCORED`): `(impl, **prompt)`.
+Each idea's `draws.py` has a Hypothesis strategy for each of its functions, under its own name or in
+`INPUTS`, inputs for branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`),
+and what it must refuse that no signature says (`REFUSALS`). What a signature does say is refused as
+well: `derived` reads it there. A scorer's has a call of it on a whole prompt, too (`SCORED`):
+`(impl, **prompt)`.
 """
 
 from importlib import import_module
@@ -26,16 +27,23 @@ def modules(pattern: str) -> list[Any]:
 FILES = modules("*/**/draws.py")
 
 
-def joined(part: str) -> dict[str, Any]:
+def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
     """Join the dictionaries that the files have under a name; no function stands in two."""
-    found = [getattr(file, part) for file in FILES if hasattr(file, part)]
+    found = [*more, *(getattr(file, part) for file in FILES if hasattr(file, part))]
     every = {name: value for names in found for name, value in names.items()}
     distinct = {id(names): len(names) for names in found}
     assert len(every) == sum(distinct.values()), f"a function has {part} in two files"
     return every
 
 
-INPUTS = joined("INPUTS")
+def named(file: Any) -> dict[str, Any]:
+    """Return the strategies of a file that alone bear the name of a public function."""
+    own = {k: v for k, v in vars(file).items() if getattr(v, "__module__", "") == file.__name__}
+    open_names = set(reference.__all__) - set(getattr(file, "INPUTS", ()))
+    return {name: strategy() for name, strategy in own.items() if name in open_names}
+
+
+INPUTS = joined("INPUTS", *map(named, FILES))
 CORNERS = joined("CORNERS")
 BY_HAND = joined("REFUSALS")
 GOOD = joined("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}

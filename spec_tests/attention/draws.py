@@ -85,9 +85,9 @@ queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
 cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 
 bad_queries = [
-    Refusal("queries", lambda tensor: tensor[..., :0], ValueError, "at least 1"),
-    Refusal("queries", lambda tensor: tensor.repeat(2, 1, 1)[:3], ValueError, "multiple"),
-    Refusal("queries", lambda tensor: tensor.repeat(1, 3, 1), ValueError, "at most"),
+    Refusal("queries", lambda q: q[..., :0], ValueError, "at least 1"),
+    Refusal("queries", lambda q: q.repeat(2, 1, 1)[:3], ValueError, "multiple of the 2"),
+    Refusal("queries", lambda q: q.repeat(1, 3, 1), ValueError, "at most as many as the 2"),
 ]
 bad_keys = [Refusal("keys", longer, ValueError, "shape")]
 bad_values = [Refusal("values", longer, ValueError, "shape")]

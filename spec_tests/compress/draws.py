@@ -110,12 +110,7 @@ def without_store(x: dict[str, Any]) -> dict[str, Any]:
 INPUTS = dict(select=compress().map(without_store), compress=compress() | compress_into_hex())
 
 ONES = torch.ones(1, 2, 3, 2)
-SPAN = dict(
-    keys=ONES,
-    values=ONES,
-    scored=bare(torch.arange(6.0).view(1, 2, 3) / 8),
-    scope="head",
-)
+SPAN = dict(keys=ONES, values=ONES, scored=bare(torch.arange(6.0).view(1, 2, 3) / 8), scope="head")
 # a span that is shorter than a block; a graph of queries
 CORNERS = dict(
     select=[

@@ -14,6 +14,8 @@ from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.draws import bare, hub_settings, nms_settings, spread
 
+pytestmark = pytest.mark.spec("HubKV-4.3")
+
 plain = st.none() | hub_settings | nms_settings
 
 
@@ -24,7 +26,6 @@ def held(impl, cache):
     return [place[here].tolist() for place, here in rows]
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(st.data(), configs(refinements=plain), st.integers(0, 8), st.integers(0, 8))
 def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decoded):
     layers, heads = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
@@ -46,7 +47,6 @@ def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decod
                 assert next(found) == [place for place, _ in expected[row][layer, head]]
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(append(), st.sampled_from([1, 2, 3]))
 def test_tokens_may_come_in_any_chunks(impl, x, size):
     x["mass"] = None
@@ -56,7 +56,6 @@ def test_tokens_may_come_in_any_chunks(impl, x, size):
     assert_equal(cache, impl.decoding_append(**x))
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(start(), st.integers(0, 5), st.data())
 def test_a_padded_row_goes_on_as_it_does_alone(impl, x, decoded, data):
     config, shape = x["config"], x["scores"].shape
@@ -75,7 +74,6 @@ def test_a_padded_row_goes_on_as_it_does_alone(impl, x, decoded, data):
             assert_equal(now[at][..., here], then)
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(start(refinements=plain))
 def test_a_prompt_is_compressed_as_any_cache_is(impl, x):
     config, scores = x["config"], x["scores"]
@@ -95,7 +93,6 @@ def test_a_prompt_is_compressed_as_any_cache_is(impl, x):
     assert_equal(cache.stored, expected)
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(INPUTS["decoding_append"])
 def test_raw_scores_survive_refinement(impl, x):
     """What is stored is what was given, whatever the entry was worth after refinement."""
@@ -113,7 +110,6 @@ def test_raw_scores_survive_refinement(impl, x):
             assert score == (known[place] if place >= 0 else 0)
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(append(refinements=st.none()))
 def test_mass_is_added_to_the_scores_of_what_is_held(impl, x):
     cache, mass = x["cache"], x["mass"]
@@ -129,7 +125,7 @@ def test_mass_is_added_to_the_scores_of_what_is_held(impl, x):
                  impl.decoding_append(**x | dict(mass=mass)))  # fmt: skip
 
 
-@pytest.mark.spec("HubKV-4.3", "GraphKV-H2O")
+@pytest.mark.spec("GraphKV-H2O")
 @given(real(2, 2, 9, 4), st.integers(1, 9), st.integers(1, 3))
 def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, prompt, step):
     """H2O: the prompt's columns, then each new query's weights on all that is held and itself."""
@@ -151,7 +147,6 @@ def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, pr
     assert_close(impl.decoding_read(cache).scores, once, 9.0)
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(caches())
 def test_a_cache_weighs_what_it_holds(impl, cache):
     """No storage outlives its tokens: 4 bytes a number and a score, 8 a position and a count."""
@@ -166,7 +161,6 @@ def test_a_cache_weighs_what_it_holds(impl, cache):
     assert impl.stored_bytes(after) == expected
 
 
-@pytest.mark.spec("HubKV-4.3")
 @given(start(scopes=("head",)))
 def test_below_the_target_nothing_is_lost(impl, x):
     tokens = x["scores"].shape[-1]
@@ -178,7 +172,7 @@ def test_below_the_target_nothing_is_lost(impl, x):
     assert held(impl, impl.decoding_start(**x)) == expected
 
 
-@pytest.mark.spec("HubKV-4.3", "HubKV-10")
+@pytest.mark.spec("HubKV-10")
 def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
     """Of 17 tokens 2 stay: λ is (1 - 2/17)², and 0.79 beside 0.8 falls to 0.48.
 
@@ -195,7 +189,6 @@ def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
         assert cache.stored.positions.tolist() == [expected]
 
 
-@pytest.mark.spec("HubKV-4.3")
 @pytest.mark.parametrize("settings", [HubSettings(1, tau=0.0), NmsSettings(1, 0.5)], ids=str)
 @pytest.mark.parametrize(("in_the_text", "expected"), [(False, [1, 10]), (True, [1, 5])])
 def test_neighbours_are_so_in_the_cache_or_in_the_text(impl, settings, in_the_text, expected):
@@ -212,7 +205,7 @@ def test_neighbours_are_so_in_the_cache_or_in_the_text(impl, settings, in_the_te
     assert cache.stored.positions.tolist() == [expected]
 
 
-@pytest.mark.spec("HubKV-4.3", "HubKV-11")
+@pytest.mark.spec("HubKV-11")
 def test_sinks_are_so_by_their_first_position_and_stay(impl):
     keys = torch.zeros(1, 8, 1)
     config = DecodingConfig(3, 2, "head", sinks=2, recent=1)
@@ -223,7 +216,7 @@ def test_sinks_are_so_by_their_first_position_and_stay(impl):
     assert cache.stored.positions.tolist() == [[0, 1, 15]]
 
 
-@pytest.mark.spec("HubKV-4.3", "HubKV-11")
+@pytest.mark.spec("HubKV-11")
 @pytest.mark.parametrize("scope", ["head", "layer", "model"])
 @given(st.integers(60, 300), st.integers(0, 99), st.integers(0, 3), st.integers(5, 9))
 def test_the_window_is_a_fiftieth_of_all_tokens_seen(impl, scope, tokens, padding, updates, target):
@@ -247,7 +240,7 @@ def test_the_window_is_a_fiftieth_of_all_tokens_seen(impl, scope, tokens, paddin
             assert cache.stored.positions[0, row, 0].tolist() == left
 
 
-@pytest.mark.spec("HubKV-4.3", "HubKV-11")
+@pytest.mark.spec("HubKV-11")
 def test_after_the_prompt_and_update_of_the_paper_330_tokens_are_recent(impl):
     """Of 16384 + 128 tokens, at a target of 1024; of the 1152 held, 2 % are 23."""
     scores = -torch.arange(16512.0).view(1, 1, -1)
@@ -261,7 +254,7 @@ def test_after_the_prompt_and_update_of_the_paper_330_tokens_are_recent(impl):
         assert places[-recent - 1] < 16512 - recent - 1
 
 
-@pytest.mark.spec("HubKV-4.3", "HubKV-13")
+@pytest.mark.spec("HubKV-13")
 def test_entries_of_all_layers_compete_by_default(impl):
     keys, scores = torch.zeros(2, 2, 3, 1), torch.zeros(2, 2, 3)
     scores[0, 0] = 1.0
@@ -270,7 +263,7 @@ def test_entries_of_all_layers_compete_by_default(impl):
     assert cache.stored.offsets.diff().tolist() == [3, 0, 0, 1]
 
 
-@pytest.mark.spec("HubKV-4.3", "HubKV-9")
+@pytest.mark.spec("HubKV-9")
 def test_head_weights_decide_what_decoding_keeps_by_default(impl):
     """Two entries in all: 0.6 twice in a flat head, unless its weight lets the other's 0.55 by."""
     keys, scores = torch.zeros(1, 2, 4, 1), torch.full((1, 2, 4), 0.6)
@@ -283,7 +276,7 @@ def test_head_weights_decide_what_decoding_keeps_by_default(impl):
         assert impl.decoding_read(cache).present.sum(-1).tolist() == [[1, 1]]
 
 
-@pytest.mark.spec("HubKV-4.3", "GraphKV-4.1")
+@pytest.mark.spec("GraphKV-4.1")
 def test_the_graph_compares_what_the_cache_still_holds(impl):
     """Token 0 is gone when its copy 8 comes: what is like nothing that is left stays as it is."""
     keys = torch.eye(9)[None].clone()

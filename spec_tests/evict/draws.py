@@ -21,7 +21,7 @@ def evict(draw):
 
 
 @st.composite
-def holding(draw):
+def stored_bytes(draw):
     """Containers of tensors, views and strangers, that share; a bare tensor has its own law."""
     tensor = draw(grid(4, 3))
     cache = DenseCache(tensor, tensor[:2], tensor.long())
@@ -44,8 +44,6 @@ class Slotted:
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
 
-
-INPUTS = dict(evict=evict(), stored_bytes=holding())
 
 # code holds nothing
 CORNERS = dict(stored_bytes=[dict(object=[torch.ones(3), int, torch.ones, Slotted(torch.ones(2))])])

@@ -1,7 +1,7 @@
 """Eviction, and the bytes that go away with it: HubKV §2.1, GraphKV §4.1 and Table 5."""
 
 from collections import deque
-from itertools import product
+from itertools import product, repeat
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spec_tests.accuracy import assert_equal
+from spec_tests.compress.rows import entries
 from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
 
@@ -54,43 +55,26 @@ class Labelled(list[Tensor]):
 
 
 @st.composite
+def keeping(draw, heads, counts):
+    """A cache whose heads keep so many of six entries each."""
+    shape, kept = (*heads, 6, draw(st.integers(0, 3))), torch.zeros(*heads, 6, dtype=torch.bool)
+    for head, count in zip(product(*map(range, heads)), counts, strict=False):
+        kept[head][draw(st.permutations(range(6)))[:count]] = True
+    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
+
+
+@st.composite
 def ragged(draw):
     """A cache whose first head keeps fewer than its last."""
-    counts, width = (
-        draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)),
-        draw(st.integers(0, 3)),
-    )
-    counts = [0, *counts, 6]
-    kept = torch.zeros(len(counts), 6, dtype=torch.bool)
-    for row, count in zip(kept, counts, strict=True):
-        row[draw(st.permutations(range(6)))[:count]] = True
-    shape = (len(counts), 6, width)
-    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
+    counts = [0, *draw(st.lists(st.integers(0, 5), min_size=1, max_size=3)), 6]
+    return draw(keeping((len(counts),), counts))
 
 
 @st.composite
 def even(draw):
     """A cache whose heads keep equally many."""
-    heads, count, width = (
-        draw(st.sampled_from([(), (3,), (2, 2), (0, 2)])),
-        draw(st.integers(0, 6)),
-        draw(st.integers(0, 3)),
-    )
-    kept = torch.zeros(*heads, 6, dtype=torch.bool)
-    for head in product(*map(range, heads)):
-        kept[head][draw(st.permutations(range(6)))[:count]] = True
-    shape = (*heads, 6, width)
-    return dict(keys=draw(grid(*shape)), values=draw(grid(*shape, low=-8)), kept=kept)
-
-
-def heads_of(cache, kept):
-    """Return keys, values and positions of each head, whichever form the cache has."""
-    if hasattr(cache, "offsets"):
-        spans = zip(cache.offsets[:-1].tolist(), cache.offsets[1:].tolist(), strict=True)
-        return [tuple(part[a:b] for part in cache[:3]) for a, b in spans]
-    return [
-        tuple(part[head] for part in cache[:3]) for head in product(*map(range, kept.shape[:-1]))
-    ]
+    heads = draw(st.sampled_from([(), (3,), (2, 2), (0, 2)]))
+    return draw(keeping(heads, repeat(draw(st.integers(0, 6)))))
 
 
 def sizes(x):
@@ -102,10 +86,9 @@ def sizes(x):
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
 @given(INPUTS["evict"])
 def test_each_head_holds_its_kept_entries_in_position_order(impl, x):
-    heads = product(*map(range, x["kept"].shape[:-1]))
-    for head, (keys, values, positions) in zip(
-        heads, heads_of(impl.evict(**x), x["kept"]), strict=True
-    ):
+    shape = x["kept"].shape[:-1]
+    found = zip(product(*map(range, shape)), entries(impl.evict(**x), shape), strict=True)
+    for head, (keys, values, positions) in found:
         expected = [i for i, kept in enumerate(x["kept"][head].tolist()) if kept]
         assert positions.tolist() == expected
         assert_equal(keys, x["keys"][head][expected])

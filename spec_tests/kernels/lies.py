@@ -1,409 +1,239 @@
 """Lies that kernels tell: ties, ends of blocks, masks, scales, rounding, what one block says."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import kernel_lies
 
-lie = kernel_lies("hubkv/discount.py")
-lie(
-    "kernel_later_ties",
-    "a hub may have an equal on its left",
-    "hub &= mine > rival(",
-    "hub &= mine >= rival(",
-    "test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]",
-)
-lie(
-    "kernel_past_the_row",
-    "the first score of the next row competes",
-    ".to(tl.uint32, bitcast=True) < tokens",
-    ".to(tl.uint32, bitcast=True) <= tokens",
-    "test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]",
-)
-lie(
-    "kernel_protected_suppress",
-    "protected tokens suppress their neighbours",
-    "there &= tl.load(protected + j, mask=there, other=1) == 0",
-    "there &= j >= 0",
-    "hubkv/discount/test_laws.py::test_protected_tokens_suppress_nothing",
-)
+lie = told(kernel_lies("hubkv/discount.py"))
+lie("""
+test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]
+  kernel_later_ties: a hub may have an equal on its left
+  - hub &= mine > rival(
+  + hub &= mine >= rival(
+  kernel_past_the_row: the first score of the next row competes
+  - .to(tl.uint32, bitcast=True) < tokens
+  + .to(tl.uint32, bitcast=True) <= tokens
+hubkv/discount/test_laws.py::test_protected_tokens_suppress_nothing
+  kernel_protected_suppress: protected tokens suppress their neighbours
+  - there &= tl.load(protected + j, mask=there, other=1) == 0
+  + there &= j >= 0
+""")
 
-lie = kernel_lies("hubkv/refine.py")
-lie(
-    "kernel_protected_moments",
-    "protected scores count among those of their head",
-    "inside = aside == 0",
-    "inside = aside < 2",
-    "hubkv/refine/test_laws.py::test_scores_of_protected_tokens_change_nothing",
-)
-lie(
-    "kernel_refined_later_ties",
-    "a hub may have an equal on its left",
-    "hub = (mine > largest[j - RADIUS])",
-    "hub = (mine >= largest[j - RADIUS])",
-    "hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]",
-)
-lie(
-    "kernel_refined_beside_what_is_aside",
-    "protected tokens suppress their neighbours",
-    'found = tl.where(aside != 0, -float("inf"), found)',
-    'found = tl.where(aside > 1, -float("inf"), found)',
-    "hubkv/refine/test_laws.py::test_scores_of_protected_tokens_change_nothing",
-)
-lie(
-    "kernel_equal_blocks",
-    "the means of blocks do not spread",
-    "(spreads + apart * apart) * counts",
-    "spreads * counts",
-    "hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]",
-)
+lie = told(kernel_lies("hubkv/refine.py"))
+lie("""
+hubkv/refine/test_laws.py::test_scores_of_protected_tokens_change_nothing
+  kernel_protected_moments: protected scores count among those of their head
+  - inside = aside == 0
+  + inside = aside < 2
+  kernel_refined_beside_what_is_aside: protected tokens suppress their neighbours
+  - found = tl.where(aside != 0, -float("inf"), found)
+  + found = tl.where(aside > 1, -float("inf"), found)
+hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
+  kernel_refined_later_ties: a hub may have an equal on its left
+  - hub = (mine > largest[j - RADIUS])
+  + hub = (mine >= largest[j - RADIUS])
+  kernel_equal_blocks: the means of blocks do not spread
+  - (spreads + apart * apart) * counts
+  + spreads * counts
+""")
 
-lie = kernel_lies("retain.py")
-HALVES = "retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly"
-lie(
-    "kernel_one_tie_more",
-    "the tie after the last one is kept",
-    "tl.cumsum(equal, 0) <= room",
-    "tl.cumsum(equal, 0) <= room + 1",
-    "retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too",
-)
-lie(
-    "kernel_ties_of_any_block",
-    "a block keeps all of its ties or none",
-    "tl.where(rank > whole, 0, tl.load(cuts + pool * 3 + 2))",
-    "tl.where(rank > whole, 0, BLOCK)",
-    "retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too",
-)
-lie(
-    "kernel_ties_of_another_pool",
-    "the digit of a negative key is a negative remainder",
-    "(last & (BINS - 1))",
-    "last % BINS",
-    "retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too",
-)
-lie(
-    "kernel_negative_bits",
-    "scores below zero order as their bits do",
-    "bits = tl.where(bits < 0, -(bits & most), bits)",
-    "bits = tl.where(bits < 0, bits, bits)",
-    "retain/test_laws.py::test_pools_are_filled_in_the_total_order",
-)
+lie = told(kernel_lies("retain.py"))
+lie("""
+retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too
+  kernel_one_tie_more: the tie after the last one is kept
+  - tl.cumsum(equal, 0) <= room
+  + tl.cumsum(equal, 0) <= room + 1
+  kernel_ties_of_any_block: a block keeps all of its ties or none
+  - tl.where(rank > whole, 0, tl.load(cuts + pool * 3 + 2))
+  + tl.where(rank > whole, 0, BLOCK)
+  kernel_ties_of_another_pool: the digit of a negative key is a negative remainder
+  - (last & (BINS - 1))
+  + last % BINS
+retain/test_laws.py::test_pools_are_filled_in_the_total_order
+  kernel_negative_bits: scores below zero order as their bits do
+  - bits = tl.where(bits < 0, -(bits & most), bits)
+  + bits = tl.where(bits < 0, bits, bits)
+retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
+  kernel_halves_of_any_block: a thread keeps all of its ties or none
+  - leading(equal, taken.to(tl.uint32), PTX), equal)
+  + equal & 0, equal)
+  kernel_hidden_once: what is aside competes after the first digit
+  - match &= equals(p[i] | hidden, prefix,
+  + match &= equals(p[i], prefix,
+""")
 
-lie(
-    "kernel_halves_of_any_block",
-    "a thread keeps all of its ties or none",
-    "leading(equal, taken.to(tl.uint32), PTX), equal)",
-    "equal & 0, equal)",
-    HALVES,
-)
-lie(
-    "kernel_hidden_once",
-    "what is aside competes after the first digit",
-    "match &= equals(p[i] | hidden, prefix,",
-    "match &= equals(p[i], prefix,",
-    HALVES,
-)
+lie = told(kernel_lies("_planes.py", block=32))
+lie("""
+retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
+  kernel_minus_zero_below: minus zero is below zero
+  - below = p[15] & some
+  + below = p[15]
+  kernel_last_of_a_group: the last score of a group is none
+  - tl.where(left == 32, 0xFFFFFFFF, first(left & 31))
+  + first(tl.minimum(left, 31))
+""")
 
-lie = kernel_lies("_planes.py", block=32)
-lie(
-    "kernel_minus_zero_below",
-    "minus zero is below zero",
-    "below = p[15] & some",
-    "below = p[15]",
-    HALVES,
-)
-lie(
-    "kernel_last_of_a_group",
-    "the last score of a group is none",
-    "tl.where(left == 32, 0xFFFFFFFF, first(left & 31))",
-    "first(tl.minimum(left, 31))",
-    HALVES,
-)
+lie = told(kernel_lies("evict.py", block=2))
+lie("""
+evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order
+  kernel_positions_in_blocks: positions count from the start of their block
+  - tl.store(positions + place, i, mask=marked)
+  + tl.store(positions + place, i - start, mask=marked)
+  kernel_rows_of_the_first_head: every head has the keys of the first
+  - copied(keys, left_keys, head * tokens + i,
+  + copied(keys, left_keys, i,
+""")
 
-lie = kernel_lies("evict.py", block=2)
-lie(
-    "kernel_positions_in_blocks",
-    "positions count from the start of their block",
-    "tl.store(positions + place, i, mask=marked)",
-    "tl.store(positions + place, i - start, mask=marked)",
-    "evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order",
-)
-lie(
-    "kernel_rows_of_the_first_head",
-    "every head has the keys of the first",
-    "copied(keys, left_keys, head * tokens + i,",
-    "copied(keys, left_keys, i,",
-    "evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order",
-)
+lie = told(kernel_lies("graphkv/refine.py"))
+lie("""
+graphkv/refine/test_laws.py::test_a_graph_of_many_tokens_is_made_of_its_parts
+  kernel_last_of_equals: of equal edges the last are neighbours
+  - rank = tied + tl.cumsum(equal.to(tl.int32), 0)
+  + rank = tied + tl.cumsum(equal.to(tl.int32), 0, reverse=True)
+  kernel_last_token_again: beyond the end the last token is a candidate again
+  -     candidate = inside
+  +     candidate = t >= 0
+        if BARRED:
+  kernel_weakest_subtile: a tile is as strong as its weakest sub-tile
+  - tl.store(highest + here, tl.max(edge, 1), mask=present)
+  + tl.store(highest + here, tl.min(edge, 1), mask=present)
+  kernel_weakest_token: a sub-tile is as strong as its weakest token
+  - edge = tl.max(tl.reshape(edge,
+  + edge = tl.min(tl.reshape(edge,
+  kernel_listed_and_passed_over: after some neighbours that are read at a time, as many are none
+  - mine & (i >= hit + HITS)
+  + mine & (i >= hit + 2 * HITS)
+graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]
+  kernel_own_tile: a source is the strongest of its own sub-tile
+  - candidate[None, :] & (t[None, :] != itself[:, None])
+  + candidate[None, :] & (t[None, :] >= 0)
+  kernel_own_neighbour: a source is a neighbour of itself where its edges are made again
+  - candidate = inside & (t != itself)
+  + candidate = inside
+graphkv/refine/test_laws.py::test_every_graph_takes_its_own_window_off_the_budget[layer]
+  kernel_every_rank_acts: a rank beyond the sources of its graph reaches its neighbours too
+  - i = tl.where(acts & (edge > -float("inf")), i, -1)
+  + i = tl.where(edge > -float("inf"), i, -1)
+graphkv/refine/test_laws.py::test_how_long_vectors_are_changes_nothing
+  kernel_squares_underflow: the squares of a short vector are as they come
+  - strange = (squares <= 2.0**-80) | (squares >= 2.0**120)
+  + strange = squares >= 2.0**120
+  kernel_squares_overflow: the squares of a long vector are as they come
+  - strange = (squares <= 2.0**-80) | (squares >= 2.0**120)
+  + strange = squares <= 2.0**-80
+  kernel_unscaled_again: an edge is made again of a token that is not scaled
+  - True, False, True, WIDE, WIDTH, CHANNELS,
+  + False, False, True, WIDE, WIDTH, CHANNELS,
+  kernel_unscaled_source: a source is as long as it comes
+  -             y *= scale
+  +             y *= 1.0
+""")
 
-lie = kernel_lies("graphkv/refine.py")
-PARTS = "graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]"
-MANY = "graphkv/refine/test_laws.py::test_a_graph_of_many_tokens_is_made_of_its_parts"
-OWN = "graphkv/refine/test_laws.py::test_every_graph_takes_its_own_window_off_the_budget[layer]"
-SCALED = "graphkv/refine/test_laws.py::test_how_long_vectors_are_changes_nothing"
-lie(
-    "kernel_last_of_equals",
-    "of equal edges the last are neighbours",
-    "rank = tied + tl.cumsum(equal.to(tl.int32), 0)",
-    "rank = tied + tl.cumsum(equal.to(tl.int32), 0, reverse=True)",
-    MANY,
-)
-lie(
-    "kernel_own_tile",
-    "a source is the strongest of its own sub-tile",
-    "candidate[None, :] & (t[None, :] != itself[:, None])",
-    "candidate[None, :] & (t[None, :] >= 0)",
-    PARTS,
-)
-lie(
-    "kernel_own_neighbour",
-    "a source is a neighbour of itself where its edges are made again",
-    "candidate = inside & (t != itself)",
-    "candidate = inside",
-    PARTS,
-)
-lie(
-    "kernel_last_token_again",
-    "beyond the end the last token is a candidate again",
-    "candidate = inside\n    if BARRED:",
-    "candidate = t >= 0\n    if BARRED:",
-    MANY,
-)
-lie(
-    "kernel_weakest_subtile",
-    "a tile is as strong as its weakest sub-tile",
-    "tl.store(highest + here, tl.max(edge, 1), mask=present)",
-    "tl.store(highest + here, tl.min(edge, 1), mask=present)",
-    MANY,
-)
-lie(
-    "kernel_weakest_token",
-    "a sub-tile is as strong as its weakest token",
-    "edge = tl.max(tl.reshape(edge,",
-    "edge = tl.min(tl.reshape(edge,",
-    MANY,
-)
-lie(
-    "kernel_listed_and_passed_over",
-    "after some neighbours that are read at a time, as many are none",
-    "mine & (i >= hit + HITS)",
-    "mine & (i >= hit + 2 * HITS)",
-    MANY,
-)
-lie(
-    "kernel_every_rank_acts",
-    "a rank beyond the sources of its graph reaches its neighbours too",
-    'i = tl.where(acts & (edge > -float("inf")), i, -1)',
-    'i = tl.where(edge > -float("inf"), i, -1)',
-    OWN,
-)
-lie(
-    "kernel_squares_underflow",
-    "the squares of a short vector are as they come",
-    "strange = (squares <= 2.0**-80) | (squares >= 2.0**120)",
-    "strange = squares >= 2.0**120",
-    SCALED,
-)
-lie(
-    "kernel_squares_overflow",
-    "the squares of a long vector are as they come",
-    "strange = (squares <= 2.0**-80) | (squares >= 2.0**120)",
-    "strange = squares <= 2.0**-80",
-    SCALED,
-)
-lie(
-    "kernel_unscaled_again",
-    "an edge is made again of a token that is not scaled",
-    "True, False, True, WIDE, WIDTH, CHANNELS,",
-    "False, False, True, WIDE, WIDTH, CHANNELS,",
-    SCALED,
-)
-lie(
-    "kernel_unscaled_source",
-    "a source is as long as it comes",
-    "            y *= scale\n",
-    "            y *= 1.0\n",
-    SCALED,
-)
+lie = told(kernel_lies("hex/heavy_hitters.py", block=32))
+lie("""
+scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
+  kernel_blind_to_itself: the weights are those over tokens before a query's own
+  - seen &= n[None, :] <= at[:, None]
+  + seen &= n[None, :] < at[:, None]
+  kernel_drawn_from_before: a token draws attention from queries before it
+  - at[None, :] >= n[:, None]
+  + at[None, :] >= 0
+  kernel_unscaled: logits are not divided by the root of the width
+  -  / math.sqrt(width)
+  +  / 1
+scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
+  kernel_sum_of_base_two: a natural log-sum-exp is one of base two
+  - tl.exp2(above * 1.4426950408889634)
+  + tl.exp2(above)
+  kernel_sum_of_the_first_head: every head has the log-sum-exp of the first
+  - tl.load(sums + row + r, mask
+  + tl.load(sums + r, mask
+  kernel_sum_at_padding: what stands at padding is read
+  - there &= at >= first
+  + there &= at >= 0
+  kernel_sum_ignored: a log-sum-exp that is given is found anew
+  - given = log_sum_exp is not None
+  + given, log_sum_exp = False, None
+""")
 
-lie = kernel_lies("hex/heavy_hitters.py", block=32)
-lie(
-    "kernel_blind_to_itself",
-    "the weights are those over tokens before a query's own",
-    "seen &= n[None, :] <= at[:, None]",
-    "seen &= n[None, :] < at[:, None]",
-    "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
-)
-lie(
-    "kernel_drawn_from_before",
-    "a token draws attention from queries before it",
-    "at[None, :] >= n[:, None]",
-    "at[None, :] >= 0",
-    "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
-)
-lie(
-    "kernel_unscaled",
-    "logits are not divided by the root of the width",
-    " / math.sqrt(width)",
-    " / 1",
-    "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
-)
-GIVEN = "scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit"
-lie(
-    "kernel_sum_of_base_two",
-    "a natural log-sum-exp is one of base two",
-    "tl.exp2(above * 1.4426950408889634)",
-    "tl.exp2(above)",
-    GIVEN,
-)
-lie(
-    "kernel_sum_of_the_first_head",
-    "every head has the log-sum-exp of the first",
-    "tl.load(sums + row + r, mask",
-    "tl.load(sums + r, mask",
-    GIVEN,
-)
-lie(
-    "kernel_sum_at_padding",
-    "what stands at padding is read",
-    "there &= at >= first",
-    "there &= at >= 0",
-    GIVEN,
-)
-lie(
-    "kernel_sum_ignored",
-    "a log-sum-exp that is given is found anew",
-    "given = log_sum_exp is not None",
-    "given, log_sum_exp = False, None",
-    GIVEN,
-)
+lie = told(kernel_lies("ragged.py", block=2))
+lie("""
+ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
+  kernel_sums_as_they_were: a larger logit leaves the sum of powers before it as it was
+  - before = total * tl.exp2((high - base) * 1.4426950408889634)
+  + before = total
+  kernel_sees_later: a query sees new tokens after its own
+  - seen &= n[None, :] <= at[:, None]
+  + seen &= n[None, :] >= 0
+""")
 
-lie = kernel_lies("ragged.py", block=2)
-lie(
-    "kernel_sums_as_they_were",
-    "a larger logit leaves the sum of powers before it as it was",
-    "before = total * tl.exp2((high - base) * 1.4426950408889634)",
-    "before = total",
-    "ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole",
-)
-lie(
-    "kernel_sees_later",
-    "a query sees new tokens after its own",
-    "seen &= n[None, :] <= at[:, None]",
-    "seen &= n[None, :] >= 0",
-    "ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole",
-)
+lie = told(kernel_lies("hex/compress.py"))
+lie("""
+hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entries
+  kernel_kept_in_range: kept values widen the range of their token
+                    mine = there & (v * GROUP + c < WIDTH)
+  -                 left = free(static + mark
+  +                 left = mine | free(static + mark
+  kernel_steps_of_the_first_row: keys of every row are scaled as those of the first
+  - channel = prepared + head * WIDTH
+  + channel = prepared + h * WIDTH
+""")
 
-lie = kernel_lies("hex/compress.py")
-RESTORED = "hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entries"
-lie(
-    "kernel_kept_in_range",
-    "kept values widen the range of their token",
-    "\n                left = free(static + mark",
-    "\n                left = mine | free(static + mark",
-    RESTORED,
-)
-lie(
-    "kernel_steps_of_the_first_row",
-    "keys of every row are scaled as those of the first",
-    "channel = prepared + head * WIDTH",
-    "channel = prepared + h * WIDTH",
-    RESTORED,
-)
+lie = told(kernel_lies("hex/attention.py", programs=1))
+lie("""
+hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
+  kernel_codes_unfaded: what codes of earlier tiles add is not weighed anew
+  - faded += (o[i] * fade[None, :],)
+  + faded += (o[i],)
+  kernel_minima_unfaded: what minima of earlier tiles add is not weighed anew
+  - middles *= fade
+  + middles *= 1.0
+  kernel_past_the_residual: what is beyond the residual buffer is a key of zeros
+  - s * scale[None, :], -float("inf"))
+  + s * scale[None, :], 0.0)
+  kernel_residual_once: a program of the residual buffer attends to its first 16 tokens alone
+  - for start in tl.range(first, tokens, stride,
+  + for start in tl.range(first, tl.minimum(first + 1, tokens), stride,
+  kernel_residual_of_the_first_row: every head attends to the residual buffer of the first
+  - behind = head * residual * WIDTH
+  + behind = head * 0
+  kernel_unfaded: what earlier splits found is not weighed anew
+  - o = o * fade + tl.sum(
+  + o = o + tl.sum(
+""")
 
-lie = kernel_lies("hex/attention.py", programs=1)
-WIDE = "hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored"
-lie(
-    "kernel_codes_unfaded",
-    "what codes of earlier tiles add is not weighed anew",
-    "faded += (o[i] * fade[None, :],)",
-    "faded += (o[i],)",
-    WIDE,
-)
-lie(
-    "kernel_minima_unfaded",
-    "what minima of earlier tiles add is not weighed anew",
-    "middles *= fade",
-    "middles *= 1.0",
-    WIDE,
-)
-lie(
-    "kernel_past_the_residual",
-    "what is beyond the residual buffer is a key of zeros",
-    's * scale[None, :], -float("inf"))',
-    "s * scale[None, :], 0.0)",
-    WIDE,
-)
-lie(
-    "kernel_residual_once",
-    "a program of the residual buffer attends to its first 16 tokens alone",
-    "for start in tl.range(first, tokens, stride,",
-    "for start in tl.range(first, tl.minimum(first + 1, tokens), stride,",
-    WIDE,
-)
-lie(
-    "kernel_residual_of_the_first_row",
-    "every head attends to the residual buffer of the first",
-    "behind = head * residual * WIDTH",
-    "behind = head * 0",
-    WIDE,
-)
-lie(
-    "kernel_unfaded",
-    "what earlier splits found is not weighed anew",
-    "o = o * fade + tl.sum(",
-    "o = o + tl.sum(",
-    WIDE,
-)
+lie = told(kernel_lies("hex/_entries.py", programs=1))
+lie("""
+hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
+  kernel_kept_unfaded: what kept values of earlier tiles add is not weighed anew
+  - before = tl.load(every) * tl.load(fades + g)[None, :]
+  + before = tl.load(every)
+  kernel_kept_in_part: to a token that is kept whole only the first entries are added
+  - tl.where(whole, -1 - before, before)
+  + before
+  kernel_kept_over_codes: a kept key is added to the minimum that its code stands for
+  - beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
+  + beyond -= tl.zeros([32], tl.float32)
+""")
 
-lie = kernel_lies("hex/_entries.py", programs=1)
-lie(
-    "kernel_kept_unfaded",
-    "what kept values of earlier tiles add is not weighed anew",
-    "before = tl.load(every) * tl.load(fades + g)[None, :]",
-    "before = tl.load(every)",
-    WIDE,
-)
-lie(
-    "kernel_kept_in_part",
-    "of a token that is kept whole the first entries are added, as though the static mask's",
-    "tl.where(whole, -1 - before, before)",
-    "before",
-    WIDE,
-)
-lie(
-    "kernel_kept_over_codes",
-    "a kept key is added to the minimum that its code stands for",
-    "beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))",
-    "beyond -= tl.zeros([32], tl.float32)",
-    WIDE,
-)
+lie = told(kernel_lies("_device.py", block=1024))
+lie("""
+hubkv/refine/test_laws.py::test_refined_scores_are_rounded_once[torch.bfloat16]
+  kernel_cut_off: what is rounded to bfloat16 is cut off
+  - even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+  + even = bits >> 16
+hubkv/discount/test_laws.py::test_a_discounted_score_is_rounded_once[torch.bfloat16]
+  kernel_half_up: what is rounded to bfloat16 goes up halfway
+  - even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+  + even = (bits + 0x8000) >> 16
+""")
 
-lie = kernel_lies("_device.py", block=1024)
-lie(
-    "kernel_cut_off",
-    "what is rounded to bfloat16 is cut off",
-    "even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16",
-    "even = bits >> 16",
-    "hubkv/refine/test_laws.py::test_refined_scores_are_rounded_once[torch.bfloat16]",
-)
-lie(
-    "kernel_half_up",
-    "what is rounded to bfloat16 goes up halfway",
-    "even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16",
-    "even = (bits + 0x8000) >> 16",
-    "hubkv/discount/test_laws.py::test_a_discounted_score_is_rounded_once[torch.bfloat16]",
-)
-
-lie = kernel_lies("_tiles.py", block=32)
-lie(
-    "kernel_last_channel",
-    "the last channel of a narrow row is left out",
-    "there &= (d < WIDTH)[None, :]",
-    "there &= (d < WIDTH - 1)[None, :]",
-    "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
-)
-lie(
-    "kernel_first_rows_again",
-    "every tile has the rows of the first",
-    "here = matrix + tl.cast(start, tl.int64) * WIDTH",
-    "here = matrix + tl.cast(start * 0, tl.int64) * WIDTH",
-    "scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out",
-)
+lie = told(kernel_lies("_tiles.py", block=32))
+lie("""
+scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
+  kernel_last_channel: the last channel of a narrow row is left out
+  - there &= (d < WIDTH)[None, :]
+  + there &= (d < WIDTH - 1)[None, :]
+  kernel_first_rows_again: every tile has the rows of the first
+  - here = matrix + tl.cast(start, tl.int64) * WIDTH
+  + here = matrix + tl.cast(start * 0, tl.int64) * WIDTH
+""")

@@ -183,11 +183,7 @@ DECISIONS: dict[str, Any] = {
         "smd",
         lambda: [torch.ones(3, device=GPU), 2, 0.5, torch.ones(3, dtype=torch.bool)],
     ),
-    "in a record": (
-        "kernel",
-        "refine",
-        lambda: [layer(device=GPU)[2], None],
-    ),
+    "in a record": ("kernel", "refine", lambda: [layer(device=GPU)[2], None]),
     "in a record elsewhere": ("vectorised", "refine", lambda: [layer()[2], None]),
     "beside a record elsewhere": (
         "vectorised",

@@ -13,7 +13,8 @@ import transformers
 from torch import Tensor
 from torch.func import functional_call
 
-from spec_tests.models.random_model import fresh
+from spec_tests.accuracy import assert_as_accurate
+from spec_tests.models.random_model import fresh, weights
 
 
 class Past(NamedTuple):
@@ -109,3 +110,9 @@ def model_logits(
         start = turn.stop
     logits = torch.cat(read, 1)
     return logits[:, -tokens:] if tokens else logits[mask.bool()]
+
+
+def assert_logits(actual: Tensor, kind: str, ids: Tensor, mask: Tensor, tokens=0, turns=()) -> None:
+    """The logits of the last tokens, or of all that are real, are the stock model's."""
+    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask, tokens=tokens, turns=turns)
+    assert_as_accurate(actual, model_logits, inputs)

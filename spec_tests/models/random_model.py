@@ -84,9 +84,14 @@ def whole(kind: str) -> list[int]:
 
 
 def fresh(kind: str, **more):
-    """A model as `transformers` makes it, with weights large enough to attend unevenly."""
+    """A model as `transformers` makes it, of weights at random."""
+    return drawn(configuration(kind, **more))
+
+
+def drawn(config):
+    """A model with weights large enough to attend unevenly."""
     draw = torch.Generator().manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(configuration(kind, **more)).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             noise = torch.randn(weight.shape, generator=draw)
@@ -113,6 +118,13 @@ def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
     mask = torch.ones_like(ids)
     mask[1, :PADDING] = 0
     return ids, mask
+
+
+def read(kind: str = "llama", padded: bool = True, more: int = 4):
+    """The prompts in the cache of an attached model, and the same with `more` tokens after them."""
+    ids, mask = prompts(more)
+    mask = mask if padded else torch.ones_like(mask)
+    return models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS]), ids, mask
 
 
 def weights(kind: str) -> dict[str, Tensor]:

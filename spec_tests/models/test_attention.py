@@ -1,11 +1,12 @@
 """An attached model is the model it was, and a prompt costs no queries × tokens."""
 
+from functools import partial
+
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.models.oracle import model_logits
+from spec_tests.accuracy import assert_equal
+from spec_tests.models.oracle import assert_logits
 from spec_tests.models.random_model import (
     TOKENS,
     VOCABULARY,
@@ -20,8 +21,8 @@ from spec_tests.models.random_model import (
     prompts,
     transformers,
     unmodified,
-    weights,
 )
+from spec_tests.scorers.allocations import largest
 
 
 @every_architecture
@@ -30,8 +31,7 @@ def test_an_attached_model_gives_the_logits_it_gave(kind):
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
         out = attached(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
-    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask)
-    assert_as_accurate(out.logits[mask.bool()], model_logits, inputs)
+    assert_logits(out.logits[mask.bool()], kind, ids, mask)
 
 
 @every_main_architecture
@@ -46,31 +46,14 @@ def test_an_attached_model_generates_what_it_generated(kind):
 def test_a_prompt_in_chunks_gives_the_logits_of_the_whole(kind, chunk):
     ids, mask = prompts()
     read = models.prefill(attached(kind), ids, mask, chunk=chunk)
-    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask, tokens=1)
-    assert_as_accurate(read.logits[:, None], model_logits, inputs)
+    assert_logits(read.logits[:, None], kind, ids, mask, 1)
 
 
 def test_the_unmodified_model_is_continued_from_a_whole_cache():
     ids, mask = prompts(3)
     read = models.prefill(attached("llama"), ids[:, :-3], mask[:, :-3])
     actual = logits_after(attached("llama"), read.cache, ids, mask, 3)
-    inputs = dict(weights=weights("llama"), kind="llama", ids=ids, mask=mask, tokens=3)
-    assert_as_accurate(actual, model_logits, inputs)
-
-
-class Largest(TorchDispatchMode):
-    """Notes the most elements that any tensor had."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Look at what an operation returns."""
-        del types
-        out = func(*args, **(kwargs or {}))
-        for part in out if isinstance(out, tuple | list) else (out,):
-            if isinstance(part, torch.Tensor):
-                self.elements = max(self.elements, part.numel())
-        return out
+    assert_logits(actual, "llama", ids, mask, 3)
 
 
 @pytest.mark.parametrize("chunk", [None, 700])
@@ -79,9 +62,9 @@ def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
     ids = torch.randint(2, VOCABULARY, (1, tokens), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[0, :3] = 0
-    with Largest() as largest:
-        models.prefill(attached("llama"), ids, mask, chunk=chunk, watch=[lambda _: None])
-    assert largest.elements < tokens * tokens / 2
+    how = dict(chunk=chunk, watch=[lambda _: None])
+    made = largest(partial(models.prefill, attached("llama"), ids, mask), **how)
+    assert made < tokens * tokens / 2
 
 
 def static(ids, mask):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import optimized
-from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.models.oracle import model_logits
+from spec_tests.accuracy import assert_equal
+from spec_tests.models.oracle import assert_logits
 from spec_tests.models.random_model import (
     TOKENS,
     VOCABULARY,
@@ -19,8 +19,8 @@ from spec_tests.models.random_model import (
     logits_after,
     models,
     prompts,
+    read,
     transformers,
-    weights,
 )
 
 HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
@@ -33,11 +33,11 @@ def scored(kv=optimized, seed: int = 0):
     return [kv.Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in every]
 
 
-def half(ids, mask, **how):
-    """A prompt, half of it evicted."""
-    prompt = models.prefill(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS])
+def half(more: int = 3, padded: bool = True, **how):
+    """A cache of which half is evicted, and the prompts with `more` tokens after them."""
+    prompt, ids, mask = read("llama", padded, more)
     prompt.cache.compress(scored(), optimized.compress, ratio=0.5, **how)
-    return prompt
+    return prompt.cache, ids, mask
 
 
 def hex_cache(**how):
@@ -67,8 +67,7 @@ def test_a_cache_that_cannot_take_a_token_back_asks_for_a_new_one(name):
 
 @pytest.mark.parametrize("count", [3, TOKENS - 1])
 def test_the_new_tokens_alone_are_refused(count):
-    ids, mask = prompts(count)
-    cache = half(ids, mask).cache
+    cache, ids, _ = half(count)
     new = ids[:, TOKENS:]
     with pytest.raises(
         ValueError,
@@ -78,8 +77,7 @@ def test_the_new_tokens_alone_are_refused(count):
 
 
 def test_positions_and_padding_that_a_call_leaves_out_are_known():
-    ids, mask = prompts(3)
-    cache = half(ids, mask).cache
+    cache, ids, mask = half()
     with cache.undone():
         expected = logits_after(attached("llama"), cache, ids, mask, 3)
     with torch.no_grad():
@@ -88,8 +86,7 @@ def test_positions_and_padding_that_a_call_leaves_out_are_known():
 
 
 def test_positions_that_start_again_are_refused():
-    ids, mask = prompts(3)
-    cache = half(ids, mask).cache
+    cache, ids, _ = half()
     with pytest.raises(ValueError, match=r"position_ids must count on .* at 24, got 0"):
         attached("llama")(
             input_ids=ids[:, TOKENS:],
@@ -99,8 +96,7 @@ def test_positions_that_start_again_are_refused():
 
 
 def test_a_mask_that_forgets_the_padding_is_refused():
-    ids, mask = prompts(3)
-    prompt = models.prefill(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS])
+    prompt, ids, mask = read(more=3)
     positions = (mask.cumsum(-1) - 1)[:, TOKENS:]
     inputs = dict(input_ids=ids[:, TOKENS:], position_ids=positions, past_key_values=prompt.cache)
     with pytest.raises(ValueError, match="attention_mask must be what it was for the tokens"):
@@ -109,10 +105,9 @@ def test_a_mask_that_forgets_the_padding_is_refused():
 
 @pytest.mark.parametrize("scope", ["head", "layer", "model"])
 def test_padding_is_left_out_without_being_told(scope):
-    ids, mask = prompts(4)
-    known = half(ids, mask, scope=scope)
-    told = half(ids, mask, scope=scope, valid=mask.bool()[:, :TOKENS])
-    for mine, other in zip(known.cache.evictable(), told.cache.evictable(), strict=True):
+    known, _, mask = half(scope=scope)
+    told, _, _ = half(scope=scope, valid=mask.bool()[:, :TOKENS])
+    for mine, other in zip(known.evictable(), told.evictable(), strict=True):
         assert_equal(mine.whole, other.whole)
         assert_equal(mine.old, other.old)
 
@@ -218,12 +213,12 @@ def test_a_model_that_has_the_name_alone_is_refused_with_our_caches():
     config = configuration("llama")
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=name)
     ids, mask = prompts()
-    for read in (
+    for call in (
         lambda: models.prefill(model, ids),
         lambda: generated(model, ids, torch.ones_like(mask), hex_cache()),
     ):
         with pytest.raises(ValueError, match=r"prepared by `attach\(model\)`, got"):
-            read()
+            call()
 
 
 def test_a_model_that_is_detached_is_the_model_it_was():
@@ -317,7 +312,7 @@ def test_a_cache_works_under_autocast(prompt):
     ids, _ = prompts(4)
     every = torch.ones_like(ids)
     with torch.autocast("cpu", torch.bfloat16):
-        cache = hex_cache() if prompt == "hex" else half(ids, every, scope="layer").cache
+        cache = hex_cache() if prompt == "hex" else half(4, padded=False, scope="layer")[0]
         text = generated(attached("llama"), ids, every, cache)
     assert text.shape[1] == ids.shape[1] + 8
     exact = [layer.held.residual_keys if prompt == "hex" else layer.keys for layer in cache.layers]
@@ -391,8 +386,7 @@ def test_a_call_that_fails_in_the_middle_leaves_a_cache_that_says_so():
 
 
 def test_the_decoder_alone_takes_its_inputs_by_place():
-    ids, mask = prompts(3)
-    cache = half(ids, mask).cache
+    cache, ids, mask = half()
     with torch.no_grad(), cache.undone():
         by_place = attached("llama").model(ids[:, TOKENS:], mask, None, cache).last_hidden_state
     with torch.no_grad():
@@ -401,10 +395,8 @@ def test_the_decoder_alone_takes_its_inputs_by_place():
 
 
 def test_embeddings_are_read_as_their_tokens_are():
-    ids, mask = prompts(3)
-    cache = models.prefill(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS]).cache
+    prompt, ids, mask = read(more=3)
     embedded = attached("llama").get_input_embeddings()(ids[:, TOKENS:])
     with torch.no_grad():
-        actual = attached("llama")(inputs_embeds=embedded, past_key_values=cache).logits
-    inputs = dict(weights=weights("llama"), kind="llama", ids=ids, mask=mask, tokens=3)
-    assert_as_accurate(actual, model_logits, inputs)
+        actual = attached("llama")(inputs_embeds=embedded, past_key_values=prompt.cache).logits
+    assert_logits(actual, "llama", ids, mask, 3)

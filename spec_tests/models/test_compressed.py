@@ -326,11 +326,7 @@ REFUSED = [
     (dict(system="kvzap"), ValueError, r"system must be 'full', a scorer .*, got 'kvzap'"),
     (dict(system="snapkv+hub", ratio=0.5), ValueError, "system must be .*, got 'snapkv.hub'"),
     (dict(system=3), TypeError, "system must be a name, a Scorer or a HexConfig, got 3"),
-    (
-        dict(system="snapkv"),
-        ValueError,
-        "must be given one of ratio and keep, got ratio=None",
-    ),
+    (dict(system="snapkv"), ValueError, "must be given one of ratio and keep, got ratio=None"),
     (dict(system="snapkv", ratio=0.5, keep=3), ValueError, "one of ratio and keep, got ratio=0.5"),
     (dict(system="kivi-2", ratio=0.5), ValueError, "neither ratio nor keep, got ratio=0.5"),
     (dict(system="snapkv", ratio=1.5), ValueError, r"ratio must be .*1\.5"),

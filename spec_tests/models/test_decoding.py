@@ -5,7 +5,7 @@ import pytest
 import optimized
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.models.oracle import model_logits
+from spec_tests.models.oracle import assert_logits
 from spec_tests.models.random_model import (
     TOKENS,
     attached,
@@ -15,7 +15,6 @@ from spec_tests.models.random_model import (
     models,
     prompts,
     unmodified,
-    weights,
 )
 
 every_score = pytest.mark.parametrize("score", ["h2o", "knorm", "streaming_llm"])
@@ -33,8 +32,7 @@ def test_a_target_that_is_never_reached_changes_nothing(score):
     cache = held(1000, score)
     logits_after(attached("llama"), cache, ids[:, :TOKENS], mask[:, :TOKENS], TOKENS)
     actual = logits_after(attached("llama"), cache, ids, mask, 9)
-    inputs = dict(weights=weights("llama"), kind="llama", ids=ids, mask=mask, tokens=9)
-    assert_as_accurate(actual, model_logits, inputs)
+    assert_logits(actual, "llama", ids, mask, 9)
     expected = generated(unmodified("llama"), ids, mask)
     assert_equal(generated(attached("llama"), ids, mask, held(1000, score)), expected)
 
@@ -100,11 +98,7 @@ def test_a_gate_scores_the_hidden_states_of_every_call():
 @pytest.mark.parametrize(
     ("settings", "score", "said"),
     [
-        (
-            optimized.DecodingConfig(0),
-            "h2o",
-            r"settings\.\w+ must be .*target=0",
-        ),
+        (optimized.DecodingConfig(0), "h2o", r"settings\.\w+ must be .*target=0"),
         (optimized.DecodingConfig(9, 0), "h2o", r"settings\.interval must be >= 1, got 0"),
         (
             optimized.DecodingConfig(9, scope="head", refinement=optimized.HubSettings()),

@@ -17,18 +17,11 @@ from spec_tests.models.random_model import (
     logits_after,
     models,
     prompts,
+    read,
     unmodified,
 )
 
 every_scope = pytest.mark.parametrize("scope", ["head", "layer", "model"])
-
-
-def read(kind: str, padded: bool, chunk: int | None = None, more: int = 4):
-    """A prompt in the cache, and the prompt with `more` tokens after it."""
-    ids, mask = prompts(more)
-    mask = mask if padded else torch.ones_like(mask)
-    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS], chunk=chunk)
-    return prompt, ids, mask
 
 
 def scores(seed: int = 0) -> Tensor:
@@ -177,14 +170,13 @@ def test_keys_and_values_keep_the_dtype_of_the_model(scope, dtype):
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
 def test_new_tokens_follow_entries_that_were_narrowed_to_16_bits(kind):
-    ids, mask = prompts(4)
-    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
+    prompt, ids, mask = read(kind)
     for layer in prompt.cache.evictable():
         layer.keys, layer.values = (x.half() for x in layer.whole)
     kept = retained(prompt, 0.5, "layer")[: len(prompt.cache.evictable())]
     prompt.cache.evict(kept)
     out = logits_after(attached(kind), prompt.cache, ids, mask, 4)
-    exact = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
+    exact, _, _ = read(kind)
     exact.cache.evict(kept)
     expected = logits_after(attached(kind), exact.cache, ids, mask, 4)
     assert_equal(out.argmax(-1), expected.argmax(-1))

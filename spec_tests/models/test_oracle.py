@@ -11,9 +11,8 @@ from torch.nn.functional import pad
 
 import optimized
 import reference
-from spec_tests.accuracy import assert_as_accurate
 from spec_tests.index import ROOT
-from spec_tests.models.oracle import Past, Turn, model_logits
+from spec_tests.models.oracle import Past, Turn, assert_logits
 from spec_tests.models.random_model import (
     ARCHITECTURES,
     TOKENS,
@@ -22,7 +21,6 @@ from spec_tests.models.random_model import (
     models,
     prompts,
     unmodified,
-    weights,
     whole,
 )
 
@@ -171,12 +169,6 @@ def survivors(view, start: int, shifts: list[int]) -> Past:
     return Past(seen)
 
 
-def assert_accurate(actual: Tensor, kind: str, ids: Tensor, mask: Tensor, turns) -> None:
-    """The logits after the prompt are the stock model's."""
-    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask)
-    assert_as_accurate(actual, model_logits, inputs | dict(tokens=actual.shape[1], turns=turns))
-
-
 @every_architecture
 @pytest.mark.parametrize("padded", [False, True])
 def test_the_oracle_that_sees_everything_is_the_unmodified_model(kind, padded):
@@ -185,8 +177,7 @@ def test_the_oracle_that_sees_everything_is_the_unmodified_model(kind, padded):
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
         out = unmodified(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
-    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask)
-    assert_as_accurate(out.logits[mask.bool()], model_logits, inputs)
+    assert_logits(out.logits[mask.bool()], kind, ids, mask)
 
 
 @every_architecture
@@ -200,7 +191,7 @@ def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, 
     prompt.cache.evict(kept)
     assert (prompt.cache.evictable()[0].old is not None) == ragged
     actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
-    assert_accurate(actual, kind, ids, mask, after(kind, kept, stops))
+    assert_logits(actual, kind, ids, mask, actual.shape[1], after(kind, kept, stops))
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
@@ -210,7 +201,7 @@ def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
     kept = chosen(kind, mask, ragged=True)
     prompt.cache.evict(kept)
     actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
-    assert_accurate(actual, kind, ids, mask, after(kind, kept, stops))
+    assert_logits(actual, kind, ids, mask, actual.shape[1], after(kind, kept, stops))
 
 
 def test_the_docs_count_the_architectures_of_the_matrix():
@@ -227,13 +218,13 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
     settings = optimized.HexConfig(density=0.0, block=8, recent=2, mode=mode)
     cache = models.HexTransformersCache(attached(kind).config, settings)
     witnesses = witnessed(cache, HexWitness)
-    called(attached(kind), cache, 0, [TOKENS], ids, mask)
-    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
     if story == "padded":
         rejoined(witnesses, mask)
     # row by row a padded row fills its blocks later
     every = 1000 if story == "padded" else settings.block
-    assert_accurate(actual, kind, ids, mask, turns_of(kind, witnesses, restored, every))
+    turns = turns_of(kind, witnesses, restored, every)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
 
 
 @every_architecture
@@ -246,12 +237,11 @@ def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, sto
     witnesses = witnessed(cache, partial(Witness, *functions))
     for one in witnesses:  # heads are narrower here than a group of the paper's
         vars(one)["kivi_prefill"] = partial(optimized.kivi_prefill, group=8, residual=8)
-    called(attached(kind), cache, 0, [TOKENS], ids, mask)
-    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
     if story == "padded":
         rejoined(witnesses, mask)
     turns = turns_of(kind, witnesses, restored, every=1000)
-    assert_accurate(actual, kind, ids, mask, turns)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
 
 
 @every_architecture
@@ -262,11 +252,10 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
     settings = optimized.DecodingConfig(10, interval=4, scope=scope)
     cache = models.DecodingTransformersCache(attached(kind).config, settings)
     witnesses = witnessed(cache, partial(Witness, "decoding_read", "decoding_append"))
-    called(attached(kind), cache, 0, [TOKENS], ids, mask)
-    actual = called(attached(kind), cache, TOKENS, stops, ids, mask)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
     shifts = (mask == 0).sum(1).tolist()
     turns = turns_of(kind, witnesses, partial(survivors, shifts=shifts), settings.interval)
-    assert_accurate(actual, kind, ids, mask, turns)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
     past = turns[-1].layers[whole(kind)[0]]
     assert past is not None
     assert not past.seen.all()
@@ -292,4 +281,4 @@ def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padde
     every = torch.cat([mask, mask.new_ones(2, 5)], 1)
     turns = after(kind, kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
     first = (Turn(TOKENS - 1), *turns)
-    assert_accurate(torch.stack(out.logits, 1), kind, read, every, first)
+    assert_logits(torch.stack(out.logits, 1), kind, read, every, 6, first)

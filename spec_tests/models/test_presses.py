@@ -24,8 +24,8 @@ from optimized import GraphSettings, HubSettings, Scored  # noqa: E402
 from optimized.models.gates import load_gates  # noqa: E402
 from optimized.presses import GraphKVPress, HubKVPress  # noqa: E402
 from optimized.tiny import BYTES  # noqa: E402
-from spec_tests.accuracy import assert_as_accurate, assert_equal  # noqa: E402
-from spec_tests.models.oracle import model_logits  # noqa: E402
+from spec_tests.accuracy import assert_equal  # noqa: E402
+from spec_tests.models.oracle import assert_logits  # noqa: E402
 from spec_tests.models.random_model import (  # noqa: E402
     TOKENS,
     WINDOW,
@@ -34,7 +34,6 @@ from spec_tests.models.random_model import (  # noqa: E402
     models,
     prompts,
     unmodified,
-    weights,
 )
 from spec_tests.models.test_oracle import after  # noqa: E402
 
@@ -323,9 +322,7 @@ def test_the_model_attends_to_what_is_kept_and_to_nothing_else(kind, scope):
         place = torch.arange(stop - 1, stop)[None]
         with torch.no_grad():
             logits.append(model(ids[:, place[0]], past_key_values=cache, position_ids=place).logits)
-    mask = torch.ones_like(ids)
-    inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask, tokens=4, turns=turns)
-    assert_as_accurate(torch.cat(logits, 1), model_logits, inputs)
+    assert_logits(torch.cat(logits, 1), kind, ids, torch.ones_like(ids), 4, turns)
 
 
 def test_heads_of_one_length_are_cut_out_and_others_are_masked():

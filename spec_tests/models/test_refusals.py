@@ -11,6 +11,7 @@ from spec_tests.models.random_model import (
     generated,
     models,
     prompts,
+    read,
     transformers,
     unmodified,
 )
@@ -18,8 +19,7 @@ from spec_tests.models.random_model import (
 
 def cached(evicted: bool = True):
     """A prompt, half of it evicted."""
-    ids, mask = prompts(2)
-    prompt = models.prefill(attached("llama"), ids[:, :TOKENS], mask[:, :TOKENS])
+    prompt, ids, mask = read(more=2)
     if evicted:
         kept = prompt.valid[:, None].expand(2, 2, TOKENS)
         prompt.cache.evict([kept, kept])

@@ -136,8 +136,6 @@ def refine():
     return st.builds(lambda x, ratio: x | dict(ratio=ratio), refined_by(settings), ratios)
 
 
-INPUTS = dict(refine=refine())
-
 generator = torch.Generator().manual_seed(16)
 decided_keys, decided_values = torch.randn(2, 2, 2, 64, 4, generator=generator)
 sharpness = torch.tensor([[1.0, 4.0], [0.5, 2.0]])[..., None]

@@ -1,27 +1,20 @@
 """Lies about the step between scoring and selecting."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("refinement")
-
-lie(
-    "protected_compete",
-    "protected tokens compete with the content",
-    "widen(scored.scores), scored.protected",
-    "widen(scored.scores), scored.protected & False",
-    "test_suppression_compares_content_with_content_alone",
-)
-lie(
-    "kept_for_removed",
-    "the gate sees the share kept, not the share removed",
-    "max(0.0, 1 - keep / max(1, scores.shape[-1]))",
-    "min(1.0, keep / max(1, scores.shape[-1]))",
-    "test_the_gate_takes_the_share_removed_unless_told_otherwise",
-)
-lie(
-    "unadapted_rows",
-    "a graph has as many neighbours in a short row as in a long one",
-    "settings = refinement._asdict()",
-    "settings = refinement._asdict() | dict(adaptive=False)",
-    "graphkv/compress/test_laws.py::test_each_row_of_hex_has_neighbours_by_its_own_thousands",
-)
+lie = told(lies("refinement"))
+lie("""
+test_suppression_compares_content_with_content_alone
+  protected_compete: protected tokens compete with the content
+  - widen(scored.scores), scored.protected
+  + widen(scored.scores), scored.protected & False
+test_the_gate_takes_the_share_removed_unless_told_otherwise
+  kept_for_removed: the gate sees the share kept, not the share removed
+  - max(0.0, 1 - keep / max(1, scores.shape[-1]))
+  + min(1.0, keep / max(1, scores.shape[-1]))
+graphkv/compress/test_laws.py::test_each_row_of_hex_has_neighbours_by_its_own_thousands
+  unadapted_rows: a graph has as many neighbours in a short row as in a long one
+  - settings = refinement._asdict()
+  + settings = refinement._asdict() | dict(adaptive=False)
+""")

@@ -72,7 +72,6 @@ INPUTS = dict(
     ranking=st.tuples(heads, tokens).flatmap(
         lambda shape: st.fixed_dictionaries(dict(scores=orderable(*shape[0], shape[1])))
     ),
-    retain=retain(),
     modular_utility=chosen(),
 )
 

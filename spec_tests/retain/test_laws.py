@@ -39,6 +39,17 @@ def rows(mask, scope):
     return pools.reshape(pools.shape[:-1].numel(), pools.shape[-1])
 
 
+def assert_cut(impl, scores, protected, hundredths, scope):
+    """Each pool keeps the first of a stable sort, protected entries before all others."""
+    shields = rows(scores.masked_fill(protected, torch.inf), scope)
+    order = shields.sort(dim=-1, descending=True, stable=True).indices
+    expected = torch.zeros_like(shields, dtype=torch.bool)
+    budget = shields.shape[-1] * (100 - hundredths) // 100
+    expected.scatter_(-1, order[:, :budget], True)
+    kept = impl.retain(scores, protected, ratio=hundredths / 100, scope=scope)
+    assert_equal(rows(kept, scope), expected)
+
+
 @pytest.mark.spec("HubKV-1", "GraphKV-4.1")
 @given(INPUTS["retain"])
 @example(dict(scores=TIED, protected=None, keep=1, ratio=None, scope="head"))
@@ -162,12 +173,7 @@ def test_few_values_of_half_precision_are_cut_exactly(impl, scope, dtype):
     scores[..., ::7] = -0.0
     scores[..., ::13] = -torch.inf
     protected = torch.rand(scores.shape, generator=generator) < 0.2
-    shields = rows(scores.masked_fill(protected, torch.inf), scope)
-    order = shields.sort(dim=-1, descending=True, stable=True).indices
-    budget = shields.shape[-1] // 2
-    expected = torch.zeros_like(shields, dtype=torch.bool)
-    expected.scatter_(-1, order[:, :budget], True)
-    assert_equal(rows(impl.retain(scores, protected, ratio=0.5, scope=scope), scope), expected)
+    assert_cut(impl, scores, protected, 50, scope)
 
 
 @pytest.mark.long
@@ -183,19 +189,12 @@ def test_long_contexts_are_cut_exactly(impl, scope, dtype):
     scores[..., ::97] = -torch.inf
     protected = torch.zeros_like(scores, dtype=torch.bool)
     protected[..., 5:9_000:1_000] = True
-    shields = rows(scores.masked_fill(protected, torch.inf), scope)
-    order = shields.sort(dim=-1, descending=True, stable=True).indices
     for hundredths in (5, 50, 95, 99):
-        expected = torch.zeros_like(shields, dtype=torch.bool)
-        budget = shields.shape[-1] * (100 - hundredths) // 100
-        expected.scatter_(-1, order[:, :budget], True)
-        kept = impl.retain(scores, protected, ratio=hundredths / 100, scope=scope)
-        assert_equal(rows(kept, scope), expected)
+        assert_cut(impl, scores, protected, hundredths, scope)
     nothing = impl.retain(scores, ratio=1.0, scope=scope)
     assert not nothing.any()
 
 
-every_scope = pytest.mark.parametrize("scope", AXES)
 LAYOUT = {"head": (), "layer": (2,), "model": (2, 1, 2)}
 SOME = (1, 2, 7, 20, 96, 99, 100, 300)
 

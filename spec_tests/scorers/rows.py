@@ -12,11 +12,17 @@ from spec_tests.accuracy import assert_close
 Inputs = dict[str, Any]
 
 
-def alone(x: Inputs) -> Iterator[tuple[tuple[int, ...], Inputs]]:
-    """Yield the index of every batch row, and its queries and keys without padding."""
+def starts(x: Inputs) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield the index of every batch row, and its first real token."""
     *batch, _, tokens, _ = x["keys"].shape
     for row in product(*map(range, batch)):
-        real = tokens if x["valid"] is None else int(x["valid"][row].sum())
+        yield row, 0 if x["valid"] is None else tokens - int(x["valid"][row].sum())
+
+
+def alone(x: Inputs) -> Iterator[tuple[tuple[int, ...], Inputs]]:
+    """Yield the index of every batch row, and its queries and keys without padding."""
+    for row, first in starts(x):
+        real = x["keys"].shape[-2] - first
         tensors = {name: x[name] for name in ("queries", "keys") if name in x}
         yield row, {k: v[row][:, max(0, v.shape[-2] - real) :] for k, v in tensors.items()}
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 transformers = pytest.importorskip("transformers")
 main = pytest.importorskip("optimized.__main__").main
 tiny = pytest.importorskip("optimized.tiny")
 tokens = pytest.importorskip("optimized.tiny.tokens")
 
+from spec_tests.models.random_model import drawn  # noqa: E402
 
 TEXT = "".join(
     f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
@@ -43,13 +43,7 @@ def saved(folder: Path, **more: Any) -> Path:
         pad_token_id=on.end,
         **more,
     )
-    draw = torch.Generator().manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            noise = torch.randn(weight.shape, generator=draw)
-            weight.copy_(0.3 * noise if weight.ndim > 1 else 1 + 0.2 * noise)
-    model.save_pretrained(folder)
+    drawn(config).save_pretrained(folder)
     on.tokenizer.save_pretrained(folder)
     (folder / "text.txt").write_text(TEXT)
     return folder

@@ -33,7 +33,7 @@ def graphkv_compress(draw):
     return x | draw(st.one_of(forms)) | dict(refinement=refinement, length=length)
 
 
-INPUTS = dict(graphkv_select=graphkv_compress(), graphkv_compress=graphkv_compress())
+INPUTS = dict(graphkv_select=graphkv_compress())
 CORNERS = dict(
     graphkv_select=[
         DECIDED | dict(ratio=0.5, length=40_000, refinement=one)

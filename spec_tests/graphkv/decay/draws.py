@@ -45,12 +45,6 @@ def banish(draw):
     return {name: drawn[name] for name in ("scores", "neighbours", "rounds")}
 
 
-INPUTS = dict(
-    decay=decay(),
-    enhance=enhance(),
-    banish=banish(),
-)
-
 reached = weights > 0
 signal = dict(scores=scores, weights=weights, neighbours=reached, rounds=2, strength=0.5)
 

@@ -10,7 +10,8 @@ from spec_tests.draw import booleans, grid
 from spec_tests.graphkv.decay import oracle
 from spec_tests.graphkv.decay.draws import banish, decay, enhance, strengths
 from spec_tests.graphkv.graph.draws import lattice
-from spec_tests.graphkv.graph.oracle import algorithm_1, floats, fractions
+from spec_tests.graphkv.graph.oracle import algorithm_1, floats
+from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
 
 never_raising = st.sampled_from(["product", "sequential"])

@@ -106,12 +106,9 @@ INPUTS = dict(
             )
         )
     ),
-    source_tokens=source_tokens(),
-    edges=edges(),
     neighbour_count=st.fixed_dictionaries(
         dict(predefined=few, length=st.integers(0, 9).map(lambda more: 1000 * more) | thousands)
     ),
-    neighbours=neighbours(),
 )
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [1.0, 0.5, 0.25, 0.5]])
@@ -132,9 +129,7 @@ bad_ends = [
     Refusal("values", longer, ValueError, "shape"),
 ]
 
-GOOD = dict(
-    neighbour_count=dict(predefined=8, length=5000),
-)
+GOOD = dict(neighbour_count=dict(predefined=8, length=5000))
 
 REFUSALS = dict(
     source_count=(
@@ -147,11 +142,7 @@ REFUSALS = dict(
     ),
     edges=(
         dict(keys=vectors, sources=sources, kind="qk", **ends, clamp=True),
-        [
-            *bad_sources,
-            *bad_ends,
-            Refusal("queries", None, ValueError, "given where kind is 'qk'"),
-        ],
+        [*bad_sources, *bad_ends, Refusal("queries", None, ValueError, "given where kind is 'qk'")],
     ),
     neighbours=(
         dict(weights=weights, sources=sources, count=2, protected=mask, spare_sources=True),

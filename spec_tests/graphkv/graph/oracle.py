@@ -9,13 +9,6 @@ from torch import Tensor
 Edges = dict[tuple[int, int], Fraction]
 
 
-def fractions(tensor: Tensor) -> list:
-    """Return a tensor as nested lists of the exact numbers it holds."""
-    if tensor.ndim == 0:
-        return Fraction(tensor.item())  # pyright: ignore[reportReturnType]
-    return [fractions(part) for part in tensor]
-
-
 def floats(numbers: list[Fraction]) -> Tensor:
     """Return exact numbers rounded to float64."""
     return torch.tensor([float(number) for number in numbers], dtype=torch.float64)

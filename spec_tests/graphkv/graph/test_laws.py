@@ -10,6 +10,7 @@ from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
 from spec_tests.draw import grid, real
 from spec_tests.graphkv.graph import oracle
 from spec_tests.graphkv.graph.draws import edges, kinds, lattice, neighbours, picks
+from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
 
 
@@ -55,7 +56,7 @@ def test_the_graph_is_that_of_algorithm_1(impl, x):
     keys, scores, count = x
     sources = impl.source_tokens(scores, count)
     weights = impl.edges(keys, sources)
-    expected = oracle.algorithm_1(oracle.fractions(keys), oracle.fractions(scores), count)
+    expected = oracle.algorithm_1(fractions(keys), fractions(scores), count)
     assert sources.tolist() == expected[0]
     for row, i in enumerate(expected[0]):
         for j in range(len(scores)):

@@ -32,8 +32,6 @@ def principal_components(draw):
 
 INPUTS = dict(
     cosine_matrix=st.sampled_from([lattice, real]).flatmap(keys),
-    cosine_distribution=cosine_distribution(),
-    principal_components=principal_components(),
     kv_bytes=st.fixed_dictionaries(
         dict(
             tokens=st.integers(0, 10**6),

@@ -31,12 +31,6 @@ def needle_recall(draw):
     )
 
 
-INPUTS = dict(
-    hide_needle=hide_needle(),
-    needle_recall=needle_recall(),
-)
-
-
 REFUSALS = dict(
     hide_needle=(
         dict(haystack=torch.arange(9), needle=torch.arange(2), length=8, depth=0.5),
@@ -47,8 +41,6 @@ REFUSALS = dict(
     ),
     needle_recall=(
         dict(responses=torch.arange(12).view(2, 2, 3), answer=torch.arange(4)),
-        [
-            Refusal("answer", lambda answer: answer[:0], ValueError, "empty"),
-        ],
+        [Refusal("answer", lambda answer: answer[:0], ValueError, "empty")],
     ),
 )

@@ -67,17 +67,14 @@ def lengthened(x, tokens):
 
 
 INPUTS = dict(
-    concatenate_heads=concatenate_heads(),
     graphkv_refine=graphkv_refine()
     | graphkv_refine(adaptive=False)
-    | graphkv_refine(batch=(), adaptive=True).map(lambda x: lengthened(x, 1000)),
+    | graphkv_refine(batch=(), adaptive=True).map(lambda x: lengthened(x, 1000))
 )
 
 flags = dict(per_head=True, spare_sources=False, clamp=False, exclude_window=True, adaptive=False)
 
-GOOD = dict(
-    concatenate_heads=dict(vectors=vectors),
-)
+GOOD = dict(concatenate_heads=dict(vectors=vectors))
 
 REFUSALS = dict(
     graphkv_refine=(

@@ -1,27 +1,20 @@
 """Lies about attention over a HEX cache."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hex/attention")
-
-lie(
-    "padding_is_read",
-    "tokens of padding are attended to",
-    "first = 0 if valid is None else int((~valid[row]).sum())",
-    "first = 0",
-    "test_padding_draws_nothing_and_a_query_at_padding_reads_nothing",
-)
-lie(
-    "mass_of_one_head",
-    "the mass counts the first query head alone",
-    "causal, scale).sum((0, 1))",
-    "causal, scale)[:1].sum((0, 1))",
-    "test_each_query_hands_out_one_unit_of_attention_a_head",
-)
-lie(
-    "own_scale_forgotten",
-    "the factor on the logits is the default one, whatever is asked for",
-    "values[row][:, first:], causal, scale)",
-    "values[row][:, first:], causal, None)",
-    "test_attention_over_a_cache_is_attention_over_what_it_restores",
-)
+lie = told(lies("hex/attention"))
+lie("""
+test_padding_draws_nothing_and_a_query_at_padding_reads_nothing
+  padding_is_read: tokens of padding are attended to
+  - first = 0 if valid is None else int((~valid[row]).sum())
+  + first = 0
+test_each_query_hands_out_one_unit_of_attention_a_head
+  mass_of_one_head: the mass counts the first query head alone
+  - causal, scale).sum((0, 1))
+  + causal, scale)[:1].sum((0, 1))
+test_attention_over_a_cache_is_attention_over_what_it_restores
+  own_scale_forgotten: the factor on the logits is the default one, whatever is asked for
+  - values[row][:, first:], causal, scale)
+  + values[row][:, first:], causal, None)
+""")

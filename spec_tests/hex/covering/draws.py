@@ -24,11 +24,7 @@ def lifting(draw):
     return dict(mask=draw(ramanujan()), sheets=draw(st.integers(1, 4)), seed=draw(seeds))
 
 
-INPUTS = dict(
-    lift=covering(),
-    new_singular_value=covering(),
-    ramanujan_lift=lifting(),
-)
+INPUTS = dict(lift=covering(), new_singular_value=covering(), ramanujan_lift=lifting())
 
 # a seed whose first graph is none
 CORNERS = dict(ramanujan_lift=[dict(mask=~torch.eye(4, dtype=torch.bool), sheets=4, seed=6)])

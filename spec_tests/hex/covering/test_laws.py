@@ -12,6 +12,8 @@ from spec_tests.hex.spectrum.draws import any_mask
 from spec_tests.hex.spectrum.oracle import spectral_scale
 from spec_tests.inputs import INPUTS
 
+pytestmark = pytest.mark.spec("HEX-A.2c")
+
 
 @st.composite
 def signed(draw):
@@ -32,7 +34,6 @@ def signal(draw):
     return x, base, above
 
 
-@pytest.mark.spec("HEX-A.2c")
 @given(INPUTS["lift"])
 def test_a_covering_keeps_degrees_and_projects_onto_its_base(impl, x):
     lifted, mask = impl.lift(**x), x["mask"]
@@ -43,7 +44,6 @@ def test_a_covering_keeps_degrees_and_projects_onto_its_base(impl, x):
     assert (blocks.sum(3) == mask[:, None, :]).all()
 
 
-@pytest.mark.spec("HEX-A.2c")
 @given(INPUTS["lift"])
 def test_an_edge_follows_its_permutation(impl, x):
     lifted, sheets = impl.lift(**x), x["permutations"].shape[1]
@@ -52,7 +52,6 @@ def test_an_edge_follows_its_permutation(impl, x):
             assert lifted[sheets * token + i, sheets * channel + images[i]]
 
 
-@pytest.mark.spec("HEX-A.2c")
 @given(signal())
 def test_a_covering_does_to_fibres_what_its_base_does_to_vertices(impl, x):
     inputs, base, _ = x
@@ -62,7 +61,6 @@ def test_a_covering_does_to_fibres_what_its_base_does_to_vertices(impl, x):
     assert_equal(above, (inputs["mask"].double() @ base).repeat_interleave(sheets))
 
 
-@pytest.mark.spec("HEX-A.2c")
 @given(signal())
 def test_what_sums_to_zero_on_fibres_contracts_by_the_new_singular_value(impl, x):
     inputs, _, above = x
@@ -73,7 +71,6 @@ def test_what_sums_to_zero_on_fibres_contracts_by_the_new_singular_value(impl, x
     assert_at_most((lifted @ balanced).norm() + slack, new * balanced.norm() + slack)
 
 
-@pytest.mark.spec("HEX-A.2c")
 @given(signed())
 def test_the_new_singular_value_of_a_double_cover_is_that_of_the_signed_mask(impl, x):
     mask, crossed = x
@@ -84,7 +81,7 @@ def test_the_new_singular_value_of_a_double_cover_is_that_of_the_signed_mask(imp
     assert_close(new, torch.linalg.matrix_norm(signs, 2), spectral_scale(mask))
 
 
-@pytest.mark.spec("HEX-A.2c", "HEX-Def2")
+@pytest.mark.spec("HEX-Def2")
 @given(INPUTS["ramanujan_lift"])
 def test_an_accepted_covering_is_ramanujan(impl, x):
     found = impl.ramanujan_lift(**x)
@@ -93,7 +90,6 @@ def test_an_accepted_covering_is_ramanujan(impl, x):
     assert (blocks.sum(3) == x["mask"][:, None, :]).all()
 
 
-@pytest.mark.spec("HEX-A.2c")
 @given(seeds)
 def test_coverings_climb_from_a_complete_graph(impl, seed):
     mask = torch.ones(3, 3) > 0
@@ -103,7 +99,6 @@ def test_coverings_climb_from_a_complete_graph(impl, seed):
     assert impl.is_ramanujan(mask)
 
 
-@pytest.mark.spec("HEX-A.2c")
 def test_the_filter_refuses_coverings_now_and_then(impl):
     base = torch.ones(3, 3) > 0
     draws = [impl.ramanujan_lift(base, 8, seed).draws for seed in range(30)]

@@ -15,10 +15,7 @@ def rows(draw):
     return dict(offsets=counts, columns=mask.nonzero()[:, 1], channels=mask.shape[1])
 
 
-INPUTS = dict(
-    to_csr=any_mask(),
-    from_csr=rows(),
-)
+INPUTS = dict(to_csr=any_mask(), from_csr=rows())
 
 REFUSALS = dict(
     from_csr=(
@@ -32,6 +29,4 @@ REFUSALS = dict(
     ),
 )
 
-GOOD = dict(
-    to_csr=dict(mask=full),
-)
+GOOD = dict(to_csr=dict(mask=full))

@@ -1,13 +1,12 @@
 """Lies about sparse rows."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hex/csr")
-
-lie(
-    "skip_empty_rows",
-    "rows without entries are skipped",
-    "for row in mask.tolist():",
-    "for row in filter(any, mask.tolist()):",
-    "test_rows_hold_their_columns_in_order",
-)
+lie = told(lies("hex/csr"))
+lie("""
+test_rows_hold_their_columns_in_order
+  skip_empty_rows: rows without entries are skipped
+  - for row in mask.tolist():
+  + for row in filter(any, mask.tolist()):
+""")

@@ -51,10 +51,7 @@ wrong_number = [
 ]
 
 REFUSALS = dict(
-    spectral_gap=(
-        dict(adjacency=full, bipartite=False, two_sided=False),
-        [*bad_graph, too_few],
-    ),
+    spectral_gap=(dict(adjacency=full, bipartite=False, two_sided=False), [*bad_graph, too_few]),
     vertex_expansion=(
         dict(adjacency=full, subset=full[0]),
         [

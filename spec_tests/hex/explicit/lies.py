@@ -1,15 +1,14 @@
 """Lies about explicit graphs."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hex/explicit")
-
-lie(
-    "random_in_place_of_explicit",
-    "a random regular graph of the same size",
-    "    return _edges(prime, modulus, _members(modulus, True), _members(modulus, False))",
-    "    from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing\n"
-    "    n = modulus * (modulus**2 - 1) // 2\n"
-    "    return biadjacency(double_edge_swaps(half_edge_pairing(n, n, prime + 1), n), n)",
-    "test_the_graph_looks_the_same_from_every_vertex",
-)
+lie = told(lies("hex/explicit"))
+lie("""
+test_the_graph_looks_the_same_from_every_vertex
+  random_in_place_of_explicit: a random regular graph of the same size
+  -     return _edges(prime, modulus, _members(modulus, True), _members(modulus, False))
+  +     from reference.hex.pairing import biadjacency, double_edge_swaps, half_edge_pairing
+  +     n = modulus * (modulus**2 - 1) // 2
+  +     return biadjacency(double_edge_swaps(half_edge_pairing(n, n, prime + 1), n), n)
+""")

@@ -48,8 +48,6 @@ def heavy_hitter_mask(draw):
 
 
 INPUTS = dict(
-    attention_mass=attention_mass(),
-    heavy_hitter_mask=heavy_hitter_mask(),
     recent_mask=st.fixed_dictionaries(dict(tokens=tokens, recent=st.integers(0, 30))),
     h2o_mask=heavy_hitter_mask(),
 )

@@ -95,9 +95,6 @@ def values_on_codes(draw, kept, bits, group):
     return rows.unflatten(-1, (kept.shape[-3], -1)).transpose(-3, -2).contiguous()
 
 
-INPUTS = dict(quantise=quantise(), dequantise=dequantise(), kcvt=kcvt())
-
-
 def huge(tensor: Tensor) -> Tensor:
     """Return numbers that float16 scales cannot hold."""
     return tensor * 2.0**20

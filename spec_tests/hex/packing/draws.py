@@ -25,8 +25,6 @@ def unpack_bits(draw):
     return dict(words=words, bits=bits, length=length)
 
 
-INPUTS = dict(pack_bits=pack_bits(), unpack_bits=unpack_bits())
-
 REFUSALS = dict(
     pack_bits=(
         dict(codes=codes, bits=3),

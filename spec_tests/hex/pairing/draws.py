@@ -47,7 +47,7 @@ def pieces(draw):
 
 
 @st.composite
-def edges(draw):
+def biadjacency(draw):
     """What `biadjacency` takes: repeated edges too."""
     x = draw(multigraph())
     return dict(pairs=x["pairs"], channels=x["channels"])
@@ -57,7 +57,6 @@ INPUTS = dict(
     half_edge_pairing=pairing(),
     double_edge_swaps=multigraph(),
     connecting_swaps=pieces(),
-    biadjacency=edges(),
 )
 
 ring = torch.tensor([[0, 1], [1, 2], [2, 0]])

@@ -1,13 +1,12 @@
 """Lies about the paper's settings."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hex/presets")
-
-lie(
-    "percent_forgotten",
-    "heavy hitters are 2, not 2 %",
-    "return PRESETS[name]",
-    "return PRESETS[name]._replace(heavy=min(1.0, 100 * PRESETS[name].heavy))",
-    "test_table_4_has_ten_rows_of_settings",
-)
+lie = told(lies("hex/presets"))
+lie("""
+test_table_4_has_ten_rows_of_settings
+  percent_forgotten: heavy hitters are 2, not 2 %
+  - return PRESETS[name]
+  + return PRESETS[name]._replace(heavy=min(1.0, 100 * PRESETS[name].heavy))
+""")

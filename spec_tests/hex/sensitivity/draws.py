@@ -3,15 +3,7 @@
 from hypothesis import strategies as st
 
 from spec_tests.draw import Refusal
-from spec_tests.hex.cache.draws import (
-    BLOCK,
-    bad_stream,
-    config,
-    configs,
-    keys,
-    streams,
-    values,
-)
+from spec_tests.hex.cache.draws import BLOCK, bad_stream, config, configs, keys, streams, values
 
 
 @st.composite

@@ -23,11 +23,7 @@ def test_the_parts_are_every_byte_stored(impl, cache):
     assert impl.hex_bytes(cache).total == reference.stored_bytes(cache)
 
 
-@given(
-    streams(3 * BLOCK + 5, batch=((1,),)),
-    configs(),
-    dtypes,
-)
+@given(streams(3 * BLOCK + 5, batch=((1,),)), configs(), dtypes)
 def test_a_prompt_weighs_what_was_said_beforehand(impl, stream, config, dtype):
     config = config._replace(outside_recent=True)
     x = [part.to(dtype) for part in stream]

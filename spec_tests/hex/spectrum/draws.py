@@ -31,11 +31,7 @@ bound = st.fixed_dictionaries(
     dict(token_degree=st.integers(1, 300), channel_degree=st.integers(1, 300))
 )
 
-INPUTS = dict(
-    ramanujan_bound=bound,
-    second_singular_value=some_mask(),
-    is_ramanujan=some_mask(),
-)
+INPUTS = dict(ramanujan_bound=bound, second_singular_value=some_mask(), is_ramanujan=some_mask())
 
 full = ~torch.eye(4, dtype=torch.bool)
 

@@ -33,7 +33,7 @@ def most_protected(protected: Tensor) -> int:
     return math.ceil(int(protected.sum((-2, -1)).max()) / protected.shape[-2])
 
 
-INPUTS = dict(ungated_refine=correction(), head_budgets=head_budgets())
+INPUTS = dict(ungated_refine=correction())
 
 REFUSALS = dict(
     ungated_refine=(corrected, [*bad_bounds, too_large]),

@@ -12,7 +12,7 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.derived import choices
 from spec_tests.draw import grid
 from spec_tests.hubkv.budgets import oracle
-from spec_tests.hubkv.discount.oracle import exact
+from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
 
 pytestmark = pytest.mark.spec("HubKV-B")
@@ -118,7 +118,7 @@ def test_waterfill_never_takes_back_a_place(impl, x):
 
 @given(grid(4, 6), st.integers(0, 6))
 def test_waterfill_counts_the_winners_of_a_common_ranking(impl, scores, keep):
-    expected = oracle.winners([exact(row) for row in scores], 4 * keep)
+    expected = oracle.winners([fractions(row) for row in scores], 4 * keep)
     assert impl.head_budgets(scores, keep, "waterfill").tolist() == expected
 
 

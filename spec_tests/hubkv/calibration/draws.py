@@ -5,13 +5,7 @@ import math
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-    grid,
-    heads,
-    maybe,
-)
+from spec_tests.draw import Refusal, booleans, grid, heads, maybe
 from spec_tests.hubkv.discount.draws import shapes
 
 taus = st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.0])
@@ -42,8 +36,6 @@ def calibrate(draw):
     return dict(scores=draw(grid(*shape)), weights=draw(grid(*shape[:-1], high=32)))
 
 
-INPUTS = dict(selectivity=selectivity(), head_weights=head_weights(), calibrate=calibrate())
-
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 mask = torch.tensor([[True, False, False, True], [False, False, True, True]])
 weights = torch.tensor([0.5, 1.0])
@@ -56,8 +48,5 @@ bad_bounds = [
 GOOD = dict(calibrate=dict(scores=scores, weights=weights))
 REFUSALS = dict(
     selectivity=(dict(scores=scores, protected=mask, epsilon=1e-6), [too_large]),
-    head_weights=(
-        dict(selectivity=weights, tau=0.5, minimum=0.8, maximum=1.2),
-        bad_bounds,
-    ),
+    head_weights=(dict(selectivity=weights, tau=0.5, minimum=0.8, maximum=1.2), bad_bounds),
 )

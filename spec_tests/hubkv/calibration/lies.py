@@ -1,63 +1,46 @@
 """Lies about head statistics and weights."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hubkv/calibration")
-of_careful = lies("careful")
+lie = told(lies("hubkv/calibration"))
+lie("""
+test_selectivity_is_that_of_the_content_alone
+  statistics_of_everything: protected tokens count
+  - wide[head] if protected is None else wide[head][~protected[head]]
+  + wide[head]
+test_layers_are_averaged_apart
+  one_mean_for_all: one mean over all layers
+  - (c / mean(c)) ** tau
+  + (c / c.mean()) ** tau
+vector:weights-are-clipped-last
+  clipped_first: clipped before the power
+  -     weights = (c / mean(c)) ** tau
+  -     return weights.clamp(minimum, maximum)
+  +     weights = (c / mean(c)).clamp(minimum, maximum) ** tau
+  +     return weights
+test_weights_stay_within_the_bounds
+  unclipped: nothing is clipped
+  - weights.clamp(minimum, maximum)
+  + weights
+test_a_layer_without_any_selectivity_weighs_one
+  unguarded_quotient: 0 / 0 where no head is selective
+  - torch.where(mean(c) > 0, c, 1.0)
+  + c
+test_weights_are_not_rounded_before_they_multiply
+  rounded_weights: the weights are rounded to the scores' precision first
+  - widen(weights)
+  + weights.to(scores.dtype)
+""")
 
-of_careful(
-    "sample_deviation",
-    "the sample's deviation, not the population's",
-    "return mean((above - mean(above)) ** 2).sqrt()",
-    "return mean((above - mean(above)) ** 2 * x.shape[-1] / max(1, x.shape[-1] - 1)).sqrt()",
-    "hubkv/calibration/test_laws.py::test_selectivity_is_deviation_over_mean",
-)
-lie(
-    "statistics_of_everything",
-    "protected tokens count",
-    "wide[head] if protected is None else wide[head][~protected[head]]",
-    "wide[head]",
-    "test_selectivity_is_that_of_the_content_alone",
-)
-of_careful(
-    "noisy_constant",
-    "equal scores deviate by a rounding error",
-    "return mean((above - mean(above)) ** 2).sqrt()",
-    "return ((x * x).mean(-1) - x.mean(-1) ** 2).abs().sqrt()",
-    "hubkv/calibration/test_laws.py::test_equal_scores_have_a_selectivity_of_exactly_zero",
-)
-lie(
-    "one_mean_for_all",
-    "one mean over all layers",
-    "(c / mean(c)) ** tau",
-    "(c / c.mean()) ** tau",
-    "test_layers_are_averaged_apart",
-)
-lie(
-    "clipped_first",
-    "clipped before the power",
-    "weights = (c / mean(c)) ** tau\n    return weights.clamp(minimum, maximum)",
-    "weights = (c / mean(c)).clamp(minimum, maximum) ** tau\n    return weights",
-    "vector:weights-are-clipped-last",
-)
-lie(
-    "unclipped",
-    "nothing is clipped",
-    "weights.clamp(minimum, maximum)",
-    "weights",
-    "test_weights_stay_within_the_bounds",
-)
-lie(
-    "unguarded_quotient",
-    "0 / 0 where no head is selective",
-    "torch.where(mean(c) > 0, c, 1.0)",
-    "c",
-    "test_a_layer_without_any_selectivity_weighs_one",
-)
-lie(
-    "rounded_weights",
-    "the weights are rounded to the scores' precision first",
-    "widen(weights)",
-    "weights.to(scores.dtype)",
-    "test_weights_are_not_rounded_before_they_multiply",
-)
+lie = told(lies("careful"))
+lie("""
+hubkv/calibration/test_laws.py::test_selectivity_is_deviation_over_mean
+  sample_deviation: the sample's deviation, not the population's
+  - return mean((above - mean(above)) ** 2).sqrt()
+  + return mean((above - mean(above)) ** 2 * x.shape[-1] / max(1, x.shape[-1] - 1)).sqrt()
+hubkv/calibration/test_laws.py::test_equal_scores_have_a_selectivity_of_exactly_zero
+  noisy_constant: equal scores deviate by a rounding error
+  - return mean((above - mean(above)) ** 2).sqrt()
+  + return ((x * x).mean(-1) - x.mean(-1) ** 2).abs().sqrt()
+""")

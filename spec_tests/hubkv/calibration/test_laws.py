@@ -13,7 +13,7 @@ from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.draw import booleans, grid, real
 from spec_tests.hubkv.calibration import oracle
 from spec_tests.hubkv.calibration.draws import selectivity, taus
-from spec_tests.hubkv.discount.oracle import exact
+from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
 
 unbounded = dict(minimum=2.0**-100, maximum=math.inf)
@@ -31,7 +31,7 @@ def selective_heads(draw):
 @pytest.mark.spec("HubKV-8")
 @given(grid(2, 9), st.sampled_from([0.0, 1e-6, 0.25]))
 def test_selectivity_is_deviation_over_mean(impl, scores, epsilon):
-    expected = [oracle.variation(exact(row), Fraction(epsilon)) for row in scores]
+    expected = [oracle.variation(fractions(row), Fraction(epsilon)) for row in scores]
     assert_close(impl.selectivity(scores, None, epsilon), torch.tensor(expected))
 
 
@@ -67,7 +67,7 @@ def test_scores_that_differ_in_their_last_bit_still_vary(impl, steps):
     """A mean rounded to the scores' precision would be one of the two."""
     step = 2.0**-23
     scores = 1 + step * steps.float()
-    expected = oracle.variation(exact(scores), Fraction(0))
+    expected = oracle.variation(fractions(scores), Fraction(0))
     assert_close(impl.selectivity(scores, None, 0.0), expected, step / 4)
 
 

@@ -3,10 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-)
+from spec_tests.draw import Refusal, booleans
 from spec_tests.hubkv.locality.draws import lengths
 
 no_heads = st.sampled_from([(), (1,), (3,), (2, 2)])
@@ -20,8 +17,6 @@ def retained_chains(draw):
     span[draw(st.integers(0, shape[-1] - 1))] = True
     return dict(base=draw(booleans(*shape)), refined=draw(booleans(*shape)), span=span)
 
-
-INPUTS = dict(retained_chains=retained_chains())
 
 mask = torch.tensor([[True, False, False, True], [False, True, False, True]])
 

@@ -1,27 +1,20 @@
 """Lies about retained chains."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hubkv/chains")
-
-lie(
-    "chains_by_position",
-    "layer and head positions are counted, not tokens",
-    "(kept_refined != kept).sum().float() / count",
-    "(base ^ refined)[..., span].float().mean()",
-    "test_the_changed_share_counts_tokens",
-)
-lie(
-    "chains_by_mask",
-    "a token that moves to another head has changed",
-    "(kept_refined != kept).sum().float() / count",
-    "(base ^ refined).reshape(heads, -1).any(0)[span].float().mean()",
-    "test_a_token_that_moves_to_another_head_is_unchanged",
-)
-lie(
-    "chains_everywhere",
-    "means over all tokens",
-    "heads, count = base.shape",
-    "span = torch.ones_like(span)\n    heads, count = base.shape",
-    "test_means_run_over_the_span_alone",
-)
+lie = told(lies("hubkv/chains"))
+lie("""
+test_the_changed_share_counts_tokens
+  chains_by_position: layer and head positions are counted, not tokens
+  - (kept_refined != kept).sum().float() / count
+  + (base ^ refined)[..., span].float().mean()
+test_a_token_that_moves_to_another_head_is_unchanged
+  chains_by_mask: a token that moves to another head has changed
+  - (kept_refined != kept).sum().float() / count
+  + (base ^ refined).reshape(heads, -1).any(0)[span].float().mean()
+test_means_run_over_the_span_alone
+  chains_everywhere: means over all tokens
+  +     span = torch.ones_like(span)
+        heads, count = base.shape
+""")

@@ -3,14 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-    grid,
-    heads,
-    longer,
-    real,
-)
+from spec_tests.draw import Refusal, booleans, grid, heads, longer, real
 from spec_tests.hubkv.kernels.draws import few
 
 
@@ -55,12 +48,7 @@ def overlap(draw):
     return dict(weights=weights, hub=draw(st.integers(0, tokens - 1)))
 
 
-INPUTS = dict(
-    coverage_weights=coverage_weights(),
-    coverage=coverage(),
-    marginal_gain=coverage(),
-    overlap=overlap(),
-)
+INPUTS = dict(marginal_gain=coverage())
 
 scores = torch.tensor([[0.5, 0.25, 0.75]])
 weights = torch.tensor([[[0.5, 0.25, 0.0], [0.25, 0.5, 0.25], [0.0, 0.25, 0.5]]])

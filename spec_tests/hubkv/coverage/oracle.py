@@ -11,13 +11,6 @@ from torch import Tensor
 Weights = list[list[Fraction]]
 
 
-def exact(tensor: Tensor) -> list:
-    """Return the exact values of a tensor as nested lists of fractions."""
-    if tensor.ndim == 0:
-        return Fraction(tensor.item())  # pyright: ignore[reportReturnType]
-    return [exact(part) for part in tensor]
-
-
 def subsets(tokens: int) -> Tensor:
     """Return all subsets as masks: bit j of a row's number says whether it holds token j."""
     return (torch.arange(2**tokens)[:, None] >> torch.arange(tokens)) % 2 == 1

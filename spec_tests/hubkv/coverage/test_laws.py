@@ -12,6 +12,7 @@ from spec_tests.draw import grid, heads, real
 from spec_tests.hubkv.coverage import oracle
 from spec_tests.hubkv.coverage.draws import kernel, ties
 from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.discount.oracle import fractions
 
 
 @st.composite
@@ -22,21 +23,23 @@ def exact_weights(draw):
 
 
 @st.composite
-def covering(draw, *, low=0):
-    """Scores and a kernel that covers every token."""
+def covering(draw):
+    """Scores, a kernel that covers every token, and the exact weights of both."""
     tokens = draw(st.integers(1, 6))
-    return draw(grid(tokens, low=low)).double(), draw(kernel(tokens)).double()
+    scores, shape = draw(grid(tokens)).double(), draw(kernel(tokens)).double()
+    return scores, shape, oracle.weights(fractions(scores), fractions(shape))
 
 
 @st.composite
 def beside_a_hub(draw):
-    """Scores with one strict maximum, and a neighbour in its window."""
+    """Scores with one strict maximum, a neighbour in its window, and the exact weights."""
     tokens, radius = draw(st.integers(2, 8)), draw(st.integers(1, 3))
     scores, shape = draw(grid(tokens, low=1, high=8)).double(), draw(kernel(tokens)).double()
     hub = draw(st.integers(0, tokens - 1))
     scores[hub] = draw(st.sampled_from([9 / 16, 1.0]))
     window = [i for i in range(tokens) if 0 < abs(i - hub) <= radius]
-    return scores, shape, radius, hub, draw(st.sampled_from(window))
+    w = oracle.weights(fractions(scores), fractions(shape))
+    return scores, shape, w, radius, hub, draw(st.sampled_from(window))
 
 
 def utilities(impl, weights):
@@ -78,8 +81,7 @@ def test_a_marginal_gain_is_what_the_utility_gains(impl, weights):
 @pytest.mark.spec("HubKV-4", "HubKV-Def1")
 @given(covering())
 def test_coverage_is_the_sum_of_the_best_weights(impl, x):
-    scores, shape = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    scores, shape, w = x
     sets, worth = utilities(impl, impl.coverage_weights(scores, shape))
     exact = [float(oracle.utility(w, oracle.members(kept))) for kept in sets]
     assert_close(worth, torch.tensor(exact, dtype=torch.float64))
@@ -88,9 +90,8 @@ def test_coverage_is_the_sum_of_the_best_weights(impl, x):
 @pytest.mark.spec("HubKV-Prop1", "HubKV-Def1")
 @given(covering())
 def test_one_token_is_worth_its_score(impl, x):
-    scores, shape = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
-    assert [oracle.utility(w, [j]) for j in range(len(scores))] == oracle.exact(scores)
+    scores, shape, w = x
+    assert [oracle.utility(w, [j]) for j in range(len(scores))] == fractions(scores)
     alone = torch.eye(len(scores), dtype=torch.bool)
     weights = impl.coverage_weights(scores, shape).expand(len(scores), -1, -1)
     assert_close(impl.coverage(weights, alone), scores)
@@ -100,15 +101,14 @@ def test_one_token_is_worth_its_score(impl, x):
 @pytest.mark.spec("HubKV-5")
 @given(covering())
 def test_a_column_sums_to_its_score(impl, x):
-    scores, shape = x
+    scores, shape, _ = x
     assert_close(impl.coverage_weights(scores, shape).sum(-2), scores)
 
 
 @pytest.mark.spec("HubKV-Prop2")
 @given(beside_a_hub())
 def test_beside_a_hub_the_gain_is_what_the_overlap_leaves(impl, x):
-    scores, shape, _, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    scores, shape, w, _, hub, i = x
     share, gain = oracle.overlap(w, i, hub), oracle.gain(w, i, [hub])
     assert gain == (1 - share) * Fraction(scores[i].item())
     weights = impl.coverage_weights(scores, shape)
@@ -120,8 +120,7 @@ def test_beside_a_hub_the_gain_is_what_the_overlap_leaves(impl, x):
 @pytest.mark.spec("HubKV-14", "HubKV-Prop2")
 @given(beside_a_hub(), gammas, st.sampled_from([1 / 16, 1 / 4]))
 def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
-    scores, shape, radius, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    scores, shape, w, radius, hub, i = x
     least = abs(oracle.overlap(w, i, hub) - (1 - Fraction(gamma)))
     kept = torch.arange(len(scores)) == hub
     gain = impl.marginal_gain(impl.coverage_weights(scores, shape), kept)[i]
@@ -136,8 +135,7 @@ def test_the_discounted_score_is_within_eta_of_the_gain(impl, x, gamma, slack):
 @given(beside_a_hub(), gammas, st.booleans())
 def test_no_gain_beside_a_hub_is_below_the_discounted_score_by_more_than_eta(impl, x, gamma, tight):
     """The first inequality, with the least eta there is, and its second one, with a larger."""
-    scores, shape, _, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    scores, shape, w, _, hub, i = x
     eta = max(Fraction(0), oracle.overlap(w, i, hub) - (1 - Fraction(gamma)))
     eta = eta if tight else eta + Fraction(1, 4)
     kept = torch.arange(len(scores)) == hub
@@ -150,8 +148,7 @@ def test_no_gain_beside_a_hub_is_below_the_discounted_score_by_more_than_eta(imp
 @given(beside_a_hub(), gammas)
 def test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub(impl, x, gamma):
     """The interpretation of the sandwich: of all sets with the hub, the hub alone leaves most."""
-    scores, shape, _, hub, i = x
-    w = oracle.weights(oracle.exact(scores), oracle.exact(shape))
+    scores, shape, w, _, hub, i = x
     eta = max(Fraction(0), 1 - Fraction(gamma) - oracle.overlap(w, i, hub))
     sets = oracle.subsets(len(scores))
     sets = sets[sets[:, hub]]

@@ -44,8 +44,6 @@ def smd(draw):
     )
 
 
-INPUTS = dict(hub_mask=hub_mask(), discount=discount(), smd=smd())
-
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0]])
 mask = torch.tensor([[True, False, False, True]])
 

@@ -1,66 +1,43 @@
 """Lies about hubs and the discount off them."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hubkv/discount")
-
-lie(
-    "hub_on_every_tie",
-    "every token of a plateau is a hub",
-    "start + window.argmax(-1) == i",
-    "scores[..., i] == window.amax(-1)",
-    "test_no_two_hubs_are_within_a_radius",
-)
-lie(
-    "discount_everything",
-    "hubs are discounted too",
-    "torch.where(hubs, scores, gamma * scores)",
-    "gamma * scores",
-    "test_a_hub_keeps_its_score",
-)
-lie(
-    "protected_hubs_suppress",
-    "protected tokens suppress their neighbours",
-    "hub_mask(scores, radius, protected), gamma",
-    "hub_mask(scores, radius), gamma",
-    "test_protected_tokens_suppress_nothing",
-)
-lie(
-    "narrow_windows",
-    "the radius is the window's width",
-    "hubs = torch.zeros_like(scores, dtype=torch.bool)",
-    "hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2",
-    "vector:radius-is-a-half-width",
-)
-lie(
-    "last_of_a_plateau",
-    "the last of a plateau is the hub",
-    "start + window.argmax(-1) == i",
-    "start + window.shape[-1] - 1 - window.flip(-1).argmax(-1) == i",
-    "test_a_hub_has_no_stronger_or_earlier_equal_in_its_window",
-)
-lie(
-    "blind_at_block_borders",
-    "blocks of 256 tokens do not see each other",
-    "max(0, i - radius)\n        window = scores[..., start : i + radius + 1]",
-    "max(i // 256 * 256, i - radius)\n"
-    "        window = scores[..., start : min(i // 256 * 256 + 256, i + radius + 1)]",
-    "test_windows_reach_across_a_long_row",
-)
-lie(
-    "hole_at_the_end",
-    "the last token is never written",
-    "    return discounted if",
-    "    discounted[..., -1:] = torch.empty_like(scores[..., -1:])\n    return discounted if",
-    "test_windows_reach_across_a_long_row",
-)
-lie(
-    "truncated_products",
-    "half-precision products are cut off, not rounded",
-    "    return torch.where(hubs, scores, gamma * scores)",
-    "    if scores.dtype == torch.bfloat16:\n"
-    "        cut = (gamma * scores.float()).view(torch.int32) >> 16 << 16\n"
-    "        return torch.where(hubs, scores, cut.view(torch.float32).bfloat16())\n"
-    "    return torch.where(hubs, scores, gamma * scores)",
-    "test_a_discounted_score_is_rounded_once[torch.bfloat16]",
-)
+lie = told(lies("hubkv/discount"))
+lie("""
+test_no_two_hubs_are_within_a_radius
+  hub_on_every_tie: every token of a plateau is a hub
+  - start + window.argmax(-1) == i
+  + scores[..., i] == window.amax(-1)
+test_a_hub_keeps_its_score
+  discount_everything: hubs are discounted too
+  - torch.where(hubs, scores, gamma * scores)
+  + gamma * scores
+test_protected_tokens_suppress_nothing
+  protected_hubs_suppress: protected tokens suppress their neighbours
+  - hub_mask(scores, radius, protected), gamma
+  + hub_mask(scores, radius), gamma
+vector:radius-is-a-half-width
+  narrow_windows: the radius is the window's width
+  - hubs = torch.zeros_like(scores, dtype=torch.bool)
+  + hubs, radius = torch.zeros_like(scores, dtype=torch.bool), radius // 2
+test_a_hub_has_no_stronger_or_earlier_equal_in_its_window
+  last_of_a_plateau: the last of a plateau is the hub
+  - start + window.argmax(-1) == i
+  + start + window.shape[-1] - 1 - window.flip(-1).argmax(-1) == i
+test_windows_reach_across_a_long_row
+  blind_at_block_borders: blocks of 256 tokens do not see each other
+  - max(0, i - radius)
+  -         window = scores[..., start : i + radius + 1]
+  + max(i // 256 * 256, i - radius)
+  +         window = scores[..., start : min(i // 256 * 256 + 256, i + radius + 1)]
+  hole_at_the_end: the last token is never written
+  +     discounted[..., -1:] = torch.empty_like(scores[..., -1:])
+        return discounted if
+test_a_discounted_score_is_rounded_once[torch.bfloat16]
+  truncated_products: half-precision products are cut off, not rounded
+  +     if scores.dtype == torch.bfloat16:
+  +         cut = (gamma * scores.float()).view(torch.int32) >> 16 << 16
+  +         return torch.where(hubs, scores, cut.view(torch.float32).bfloat16())
+        return torch.where(hubs, scores, gamma * scores)
+""")

@@ -8,9 +8,11 @@ from torch import Tensor
 Row = Sequence[Fraction]
 
 
-def exact(row: Tensor) -> list[Fraction]:
-    """Return the exact values of one row."""
-    return [Fraction(value) for value in row.tolist()]
+def fractions(tensor: Tensor) -> list:
+    """Return the exact values of a tensor as nested lists of fractions."""
+    if tensor.ndim == 0:
+        return Fraction(tensor.item())  # pyright: ignore[reportReturnType]
+    return [fractions(part) for part in tensor]
 
 
 def hubs(row: Row, radius: int, protected: Sequence[bool] | None = None) -> list[bool]:

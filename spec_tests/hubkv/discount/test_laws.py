@@ -67,7 +67,7 @@ def test_no_two_hubs_are_within_a_radius(impl, x):
 @given(grid(12, low=-4, high=4), st.integers(0, 13), st.lists(st.booleans(), min_size=12))
 def test_a_hub_has_no_stronger_or_earlier_equal_in_its_window(impl, scores, radius, bits):
     mask = torch.tensor(bits[:12])
-    expected = oracle.hubs(oracle.exact(scores), radius, mask.tolist())
+    expected = oracle.hubs(oracle.fractions(scores), radius, mask.tolist())
     assert impl.hub_mask(scores, radius, mask).tolist() == expected
 
 
@@ -135,7 +135,7 @@ def test_a_unique_maximum_outranks_its_window(impl, x, gamma):
 @given(window_with_a_unique_maximum(), st.fractions(0, 1), st.fractions(0, 1), st.fractions(0, 4))
 def test_hub_dominance_holds_exactly_through_weight_and_gate(x, gamma, strength, weight):
     scores, hub, radius = x
-    row = oracle.exact(scores)
+    row = oracle.fractions(scores)
     gamma = (gamma + 1) / 3  # within (0, 1)
     smd = oracle.discounted(row, radius, gamma)
     final = [(1 - strength) * s + strength * weight * u for s, u in zip(row, smd, strict=True)]

@@ -3,9 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    grid,
-)
+from spec_tests.draw import grid
 from spec_tests.hubkv.discount.draws import shapes
 
 powers = st.sampled_from([0.5, 1.0, 2.0, 3.0])
@@ -23,8 +21,6 @@ def gate(draw):
         power=draw(powers),
     )
 
-
-INPUTS = dict(gate=gate())
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 

@@ -1,41 +1,28 @@
 """Lies about the gate."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hubkv/gate")
-
-lie(
-    "linear_gate",
-    "the ratio itself mixes, not its power",
-    "strength = ratio**power",
-    "strength = ratio",
-    "test_the_gate_mixes_by_the_ratios_power",
-)
-lie(
-    "swapped_gate",
-    "mixed the wrong way round",
-    "(1 - strength) * widen(scores) + strength * widen(corrected)",
-    "strength * widen(scores) + (1 - strength) * widen(corrected)",
-    "test_nothing_is_corrected_at_ratio_zero",
-)
-lie(
-    "additive_gate",
-    "the correction is added, not mixed in",
-    "(1 - strength) * widen(scores) + strength * widen(corrected)",
-    "widen(scores) + strength * widen(corrected)",
-    "test_refinement_perturbs_by_a_bounded_factor",
-)
-lie(
-    "overdone_gate",
-    "a strong correction turns the ranking round",
-    "strength = ratio**power",
-    "strength = 3 * ratio**power",
-    "test_a_large_enough_lead_survives_refinement",
-)
-lie(
-    "hasty_gate",
-    "rounded at every step",
-    "(1 - strength) * widen(scores) + strength * widen(corrected)",
-    "(1 - strength) * scores + strength * corrected",
-    "test_the_mixture_is_rounded_once",
-)
+lie = told(lies("hubkv/gate"))
+lie("""
+test_the_gate_mixes_by_the_ratios_power
+  linear_gate: the ratio itself mixes, not its power
+  - strength = ratio**power
+  + strength = ratio
+test_nothing_is_corrected_at_ratio_zero
+  swapped_gate: mixed the wrong way round
+  - (1 - strength) * widen(scores) + strength * widen(corrected)
+  + strength * widen(scores) + (1 - strength) * widen(corrected)
+test_refinement_perturbs_by_a_bounded_factor
+  additive_gate: the correction is added, not mixed in
+  - (1 - strength) * widen(scores) + strength * widen(corrected)
+  + widen(scores) + strength * widen(corrected)
+test_a_large_enough_lead_survives_refinement
+  overdone_gate: a strong correction turns the ranking round
+  - strength = ratio**power
+  + strength = 3 * ratio**power
+test_the_mixture_is_rounded_once
+  hasty_gate: rounded at every step
+  - (1 - strength) * widen(scores) + strength * widen(corrected)
+  + (1 - strength) * scores + strength * corrected
+""")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_at_most, assert_equal
 from spec_tests.draw import grid, real
 from spec_tests.hubkv.discount.draws import gammas
-from spec_tests.hubkv.discount.oracle import exact
+from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.hubkv.gate import oracle
 from spec_tests.hubkv.gate.draws import powers, ratios
 from spec_tests.inputs import INPUTS
@@ -62,7 +62,7 @@ def test_the_correction_shrinks_with_the_power(impl, x, one, other):
 @given(grid(9), grid(9), st.sampled_from([0.25, 0.5, 0.75]), st.sampled_from([1.0, 2.0]))
 def test_the_gate_mixes_by_the_ratios_power(impl, scores, corrected, ratio, power):
     strength = Fraction(ratio) ** int(power)
-    pairs = zip(exact(scores), exact(corrected), strict=True)
+    pairs = zip(fractions(scores), fractions(corrected), strict=True)
     expected = [float(oracle.gated(s, u, strength)) for s, u in pairs]
     assert impl.gate(scores, corrected, ratio, power).tolist() == expected
 

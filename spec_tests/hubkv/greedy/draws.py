@@ -3,11 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    grid,
-    heads,
-)
+from spec_tests.draw import Refusal, grid, heads
 from spec_tests.hubkv.coverage.draws import not_square, ties, weights
 from spec_tests.hubkv.kernels.draws import few
 
@@ -32,7 +28,7 @@ def greedy(draw):
     return dict(weights=weights, keep=draw(st.integers(0, tokens)))
 
 
-INPUTS = dict(greedy=greedy(), lazy_greedy=greedy())
+INPUTS = dict(lazy_greedy=greedy())
 
 good = dict(weights=weights, keep=2)
 bad = [not_square, Refusal("keep", 4, ValueError, "[0, 3]")]

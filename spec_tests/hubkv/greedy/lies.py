@@ -1,42 +1,32 @@
 """Lies about the greedy oracle, and about the core's guarantees."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("hubkv/greedy")
-of_discount = lies("hubkv/discount")
+lie = told(lies("hubkv/greedy"))
+lie("""
+test_greedy_reaches_its_share_of_the_optimum
+  greedy_for_the_least: each pick gains the least
+  - gains.index(max(gains))
+  + gains.index(min(gains))
+test_each_pick_gains_the_most_and_ties_go_to_the_lowest_index
+  greedy_ignores_overlap: Top-K by score
+  - [_gain(row, covered, k) for k in left]
+  + [_gain(row, 0 * covered, k) for k in left]
+test_lazy_greedy_picks_what_greedy_picks
+  lazy_and_stale: stale gains are never renewed
+  - while queue and (
+  + while False and (
+""")
 
-lie(
-    "greedy_for_the_least",
-    "each pick gains the least",
-    "gains.index(max(gains))",
-    "gains.index(min(gains))",
-    "test_greedy_reaches_its_share_of_the_optimum",
-)
-lie(
-    "greedy_ignores_overlap",
-    "Top-K by score",
-    "[_gain(row, covered, k) for k in left]",
-    "[_gain(row, 0 * covered, k) for k in left]",
-    "test_each_pick_gains_the_most_and_ties_go_to_the_lowest_index",
-)
-lie(
-    "lazy_and_stale",
-    "stale gains are never renewed",
-    "while queue and (",
-    "while False and (",
-    "test_lazy_greedy_picks_what_greedy_picks",
-)
-of_discount(
-    "discount_the_hubs",
-    "the strongest of a window is the one discounted",
-    "torch.where(hubs, scores, gamma * scores)",
-    "torch.where(hubs, gamma * scores, scores)",
-    "hubkv/greedy/test_laws.py::test_the_core_reaches_one_budgetth_of_the_optimum",
-)
-of_discount(
-    "discount_twice",
-    "the discount is applied twice",
-    "hub_mask(scores, radius, protected), gamma)",
-    "hub_mask(scores, radius, protected), gamma * gamma)",
-    "hubkv/greedy/test_laws.py::test_on_a_redundant_cluster_the_core_keeps_the_whole_plateau",
-)
+lie = told(lies("hubkv/discount"))
+lie("""
+hubkv/greedy/test_laws.py::test_the_core_reaches_one_budgetth_of_the_optimum
+  discount_the_hubs: the strongest of a window is the one discounted
+  - torch.where(hubs, scores, gamma * scores)
+  + torch.where(hubs, gamma * scores, scores)
+hubkv/greedy/test_laws.py::test_on_a_redundant_cluster_the_core_keeps_the_whole_plateau
+  discount_twice: the discount is applied twice
+  - hub_mask(scores, radius, protected), gamma)
+  + hub_mask(scores, radius, protected), gamma * gamma)
+""")

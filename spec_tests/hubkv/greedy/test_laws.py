@@ -12,6 +12,7 @@ from spec_tests.draw import grid
 from spec_tests.hubkv.coverage import oracle
 from spec_tests.hubkv.coverage.draws import ties
 from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
 
 epsilons = st.sampled_from([Fraction(1, 64), Fraction(1, 32)])
@@ -49,7 +50,7 @@ def core_selection(impl, scores, keep, radius, gamma):
 @pytest.mark.spec("HubKV-Greedy")
 @given(budgeted())
 def test_greedy_reaches_its_share_of_the_optimum(impl, x):
-    w, keep = oracle.exact(x["weights"]), x["keep"]
+    w, keep = fractions(x["weights"]), x["keep"]
     # what Nemhauser, Wolsey and Fisher prove for a budget; it falls to 1 - 1/e with it
     share = 1 - (1 - Fraction(1, keep)) ** keep
     picked = impl.greedy(**x).tolist()
@@ -60,7 +61,7 @@ def test_greedy_reaches_its_share_of_the_optimum(impl, x):
 @pytest.mark.spec("HubKV-Greedy")
 @given(budgeted())
 def test_each_pick_gains_the_most_and_ties_go_to_the_lowest_index(impl, x):
-    w, picked = oracle.exact(x["weights"]), impl.greedy(**x).tolist()
+    w, picked = fractions(x["weights"]), impl.greedy(**x).tolist()
     for t, pick in enumerate(picked):
         left = [k for k in range(len(w)) if k not in picked[:t]]
         assert pick == max(left, key=lambda k: (oracle.gain(w, k, picked[:t]), -k))
@@ -100,7 +101,7 @@ def test_a_smaller_budget_is_a_prefix(impl, x):
 @given(positive_scores(), gammas, st.integers(0, 3))
 def test_the_core_reaches_one_budgetth_of_the_optimum(impl, x, gamma, radius):
     scores, keep, reach = x
-    w = oracle.weights(oracle.exact(scores), oracle.window(len(scores), reach))
+    w = oracle.weights(fractions(scores), oracle.window(len(scores), reach))
     selected = core_selection(impl, scores, keep, radius, gamma)
     assert keep * oracle.utility(w, selected) >= oracle.optimum(w, keep)
 

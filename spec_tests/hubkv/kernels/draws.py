@@ -22,8 +22,6 @@ def gaussian_kernel(draw):
     return dict(tokens=draw(few), deviation=deviation, dtype=draw(dtypes))
 
 
-INPUTS = dict(window_kernel=window_kernel(), gaussian_kernel=gaussian_kernel())
-
 GOOD = dict(
     window_kernel=dict(tokens=3, radius=1, dtype=torch.float32),
     gaussian_kernel=dict(tokens=3, deviation=1.0, dtype=torch.float32),

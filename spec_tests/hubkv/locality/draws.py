@@ -3,14 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-    grid,
-    heads,
-    real,
-    tokens,
-)
+from spec_tests.draw import Refusal, booleans, grid, heads, real, tokens
 
 lengths = st.integers(1, 24)
 
@@ -67,14 +60,6 @@ def content_series(draw):
     values = draw(grid(*draw(heads), count))
     return dict(values=values, trimmed=trimmed, sinks=sinks, recent=recent)
 
-
-INPUTS = dict(
-    autocorrelation=autocorrelation(),
-    nms=nms(),
-    distance_profile=distance_profile(),
-    attention_density=attention_density(),
-    content_series=content_series(),
-)
 
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0]])
 content = torch.tensor([True, False, False, True])

@@ -3,12 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    booleans,
-    grid,
-    tokens,
-)
+from spec_tests.draw import Refusal, booleans, grid, tokens
 from spec_tests.hubkv.calibration.draws import (
     bad_bounds,
     bounds,
@@ -86,10 +81,6 @@ def far_apart(scores):
     """Return scores whose difference float16 does not reach."""
     return torch.stack([torch.full_like(scores, -60000), torch.full_like(scores, 61000)], -1).half()
 
-
-INPUTS = dict(
-    protected_mask=protected_mask(), hubkv_refine=hubkv_refine(), shift_scores=shift_scores()
-)
 
 settings = dict(radius=1, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6)
 corrected = dict(scores=scores, protected=mask, **settings)

@@ -3,13 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import (
-    Refusal,
-    grid,
-    heads,
-    spoiler,
-    tokens,
-)
+from spec_tests.draw import Refusal, grid, heads, spoiler, tokens
 from spec_tests.hubkv.locality.draws import lengths
 
 
@@ -33,12 +27,6 @@ def random_order(draw):
     """Every seed NumPy takes."""
     return dict(tokens=draw(st.integers(0, 200)), seed=draw(st.integers(0, 2**32 - 1)))
 
-
-INPUTS = dict(
-    segment_coverage=segment_coverage(),
-    uniform_spread=uniform_spread(),
-    random_order=random_order(),
-)
 
 GOOD = dict(random_order=dict(tokens=4, seed=0))
 REFUSALS = dict(

@@ -14,6 +14,8 @@ from spec_tests.draw import real
 from spec_tests.quantizers.gear import oracle
 from spec_tests.quantizers.gear.draws import gear_compress
 
+pytestmark = pytest.mark.spec("HEX-GEAR")
+
 SIDES = st.sampled_from(["channel", "token"])
 SPANS = st.tuples(st.sampled_from([(1,), (2,), (2, 1)]), st.integers(1, 9), st.integers(1, 4))
 DENSE = SPANS.flatmap(lambda s: real(*s[0], *s[1:]))
@@ -35,7 +37,6 @@ def as_rows(x, by):
     return x.mT if by == "channel" else x.transpose(-3, -2).flatten(-2)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(gear_compress())
 def test_a_span_is_what_the_definition_gives_one_number_at_a_time(impl, x):
     x |= dict(x=x["x"].double(), scales=None)
@@ -51,7 +52,6 @@ def test_a_span_is_what_the_definition_gives_one_number_at_a_time(impl, x):
     assert_close(out, alone, x["x"].abs().sum())
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(DENSE, SIDES, st.integers(1, 8), st.sampled_from([0.0, 0.3, 0.6]), st.booleans())
 def test_without_a_correction_any_numbers_are_stored_as_the_definition_says(
     impl, x, by, bits, share, fill
@@ -64,7 +64,7 @@ def test_without_a_correction_any_numbers_are_stored_as_the_definition_says(
     assert_close(out, torch.tensor(alone, dtype=torch.float64).reshape(x.shape), x.abs().amax())
 
 
-@pytest.mark.spec("HEX-GEAR", "HEX-3.4b")
+@pytest.mark.spec("HEX-3.4b")
 @given(DENSE, st.integers(1, 8), st.booleans(), st.sampled_from([None, torch.float16]))
 def test_without_outliers_and_correction_it_is_kcvt_bit_for_bit(impl, x, bits, fill, scales):
     bare = dict(bits=bits, outliers=0.0, rank=0, fill=fill, scales=scales)
@@ -72,7 +72,6 @@ def test_without_outliers_and_correction_it_is_kcvt_bit_for_bit(impl, x, bits, f
     assert_equal(pair, impl.kcvt(x, x, bits, scales=scales))
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(TALL, SIDES, st.sampled_from([0.25, 0.5, 1.0]), st.integers(1, 3), st.booleans())
 def test_outliers_are_stored_exactly_and_moved_by_the_correction_alone(
     impl, x, by, share, rank, fill
@@ -93,7 +92,6 @@ def test_outliers_are_stored_exactly_and_moved_by_the_correction_alone(
     assert_equal(plain[apart], rows[apart])
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(st.integers(1, 8), SIDES, st.booleans())
 def test_a_grid_has_two_to_the_bits_levels_with_outliers_too(impl, bits, by, fill):
     levels = torch.arange(2.0**bits)
@@ -108,7 +106,6 @@ def test_a_grid_has_two_to_the_bits_levels_with_outliers_too(impl, bits, by, fil
     assert block.minima.flatten().tolist() == [0.0]
 
 
-@pytest.mark.spec("HEX-GEAR")
 def test_the_mean_of_a_row_may_stretch_the_grid_of_the_rest(impl):
     x = torch.tensor([0.0, 1.0, 2.0, 1000.0])[None, :, None]
     settings = dict(bits=2, outliers=0.5, rank=0)
@@ -119,7 +116,6 @@ def test_the_mean_of_a_row_may_stretch_the_grid_of_the_rest(impl):
     assert_equal(restored(impl, x, fill=False, **settings), x)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(st.sampled_from([3e38, -3e38, 0.1]), SPANS, SIDES, st.sampled_from([0.5, 1.0, 0.0]))
 def test_equal_numbers_have_a_grid_of_one_point_however_large(impl, number, shape, by, share):
     x = torch.full((*shape[0], *shape[1:]), number)
@@ -128,7 +124,6 @@ def test_equal_numbers_have_a_grid_of_one_point_however_large(impl, number, shap
     assert_equal(impl.gear_reconstruct(block), x)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(DENSE, SIDES, st.sampled_from([0.0, 0.4]), st.integers(0, 20))
 def test_the_error_of_a_head_never_grows_with_the_rank(impl, x, by, share, seed):
     x = x.double()
@@ -139,7 +134,6 @@ def test_the_error_of_a_head_never_grows_with_the_rank(impl, x, by, share, seed)
         assert_at_most(more + scale, fewer + scale)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(real(2, 9, 4), SIDES, st.integers(1, 4))
 def test_codes_are_used_and_a_correction_helps(impl, x, by, bits):
     x = x.double()
@@ -149,14 +143,12 @@ def test_codes_are_used_and_a_correction_helps(impl, x, by, bits):
     assert (one > 0).all()
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(gear_compress(whole=True), st.sampled_from([0, 99]))
 def test_a_correction_of_the_errors_whole_rank_mends_everything(impl, x, more):
     x |= dict(x=x["x"].double(), scales=None, rank=x["rank"] + more)
     assert_close(restored(impl, **x), x["x"], x["x"].abs().sum())
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(gear_compress(sides=("channel",), whole=True))
 def test_each_head_has_a_correction_of_its_own(impl, x):
     x |= dict(x=x["x"].double(), scales=None)
@@ -170,7 +162,6 @@ def test_each_head_has_a_correction_of_its_own(impl, x):
         assert_close(together.right[..., one, :, :], alone.right, span.abs().sum())
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(DENSE, SIDES, st.integers(0, 3))
 def test_the_same_seed_gives_the_same_block(impl, x, by, rank):
     torch.manual_seed(0)
@@ -179,7 +170,6 @@ def test_the_same_seed_gives_the_same_block(impl, x, by, rank):
     assert_equal(impl.gear_compress(x, by=by, rank=rank, seed=5), first)
 
 
-@pytest.mark.spec("HEX-GEAR")
 def test_the_last_place_of_a_long_row_can_be_counted(impl):
     """Of 32 769 members the last is the first whose place two bytes do not hold."""
     x = torch.zeros(1, 1, 2**15 + 1)
@@ -189,7 +179,6 @@ def test_the_last_place_of_a_long_row_can_be_counted(impl):
     assert block.outliers.tolist() == [[-1.0, 9.0]]
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(st.sampled_from(["channel", "token"]), st.integers(1, 8))
 def test_the_largest_numbers_stay_finite(impl, by, bits):
     limit = torch.finfo(torch.float16).max

@@ -7,13 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.quantizers.gear.draws import gear_settings, gear_spans, lengths
-from spec_tests.quantizers.kivi.draws import (
-    bad_arrival,
-    bad_prompt,
-    before_tokens,
-    keys,
-    values,
-)
+from spec_tests.quantizers.kivi.draws import bad_arrival, bad_prompt, before_tokens, keys, values
 from spec_tests.quantizers.low_rank.draws import up_to
 
 
@@ -64,9 +58,7 @@ def gear_caches(draw):
 
 
 INPUTS = dict(
-    gear_prefill=gear_prefill(),
-    gear_append=gear_append(),
-    gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans())),
+    gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans()))
 )
 
 prompt: dict[str, Any] = dict(

@@ -11,6 +11,8 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
 
+pytestmark = pytest.mark.spec("HEX-GEAR")
+
 SHAPES = st.sampled_from([(2,), (1,), (2, 1)])
 
 
@@ -43,7 +45,6 @@ def parts(stream, start, stop=None):
     return [x[..., start:stop, :] for x in stream]
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(streams())
 def test_decoding_in_any_chunks_gives_the_same_cache(impl, x):
     stream, prompt, settings, cuts = x
@@ -54,7 +55,6 @@ def test_decoding_in_any_chunks_gives_the_same_cache(impl, x):
     assert_equal(cache, once)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(streams())
 def test_append_never_changes_a_byte_of_earlier_blocks(impl, x):
     stream, prompt, settings, _ = x
@@ -64,7 +64,6 @@ def test_append_never_changes_a_byte_of_earlier_blocks(impl, x):
     assert_equal(after.value_blocks[: len(before.value_blocks)], before.value_blocks)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(streams())
 def test_the_prompt_is_one_span_and_each_decoded_block_another(impl, x):
     stream, prompt, settings, _ = x
@@ -85,7 +84,6 @@ def test_the_prompt_is_one_span_and_each_decoded_block_another(impl, x):
             assert_equal(stored, alone)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(streams(), st.sampled_from([True, False]))
 def test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is(impl, x, exact):
     stream, prompt, settings, _ = x
@@ -105,7 +103,6 @@ def test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is(impl, x, e
         assert_equal(out, torch.cat([*restored, buffer], -2))
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(streams())
 def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
     stream, prompt, settings, _ = x
@@ -119,7 +116,6 @@ def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
         assert_equal(together, torch.stack(alone))
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(INPUTS["gear_append"])
 def test_tokens_of_other_heads_are_refused(impl, x):
     twice = {name: torch.cat([x[name], x[name]], -3) for name in ("keys", "values")}

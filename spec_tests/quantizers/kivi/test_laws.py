@@ -13,6 +13,8 @@ from spec_tests.inputs import INPUTS
 from spec_tests.quantizers.kivi import oracle
 from spec_tests.quantizers.kivi.draws import kivi_settings, kivi_streams
 
+pytestmark = pytest.mark.spec("HEX-KIVI")
+
 SHAPES = st.sampled_from([(1,), (2,), (2, 1)])
 
 
@@ -41,7 +43,6 @@ def parts(stream, start, stop):
     return [x[..., start:stop, :] for x in stream]
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(gaussian())
 def test_every_head_is_what_the_definition_gives_one_number_at_a_time(impl, x):
     keys, values, settings = x
@@ -55,7 +56,7 @@ def test_every_head_is_what_the_definition_gives_one_number_at_a_time(impl, x):
         assert_close(out.flatten(0, -3), exact, raw.abs().amax())
 
 
-@pytest.mark.spec("HEX-KIVI", "HEX-3.4b")
+@pytest.mark.spec("HEX-3.4b")
 @given(st.sampled_from([2, 4, 8]), st.integers(1, 6), st.data())
 def test_one_group_of_all_tokens_without_a_residual_is_kcvt(impl, bits, tokens, data):
     keys = data.draw(real(2, 2, tokens, 2 * tokens))
@@ -64,7 +65,6 @@ def test_one_group_of_all_tokens_without_a_residual_is_kcvt(impl, bits, tokens, 
     assert_equal(impl.kivi_read(cache)[0], impl.kcvt(keys, keys, bits)[0])
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(gaussian())
 def test_the_last_tokens_are_exact(impl, x):
     *stream, settings = x
@@ -78,7 +78,6 @@ def test_the_last_tokens_are_exact(impl, x):
         assert_equal(out[..., tokens - count :, :], buffer)
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(cut())
 def test_any_chunks_of_tokens_give_the_same_cache(impl, x):
     stream, settings, cuts = x
@@ -90,7 +89,6 @@ def test_any_chunks_of_tokens_give_the_same_cache(impl, x):
     assert_equal(cache, once)
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(cut())
 def test_append_never_changes_a_byte_of_earlier_groups(impl, x):
     stream, settings, (*_, first) = x
@@ -102,7 +100,6 @@ def test_append_never_changes_a_byte_of_earlier_groups(impl, x):
             assert_equal(new.narrow(axis, 0, old.shape[axis]), old)
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(gaussian())
 def test_the_error_is_at_most_half_a_step_of_the_members_own_group(impl, x):
     keys, values, settings = x
@@ -123,7 +120,6 @@ def test_the_error_is_at_most_half_a_step_of_the_members_own_group(impl, x):
             assert_at_most((out - raw).abs() + scale, half[..., None] + scale)
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(real(2, 9, 4), real(2, 9, 4), st.integers(1, 4))
 def test_codes_are_used_where_they_are_supposed_to_be(impl, keys, values, bits):
     restored = impl.kivi_read(impl.kivi_prefill(keys, values, bits, group=4, residual=4))
@@ -132,7 +128,6 @@ def test_codes_are_used_where_they_are_supposed_to_be(impl, keys, values, bits):
     assert ((restored[1] - values)[..., :5, :].abs().amax(-1) > 0).all()
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(real(2, 8, 4), st.integers(1, 8), st.sampled_from([torch.float16, torch.bfloat16]))
 def test_clamping_before_rounding_gives_the_same_codes(impl, x, bits, dtype):
     # far from zero, where stored scales are off by as much as a step
@@ -146,7 +141,6 @@ def test_clamping_before_rounding_gives_the_same_codes(impl, x, bits, dtype):
     assert_equal(codes.float(), clamped_first)
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(real(2, 1, 4), st.integers(1, 8))
 def test_constant_groups_come_back_exactly(impl, x, bits):
     keys, values = x.expand(2, 8, 4), x[..., :1].expand(2, 8, 4)
@@ -154,7 +148,6 @@ def test_constant_groups_come_back_exactly(impl, x, bits):
     assert_equal(restored, (keys, values))
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(cut())
 def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
     stream, settings, _ = x
@@ -166,7 +159,6 @@ def test_a_sequence_alone_is_stored_as_in_a_batch(impl, x):
             assert_equal(joint[row] if isinstance(joint, torch.Tensor) else joint, single)
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(INPUTS["kivi_append"])
 def test_tokens_of_other_heads_are_refused(impl, x):
     twice = {name: torch.cat([x[name], x[name]], -3) for name in ("keys", "values")}
@@ -174,7 +166,6 @@ def test_tokens_of_other_heads_are_refused(impl, x):
         impl.kivi_append(x["cache"], **twice)
 
 
-@pytest.mark.spec("HEX-KIVI")
 @pytest.mark.parametrize("scales", [None, torch.float16, torch.float32])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_scales_are_stored_in_the_type_asked_for(impl, dtype, scales):
@@ -188,7 +179,6 @@ def test_scales_are_stored_in_the_type_asked_for(impl, dtype, scales):
         assert all(read.dtype == dtype for read in impl.kivi_read(part))
 
 
-@pytest.mark.spec("HEX-KIVI")
 @given(st.integers(2, 8))
 def test_the_largest_numbers_stay_finite(impl, bits):
     limit = torch.finfo(torch.float16).max

@@ -46,8 +46,6 @@ def low_rank(draw):
     )
 
 
-INPUTS = dict(low_rank=low_rank())
-
 # nothing to decompose
 CORNERS = dict(low_rank=[dict(x=torch.zeros(2, 3, 4), rank=2, rounds=2, seed=0)])
 

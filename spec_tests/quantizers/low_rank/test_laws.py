@@ -11,6 +11,8 @@ from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
 from spec_tests.quantizers.low_rank import oracle
 
+pytestmark = pytest.mark.spec("HEX-GEAR")
+
 MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(lambda s: real(2, *s))
 SEEDS = st.integers(0, 100)
 
@@ -21,7 +23,6 @@ def left_over(impl, x, rank, seed=0, rounds=3):
     return torch.linalg.matrix_norm(x - factors.left @ factors.right.mT)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(MATRICES | real(2, 9, 5), SEEDS, st.integers(1, 3))
 def test_a_higher_rank_never_leaves_more(impl, x, seed, rounds):
     x = x.double()
@@ -32,14 +33,12 @@ def test_a_higher_rank_never_leaves_more(impl, x, seed, rounds):
         assert_at_most(more + scale, fewer + scale)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(MATRICES, SEEDS)
 def test_a_rank_above_zero_leaves_less(impl, x, seed):
     x = x.double()
     assert (left_over(impl, x, 1, seed) < torch.linalg.matrix_norm(x)).all()
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(st.integers(1, 5).flatmap(lambda n: real(2, n, n)), st.integers(0, 3), SEEDS)
 def test_full_rank_leaves_nothing(impl, x, extra, seed):
     # turns: no direction is stronger than another
@@ -48,7 +47,6 @@ def test_full_rank_leaves_nothing(impl, x, extra, seed):
     assert_close(factors.left @ factors.right.mT, turn, x.shape[-1])
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(INPUTS["low_rank"])
 def test_factors_are_a_basis_and_the_shadow_on_it(impl, x):
     matrix = x["x"].double()
@@ -60,7 +58,6 @@ def test_factors_are_a_basis_and_the_shadow_on_it(impl, x):
     assert_close(factors.right, matrix.mT @ factors.left, matrix.abs().sum())
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(INPUTS["low_rank"])
 def test_the_correction_is_what_one_number_at_a_time_gives(impl, x):
     exact = x | dict(x=x["x"].double())
@@ -76,7 +73,6 @@ def test_the_correction_is_what_one_number_at_a_time_gives(impl, x):
     assert_close(product, alone, exact["x"].abs().sum())
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(real(5, 3), st.integers(1, 4), SEEDS)
 def test_one_direction_of_any_matrix_is_that_of_its_powers(impl, x, rounds, seed):
     factors = impl.low_rank(x.double(), 1, rounds, seed)
@@ -84,7 +80,6 @@ def test_one_direction_of_any_matrix_is_that_of_its_powers(impl, x, rounds, seed
     assert_close(factors.left @ factors.right.mT, alone, x.abs().sum())
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(MATRICES, SEEDS)
 def test_another_round_finds_a_direction_no_worse(impl, x, seed):
     x = x.double()
@@ -94,7 +89,6 @@ def test_another_round_finds_a_direction_no_worse(impl, x, seed):
         assert_at_most(later + scale, earlier + scale)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(MATRICES, st.integers(0, 4))
 def test_the_seed_alone_decides(impl, x, rank):
     torch.manual_seed(rank)
@@ -103,7 +97,6 @@ def test_the_seed_alone_decides(impl, x, rank):
     assert_equal(impl.low_rank(x, rank, seed=3), first)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(real(6, 4), SEEDS)
 def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
     start = 2 * np.random.RandomState([seed, 4]).random_sample(4) - 1
@@ -113,14 +106,12 @@ def test_a_direction_is_on_the_side_of_the_column_it_came_from(impl, x, seed):
     assert right[:, 0] @ torch.from_numpy(start) > 0
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(real(6, 4), SEEDS)
 def test_another_seed_starts_elsewhere(impl, x, seed):
     one, other = (impl.low_rank(x.double(), 1, 1, s).left for s in (seed, seed + 1))
     assert not torch.equal(one, other)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(MATRICES, st.integers(0, 3), st.integers(-60, 60))
 def test_a_power_of_two_passes_through(impl, x, rank, power):
     factors = impl.low_rank(x, rank)
@@ -128,7 +119,6 @@ def test_a_power_of_two_passes_through(impl, x, rank, power):
     assert_equal(scaled, (factors.left, factors.right * 2.0**power))
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(MATRICES, st.integers(0, 3))
 def test_nothing_comes_of_nothing_and_each_matrix_is_its_own(impl, x, rank):
     both, alone = impl.low_rank(torch.stack([x[0] * 0, x[0]]), rank), impl.low_rank(x[0], rank)

@@ -15,6 +15,4 @@ def outlier_mask(draw):
     return dict(x=draw(grid(*shape, low=-4, high=4)), ratio=draw(shares))
 
 
-INPUTS = dict(outlier_mask=outlier_mask())
-
 GOOD = dict(outlier_mask=dict(x=keys, ratio=0.3))

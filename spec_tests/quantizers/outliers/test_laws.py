@@ -13,8 +13,9 @@ from spec_tests.inputs import INPUTS
 from spec_tests.quantizers.outliers import oracle
 from spec_tests.quantizers.outliers.draws import shares
 
+pytestmark = pytest.mark.spec("HEX-GEAR")
 
-@pytest.mark.spec("HEX-GEAR")
+
 @given(INPUTS["outlier_mask"])
 def test_what_is_left_is_the_middle_of_the_order(impl, x):
     mask, members = impl.outlier_mask(**x), x["x"].shape[-1]
@@ -24,7 +25,6 @@ def test_what_is_left_is_the_middle_of_the_order(impl, x):
     assert_equal(x["x"][~mask].reshape(middle.shape).sort(-1).values, middle)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(INPUTS["outlier_mask"])
 def test_outliers_are_those_found_one_row_at_a_time(impl, x):
     mask, share = impl.outlier_mask(**x), Fraction(str(x["ratio"]))
@@ -33,7 +33,6 @@ def test_outliers_are_those_found_one_row_at_a_time(impl, x):
         assert places == oracle.outliers(x["x"][row].tolist(), share)
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(st.integers(0, 30), shares)
 def test_no_member_is_both_where_all_are_equal(impl, members, ratio):
     mask = impl.outlier_mask(torch.ones(members), ratio)
@@ -42,7 +41,6 @@ def test_no_member_is_both_where_all_are_equal(impl, members, ratio):
     assert_equal(mask, (ends < count) | (ends >= members - count))
 
 
-@pytest.mark.spec("HEX-GEAR")
 @given(st.integers(1, 99))
 def test_a_block_of_twenty_tokens_has_no_outlier_at_two_percent(impl, members):
     marked = int(impl.outlier_mask(torch.arange(members).float()).sum())
@@ -50,7 +48,6 @@ def test_a_block_of_twenty_tokens_has_no_outlier_at_two_percent(impl, members):
     assert int(impl.outlier_mask(torch.arange(100).float()).sum()) == 2
 
 
-@pytest.mark.spec("HEX-GEAR")
 def test_a_share_is_the_decimal_number_it_is_written_as(impl):
     assert int(impl.outlier_mask(torch.arange(100.0), 0.58).sum()) == 58
     assert int(0.58 * 100) == 57, "half of it, rounded down at each end, would be 56"

@@ -24,7 +24,6 @@ def kivi_size(draw):
 
 INPUTS = dict(
     quantizer_bytes=st.fixed_dictionaries(dict(cache=kivi_caches() | gear_caches())),
-    kivi_size=kivi_size(),
     gear_size=st.fixed_dictionaries(
         dict(
             tokens=st.integers(0, 40),

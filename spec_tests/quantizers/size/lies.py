@@ -1,41 +1,28 @@
 """Lies about what the quantised caches weigh."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("quantizers/size")
-
-lie(
-    "bytes_without_places",
-    "outliers are counted without their places",
-    "block.outliers.nbytes + block.places.nbytes",
-    "block.outliers.nbytes",
-    "test_the_parts_are_what_they_are_called",
-)
-lie(
-    "bytes_without_minima",
-    "steps are counted and minima are not",
-    "block.steps.nbytes + block.minima.nbytes",
-    "block.steps.nbytes",
-    "test_the_parts_are_every_byte_stored",
-)
-lie(
-    "kivi_size_of_values_twice",
-    "keys stay exact as long as values do",
-    "keys, values = tokens // residual * residual, max(0, tokens - residual)",
-    "keys = values = max(0, tokens - residual)",
-    "test_a_prompt_weighs_in_kivis_cache_what_was_said_beforehand",
-)
-lie(
-    "factors_of_square_errors",
-    "factors are as long as the prompt on both sides",
-    "columns * (tokens + width)",
-    "columns * (tokens + tokens)",
-    "test_a_prompt_weighs_in_gears_cache_what_was_said_beforehand",
-)
-lie(
-    "short_places",
-    "a place takes two bytes in the longest row",
-    "element + place_dtype(members).itemsize",
-    "element + 2",
-    "vector:gear-places-of-a-row-of-32769-take-four-bytes",
-)
+lie = told(lies("quantizers/size"))
+lie("""
+test_the_parts_are_what_they_are_called
+  bytes_without_places: outliers are counted without their places
+  - block.outliers.nbytes + block.places.nbytes
+  + block.outliers.nbytes
+test_the_parts_are_every_byte_stored
+  bytes_without_minima: steps are counted and minima are not
+  - block.steps.nbytes + block.minima.nbytes
+  + block.steps.nbytes
+test_a_prompt_weighs_in_kivis_cache_what_was_said_beforehand
+  kivi_size_of_values_twice: keys stay exact as long as values do
+  - keys, values = tokens // residual * residual, max(0, tokens - residual)
+  + keys = values = max(0, tokens - residual)
+test_a_prompt_weighs_in_gears_cache_what_was_said_beforehand
+  factors_of_square_errors: factors are as long as the prompt on both sides
+  - columns * (tokens + width)
+  + columns * (tokens + tokens)
+vector:gear-places-of-a-row-of-32769-take-four-bytes
+  short_places: a place takes two bytes in the longest row
+  - element + place_dtype(members).itemsize
+  + element + 2
+""")

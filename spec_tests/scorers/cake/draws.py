@@ -40,8 +40,6 @@ def cake_preference(draw, shape=observed()):  # noqa: B008
     return draw(shape) | dict(tau1=draw(temperatures), tau2=draw(temperatures))
 
 
-INPUTS = dict(cake=cake(), cake_preference=cake_preference())
-
 generator = torch.Generator().manual_seed(3)
 
 queries, keys = (torch.randn(heads, 6, 2, generator=generator) for heads in (4, 2))

@@ -30,7 +30,7 @@ def cake_budgets(draw, most=14):
     )
 
 
-INPUTS = dict(cake_budgets=cake_budgets(), cake_cascade=cake_budgets())
+INPUTS = dict(cake_cascade=cake_budgets())
 
 preferences = torch.tensor([[0.5, 1.0], [0.25, 2.0]])
 
@@ -43,7 +43,4 @@ bad_budgets = [
     Refusal("tokens", 2.0, TypeError, "integer"),
 ]
 
-REFUSALS = dict(
-    cake_budgets=(budgeted, bad_budgets),
-    cake_cascade=(budgeted, bad_budgets),
-)
+REFUSALS = dict(cake_budgets=(budgeted, bad_budgets), cake_cascade=(budgeted, bad_budgets))

@@ -33,8 +33,6 @@ def expected_attention(draw):
     )
 
 
-INPUTS = dict(expected_attention=expected_attention())
-
 turn = torch.eye(2)
 
 

@@ -1,7 +1,5 @@
 """Expected attention."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
@@ -13,6 +11,7 @@ from spec_tests.draw import grid, signed
 from spec_tests.scorers.expected_attention import oracle
 from spec_tests.scorers.expected_attention.draws import expected_attention
 from spec_tests.scorers.padded import masks
+from spec_tests.scorers.rows import starts
 
 pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
 
@@ -43,28 +42,21 @@ def statistics(impl, mean, covariance):
     return empty._replace(mean=mean, covariance=covariance)
 
 
-def lengths(x):
-    """Return the real tokens of every row."""
-    *batch, _, tokens, _ = x["keys"].shape
-    full = torch.ones(*batch, tokens, dtype=torch.bool) if x["valid"] is None else x["valid"]
-    return {row: int(full[row].sum()) for row in product(*map(range, batch))}
-
-
 @pytest.mark.parametrize("group", [1, 4, 8])
 @given(data=st.data())
 def test_scores_agree_with_scalar_loops(impl, group, data):
     x = data.draw(grouped(group))
     mean, covariance = x.pop("moments")
     scores = impl.expected_attention(statistics(impl, mean, covariance), **x).scores
-    for row, count in lengths(x).items():
-        start = scores.shape[-1] - count + min(count, x["sinks"])
+    for row, first in starts(x):
+        start = min(first + x["sinks"], scores.shape[-1])
         exact = [t[row].double() for t in (mean, covariance, x["keys"], x["values"])]
         means, covariances, keys, values = exact
         turn, epsilon = x["rotation"].double().tolist(), x["epsilon"]
         own = (keys[:, start:].tolist(), values[:, start:].tolist())
         expected = oracle.scores(means.tolist(), covariances.tolist(), *own, turn, epsilon)
         assert (scores[row][:, :start] == 0).all()
-        if count > x["sinks"]:
+        if start < scores.shape[-1]:
             assert_close(scores[row][:, start:], torch.tensor(expected), 2.0)
 
 
@@ -73,8 +65,8 @@ def test_without_covariance_it_is_the_attention_of_the_mean_query(impl, x):
     """Softmax at the rotated mean, times the length of the value."""
     still = x["statistics"]._replace(covariance=torch.zeros_like(x["statistics"].covariance))
     scores = impl.expected_attention(**x | dict(statistics=still, epsilon=0.0)).scores
-    for row, count in lengths(x).items():
-        start = scores.shape[-1] - count + min(count, x["sinks"])
+    for row, first in starts(x):
+        start = min(first + x["sinks"], scores.shape[-1])
         turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
         query = (turn.double() @ still.mean[row].double()[..., None]).mT
         weights = impl.attention_weights(query, x["keys"][row][:, start:].double(), causal=False)
@@ -102,8 +94,7 @@ def test_scores_are_in_the_ratio_of_mean_exponentials(impl, mean, variance, keys
 @given(drawn)
 def test_a_padded_row_scores_as_it_does_alone(impl, x):
     scored = impl.expected_attention(**x)
-    for row, count in lengths(x).items():
-        start = scored.scores.shape[-1] - count
+    for row, start in starts(x):
         parts = {name: x[name][row][:, start:] for name in ("keys", "values")}
         turn = x["rotation"][row] if x["rotation"].ndim > 2 else x["rotation"]
         moments = type(x["statistics"])(*(part[row] for part in x["statistics"]))
@@ -118,8 +109,8 @@ def test_a_padded_row_scores_as_it_does_alone(impl, x):
 @given(drawn)
 def test_sinks_are_protected_and_the_rest_scores_as_without_them(impl, x):
     scored = impl.expected_attention(**x)
-    for row, count in lengths(x).items():
-        first = torch.arange(scored.scores.shape[-1]) - (scored.scores.shape[-1] - count)
+    for row, start in starts(x):
+        first = torch.arange(scored.scores.shape[-1]) - start
         sinks = (first >= 0) & (first < x["sinks"])
         assert_equal(scored.protected[row], sinks.expand_as(scored.protected[row]).clone())
         assert (scored.scores[row][:, sinks] == 0).all()
@@ -142,7 +133,7 @@ def test_scores_scale_with_the_values(impl, x, power):
 def test_epsilon_adds_the_length_of_the_value(impl, x):
     plain = impl.expected_attention(**x | dict(epsilon=0.0)).scores.double()
     lifted = impl.expected_attention(**x | dict(epsilon=2.0)).scores
-    for row, count in lengths(x).items():
-        start = plain.shape[-1] - count + min(count, x["sinks"])
+    for row, first in starts(x):
+        start = min(first + x["sinks"], plain.shape[-1])
         norms = x["values"][row][:, start:].double().norm(dim=-1)
         assert_close(lifted[row][:, start:], plain[row][:, start:] + 2.0 * norms, 16.0)

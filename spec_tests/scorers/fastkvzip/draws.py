@@ -51,11 +51,6 @@ def fastkvzip_loss(draw):
     return dict(scores=scores, targets=targets, valid=draw(st.sampled_from([None, valid])))
 
 
-INPUTS = dict(
-    fastkvzip=fastkvzip(),
-    fastkvzip_loss=fastkvzip_loss(),
-)
-
 SCORED = dict(
     fastkvzip=lambda impl, hidden, queries, keys, valid, **_: impl.fastkvzip(
         hidden,

@@ -31,8 +31,6 @@ def train_fastkvzip(draw):
     )
 
 
-INPUTS = dict(train_fastkvzip=train_fastkvzip())
-
 REFUSALS = dict(
     train_fastkvzip=(
         dict(hidden=hidden, targets=scores, group=2, steps=1, rate=0.2, momentum=0.9, sample=2,

@@ -40,8 +40,6 @@ def h2o(draw):
     )
 
 
-INPUTS = dict(h2o_mass=h2o_mass(), h2o=h2o())
-
 SCORED = dict(
     h2o=lambda impl, queries, keys, valid, **_: impl.h2o(
         impl.h2o_mass(queries, keys, valid=valid), keep=4, valid=valid

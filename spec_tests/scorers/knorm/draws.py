@@ -14,11 +14,7 @@ def knorm(draw):
     return dict(keys=x["keys"], valid=x["valid"], shift=draw(st.booleans()))
 
 
-INPUTS = dict(knorm=knorm())
-
-SCORED = dict(
-    knorm=lambda impl, keys, valid, **_: impl.knorm(keys, valid, shift=True),
-)
+SCORED = dict(knorm=lambda impl, keys, valid, **_: impl.knorm(keys, valid, shift=True))
 
 REFUSALS = dict(
     knorm=(

@@ -1,27 +1,20 @@
 """Lies about scoring by the length of keys."""
 
+from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = lies("scorers/knorm")
-
-lie(
-    "squared_lengths",
-    "lengths are squared",
-    "squares.sqrt()",
-    "squares",
-    "test_a_score_is_minus_the_length_of_the_key",
-)
-lie(
-    "longest_of_the_layer",
-    "lengths are compared over all heads",
-    "lengths.amax(-1, keepdim=True) if shift and keys.shape[-2] else 0",
-    "lengths.amax((-2, -1), keepdim=True) if shift and lengths.numel() else 0",
-    "test_the_longest_real_key_of_a_head_is_shifted_to_zero",
-)
-lie(
-    "longest_padding",
-    "padding may be the longest",
-    "torch.where(real, squares.sqrt(), 0)",
-    "squares.sqrt()",
-    "scorers/scored/test_laws.py::test_what_stands_at_padding_changes_nothing[knorm]",
-)
+lie = told(lies("scorers/knorm"))
+lie("""
+test_a_score_is_minus_the_length_of_the_key
+  squared_lengths: lengths are squared
+  - squares.sqrt()
+  + squares
+test_the_longest_real_key_of_a_head_is_shifted_to_zero
+  longest_of_the_layer: lengths are compared over all heads
+  - lengths.amax(-1, keepdim=True) if shift and keys.shape[-2] else 0
+  + lengths.amax((-2, -1), keepdim=True) if shift and lengths.numel() else 0
+scorers/scored/test_laws.py::test_what_stands_at_padding_changes_nothing[knorm]
+  longest_padding: padding may be the longest
+  - torch.where(real, squares.sqrt(), 0)
+  + squares.sqrt()
+""")

@@ -77,8 +77,6 @@ def kvzip(draw, busy=False):
     )
 
 
-INPUTS = dict(kvzip_chunk=kvzip_chunk(), kvzip=kvzip())
-
 generator = torch.Generator().manual_seed(11)
 queries, keys, echo = (torch.randn(n, 4, 2, generator=generator) for n in (4, 2, 2))
 valid = torch.arange(4) > 0

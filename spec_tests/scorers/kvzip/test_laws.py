@@ -1,7 +1,5 @@
 """KVzip."""
 
-from itertools import product
-
 import pytest
 import torch
 from hypothesis import given
@@ -13,6 +11,7 @@ from spec_tests.scorers.allocations import largest
 from spec_tests.scorers.kvzip import oracle
 from spec_tests.scorers.kvzip.draws import chunk_count, kvzip, kvzip_chunk
 from spec_tests.scorers.padded import masks
+from spec_tests.scorers.rows import starts
 
 pytestmark = pytest.mark.spec("HubKV-KVzip")
 
@@ -38,9 +37,7 @@ def grouped(draw, group, number=real):
 
 def rows(x):
     """Yield every row, its first real token, and its repeat inputs without padding."""
-    *batch, _, tokens, _ = x["keys"].shape
-    for row in product(*map(range, batch)):
-        first = 0 if x["valid"] is None else tokens - int(x["valid"][row].sum())
+    for row, first in starts(x):
         echoes = []
         for index, (asking, echo) in enumerate(zip(x["queries"], x["repeat_keys"], strict=True)):
             mask = None if x["repeat_valid"] is None else x["repeat_valid"][index][row]
@@ -117,11 +114,9 @@ def test_stretches_of_queries_combine_by_the_larger_score(impl, x, cut):
 def test_only_the_chunk_gets_scores_and_the_past_is_never_undone(impl, x):
     fresh = impl.kvzip_chunk(**x | dict(past=None))
     assert ((fresh >= 0) & (fresh <= 1)).all()
-    *batch, _, tokens, _ = x["keys"].shape
-    for row in product(*map(range, batch)):
-        first = 0 if x["valid"] is None else tokens - int(x["valid"][row].sum())
+    for row, first in starts(x):
         start = first + x["sinks"] + x["index"] * x["chunk"]
-        place = torch.arange(tokens)
+        place = torch.arange(fresh.shape[-1])
         outside = (place < start) | (place >= start + x["chunk"])
         assert (fresh[row][:, outside] == 0).all()
     if x["past"] is not None:

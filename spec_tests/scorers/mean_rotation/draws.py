@@ -20,8 +20,6 @@ def mean_rotation(draw):
     )
 
 
-INPUTS = dict(mean_rotation=mean_rotation())
-
 REFUSALS = dict(
     mean_rotation=(
         dict(frequencies=torch.tensor([1.0, 0.0]), start=torch.tensor([3]), future=2),

@@ -25,8 +25,6 @@ def pyramidkv_budgets(draw):
     )
 
 
-INPUTS = dict(pyramidkv_budgets=pyramidkv_budgets())
-
 # a line that rounding leaves short of its sum; layers that share evenly; one layer
 CORNERS = dict(
     pyramidkv_budgets=[

@@ -9,6 +9,8 @@ from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.scorers.pyramidkv import oracle
 
+pytestmark = pytest.mark.spec("GraphKV-PyramidKV")
+
 
 def lengths(x):
     """Return the number of tokens of every row."""
@@ -20,7 +22,6 @@ def spent_on_average(x):
     return lengths(x).clamp(max=x["keep"])
 
 
-@pytest.mark.spec("GraphKV-PyramidKV")
 @given(INPUTS["pyramidkv_budgets"])
 def test_every_row_has_the_budgets_of_its_own_length(impl, x):
     budgets = impl.pyramidkv_budgets(**x)
@@ -31,14 +32,12 @@ def test_every_row_has_the_budgets_of_its_own_length(impl, x):
         assert found.tolist() == oracle.pyramidkv_budgets(**x | dict(tokens=tokens))
 
 
-@pytest.mark.spec("GraphKV-PyramidKV")
 @given(INPUTS["pyramidkv_budgets"])
 def test_exact_budgets_add_up_to_the_budget(impl, x):
     budgets = impl.pyramidkv_budgets(**x | dict(exact=True))
     assert_equal(budgets.sum(0), x["layers"] * spent_on_average(x))
 
 
-@pytest.mark.spec("GraphKV-PyramidKV")
 @given(INPUTS["pyramidkv_budgets"])
 def test_rounded_steps_overspend_by_what_is_documented(impl, x):
     budgets = impl.pyramidkv_budgets(**x | dict(exact=False))
@@ -48,14 +47,12 @@ def test_rounded_steps_overspend_by_what_is_documented(impl, x):
     assert_equal(2 * over, layers * (drop % max(1, layers - 1)))
 
 
-@pytest.mark.spec("GraphKV-PyramidKV")
 @pytest.mark.parametrize(("cap", "percent"), [(512, 1.35), (128, 15.10)])
 def test_32_layers_overspend_by_the_known_share(impl, cap, percent):
     spent = int((impl.pyramidkv_budgets(cap, 32, 8000) - 32).sum())
     assert round(100 * (spent / (32 * (cap - 32)) - 1), 2) == percent
 
 
-@pytest.mark.spec("GraphKV-PyramidKV")
 @given(INPUTS["pyramidkv_budgets"])
 def test_budgets_never_grow_from_layer_to_layer_nor_leave_their_bounds(impl, x):
     budgets = impl.pyramidkv_budgets(**x)
@@ -64,7 +61,6 @@ def test_budgets_never_grow_from_layer_to_layer_nor_leave_their_bounds(impl, x):
     assert (budgets >= lengths(x).clamp(max=x["window"])).all()
 
 
-@pytest.mark.spec("GraphKV-PyramidKV")
 @given(INPUTS["pyramidkv_budgets"])
 def test_one_layer_or_a_beta_of_one_is_an_even_budget(impl, x):
     for change in (dict(layers=1), dict(beta=1)):
@@ -72,7 +68,6 @@ def test_one_layer_or_a_beta_of_one_is_an_even_budget(impl, x):
         assert_equal(budgets, spent_on_average(x).expand(budgets.shape).clone())
 
 
-@pytest.mark.spec("GraphKV-PyramidKV")
 @given(st.integers(0, 8), st.integers(20, 60), st.integers(2, 7), st.integers(2, 20), st.booleans())
 def test_a_prompt_below_twice_the_budget_beyond_the_window_has_no_pyramid(
     impl, window, spare, layers, beta, exact
@@ -84,7 +79,7 @@ def test_a_prompt_below_twice_the_budget_beyond_the_window_has_no_pyramid(
     assert budgets[0, -1] > keep > budgets[-1, -1]
 
 
-@pytest.mark.spec("GraphKV-PyramidKV", "GraphKV-SnapKV")
+@pytest.mark.spec("GraphKV-SnapKV")
 @given(st.integers(1, 5), st.integers(0, 12), st.integers(0, 12), st.booleans())
 def test_the_budgets_hold_the_window_and_are_kept_exactly(impl, layers, tokens, spare, exact):
     attended = torch.arange(2.0 * tokens).sin().reshape(1, 2, tokens, 1)

@@ -44,8 +44,6 @@ def query_statistics(draw):
     )
 
 
-INPUTS = dict(query_statistics=query_statistics())
-
 some = torch.ones(1, 2, 3, 2)
 counted = QueryStatistics(torch.tensor([2]), torch.tensor([1]), some[:, :, 0], some[:, :, :2])
 # a past that has not skipped every sink

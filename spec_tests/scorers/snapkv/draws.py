@@ -20,12 +20,8 @@ def snapkv(draw):
     )
 
 
-INPUTS = dict(snapkv=snapkv())
-
 SCORED = dict(
-    snapkv=lambda impl, queries, keys, valid, **_: impl.snapkv(
-        queries, keys, window=2, valid=valid
-    ),
+    snapkv=lambda impl, queries, keys, valid, **_: impl.snapkv(queries, keys, window=2, valid=valid)
 )
 
 REFUSALS = dict(

@@ -18,12 +18,13 @@ from spec_tests.scorers.attended import attended, crowds, known
 from spec_tests.scorers.rows import assert_rows
 from spec_tests.scorers.snapkv import oracle
 
+pytestmark = pytest.mark.spec("GraphKV-SnapKV")
+
 poolings = st.sampled_from(["average", "max"])
 kernels = st.sampled_from([1, 3, 5])
 sequences = attended(least=3, number=signed)
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
 @given(crowds(), st.integers(1, 4), kernels, poolings)
 def test_a_score_is_the_pooled_attention_of_the_window(impl, x, window, kernel, pooling):
     scores = impl.snapkv(**x, window=window, kernel=kernel, pooling=pooling).scores
@@ -31,7 +32,6 @@ def test_a_score_is_the_pooled_attention_of_the_window(impl, x, window, kernel, 
     assert_rows(scores, x, partial(oracle.snapkv, **choice))
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
 @given(sequences, shifts, st.integers(1, 3), poolings)
 def test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit(impl, x, shift, window, pooling):
     rest = dict(window=window, pooling=pooling)
@@ -41,7 +41,7 @@ def test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit(impl, x, shift, wi
     assert_equal(scored.protected, wanted.protected)
 
 
-@pytest.mark.spec("GraphKV-SnapKV", "GraphKV-H2O")
+@pytest.mark.spec("GraphKV-H2O")
 @given(sequences, st.sampled_from([2, 3, 1]), poolings)
 def test_without_pooling_it_is_the_mean_mass_of_the_last_queries(impl, x, window, pooling):
     queries, keys, valid = x["queries"], x["keys"], x["valid"]
@@ -52,7 +52,6 @@ def test_without_pooling_it_is_the_mean_mass_of_the_last_queries(impl, x, window
     assert_close(scored.scores, torch.where(scored.protected, 0, mass))
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
 @given(INPUTS["snapkv"])
 def test_the_last_window_of_real_tokens_is_protected_and_scores_nothing(impl, x):
     scores, protected = impl.snapkv(**x)
@@ -62,7 +61,6 @@ def test_the_last_window_of_real_tokens_is_protected_and_scores_nothing(impl, x)
     assert (scores[protected] == 0).all()
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
 @given(INPUTS["snapkv"])
 def test_queries_before_the_window_say_nothing(impl, x):
     queries, sums = x["queries"], x["log_sum_exp"]
@@ -72,7 +70,6 @@ def test_queries_before_the_window_say_nothing(impl, x):
     assert_equal(impl.snapkv(**x | last), impl.snapkv(**x))
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
 @given(sequences, st.integers(1, 3), st.lists(st.integers(0, 8), max_size=3))
 def test_a_window_of_queries_held_from_chunk_to_chunk_is_enough(impl, x, window, cuts):
     queries, keys, valid = x["queries"], x["keys"], x["valid"]
@@ -85,7 +82,6 @@ def test_a_window_of_queries_held_from_chunk_to_chunk_is_enough(impl, x, window,
     assert_equal(chunked, impl.snapkv(queries, keys, window, valid=valid))
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
 @given(st.integers(1, 12), kernels)
 def test_the_average_counts_what_lies_outside_as_zeros(impl, content, kernel):
     zeros = torch.zeros(1, content + 1, 1)
@@ -95,7 +91,6 @@ def test_the_average_counts_what_lies_outside_as_zeros(impl, content, kernel):
     assert_close(scores, torch.tensor(inside).double() / kernel / (content + 1))
 
 
-@pytest.mark.spec("GraphKV-SnapKV")
 @given(INPUTS["snapkv"])
 def test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken(impl, x):
     scores = impl.snapkv(**x | dict(pooling="average")).scores
@@ -104,7 +99,7 @@ def test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken(impl,
     assert_at_most(scores, impl.snapkv(**x | dict(pooling="max")).scores)
 
 
-@pytest.mark.spec("GraphKV-SnapKV", "GraphKV-H2O", "GraphKV-CAKE")
+@pytest.mark.spec("GraphKV-H2O", "GraphKV-CAKE")
 @pytest.mark.parametrize("name", ["h2o_mass", "snapkv", "cake", "cake_preference"])
 def test_nothing_of_queries_by_tokens_is_allocated(impl, name):
     window = dict() if name == "h2o_mass" else dict(window=8)

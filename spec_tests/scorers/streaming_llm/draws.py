@@ -14,12 +14,8 @@ def streaming_llm(draw):
     return dict(keys=x["keys"], sinks=draw(st.sampled_from([2, 1, 4, 0, 3, 9])), valid=x["valid"])
 
 
-INPUTS = dict(streaming_llm=streaming_llm())
-
 SCORED = dict(
     streaming_llm=lambda impl, keys, valid, **_: impl.streaming_llm(keys, sinks=2, valid=valid),
 )
 
-REFUSALS = dict(
-    streaming_llm=(dict(keys=cache, sinks=1, valid=valid), [bad_padding]),
-)
+REFUSALS = dict(streaming_llm=(dict(keys=cache, sinks=1, valid=valid), [bad_padding]))
