@@ -147,7 +147,12 @@ class EvictionCache(AttendingCache):
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse a prompt that nobody would compress."""
         del real
-        refuse.unread(self.open or seen > 0)
+        if not self.open and not seen:
+            raise ValueError(
+                "past_key_values must hold a prompt that `prefill` read, got an empty "
+                "EvictionCache, of which nothing would be evicted: call `prefill`, then `compress` "
+                "or `evict`; HexTransformersCache and DecodingTransformersCache need neither"
+            )
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""
