@@ -31,6 +31,11 @@ def versus(name: str, shape: str, inputs: Callable[[], Inputs]) -> Row:
     return Row(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
 
 
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
 def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
     """Run a test for the slow and the fast side of each row, one right after the other."""
     labels = [(row.name, row.shape) for row in rows]
@@ -41,6 +46,16 @@ def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
         for side in ("slow", "fast")
     ]
     return pytest.mark.parametrize(("row", "side"), cases)
+
+
+def timing(rows: list[Row]) -> Callable[..., None]:
+    """Return the test that times one side of a row."""
+
+    @both_sides(rows)
+    def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+        measure(benchmark, device, row, side)
+
+    return test_timing
 
 
 def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
