@@ -156,9 +156,10 @@ def of_mass(
     gpu = GPUS["H100"]
     # as `multiplied` counts: 2048 terms of a product a clock
     flash = 2 * pairs * CHANNELS / (2048 * gpu.processors * gpu.clock)
+    said = ", padded" * padded + ", log-sum-exp" * known
     return Gate(
         name,
-        f"{what}, {count} x {tokens} {kind_of(dtype)}{', padded' * padded}{', log-sum-exp' * known}",
+        f"{what}, {count} x {tokens} {kind_of(dtype)}{said}",
         lambda: getattr(kernels, name)(queries, keys, **settings[name], log_sum_exp=sums),
         pairs,
         goal=f"{1e6 * FLASH * flash:.0f}" if count == tokens and dtype.itemsize == 2 else "",
