@@ -14,8 +14,8 @@ lie(
 lie(
     "rounded_residual",
     "the residual buffer is rounded to half precision",
-    "keys[..., tokens:, :].clone()",
-    "keys[..., tokens:, :].half().to(keys.dtype)",
+    "keys[..., size:, :].clone()",
+    "keys[..., size:, :].half().to(keys.dtype)",
     "test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer",
 )
 lie(
