@@ -60,7 +60,7 @@ def timing(rows: list[Row]) -> Callable[..., None]:
 
 def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
     """Time one side: the first call apart, then 3 to 30 rounds, as many as fit into 2 seconds."""
-    inputs = {name: moved(value, device) for name, value in row.inputs().items()}
+    inputs = moved(row.inputs(), device)
     work = row.fast if side == "fast" else row.slow
 
     def call() -> None:
@@ -84,6 +84,8 @@ def moved(value: Any, device: torch.device) -> Any:
     """Return an argument on a device, with all tensors inside it."""
     if isinstance(value, Tensor):
         return value.to(device)
+    if isinstance(value, dict):
+        return {name: moved(part, device) for name, part in value.items()}
     if not isinstance(value, tuple):
         return value
     parts = [moved(part, device) for part in value]
