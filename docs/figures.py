@@ -13,10 +13,17 @@ from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_all, figure
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from shipped_model import markdown, tables
+from shipped_model import tables
 
 import reference as kv
-from optimized.bench.report import PREDICTED, beside_goals, measurements, miss, predictions
+from optimized.bench.report import (
+    PREDICTED,
+    beside_goals,
+    markdown,
+    measurements,
+    miss,
+    predictions,
+)
 
 
 def clustered_scores(tokens: int = 48) -> torch.Tensor:
@@ -134,9 +141,7 @@ def timings() -> str:
     file = DOCS / "performance.csv"
     if not file.exists():
         return "None yet: `python -m optimized.bench NAME` writes them.\n"
-    head, *rows = csv.reader(file.read_text().splitlines())
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown(csv.reader(file.read_text().splitlines()))
 
 
 def presses() -> dict[str, str]:
@@ -162,7 +167,7 @@ def presses() -> dict[str, str]:
             elif row["verdict"] == "refused":
                 name = row["vector"].replace("-", " ")
                 rest.append([f"`{press}`", name, "", f"refused: “{row['lacks']}”"])
-    return {"kvpress_counts": markdown(iter(counts)), "kvpress_numbers": markdown(iter(rest))}
+    return {"kvpress_counts": markdown(counts), "kvpress_numbers": markdown(rest)}
 
 
 def of_the_model() -> dict[str, str]:

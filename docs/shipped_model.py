@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from optimized.bench.report import markdown
 from optimized.readings import READINGS
 
 RUNS = Path(__file__).parent / "shipped"
@@ -55,13 +56,6 @@ def of_model(folder: Path) -> dict[str, str]:
         "tokens": markdown(tokens(parts)),
         "graph": markdown(graph(parts)),
     } | {name: markdown(compared(runs, claim)) for name, claim in CLAIMS.items()}
-
-
-def markdown(lines: Iterator[list[str]]) -> str:
-    """Return lines as a table, the first of them its head."""
-    head, *rest = lines
-    rule = ["---"] * len(head)
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rest))
 
 
 def about(run: Figures) -> str:

@@ -14,14 +14,16 @@ COLOURS = (STRONG, WEAK, INK)
 WIDTH = 5.6  # inches; letters stay legible on a phone
 
 
-def bars(axes: Axes, words: Sequence[str], rows: Mapping[str, torch.Tensor]) -> None:
+def bars(
+    axes: Axes, words: Sequence[str], rows: Mapping[str, torch.Tensor], what: str = ""
+) -> None:
     """Draw a bar for each word and row, rows side by side."""
     width = 0.8 / len(rows)
     at = torch.arange(len(words))
     for place, ((label, row), colour) in enumerate(zip(rows.items(), COLOURS, strict=False)):
         shift = (place - (len(rows) - 1) / 2) * width
         axes.bar(at + shift, row, width, color=colour, label=label)
-    axes.set(xlim=(-0.7, len(words) - 0.3))
+    axes.set(xlim=(-0.7, len(words) - 0.3), ylabel=what)
     axes.set_xticks(range(len(words)), words, rotation=50, ha="right", rotation_mode="anchor")
     above(axes, len(rows))
 
@@ -38,6 +40,7 @@ def changed(
     axes.bar(range(len(words)), before, 0.8, color=INK, alpha=0.35, label="score")
     colours = [STRONG if new >= old else WEAK for old, new in zip(before, after, strict=True)]
     axes.bar(range(len(words)), after, 0.45, color=colours, label=said)
+    axes.set(ylabel="score")
     axes.set_xticks(range(len(words)), words, rotation=50, ha="right", rotation_mode="anchor")
     above(axes, 2)
 
@@ -78,8 +81,7 @@ def listed(words: Iterable[str], marks: torch.Tensor) -> str:
 def hubkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
     """The attention of both queries in the first head."""
     first, second = walk.weights[0]
-    bars(axes, walk.words, {"first query": first, "second query": second})
-    axes.set(ylabel="attention weight")
+    bars(axes, walk.words, {"first query": first, "second query": second}, "attention weight")
     return (
         f"Attention in the first head. First query: {most(walk.words, first)}. "
         f"Second query: {most(walk.words, second)}."
@@ -89,8 +91,8 @@ def hubkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
 @figure(WIDTH, page=HUBKV)
 def hubkv_walk_score(axes: Axes, walk: SimpleNamespace) -> str:
     """The scores of both heads."""
-    bars(axes, walk.words, {"first head": walk.scores[0], "second head": walk.scores[1]})
-    axes.set(ylabel="score")
+    first, second = walk.scores
+    bars(axes, walk.words, {"first head": first, "second head": second}, "score")
     return "Scores. " + " ".join(
         f"{name} head: {most(walk.words, row, 5)}."
         for name, row in zip(("First", "Second"), walk.scores, strict=True)
@@ -104,7 +106,7 @@ def hubkv_walk_discount(axes: Axes, walk: SimpleNamespace) -> str:
     changed(axes, walk.words, before, after, "after the discount")
     at = hubs.nonzero().flatten()
     axes.plot(at, before[at] + 0.03, "v", color=STRONG, markersize=6, label="hub")
-    axes.set(ylabel="score", ylim=(0, 1.15 * float(before.max())))
+    axes.set(ylim=(0, 1.15 * float(before.max())))
     above(axes, 3)
     return (
         f"First head. Hubs keep their score: {listed(walk.words, hubs)}. Strongest after the "
@@ -139,7 +141,6 @@ def hubkv_walk_gate(axes: Axes, walk: SimpleNamespace) -> str:
     """Raw and refined scores of the first head."""
     before, after = walk.scores[0], walk.gated[0]
     changed(axes, walk.words, before, after, "refined")
-    axes.set(ylabel="score")
     return (
         f"First head. Before: {most(walk.words, before, 5)}. Refined: {most(walk.words, after, 5)}."
     )
@@ -174,12 +175,7 @@ def hubkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
 @figure(WIDTH, 1.9, HUBKV)
 def hubkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
     """What the query gets from the whole cache, from Top-K's and from HubKV's."""
-    answers = {
-        "whole cache": walk.whole,
-        "Top-K": walk.answer(walk.plain),
-        "HubKV": walk.answer(walk.kept),
-    }
-    return compared(axes, answers, ("door and key", "cat"))
+    return compared(axes, walk, "HubKV", ("door and key", "cat"))
 
 
 def retained(axes: Axes, walk: SimpleNamespace, rows: Mapping[str, torch.Tensor]) -> str:
@@ -193,8 +189,10 @@ def retained(axes: Axes, walk: SimpleNamespace, rows: Mapping[str, torch.Tensor]
     return f"What is kept, protected words in grey. {'; '.join(said)}."
 
 
-def compared(axes: Axes, answers: Mapping[str, torch.Tensor], channels: Sequence[str]) -> str:
-    """Draw what attention returns from several caches, a bar for each channel."""
+def compared(axes: Axes, walk: SimpleNamespace, name: str, channels: Sequence[str]) -> str:
+    """Draw what attention returns from the caches of a walk, a bar for each channel."""
+    kept = {"Top-K": walk.plain, name: walk.kept}
+    answers = {"whole cache": walk.whole} | {by: walk.answer(mask) for by, mask in kept.items()}
     height = 0.8 / len(channels)
     for place, channel in enumerate(channels):
         row = [float(answer[place]) for answer in answers.values()]
@@ -216,8 +214,7 @@ def compared(axes: Axes, answers: Mapping[str, torch.Tensor], channels: Sequence
 def graphkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
     """The attention of both queries in the first head."""
     first, second = walk.weights[0]
-    bars(axes, walk.words, {"query of “is”": first, "query of “sad”": second})
-    axes.set(ylabel="attention weight")
+    bars(axes, walk.words, {"query of “is”": first, "query of “sad”": second}, "attention weight")
     return (
         f"Attention in the first head. The query of “is”: {most(walk.words, first)}. "
         f"That of “sad”: {most(walk.words, second)}."
@@ -227,8 +224,7 @@ def graphkv_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
 @figure(WIDTH, page=GRAPHKV)
 def graphkv_walk_score(axes: Axes, walk: SimpleNamespace) -> str:
     """The scores of the layer."""
-    bars(axes, walk.words, {"mean score of the layer": walk.layer})
-    axes.set(ylabel="score")
+    bars(axes, walk.words, {"mean score of the layer": walk.layer}, "score")
     return f"Scores of the layer: {most(walk.words, walk.layer, 6)}."
 
 
@@ -262,7 +258,6 @@ def graphkv_walk_graph(axes: Axes, walk: SimpleNamespace) -> str:
 def graphkv_walk_decay(axes: Axes, walk: SimpleNamespace) -> str:
     """The scores of the layer before and after a round."""
     changed(axes, walk.words, walk.layer, walk.decayed, "after one round")
-    axes.set(ylabel="score")
     return (
         f"Before: {most(walk.words, walk.layer, 5)}. After one round: "
         f"{most(walk.words, walk.decayed, 5)}."
@@ -290,12 +285,7 @@ def graphkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
 @figure(WIDTH, 1.9, GRAPHKV)
 def graphkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
     """What the query gets from the whole cache, from Top-K's and from GraphKV's."""
-    answers = {
-        "whole cache": walk.whole,
-        "Top-K": walk.answer(walk.plain),
-        "GraphKV": walk.answer(walk.kept),
-    }
-    return compared(axes, answers, ("praise", "what is praised"))
+    return compared(axes, walk, "GraphKV", ("praise", "what is praised"))
 
 
 @figure(WIDTH, page=HEX)
@@ -303,8 +293,7 @@ def hex_walk_attend(axes: Axes, walk: SimpleNamespace) -> str:
     """The attention of the last query of the span, in both heads."""
     first, second = walk.weights[:, -1]
     words = walk.words[: len(first)]
-    bars(axes, words, {"first head": first, "second head": second})
-    axes.set(ylabel="attention weight")
+    bars(axes, words, {"first head": first, "second head": second}, "attention weight")
     return (
         f"Attention of the query of “{words[-1]}”. First head: {most(words, first)}. "
         f"Second head: {most(words, second)}."

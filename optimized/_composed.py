@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isfunction, unwrap
+from pkgutil import walk_packages
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
@@ -23,6 +24,12 @@ CHECKS = ("contract", "errors", "rules")
 
 KEPT = (*CHECKS, "careful", "kinds", "precision", "said")
 """Modules of the reference that have no twin."""
+
+
+def modules(package: str) -> list[ModuleType]:
+    """Return the modules of a package, those of packages within it too."""
+    places = walk_packages(import_module(package).__path__, f"{package}.")
+    return [import_module(place.name) for place in places]
 
 
 def composed(spec: Callable[P, R]) -> Callable[P, R]:

@@ -28,6 +28,7 @@ from optimized.vector.retain import cut, sortable
 from reference import errors
 from reference.contract import contract, requires, trusted
 from reference.hubkv.calibration import bounded
+from reference.hubkv.refine import HubSettings
 from reference.kinds import (
     Above0,
     FiniteAbove0,
@@ -138,20 +139,20 @@ def hubkv_refine(
     Source:
         HubKV-9, HubKV-11, HubKV-12, HubKV-13.
     """
-    knobs = dict(radius=radius, gamma=gamma, tau=tau, minimum=minimum, maximum=maximum)
-    knobs |= dict(power=power, epsilon=epsilon)
+    knobs = HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon)
+    named = knobs._asdict()
 
     def hold() -> tuple[int, int]:
-        _hold_refine((scores, ratio, protected), knobs)
+        _hold_refine((scores, ratio, protected), named)
         if not scores.shape[:-1].numel():
             return NO_HEAD, NO_HEAD
         found = common_content(protected, scores.shape[-1])
         return (found.start, found.stop) if found else (NO_STRETCH, NO_STRETCH)
 
-    ranks, notes = meet(group, hold, "scores", scores, -2, dict(ratio=ratio) | knobs)
+    ranks, notes = meet(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
     scores = scores.contiguous()
     if kernel := _kernel(scores, radius):
-        return together(ranks.group, lambda: kernel(scores, ratio, protected, **knobs, ranks=ranks))
+        return together(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
     stretches = {note for note in notes if note[0] != NO_HEAD}
     start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
     stretch = None if start == NO_STRETCH else slice(start, stop)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+import reference
 from optimized.bench import report
 from optimized.bench.agreement import agree, pytest
 
@@ -56,7 +57,9 @@ def main() -> None:
     given = arguments()
     names = given.names or NAMES
     modules = [import_module(f"optimized.bench.bench_{name}") for name in names]
-    agree(sorted({function for one in modules for function in one.FUNCTIONS}), given.device)
+    also = {function for one in modules for function in getattr(one, "ALSO", ())}
+    named = {word for one in modules for row in one.ROWS for word in row.name.split(" + ")}
+    agree(sorted(also | named & {*reference.__all__}), given.device)
     found = [line for name in names for line in times(name, given.device, given.threads)]
     print(report.table(found))
     if given.write:

@@ -15,12 +15,12 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 import optimized as kv
 from optimized import models
-from optimized.bench.row import Inputs, Row, both_sides, measure
+from optimized.bench.row import Inputs, Row, timing
 from optimized.models.decoding import DecodingLayer
 from optimized.models.hex import HexLayer
 from optimized.models.layer import AttendingCache
 
-FUNCTIONS = ("hex_attention", "hex_decode", "ragged_attention")
+ALSO = ("hex_decode",)
 KV_HEADS, QUERY_HEADS, WIDTH = 4, 16, 64
 CONFIG = LlamaConfig(
     hidden_size=1024,
@@ -182,8 +182,4 @@ ROWS = [
     ),
 ]  # fmt: skip
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

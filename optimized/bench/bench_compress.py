@@ -3,28 +3,14 @@
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import optimized as kv
-from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+from optimized.bench.row import Inputs, normal, timing, versus
 
-FUNCTIONS = (
-    "select",
-    "compress",
-    "hubkv_compress",
-    "graphkv_compress",
-    "decoding_start",
-    "decoding_append",
-    "decoding_read",
-)
+ALSO = ("select",)
 KV_HEADS, WIDTH, TOKENS, KEEP, INTERVAL = 8, 64, 1024, 256, 128
 LAYER = f"[{KV_HEADS}, {TOKENS}, {WIDTH}] float32"
 GRAPH = kv.GraphSettings(8)
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def layer(tokens: int = TOKENS) -> Inputs:
@@ -76,8 +62,4 @@ ROWS = [
     ),
 ]  # fmt: skip
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

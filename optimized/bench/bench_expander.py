@@ -14,13 +14,7 @@ import torch
 import optimized as kv
 from optimized.bench.row import Row, both_sides, measure, versus
 
-FUNCTIONS = (
-    "random_expander",
-    "half_edge_pairing",
-    "double_edge_swaps",
-    "connecting_swaps",
-    "is_ramanujan",
-)
+ALSO = ("half_edge_pairing", "double_edge_swaps", "connecting_swaps")
 SIZES = ((96, 1024, "< 150"), (1920, 1024, "< 150"), (8160, 1024, "< 150"), (4096, 4096, "< 3000"))
 
 
@@ -42,7 +36,7 @@ def sizes(tokens: int, channels: int) -> dict[str, int]:
     return dict(tokens=tokens, channels=channels, token_degree=channels // 32)
 
 
-NETWORKX = [
+ROWS = [
     Row(
         "random_expander",
         f"{tokens} × {channels}",
@@ -54,13 +48,13 @@ NETWORKX = [
     )
     for tokens, channels, paper in SIZES
 ]
-REFERENCE = [
+ROWS += [
     versus("random_expander", "96 × 1024, by loops", lambda: sizes(96, 1024)),
     versus("is_ramanujan", "960 × 1024", lambda: dict(mask=kv.expander_mask(960, 1024, 0.03125))),
 ]
 
 
-@both_sides(NETWORKX + REFERENCE)
+@both_sides(ROWS)
 def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
     """Time one side; say how many edges the other one loses."""
     measure(benchmark, device, row, side)

@@ -7,24 +7,17 @@ that tells whether threads wait for one another.
 """
 
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.row import Inputs, Row, both_sides, measure
+from optimized.bench.row import Inputs, Row, normal, timing
 
-FUNCTIONS = ("evict", "retain")
 HEADS, WIDTH = 8, 128
 TOKENS = (4096, 8192, 16384, 32768)
 RATIOS = (0.5, 0.9)
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def best_first(scores: Tensor, keep: int) -> Tensor:
@@ -143,7 +136,4 @@ def test_both_ways_keep_the_same_tokens(ratio: float, tied: bool) -> None:
     assert (worst >= scores.masked_fill(kept, -torch.inf).amax(-1)).all()
 
 
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

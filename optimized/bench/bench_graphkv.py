@@ -6,20 +6,8 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized.bench.row import Row, both_sides, measure, versus
+from optimized.bench.row import Row, normal, timing, versus
 
-FUNCTIONS = (
-    "source_tokens",
-    "edges",
-    "neighbours",
-    "decay",
-    "enhance",
-    "banish",
-    "graphkv_refine",
-    "cosine_matrix",
-    "cosine_distribution",
-    "principal_components",
-)
 TOKENS, SOURCES, COUNT, KEEP = 8192, 153, 64, 512
 LAYER = f"[8, {TOKENS}, 128] float32"
 GRAPH = f"[{SOURCES}, {TOKENS}] float32"
@@ -29,11 +17,6 @@ FEW = "[4, 256, 128] float32"
 def uniform(*shape: int) -> Tensor:
     """Return numbers in [0, 1)."""
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
-
-
-def normal(*shape: int) -> Tensor:
-    """Return keys without structure."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
 
 
 def sources(*heads: int) -> Tensor:
@@ -46,7 +29,7 @@ def layer() -> dict[str, Any]:
     protected = torch.arange(TOKENS) < 4
     return dict(
         scores=uniform(8, TOKENS),
-        keys=normal(8, TOKENS, 128),
+        keys=normal(1, 8, TOKENS, 128),
         keep=KEEP,
         count=COUNT,
         protected=protected.expand(8, TOKENS),
@@ -76,7 +59,7 @@ ROWS = [
     refining(", per head", per_head=True),
     refining(", per head, window excluded", per_head=True, exclude_window=True),
     versus("source_tokens", "[8, 8192] float32", lambda: dict(scores=uniform(8, 8192), count=153)),
-    versus("edges", LAYER, lambda: dict(keys=normal(8, TOKENS, 128), sources=sources(8))),
+    versus("edges", LAYER, lambda: dict(keys=normal(1, 8, TOKENS, 128), sources=sources(8))),
     versus("neighbours", GRAPH, lambda: dict(weights=uniform(SOURCES, TOKENS), sources=sources())
            | dict(count=COUNT)),
     *(versus("decay", f"{GRAPH}, {rule}", lambda rule=rule: graph() | dict(rule=rule))
@@ -84,13 +67,9 @@ ROWS = [
     versus("decay", f"{GRAPH}, three rounds", lambda: graph() | dict(rounds=3)),
     versus("enhance", GRAPH, graph),
     versus("banish", GRAPH, banished),
-    versus("cosine_matrix", FEW, lambda: dict(keys=normal(4, 256, 128))),
-    versus("cosine_distribution", FEW, lambda: dict(keys=normal(4, 256, 128))),
-    versus("principal_components", FEW, lambda: dict(keys=normal(4, 256, 128))),
+    versus("cosine_matrix", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
+    versus("cosine_distribution", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
+    versus("principal_components", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
 ]  # fmt: skip
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

@@ -1,36 +1,16 @@
 """HEX's cache: 8 kv heads of 128 channels, a block of 96 tokens or a prompt of ten."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+from optimized.bench.row import Inputs, normal, timing, versus
 
-FUNCTIONS = (
-    "attention_mass",
-    "h2o_mask",
-    "quantise",
-    "kcvt",
-    "pack_bits",
-    "unpack_bits",
-    "hex_mask",
-    "hex_compress",
-    "hex_reconstruct",
-    "hex_prefill",
-    "hex_append",
-    "hex_read",
-)
+ALSO = ("hex_mask",)
 KV_HEADS, QUERY_HEADS, WIDTH, BLOCK, PROMPT = 8, 16, 128, 96, 960
 CONFIG = kv.hex_preset("HEX-3")
 DENSE = f"[{KV_HEADS}, {{}}, {WIDTH}] float32"
 GROUPED = DENSE + f", {QUERY_HEADS} query heads"
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def attended(tokens: int) -> Inputs:
@@ -100,8 +80,4 @@ ROWS = [
     versus("hex_read", f"{PROMPT} tokens", lambda: dict(cache=decoded(PROMPT, 0)["cache"])),
 ]
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

@@ -13,23 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+from optimized.bench.row import Inputs, Row, timing, versus
 
-FUNCTIONS = (
-    "hub_mask",
-    "discount",
-    "smd",
-    "selectivity",
-    "head_weights",
-    "calibrate",
-    "gate",
-    "protected_mask",
-    "hubkv_refine",
-    "shift_scores",
-    "ungated_refine",
-    "head_budgets",
-    "retain",
-)
 RATIO = 0.95
 PAPER = {
     (4096, 1): "2.51",
@@ -134,8 +119,4 @@ ROWS = [
     modest("head_budgets", ", hybrid", keep=128, rule="hybrid"),
 ]
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

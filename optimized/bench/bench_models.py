@@ -15,9 +15,9 @@ import optimized as kv
 from optimized import models
 from optimized.bench.bench_attention import CONFIG, KV_HEADS, model
 from optimized.bench.bench_scorers import gate
-from optimized.bench.row import Inputs, Row, both_sides, measure
+from optimized.bench.row import Inputs, Row, timing
 
-FUNCTIONS = ("hubkv_compress", "graphkv_compress", "fastkvzip", "snapkv", "pyramidkv_budgets")
+ALSO = ("hubkv_compress", "graphkv_compress", "fastkvzip", "snapkv", "pyramidkv_budgets")
 BASES = ("snapkv", "pyramidkv", "knorm")
 LENGTHS, RATIO, KEEP, NEW = (1024, 2048), 0.95, 512, 32
 GRAPH = kv.GraphSettings(8, adaptive=False)
@@ -77,8 +77,4 @@ ROWS = [
     ),
 ]  # fmt: skip
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

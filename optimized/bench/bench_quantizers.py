@@ -1,34 +1,12 @@
 """KIVI's and GEAR's caches: 8 kv heads of 128 channels, prompts of ten blocks of 96 tokens."""
 
-from typing import Any
-
-import torch
-from torch import Tensor
-
 import optimized as kv
-from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+from optimized.bench.row import Inputs, normal, timing, versus
 
-FUNCTIONS = (
-    "kivi_prefill",
-    "kivi_append",
-    "kivi_read",
-    "outlier_mask",
-    "low_rank",
-    "gear_compress",
-    "gear_reconstruct",
-    "gear_prefill",
-    "gear_append",
-    "gear_read",
-)
 KV_HEADS, WIDTH, PROMPT, BLOCK = 8, 128, 960, 20
 SHORT = 96
 """A prompt for the reference of KIVI, which takes token by token."""
 DENSE = f"[{KV_HEADS}, {{}}, {WIDTH}] float32"
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def prompt(tokens: int) -> Inputs:
@@ -76,8 +54,4 @@ ROWS = [
     versus("gear_read", f"{PROMPT} tokens", lambda: dict(cache=gear(0)["cache"])),
 ]
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

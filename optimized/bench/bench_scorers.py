@@ -1,33 +1,13 @@
 """Base scorers beside SnapKV: 8 kv heads of 128 channels, 32 query heads, 1024 tokens."""
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
 import optimized as kv
-from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+from optimized.bench.row import Inputs, normal, timing, versus
 
-FUNCTIONS = (
-    "cake",
-    "cake_preference",
-    "cake_cascade",
-    "query_statistics",
-    "expected_attention",
-    "kvzip_chunk",
-    "kvzip",
-    "fastkvzip",
-    "h2o",
-    "streaming_llm",
-)
 KV_HEADS, QUERY_HEADS, WIDTH, TOKENS, WINDOW, HIDDEN = 8, 32, 128, 1024, 32, 1024
 CHUNK = TOKENS // 2
 LAYER = f"[{KV_HEADS}, {TOKENS}, {WIDTH}] float32"
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def asked(queries: int = WINDOW) -> Inputs:
@@ -97,8 +77,4 @@ ROWS = [
     versus("streaming_llm", LAYER, lambda: dict(keys=normal(1, KV_HEADS, TOKENS, WIDTH))),
 ]  # fmt: skip
 
-
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

@@ -6,7 +6,6 @@ mask as large as the weights, softmax, pooling a query head, the mean over the g
 
 import math
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -14,18 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.row import Inputs, Row, both_sides, measure, versus
+from optimized.bench.row import Inputs, Row, normal, timing, versus
 
-FUNCTIONS = ("snapkv", "h2o_mass", "knorm")
 KV_HEADS, QUERY_HEADS, WIDTH, WINDOW, KERNEL = 8, 32, 128, 32, 5
 TOKENS = (4096, 8192, 16384, 32768)
 KEEP = 512
 LAYER = f"[1, {KV_HEADS}, {{}}, {WIDTH}] {{}}, {QUERY_HEADS} query heads"
-
-
-def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def layer(tokens: int, dtype: torch.dtype = torch.float32) -> Inputs:
@@ -111,7 +104,4 @@ def test_both_ways_keep_the_same_tokens(tokens: int) -> None:
     assert torch.equal(ours, theirs)
 
 
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side of a row."""
-    measure(benchmark, device, row, side)
+test_timing = timing(ROWS)

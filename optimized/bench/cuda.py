@@ -20,7 +20,6 @@ from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +28,7 @@ from optimized import kernels
 from optimized.bench.agreement import agree
 from optimized.bench.operations import STEPS, Inputs, Named, Operation, operations, tuned
 from optimized.bench.report import MEASURED, PREDICTED, replace, surroundings
+from optimized.bench.row import moved
 from reference.contract import trusted
 
 SCHEMA = 1
@@ -246,21 +246,9 @@ def outputs(device: torch.device) -> dict[str, list[Tensor]]:
             torch.manual_seed(0)
             inputs = one.inputs(torch.device("cpu"))
             with trusted():
-                found = one.kernel(**placed(inputs.kernel, device))
+                found = one.kernel(**moved(inputs.kernel, device))
             made[f"{one.name} {one.shape}"] = [tensor.cpu() for tensor in tensors(found)]
     return made
-
-
-def placed(value: Any, device: torch.device) -> Any:
-    """Return a value with all its tensors on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {name: placed(x, device) for name, x in value.items()}
-    if not isinstance(value, tuple):
-        return value
-    parts = [placed(x, device) for x in value]
-    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
 
 
 def interpreted() -> dict[str, list[Tensor]]:

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
@@ -146,13 +147,20 @@ def in_words(rows: list[dict[str, Any]]) -> tuple[str, str]:
     return count, "; ".join(names)
 
 
+def markdown(lines: Iterable[Sequence[str]]) -> str:
+    """Return lines as a table of a page, the first of them its head."""
+    head, *rest = lines
+    rule = ["---"] * len(head)
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rest))
+
+
 def predictions(file: Path = PREDICTED) -> str:
     """Return what is predicted as a page shows it."""
     said = json.loads(file.read_text())
     rows = beside_goals(said["rows"])
     head = ["operation", "shape", "H100, predicted µs", "bound by", "H200, predicted µs"]
     head += ["bound by", "goal on an H100, µs", "predicted ÷ goal", "paper, µs"]
-    lines = [head, ["---"] * len(head)]
+    lines = [head]
     for row in said["rows"]:
         times = [f"{cell}" for time in row["predicted"].values() for cell in time.values()]
         goal, ratio = "", ""
@@ -162,12 +170,11 @@ def predictions(file: Path = PREDICTED) -> str:
         paper = "" if row["paper"] is None else f"{row['paper']:g}"
         lines.append([row["operation"], row["shape"], *times, goal, ratio, paper])
     count, names = in_words(rows)
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     words = f"Predicted, not measured: {count}{': ' * bool(names)}{names}."
     return (
         f"![{words}](figures/predicted.svg)\n\n"
         f"*Predicted, not measured*, from what triton {said['triton']} compiles for sm_90: "
-        f"{count}. Papers measured theirs, on hardware of their own.\n\n{table}"
+        f"{count}. Papers measured theirs, on hardware of their own.\n\n{markdown(lines)}"
     )
 
 
@@ -185,7 +192,6 @@ def on_gpu(run: dict[str, Any]) -> str:
     where = ", ".join(f"{name} {about[name]}" for name in names)
     copy = f"a copy passes {about['copy_bytes_per_s'] / 1e9:.0f} GB/s"
     lines = [["operation", "shape", "µs", "as a graph", "of a copy", "eager ÷", "fp16 ÷", "by"]]
-    lines += [["---"] * len(lines[0])]
     for row in run["rows"]:
         if row["step"] != "bits":
             options = "".join(f", {name} {value}" for name, value in row["options"].items())
@@ -196,8 +202,7 @@ def on_gpu(run: dict[str, Any]) -> str:
             cells += [taken(row.get("graph", {})), share(rated.get("of_copy"), ".0%")]
             cells += [share(row.get(f"{name}_ratio"), ".2f") for name in ("eager", "fp16")]
             lines.append([*cells, fp16.get("fastest") or ""])
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{about['device']}, {where}; {copy}.\n\n{table}"
+    return f"{about['device']}, {where}; {copy}.\n\n{markdown(lines)}"
 
 
 def taken(side: dict[str, Any]) -> str:

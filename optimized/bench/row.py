@@ -31,6 +31,11 @@ def versus(name: str, shape: str, inputs: Callable[[], Inputs]) -> Row:
     return Row(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
 
 
+def normal(seed: int, *shape: int) -> Tensor:
+    """Return numbers without structure."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
 def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
     """Run a test for the slow and the fast side of each row, one right after the other."""
     labels = [(row.name, row.shape) for row in rows]
@@ -43,9 +48,19 @@ def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("row", "side"), cases)
 
 
+def timing(rows: list[Row]) -> Callable[..., None]:
+    """Return the test that times one side of a row."""
+
+    @both_sides(rows)
+    def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+        measure(benchmark, device, row, side)
+
+    return test_timing
+
+
 def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
     """Time one side: the first call apart, then 3 to 30 rounds, as many as fit into 2 seconds."""
-    inputs = {name: moved(value, device) for name, value in row.inputs().items()}
+    inputs = moved(row.inputs(), device)
     work = row.fast if side == "fast" else row.slow
 
     def call() -> None:
@@ -69,6 +84,8 @@ def moved(value: Any, device: torch.device) -> Any:
     """Return an argument on a device, with all tensors inside it."""
     if isinstance(value, Tensor):
         return value.to(device)
+    if isinstance(value, dict):
+        return {name: moved(part, device) for name, part in value.items()}
     if not isinstance(value, tuple):
         return value
     parts = [moved(part, device) for part in value]

@@ -55,13 +55,22 @@ def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
+def kind_of(dtype: torch.dtype) -> str:
+    """Return how a row names a dtype."""
+    return str(dtype).removeprefix("torch.")
+
+
+def of_one_row(*shape: int) -> Tensor:
+    """Return a mask that all rows share."""
+    return empty(shape[-1], dtype=torch.bool).expand(shape)
+
+
 def of_scores(name: str, *shape: int, dtype: torch.dtype = torch.bfloat16, **rest: Any) -> Gate:
     """Return a row that counts scores, for a kernel that takes nothing else."""
     call = getattr(kernels, name)
-    kind = str(dtype).removeprefix("torch.")
     return Gate(
         name,
-        f"{list(shape)} {kind}",
+        f"{list(shape)} {kind_of(dtype)}",
         lambda: call(empty(*shape, dtype=dtype)),
         torch.Size(shape).numel(),
         **rest,
@@ -75,11 +84,10 @@ def of_selection(
     *shape: int, dtype: torch.dtype = torch.bfloat16, shielded: bool = True, **rest: Any
 ) -> Gate:
     """Return a row of selection over a model, among one mask that all rows share."""
-    protected = empty(shape[-1], dtype=torch.bool).expand(shape) if shielded else None
-    kind = str(dtype).removeprefix("torch.")
+    protected = of_one_row(*shape) if shielded else None
     return Gate(
         "retain",
-        f"{list(shape)} {kind}{', protected' * shielded}",
+        f"{list(shape)} {kind_of(dtype)}{', protected' * shielded}",
         lambda: kernels.retain(empty(*shape, dtype=dtype), protected, ratio=0.95, scope="model"),
         torch.Size(shape).numel(),
         **rest,
@@ -88,7 +96,7 @@ def of_selection(
 
 def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) -> Gate:
     """Return a row of HubKV's correction, among one mask that all rows share."""
-    protected = empty(shape[-1], dtype=torch.bool).expand(shape) if shielded else None
+    protected = of_one_row(*shape) if shielded else None
     ratio = dict(ratio=0.95) if name == "hubkv_refine" else {}
     return Gate(
         name,
@@ -101,7 +109,7 @@ def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) ->
 
 def of_both(*shape: int, **rest: Any) -> Gate:
     """Return a row of what the HubKV paper times: refinement, then selection over the model."""
-    protected = empty(shape[-1], dtype=torch.bool).expand(shape)
+    protected = of_one_row(*shape)
 
     def call() -> Tensor:
         refined = kernels.hubkv_refine(empty(*shape), 0.95, protected)
@@ -113,7 +121,6 @@ def of_both(*shape: int, **rest: Any) -> Gate:
 
 REFINED = {"weights_kernel": (1,)}
 SELECTED = {"tally_kernel": (4,), "cut_kernel": (1,), "fill_kernel": (4,)}
-
 
 QUERY_HEADS, KV_HEADS, CHANNELS = 32, 8, 128
 FLASH = 0.6
@@ -149,10 +156,10 @@ def of_mass(
     gpu = GPUS["H100"]
     # as `multiplied` counts: 2048 terms of a product a clock
     flash = 2 * pairs * CHANNELS / (2048 * gpu.processors * gpu.clock)
-    kind = str(dtype).removeprefix("torch.")
+    said = ", padded" * padded + ", log-sum-exp" * known
     return Gate(
         name,
-        f"{what}, {count} x {tokens} {kind}{', padded' * padded}{', log-sum-exp' * known}",
+        f"{what}, {count} x {tokens} {kind_of(dtype)}{said}",
         lambda: getattr(kernels, name)(queries, keys, **settings[name], log_sum_exp=sums),
         pairs,
         goal=f"{1e6 * FLASH * flash:.0f}" if count == tokens and dtype.itemsize == 2 else "",
@@ -227,9 +234,8 @@ def of_hex(
     """Return a row of decode attention: a layer of 32 heads over 8 key heads.
 
     It counts the tokens of each key head; `bits` are the preset's own unless given; with `weights`
-    the mass of all tokens is handed out. The prompt is
-    one span; the mask of a block is repeated along it, since that of a long span takes long to
-    draw.
+    the mass of all tokens is handed out. The prompt is one span; the mask of a block is repeated
+    along it, since that of a long span takes long to draw.
     """
     heads, half, residual = 8, torch.float16, 95
     config = hex_preset(preset)._replace(tile=True)
@@ -296,11 +302,18 @@ def of_graph(tokens: int, goal: str, subtiles: int, spans: int, **rest: Any) -> 
     )
 
 
+SHORT = dict(sums_kernel=(63, 2), mass_kernel=(4, 2, 63))
+LONG = dict(sums_kernel=(255, 2), mass_kernel=(4, 2, 255))
+"""Trips over a prompt of 8192 tokens in half precision, and over four times as many tiles."""
+OBSERVED = dict(sums_kernel=(16, 1), mass_kernel=(0, 1))
+"""Trips over the tokens before a window."""
 LITERAL = (3, 17 / 3, 2 / 3, 2, 4, 17 / 4)
 """Trips of a tile's loops over kept entries where the mask is drawn for the whole span: the most of
 32 lanes' entries, 17 in three parts of the tokens and in four of the channels; two tokens whole."""
 CODES = dict(codes_kernel=(6 / 34, 11), merge_kernel=(3,))
 """Trips over the residual buffer, six in three of the 34 programs of a head, and over tiles."""
+ENTRIES = CODES | dict(codes_kernel=(6 / 34, 11, *LITERAL))
+"""The same where entries are kept."""
 MASS = dict(mass_kernel=(2, 0))
 """Trips over 8 heads, four at a time."""
 CODED = {2: (8, 8), 3: (8, 8, 8, 8), 4: (2, 4, 4), 8: (4, 2, 2)}
@@ -370,45 +383,27 @@ GATES = [
             ((36, 1, 8, 2**20), (4,), 18, "2500", ""),
         )
     ),
-    of_mass(
-        *("h2o_mass", "prompt", 8192, 8192),
-        budgets={80: 21.0, 90: 15.8},
-        trips=dict(sums_kernel=(63, 2), mass_kernel=(4, 2, 63)),
-    ),
-    of_mass(
-        *("h2o_mass", "prompt", 32768, 32768),
-        budgets={80: 20.4, 90: 15.2},
-        trips=dict(sums_kernel=(255, 2), mass_kernel=(4, 2, 255)),
-    ),
+    of_mass("h2o_mass", "prompt", 8192, 8192, budgets={80: 21.0, 90: 15.8}, trips=SHORT),
+    of_mass("h2o_mass", "prompt", 32768, 32768, budgets={80: 20.4, 90: 15.2}, trips=LONG),
     of_mass(
         *("h2o_mass", "prompt", 8192, 8192),
         padded=True,
         budgets={80: 21.2, 90: 16.1},
-        trips=dict(sums_kernel=(1, 62, 2), mass_kernel=(4, 2, 63)),
+        trips=SHORT | dict(sums_kernel=(1, 62, 2)),
     ),
-    of_mass(
-        *("h2o_mass", "prompt", 8192, 8192),
-        known=True,
-        budgets={80: 9.9, 90: 7.9},
-        trips=dict(mass_kernel=(4, 2, 63)),
-    ),
-    of_mass(
-        *("h2o_mass", "prompt", 32768, 32768),
-        known=True,
-        budgets={80: 9.6, 90: 7.6},
-        trips=dict(mass_kernel=(4, 2, 255)),
-    ),
+    of_mass("h2o_mass", "prompt", 8192, 8192, known=True, budgets={80: 9.9, 90: 7.9}, trips=SHORT),
+    of_mass("h2o_mass", "prompt", 32768, 32768, known=True, budgets={80: 9.6, 90: 7.6}, trips=LONG),
     of_mass(
         *("h2o_mass", "prompt", 8192, 8192),
         padded=True,
         known=True,
         budgets={80: 10.3, 90: 8.8},
-        trips=dict(mass_kernel=(4, 2, 63)),
+        trips=SHORT,
     ),
     of_mass(
         *("h2o_mass", "prompt", 8192, 8192, torch.float32),
         budgets={80: 439.7, 90: 439.8},
-        trips=dict(sums_kernel=(255, 2), mass_kernel=(4, 2, 255)),
+        trips=LONG,
     ),
     of_mass(
         *("h2o_mass", "decoding step", 1, 32768),
@@ -416,106 +411,43 @@ GATES = [
         budgets={80: 267.5, 90: 290.9},
         trips=dict(sums_kernel=(16, 1), mass_kernel=(1,)),
     ),
+    of_mass("snapkv", "window", 32, 32768, budgets={80: 41.8, 90: 37.7}, trips=OBSERVED),
     of_mass(
-        *("snapkv", "window", 32, 32768),
-        budgets={80: 41.8, 90: 37.7},
-        trips=dict(sums_kernel=(16, 1), mass_kernel=(0, 1)),
+        "snapkv", "window", 32, 32768, known=True, budgets={80: 26.2, 90: 27.8}, trips=OBSERVED
     ),
-    of_mass(
-        *("snapkv", "window", 32, 32768),
-        known=True,
-        budgets={80: 26.2, 90: 27.8},
-        trips=dict(mass_kernel=(0, 1)),
-    ),
-    of_mass(
-        *("attention_mass", "prompt", 8192, 8192),
-        budgets={80: 21.0, 90: 15.8},
-        trips=dict(sums_kernel=(63, 2), mass_kernel=(4, 2, 63)),
-    ),
+    of_mass("attention_mass", "prompt", 8192, 8192, budgets={80: 21.0, 90: 15.8}, trips=SHORT),
     of_mass(
         *("attention_mass", "prompt", 8192, 8192),
         known=True,
         budgets={80: 9.9, 90: 7.9},
-        trips=dict(mass_kernel=(4, 2, 63)),
+        trips=SHORT,
     ),
     of_eviction(32768, 0.5, budgets={80: 693.2, 90: 723.4}),
     of_ragged(8192, budgets={80: 1517.3, 90: 1513.5}, trips=dict(attend_kernel=(4,))),
-    of_hex(
-        *("KCVT-4", 8, 340),
-        budgets={80: 836, 90: 846},
-        trips=CODES,
-        goal="162",
+    of_hex("KCVT-4", 8, 340, budgets={80: 836, 90: 846}, trips=CODES, goal="162"),
+    of_hex("KCVT-3", 8, 340, budgets={80: 857, 90: 857}, trips=CODES, goal="154"),
+    of_hex("KCVT-4", 8, 340, bits=2, budgets={80: 808, 90: 812}, trips=CODES),
+    of_hex("KCVT-4", 8, 340, bits=8, budgets={80: 1033, 90: 1048}, trips=CODES),
+    of_hex("KCVT-4", 8, 340, bits=2, width=64, budgets={80: 934, 90: 940}, trips=CODES),
+    of_hex("KCVT-3", 8, 340, width=64, budgets={80: 692, 90: 686}, trips=CODES),
+    of_hex("HEX-4", 8, 340, budgets={80: 1784, 90: 1743}, trips=ENTRIES, goal="162"),
+    *(
+        of_hex(
+            *(preset, 1, 85),
+            budgets={},
+            trips=dict(codes_kernel=(6 / 88, *entries), merge_kernel=(6,)),
+            goal="9.4",
+        )
+        for preset, entries in (("KCVT-4", ()), ("HEX-4", LITERAL))
     ),
-    of_hex(
-        *("KCVT-3", 8, 340),
-        budgets={80: 857, 90: 857},
-        trips=CODES,
-        goal="154",
-    ),
-    of_hex(
-        *("KCVT-4", 8, 340),
-        bits=2,
-        budgets={80: 808, 90: 812},
-        trips=CODES,
-    ),
-    of_hex(
-        *("KCVT-4", 8, 340),
-        bits=8,
-        budgets={80: 1033, 90: 1048},
-        trips=CODES,
-    ),
-    of_hex(
-        *("KCVT-4", 8, 340),
-        bits=2,
-        width=64,
-        budgets={80: 934, 90: 940},
-        trips=CODES,
-    ),
-    of_hex(
-        *("KCVT-3", 8, 340),
-        width=64,
-        budgets={80: 692, 90: 686},
-        trips=CODES,
-    ),
-    of_hex(
-        *("HEX-4", 8, 340),
-        budgets={80: 1784, 90: 1743},
-        trips=CODES | dict(codes_kernel=(6 / 34, 11, *LITERAL)),
-        goal="162",
-    ),
-    of_hex(
-        *("KCVT-4", 1, 85),
-        budgets={},
-        trips=dict(codes_kernel=(6 / 88,), merge_kernel=(6,)),
-        goal="9.4",
-    ),
-    of_hex(
-        *("HEX-4", 1, 85),
-        budgets={},
-        trips=dict(
-            codes_kernel=(6 / 88, *LITERAL),
-            merge_kernel=(6,),
-        ),
-        goal="9.4",
-    ),
-    of_hex(
-        *("HEX-3", 8, 340),
-        budgets={80: 1783, 90: 1758},
-        trips=CODES | dict(codes_kernel=(6 / 34, 11, *LITERAL)),
-        goal="154",
-    ),
+    of_hex("HEX-3", 8, 340, budgets={80: 1783, 90: 1758}, trips=ENTRIES, goal="154"),
     of_hex(
         *("KCVT-4", 1, 10923),
         weights=True,
         budgets={80: 1032, 90: 1006},
         trips=MASS | dict(codes_kernel=(6 / 264, 42), merge_kernel=(17,)),
     ),
-    of_hex(
-        *("HEX-4", 8, 340),
-        weights=True,
-        budgets={80: 2130, 90: 2090},
-        trips=CODES | MASS | dict(codes_kernel=(6 / 34, 11, *LITERAL)),
-    ),
+    of_hex("HEX-4", 8, 340, weights=True, budgets={80: 2130, 90: 2090}, trips=ENTRIES | MASS),
     *(row for bits in PACKING for row in of_span(bits)),
     *(
         of_packing(

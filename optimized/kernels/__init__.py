@@ -5,16 +5,13 @@ file that offers a public name may be called like it. A vectorised body that cal
 names stands here as well, over the kernels. Where Triton is not installed there are no kernels.
 """
 
-from importlib import import_module
 from importlib.util import find_spec
 from inspect import isfunction
-from pathlib import Path
-from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import reference
 from optimized import vector
-from optimized._composed import over
+from optimized._composed import modules, over
 from optimized._dispatch import fit
 
 if TYPE_CHECKING:
@@ -25,11 +22,9 @@ def _rows() -> dict[str, Any]:
     """Return what the modules of this package define under public names."""
     if not find_spec("triton"):
         return {}
-    places = walk_packages([str(Path(__file__).parent)], f"{__name__}.")
-    homes = [import_module(place.name) for place in places]
     return {
         name: body
-        for home in homes
+        for home in modules(__name__)
         for name, body in vars(home).items()
         if name in reference.__all__ and isfunction(body) and body.__module__ == home.__name__
     }

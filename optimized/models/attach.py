@@ -6,7 +6,6 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from optimized.models import errors as refuse
 from optimized.models.attention import (
     NAME,
     Attentive,
@@ -54,8 +53,14 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         ValueError: the model computes something else, has layers of another kind, or an adapter
             that puts trained entries before the prompt's.
     """
-    refuse.learned_prompt(model)
-    refuse.model(model)
+    adapter = getattr(model, "active_peft_config", None)
+    if adapter is not None and adapter.is_prompt_learning:
+        raise ValueError(
+            "model must have no adapter that learns a prompt, since it replaces the cache it is "
+            f"given, got {adapter.peft_type}"
+        )
+    if not hasattr(model, "get_decoder"):
+        raise TypeError(f"model must be a causal language model of transformers, got {model!r}")
     known = attachment(model)
     if known is None:
         rotates = proven(model)
@@ -94,6 +99,8 @@ def attached(model: PreTrainedModel) -> Attachment:
     """
     known = attachment(model)
     name = implementation(model.get_decoder())
-    refuse.attached(name if known is None or not name.startswith(NAME) else None)
-    assert known is not None
+    if known is None or not name.startswith(NAME):
+        raise ValueError(
+            f"model must be prepared by `attach(model)`, got attn_implementation {name!r}"
+        )
     return known

@@ -82,7 +82,11 @@ def implementation(decoder: Any) -> str:
 def attentions(decoder: nn.Module) -> list[nn.Module]:
     """Return the attention of each layer."""
     found = [getattr(layer, "self_attn", None) for layer in getattr(decoder, "layers", ())]
-    refuse.self_attention(found)
+    if not found or not all(isinstance(getattr(one, "layer_idx", None), int) for one in found):
+        raise ValueError(
+            "model must be a decoder whose `layers` have a `self_attn` that knows its `layer_idx`, "
+            f"got {found.count(None)} of {len(found)} layers without"
+        )
     return [one for one in found if one is not None]
 
 
@@ -105,8 +109,10 @@ def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
     if own != "eager":
         return AttentionInterface()[own]
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    refuse.eager(eager)
-    assert eager is not None
+    if eager is None:
+        raise ValueError(
+            "model must have an `eager_attention_forward` in the file of its attention, got none"
+        )
     return eager
 
 
@@ -130,7 +136,8 @@ def attend(
     """Attend as `transformers` asks: heads before tokens in, tokens before heads out."""
     if isinstance(key, Tensor):
         return own_attention(own, module)(module, query, key, value, attention_mask, **how)
-    refuse.prepared(hand_over in module._forward_pre_hooks.values())
+    if hand_over not in module._forward_pre_hooks.values():
+        raise ValueError("model must be prepared by `attach(model)`, got the name alone")
     return attend_to(key, query, attention_mask, **how)
 
 
@@ -180,7 +187,11 @@ def mask(
         asked = dict(batch_size=batch_size, kv_length=kv_length, kv_offset=kv_offset)
         asked |= dict(mask_function=mask_function, attention_mask=attention_mask)
         return known[own](**asked, **more)
-    refuse.overlaid(mask_function is not causal_mask_function)
+    if mask_function is not causal_mask_function:
+        raise ValueError(
+            "position_ids must count on in every row, got some that start again: sequences that "
+            "are packed into one row are not supported; batch them with an attention_mask"
+        )
     refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None

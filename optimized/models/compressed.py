@@ -88,12 +88,16 @@ def compressed(
             are inputs that a decoder does not take, or the model cannot be attached.
     """
     one, made, store = parts_of(system, refined)
-    refuse.inputs(input_ids, others)
-    assert input_ids is not None
+    if input_ids is None:
+        raise TypeError("input_ids must be given: `compressed(model, system, **tokenizer(text))`")
+    refuse.inputs(others)
     refuse.token_ids(input_ids, attention_mask)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     refuse.one_of("reading", reading, READINGS)
-    refuse.unranked(one.name, refined, one.evicts or str(one.store).startswith("hex"))
+    if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
+        raise ValueError(
+            f"refined must be None for {one.name!r}, which ranks nothing, got {refined}"
+        )
     own = dict(settings or {})
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
@@ -143,8 +147,9 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
         one = system_named(system)
     elif isinstance(system, Scorer):
         one, made = System(system.name, system.name, None, system.scope), system
+    elif not isinstance(system, HexConfig):
+        raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {system!r}")
     else:
-        refuse.system(system)
         refuse.hex_settings(system)
         one, store = System("hex", "h2o", store="hex"), system
     if refined is not None:
@@ -171,7 +176,9 @@ def begun(
     model: PreTrainedModel, cache: AttendingCache, ids: Tensor, mask: Tensor, chunk: int | None
 ) -> AttendingCache:
     """Let a cache read a prompt at once, without its last token."""
-    refuse.at_once(type(cache).__name__, chunk)
+    if chunk is not None:
+        kind = type(cache).__name__
+        raise ValueError(f"chunk must be None for a {kind}, whose first call is the prompt")
     if ids.shape[1] > 1:
         read(model, cache, ids[:, :-1], mask[:, :-1], None)
     return cache

@@ -108,8 +108,11 @@ class DecodingTransformersCache(AttendingCache):
         refuse.decoding_settings(settings)
         refuse.one_of("settings.scope", settings.scope, refuse.OF_ONE_LAYER)
         scorer = SCORERS[score]
-        if scorer.negative:
-            refuse.unrefined("settings.refinement", settings.refinement, score)
+        if scorer.negative and settings.refinement is not None:
+            raise ValueError(
+                f"settings.refinement must be None with score {score!r}, whose scores are "
+                f"negative, got {settings.refinement}"
+            )
         count = whole_layers(config)
         if scorer.gated:
             refuse.one_a_layer("weights", weights or (), count)
@@ -118,5 +121,5 @@ class DecodingTransformersCache(AttendingCache):
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse padding after the prompt."""
-        if seen:
-            refuse.no_new_padding(real)
+        if seen and not bool(real.all()):
+            raise ValueError("attention_mask must be 1 at every token after the prompt, got a 0")

@@ -28,14 +28,6 @@ def held_to(kind: type) -> Callable[[Any], None]:
 hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
 
 
-def decoder_alone(config: Any) -> None:
-    """Refuse a model that encodes first."""
-    if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(
-            f"model must be a decoder alone, got {config.model_type!r}, an encoder-decoder"
-        )
-
-
 def known_layers(kinds: Sequence[type], known: Sequence[type]) -> None:
     """Refuse layers that hold something else than keys and values of the text, or of a window."""
     others = sorted({kind.__name__ for kind in kinds if kind not in known})
@@ -53,107 +45,6 @@ def windowed(config: Any, seen: Sequence[int | None]) -> None:
             "model must have a layer that sees the whole text, got "
             f"{config.model_type!r} with a window of {seen[0]} tokens in every layer, which holds "
             "no more than that; sliding_window=None in its configuration lifts the window"
-        )
-
-
-def self_attention(found: Sequence[Any]) -> None:
-    """Refuse a decoder that is no list of layers with attention to themselves."""
-    if not found or not all(isinstance(getattr(one, "layer_idx", None), int) for one in found):
-        raise ValueError(
-            "model must be a decoder whose `layers` have a `self_attn` that knows its `layer_idx`, "
-            f"got {found.count(None)} of {len(found)} layers without"
-        )
-
-
-def interface(config: Any, name: str) -> None:
-    """Refuse a model that does not let its attention be chosen."""
-    if config._attn_implementation != name:
-        raise ValueError(
-            "model must attend through the attention interface of transformers, got "
-            f"{config.model_type!r}, which keeps {config._attn_implementation!r}"
-        )
-
-
-def eager(function: Any) -> None:
-    """Refuse a model whose file does not say what its attention is."""
-    if function is None:
-        raise ValueError(
-            "model must have an `eager_attention_forward` in the file of its attention, got none"
-        )
-
-
-def cached(by_name: bool) -> None:
-    """Refuse attention that takes its cache otherwise."""
-    if not by_name:
-        raise ValueError("model must hand `past_key_values` to its attention by name")
-
-
-def unseen(each: bool) -> None:
-    """Refuse a model that leaves layers out."""
-    if not each:
-        raise ValueError("model must call the attention of every layer once")
-
-
-def projected(there: bool) -> None:
-    """Refuse queries before a rotary embedding where a module has no projection of them alone."""
-    if not there:
-        raise ValueError("step must be of a layer that projects its queries by themselves")
-
-
-def uncomputable(config: Any, error: Exception) -> NoReturn:
-    """Refuse a model that does not run with our caches."""
-    raise ValueError(
-        f"model must run with caches of this package, got {config.model_type!r}, which ends in "
-        f"{type(error).__name__}: {error}"
-    ) from error
-
-
-def unmoved(config: Any, moved: float, allowed: float) -> None:
-    """Refuse a model that computes something else through us than by itself."""
-    if not moved <= allowed:
-        raise ValueError(
-            "model must compute through this package what it computes by itself, got "
-            f"{config.model_type!r}, whose attention moves by {moved:.2g} of its size on a random "
-            f"prompt, {allowed:.2g} being allowed"
-        )
-
-
-def rotating(whole: bool, kind: str) -> None:
-    """Refuse expected attention where queries are no projections that are rotated as a whole."""
-    if not whole:
-        raise ValueError(
-            "model must rotate its projected queries as a whole, half beside half, for expected "
-            f"attention, got {kind!r}, which does otherwise; every other scorer takes it"
-        )
-
-
-def attached(found: str | None) -> None:
-    """Refuse a model that does not attend through our function."""
-    if found is not None:
-        raise ValueError(
-            f"model must be prepared by `attach(model)`, got attn_implementation {found!r}"
-        )
-
-
-def prepared(by_attach: bool) -> None:
-    """Refuse a model that was told to attend through our function, and no more."""
-    if not by_attach:
-        raise ValueError("model must be prepared by `attach(model)`, got the name alone")
-
-
-def model(given: Any) -> None:
-    """Refuse what is no language model."""
-    if not hasattr(given, "get_decoder"):
-        raise TypeError(f"model must be a causal language model of transformers, got {given!r}")
-
-
-def learned_prompt(model: Any) -> None:
-    """Refuse an adapter whose trained entries take the place of a cache that is given."""
-    adapter = getattr(model, "active_peft_config", None)
-    if adapter is not None and adapter.is_prompt_learning:
-        raise ValueError(
-            "model must have no adapter that learns a prompt, since it replaces the cache it is "
-            f"given, got {adapter.peft_type}"
         )
 
 
@@ -185,15 +76,6 @@ def flags(valid: Any) -> None:
         raise ValueError(
             f"attention_mask must be of shape (batch, tokens), got {got}: a mask of queries × "
             "tokens, as models of text and images make it, is not supported"
-        )
-
-
-def overlaid(by_more: bool) -> None:
-    """Refuse a mask that takes away or adds more than causality."""
-    if by_more:
-        raise ValueError(
-            "position_ids must count on in every row, got some that start again: sequences that "
-            "are packed into one row are not supported; batch them with an attention_mask"
         )
 
 
@@ -265,16 +147,6 @@ def growing(rotary: Any, before: int, after: int) -> None:
         )
 
 
-def unread(read: bool) -> None:
-    """Refuse to fill a cache that only `prefill` fills."""
-    if not read:
-        raise ValueError(
-            "past_key_values must hold a prompt that `prefill` read, got an empty EvictionCache, "
-            "of which nothing would be evicted: call `prefill`, then `compress` or `evict`; "
-            "HexTransformersCache and DecodingTransformersCache need neither"
-        )
-
-
 def same_batch(new: Tensor, batch: int) -> None:
     """Refuse tokens of another batch than the cache's."""
     if new.shape[0] != batch:
@@ -319,21 +191,6 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
         false_on_the_left("attention_mask", valid.to(torch.bool))
 
 
-def watchers(watch: Any) -> None:
-    """Refuse what is no list of functions."""
-    if not isinstance(watch, Sequence) or not all(map(callable, watch)):
-        raise TypeError(f"watch must be a list of functions, got {watch!r}")
-
-
-def unwatched(watched: bool, name: str) -> None:
-    """Refuse to score a prompt that the scorer did not watch."""
-    if not watched:
-        raise ValueError(
-            f"prompt must be one that {name} watched, got another: "
-            "`prefill(model, ids, watch=[scorer.watch])`"
-        )
-
-
 def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
     """Refuse settings that a scorer does not have."""
     if given and not known:
@@ -342,28 +199,11 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
         errors.one_of(f"settings of {name}", setting, tuple(sorted(known)))
 
 
-def chunk(size: int | None) -> None:
-    """Refuse a chunk without tokens."""
-    if size is not None:
-        errors.must_be("chunk", size, Positive)
-
-
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
     """Refuse what is not one thing for each layer."""
     if len(values) != count:
         raise ValueError(
             f"{name} must have one entry for each of {count} layers, got {len(values)}"
-        )
-
-
-def rotary(embedding: Any) -> None:
-    """Refuse rotary embeddings that turn by other than fixed angles."""
-    scaling = getattr(embedding, "attention_scaling", 1.0)
-    kind = getattr(embedding, "rope_type", "default")
-    if scaling != 1.0 or kind not in ("default", "linear", "llama3"):
-        raise ValueError(
-            "model must have a rotary embedding of type 'default', 'linear' or 'llama3' for "
-            f"expected attention, got {kind!r} with attention scaling {scaling}"
         )
 
 
@@ -399,43 +239,8 @@ def refined(
         raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
 
 
-def unrefined(name: str, refinement: Any, score: str) -> None:
-    """Refuse to refine scores that are negative by definition."""
-    if refinement is not None:
-        raise ValueError(
-            f"{name} must be None with score {score!r}, whose scores are negative, got {refinement}"
-        )
-
-
-def no_new_padding(real: Tensor) -> None:
-    """Refuse padding after the prompt."""
-    if not bool(real.all()):
-        raise ValueError("attention_mask must be 1 at every token after the prompt, got a 0")
-
-
-def system(given: Any) -> None:
-    """Refuse what is neither a name nor a scorer nor settings."""
-    if not isinstance(given, HexConfig):
-        raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {given!r}")
-
-
-def refinement(given: Any, kinds: tuple[type, ...]) -> None:
-    """Refuse settings of no refinement."""
-    if not isinstance(given, kinds):
-        names = ", ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"refined must be one of {names}, got {given!r}")
-
-
-def unranked(name: str, refined: Any, ranks: bool) -> None:
-    """Refuse a refinement of a system that ranks nothing."""
-    if refined is not None and not ranks:
-        raise ValueError(f"refined must be None for {name!r}, which ranks nothing, got {refined}")
-
-
-def inputs(ids: Any, others: dict[str, Any]) -> None:
+def inputs(others: dict[str, Any]) -> None:
     """Refuse inputs that say more than ids and a mask do."""
-    if ids is None:
-        raise TypeError("input_ids must be given: `compressed(model, system, **tokenizer(text))`")
     for name in others:
         if name != "token_type_ids":
             raise TypeError(
@@ -450,13 +255,5 @@ def budgeted(name: str, evicts: bool, ratio: float | None, keep: int | None) -> 
     if len(given) != evicts:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
-    if ratio is not None:
-        errors.must_be("ratio", ratio, Ratio)
-    if keep is not None:
-        errors.must_be("keep", keep, Positive)
-
-
-def at_once(name: str, chunk: int | None) -> None:
-    """Refuse to read a prompt in pieces into a cache that takes later ones for new tokens."""
-    if chunk is not None:
-        raise ValueError(f"chunk must be None for a {name}, whose first call is the prompt")
+    errors.must_be("ratio", ratio, Ratio | None)
+    errors.must_be("keep", keep, Positive | None)

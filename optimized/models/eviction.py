@@ -55,10 +55,9 @@ class EvictionLayer(AttendingLayer):
     def side_by_side(self, query: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return all entries of heads of different lengths, and what the queries see of them."""
         assert self.old is not None
-        assert self.keys is not None
-        assert self.values is not None
-        rows, heads, tokens, _ = self.keys.shape
-        widths = self.keys.shape[-1], self.values.shape[-1]
+        keys, values = self.whole
+        rows, heads, tokens, _ = keys.shape
+        widths = keys.shape[-1], values.shape[-1]
         lengths = self.old.offsets.diff().view(rows, heads, 1)
         longest = int(lengths.max())
         held = torch.arange(longest, device=query.device) < lengths
@@ -67,8 +66,8 @@ class EvictionLayer(AttendingLayer):
         count = query.shape[2]
         new = causal(count, tokens, valid, query.device).expand(rows, heads, count, tokens)
         return (
-            torch.cat([wide[0], self.keys], 2),
-            torch.cat([wide[1], self.values], 2),
+            torch.cat([wide[0], keys], 2),
+            torch.cat([wide[1], values], 2),
             torch.cat([held[:, :, None].expand(-1, -1, count, -1), new], -1),
         )
 
@@ -89,40 +88,36 @@ class EvictionLayer(AttendingLayer):
 
     @property
     def whole(self) -> tuple[Tensor, Tensor]:
-        """Keys and values of all tokens, before an eviction."""
+        """Keys and values that heads hold alike: before an eviction, of all tokens."""
         assert self.keys is not None
         assert self.values is not None
         return self.keys, self.values
 
     def adopt(self, left: DenseCache | RaggedCache) -> None:
         """Hold these entries in place of all tokens so far."""
-        assert self.keys is not None
-        assert self.values is not None
         if isinstance(left, DenseCache):
             self.keys, self.values = left.keys, left.values
         else:
             self.old = placeless(left.keys, left.values, left.offsets)
-            self.keys = self.keys[:, :, :0].clone()
-            self.values = self.values[:, :, :0].clone()
+            self.keys, self.values = (x[:, :, :0].clone() for x in self.whole)
         self.evicted, self.seen_before = True, self.seen
         self.last = (left.positions.flatten() == self.seen - 1).nonzero()[:, 0].tolist()
 
     def take_back(self) -> None:
         """Give up the last token."""
-        assert self.keys is not None
-        assert self.values is not None
-        heads, held = self.keys.shape[:2].numel(), self.keys.shape[2]
+        dense = self.whole
+        heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
         if self.since or not self.evicted or (self.old is None and len(self.last) == heads):
-            self.keys, self.values = self.keys[:, :, :-1], self.values[:, :, :-1]
+            self.keys, self.values = (x[:, :, :-1] for x in dense)
         elif self.last:
-            dense = self.keys.flatten(0, 2), self.values.flatten(0, 2)
-            bounds = torch.arange(heads + 1, device=self.keys.device) * held
-            keys, values, _, offsets = self.old or placeless(*dense, bounds)
+            bounds = torch.arange(heads + 1, device=dense[0].device) * held
+            flat = dense[0].flatten(0, 2), dense[1].flatten(0, 2)
+            keys, values, _, offsets = self.old or placeless(*flat, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
             stays[self.last] = False
             gone = F.pad((~stays).cumsum(0), (1, 0))
             self.old = placeless(keys[stays], values[stays], offsets - gone[offsets])
-            self.keys, self.values = (x[:, :, :0].clone() for x in (self.keys, self.values))
+            self.keys, self.values = (x[:, :, :0].clone() for x in dense)
         self.seen -= 1
         self.seen_before = min(self.seen_before, self.seen)
 
@@ -147,7 +142,12 @@ class EvictionCache(AttendingCache):
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse a prompt that nobody would compress."""
         del real
-        refuse.unread(self.open or seen > 0)
+        if not self.open and not seen:
+            raise ValueError(
+                "past_key_values must hold a prompt that `prefill` read, got an empty "
+                "EvictionCache, of which nothing would be evicted: call `prefill`, then `compress` "
+                "or `evict`; HexTransformersCache and DecodingTransformersCache need neither"
+            )
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""

@@ -14,6 +14,8 @@ from optimized.models.attach import attached
 from optimized.models.attention import attentions, unturned
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
 from optimized.models.layer import AttendingCache
+from reference.errors import must_be
+from reference.kinds import Positive
 
 
 class Step(NamedTuple):
@@ -76,9 +78,10 @@ def prefill(
             not on the left, or the rotary embedding changes with length between two chunks.
     """
     attached(model)
-    refuse.watchers(watch)
+    if not isinstance(watch, Sequence) or not all(map(callable, watch)):
+        raise TypeError(f"watch must be a list of functions, got {watch!r}")
     refuse.token_ids(input_ids, attention_mask)
-    refuse.chunk(chunk)
+    must_be("chunk", chunk, Positive | None)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     cache = EvictionCache(model.config)
     cache.open = True
@@ -146,6 +149,6 @@ def showing(
 def unrotated(step: Step) -> Float[Tensor, "batch query_heads queries width"]:
     """Return the queries of a step before the rotary embedding, after a norm where there is one."""
     queries = unturned(step.attention, step.hidden, step.queries.shape[-1])
-    refuse.projected(queries is not None)
-    assert queries is not None
+    if queries is None:
+        raise ValueError("step must be of a layer that projects its queries by themselves")
     return queries.transpose(1, 2)

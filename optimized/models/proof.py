@@ -9,7 +9,6 @@ from transformers import AttentionInterface, DynamicCache, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 
 import optimized
-from optimized.models import errors as refuse
 from optimized.models.attention import (
     NAME,
     Attendable,
@@ -56,7 +55,9 @@ def proven(model: PreTrainedModel) -> bool:
         ValueError: the model computes something else through this package, or does not attend
             through the attention interface of `transformers`.
     """
-    refuse.decoder_alone(model.config)
+    named = model.config.model_type
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise ValueError(f"model must be a decoder alone, got {named!r}, an encoder-decoder")
     decoder = model.get_decoder()
     modules = attentions(decoder)
     cache = EvictionCache(decoder.config)
@@ -66,21 +67,34 @@ def proven(model: PreTrainedModel) -> bool:
     hooks = [one.register_forward_hook(run.layer, with_kwargs=True) for one in modules]
     model.eval()
     try:
-        refuse.interface(decoder.config, PROOF)
+        if (kept := implementation(decoder)) != PROOF:
+            raise ValueError(
+                "model must attend through the attention interface of transformers, got "
+                f"{named!r}, which keeps {kept!r}"
+            )
         with torch.no_grad():
             for call in CALLS:
                 run.call(*call)
     except (TypeError, AttributeError, RuntimeError, KeyError, IndexError) as error:
-        refuse.uncomputable(model.config, error)
+        raise ValueError(
+            f"model must run with caches of this package, got {named!r}, which ends in "
+            f"{type(error).__name__}: {error}"
+        ) from error
     finally:
         model.train(training)
         for hook in hooks:
             hook.remove()
         decoder.set_attn_implementation(own)
-    refuse.unseen(len(run.found) == len(cache.evictable()) * len(CALLS))
+    if len(run.found) != len(cache.evictable()) * len(CALLS):
+        raise ValueError("model must call the attention of every layer once")
     formula, module, rotation = torch.tensor(run.found).amax(0).tolist()
-    refuse.unmoved(model.config, formula, SHARP)
-    refuse.unmoved(model.config, module, run.loose)
+    for moved, allowed in ((formula, SHARP), (module, run.loose)):
+        if not moved <= allowed:
+            raise ValueError(
+                "model must compute through this package what it computes by itself, got "
+                f"{named!r}, whose attention moves by {moved:.2g} of its size on a random "
+                f"prompt, {allowed:.2g} being allowed"
+            )
     return rotation <= run.loose
 
 
@@ -119,7 +133,8 @@ class Run:
         ours = self.cache.layers[module.layer_idx]
         if not isinstance(ours, EvictionLayer):
             return
-        refuse.cached("past_key_values" in inputs)
+        if "past_key_values" not in inputs:
+            raise ValueError("model must hand `past_key_values` to its attention by name")
         queries: list[Tensor] = []
         ours.observe = lambda query, *_: queries.append(query)
         flags = self.mask[:, : self.new.stop].bool().to(output[0].device)

@@ -116,7 +116,11 @@ class Scorer:
         Raises:
             ValueError: the scorer has to watch, and did not watch this prompt.
         """
-        refuse.unwatched(not self.watching or self.watched() is prompt.cache, type(self).__name__)
+        if self.watching and self.watched() is not prompt.cache:
+            raise ValueError(
+                f"prompt must be one that {type(self).__name__} watched, got another: "
+                "`prefill(model, ids, watch=[scorer.watch])`"
+            )
         layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())
         read = (ReadLayer(index, *held, prompt.valid, keep) for index, held in layers)
         return Scores(tuple(map(self.scored, read)), self.budgets(prompt, keep))

@@ -77,7 +77,9 @@ def system_named(name: str) -> System:
 def refinement_of(settings: Any) -> str:
     """Return the name of a refinement by the kind of its settings."""
     kinds = dict(zip(KINDS, REFINEMENTS, strict=True))
-    refuse.refinement(settings, KINDS)
+    if not isinstance(settings, KINDS):
+        names = ", ".join(kind.__name__ for kind in KINDS)
+        raise TypeError(f"refined must be one of {names}, got {settings!r}")
     return kinds[type(settings)]
 
 

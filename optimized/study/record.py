@@ -8,7 +8,7 @@ from typing import Any
 from optimized.study.compared import remedies
 from optimized.study.documents import Document, overlapping
 from optimized.study.rows import Row
-from optimized.study.significance import fewest, interval, shares, verdicts
+from optimized.study.significance import differences, fewest, interval, shares, verdicts
 
 SCHEMA = 4
 STAGES = ("scoring", "selecting")
@@ -46,8 +46,8 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
     }
     if row.refused is not None:
         return named
-    change = [a - b for a, b in zip(row.bits, full.bits, strict=True)]
-    lost = [a - b for a, b in zip(shares(row), shares(full), strict=True)]
+    change = differences(row.bits, full.bits)
+    lost = differences(shares(row), shares(full))
     return named | {
         "kept_percent": 100 * row.kept / row.entries,
         "stored_percent": 100 * row.nbytes / full.nbytes,

@@ -133,24 +133,24 @@ def hidden(
     return pieces
 
 
-def needles(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Facts hidden in a long text, and asked for at its end."""
-    known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
-    pieces = hidden(on, rng, known, length - 60 * len(known))
+def behind(on: Tokens, rng: Random, known: list[Fact], pieces: list[Piece]) -> list[Piece]:
+    """Ask for facts at the end of the text that hides them."""
     pieces.append((on.ids("\n"), 1.0))
     for fact in rng.sample(known, len(known)):
         pieces += asked(on, fact, rng)
     return pieces
+
+
+def needles(on: Tokens, rng: Random, length: int) -> list[Piece]:
+    """Facts hidden in a long text, and asked for at its end."""
+    known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
+    return behind(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
 
 
 def haystack(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Many facts hidden in a long text, each asked for once, from its start to its end."""
     known = facts(rng, length // 80, on.words)
-    pieces = hidden(on, rng, known, length - 20 * len(known))
-    pieces.append((on.ids("\n"), 1.0))
-    for fact in rng.sample(known, len(known)):
-        pieces += asked(on, fact, rng)
-    return pieces
+    return behind(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
 
 
 def repeat(on: Tokens, rng: Random, length: int) -> list[Piece]:

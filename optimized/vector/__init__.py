@@ -1,12 +1,10 @@
 """Vectorised PyTorch bodies: any device, no loops over tokens, heads or queries."""
 
-from importlib import import_module
 from inspect import isfunction, ismodule, unwrap
-from pathlib import Path
-from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import reference
+from optimized._composed import modules
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
@@ -15,12 +13,12 @@ if TYPE_CHECKING:
 def _bodies() -> dict[str, Any]:
     """Return what the modules of this package define or compose under public names."""
     found: dict[str, Any] = {}
-    for place in walk_packages([str(Path(__file__).parent)], f"{__name__}."):
-        here = vars(import_module(place.name))
+    for home in modules(__name__):
+        here = vars(home)
         for name in here.keys() & set(reference.__all__):
             spec, body = getattr(reference, name), here[name]
             if not ismodule(body) and body not in (spec, unwrap(spec)):
-                assert found.setdefault(name, body) is body, f"{place.name} has another {name}"
+                assert found.setdefault(name, body) is body, f"{home.__name__} has another {name}"
     return found
 
 

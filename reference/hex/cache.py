@@ -72,7 +72,7 @@ def hex_prefill(
     blocks = (compress_span(config, *span, mass, tokens, True),) if tokens else ()
     later = attention_mass(queries[..., tokens:, :], keys)
     later[..., :tokens] += mass
-    return split(config, blocks, keys, values, later, tokens)
+    return leave(waiting(config, keys, values, later), blocks, tokens)
 
 
 @requires(grouped, continued, alike)
@@ -250,27 +250,10 @@ def leave(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
     )
 
 
-def split(
-    config: HexConfig,
-    blocks: tuple[HexBlock, ...],
-    keys: Tensor,
-    values: Tensor,
-    mass: Tensor,
-    tokens: int,
-) -> HexCache:
-    """Return the cache of a prompt whose first `tokens` tokens are in the blocks given."""
-    remembered = slice(0 if config.mode == "append" else tokens)
-    originals = slice(tokens if config.mode == "oracle" else 0)
-    return HexCache(
-        config,
-        blocks,
-        keys[..., tokens:, :].clone(),
-        values[..., tokens:, :].clone(),
-        mass[..., tokens:].clone(),
-        mass[..., remembered].clone(),
-        keys[..., originals, :].clone(),
-        values[..., originals, :].clone(),
-    )
+def waiting(config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor) -> HexCache:
+    """Return a cache whose residual buffer holds a whole prompt."""
+    none = mass[..., :0], keys[..., :0, :], values[..., :0, :]
+    return HexCache(config, (), keys, values, mass, *none)
 
 
 def hex_store(
@@ -294,7 +277,7 @@ def hex_store(
         settings = config.bits, config.value_group, config.scales
         blank = harmless(keys[..., :span, :], coded, real[..., :span, None])
         blocks = (hex_compress(blank, values[..., :span, :], static, marked, *settings),)
-    return split(config, blocks, keys, values, mass, span)
+    return leave(waiting(config, keys, values, mass), blocks, span)
 
 
 def harmless(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
-from importlib import import_module
-from pkgutil import walk_packages
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +15,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
 from optimized import kernels
+from optimized._composed import modules
 
 Order = Callable[[int], list[int]]
 
@@ -122,8 +121,7 @@ def programs(order: Order) -> Iterator[None]:
 @contextmanager
 def small_blocks(size: int) -> Iterator[None]:
     """Let a program own as few elements, so that small inputs take several of them."""
-    places = walk_packages(kernels.__path__, f"{kernels.__name__}.")
-    homes = [import_module(place.name) for place in places]
+    homes = modules(kernels.__name__)
     before = [(home, home.BLOCK) for home in homes if hasattr(home, "BLOCK")]
     try:
         for home, _ in before:

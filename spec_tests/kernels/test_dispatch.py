@@ -60,6 +60,7 @@ CALLS: dict[str, Any] = {
         GRAPH,
         lambda kv: kv.refine(layer()[2], GraphSettings(1), keep=5, keys=layer()[0]),
     ),
+    "ungated_refine": (HUB, lambda kv: kv.ungated_refine(layer()[2].scores)),
     "select": (BEST, lambda kv: kv.select(*layer(), ratio=0.5, scope="model")),
     "compress": (BEST | LEFT, lambda kv: kv.compress(*layer(), keep=9, scope="layer")),
     "hubkv_select": (HUB | BEST, lambda kv: kv.hubkv_select(*layer(), ratio=0.5)),

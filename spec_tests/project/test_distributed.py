@@ -176,7 +176,7 @@ def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
         def refine(place, gather, protected=protected):
             ranks = SimpleNamespace(heads=heads, mine=place, gather=gather)
             part, mask = scores[:, place], protected[:, place]
-            return home.refine_among(part, 0.7, mask, *knobs, ranks=ranks)
+            return home.refine_among(part, 0.7, mask, kv.HubSettings(*knobs), ranks)
 
         with small_blocks(8):
             for place in places:

@@ -17,6 +17,7 @@ from optimized.kernels._device import is_one_row, rounded, widened
 from optimized.kernels._planes import beside, columns
 from optimized.kernels.hubkv.discount import RADII
 from reference import errors
+from reference.hubkv.refine import HubSettings
 
 BLOCK = 4096
 EACH = 16  # scores of a thread
@@ -201,10 +202,10 @@ def hubkv_refine(
     power: float,
     epsilon: float,
 ) -> Tensor:
-    knobs = (radius, gamma, tau, minimum, maximum, power, epsilon)
+    knobs = HubSettings(radius, gamma, tau, minimum, maximum, power, epsilon)
     if not fits(scores, radius):
         return vector.hubkv_refine(scores, ratio, protected, *knobs)
-    return refine_among(scores, ratio, protected, *knobs)
+    return refine_among(scores, ratio, protected, knobs)
 
 
 def fits(scores: Tensor, radius: int) -> bool:
@@ -213,17 +214,7 @@ def fits(scores: Tensor, radius: int) -> bool:
 
 
 def refine_among(
-    scores: Tensor,
-    ratio: float,
-    protected: Tensor | None,
-    radius: int,
-    gamma: float,
-    tau: float,
-    minimum: float,
-    maximum: float,
-    power: float,
-    epsilon: float,
-    ranks: Any = None,
+    scores: Tensor, ratio: float, protected: Tensor | None, knobs: HubSettings, ranks: Any = None
 ) -> Tensor:
     """Launch the kernels over these heads, which stand among those of `ranks` if there are some.
 
@@ -255,7 +246,8 @@ def refine_among(
     selectivity, weights = scores.new_empty((2, layers * heads), dtype=torch.float32)
     factors = scores.new_empty((layers, heads, 2), dtype=torch.float32)
     several = triton.next_power_of_2(heads)
-    settings = (epsilon, tau, minimum, maximum, ratio**power, gamma)
+    settings = (knobs.epsilon, knobs.tau, knobs.minimum, knobs.maximum)
+    settings += (ratio**knobs.power, knobs.gamma)
     weights_kernel[(layers,)](
         moments, selectivity, weights, factors, heads, blocks, *chain(*map(halved, settings)),
         HEADS=several,
@@ -266,7 +258,7 @@ def refine_among(
     if rows:
         factors = factors[:, mine].contiguous()
         refine_kernel[(rows * blocks,)](
-            scores, mask, factors, refined, tokens, row, RADIUS=radius,
+            scores, mask, factors, refined, tokens, row, RADIUS=knobs.radius,
             SHIELDED=protected is not None, EVEN=even, BLOCK=BLOCK,
             WIDTH=min(16 // scores.itemsize, BLOCK), EACH=min(EACH, BLOCK),
         )  # fmt: skip

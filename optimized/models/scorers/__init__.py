@@ -1,21 +1,19 @@
 """Base scorers by name, each in a file of its own."""
 
-from importlib import import_module
 from inspect import isclass
-from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
 from transformers import PreTrainedModel
 
 import optimized
+from optimized._composed import modules
 from optimized.models import errors as refuse
 from optimized.models.scorer import Scorer
 
-PLACES = [import_module(f"{__name__}.{place.name}") for place in iter_modules(__path__)]
 SCORERS: dict[str, type[Scorer]] = {
     one.name: one
-    for place in PLACES
+    for place in modules(__name__)
     for one in vars(place).values()
     if isclass(one) and issubclass(one, Scorer) and one.__module__ == place.__name__
 }

@@ -7,7 +7,6 @@ from transformers import PreTrainedModel
 
 import optimized
 from optimized import Scored
-from optimized.models import errors as refuse
 from optimized.models.attach import attached
 from optimized.models.prefill import Prefilled, Step, unrotated
 from optimized.models.scorer import ReadLayer, Scorer, Scores, lengths, options
@@ -23,7 +22,12 @@ class ExpectedAttention(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        refuse.rotating(attached(model).rotates, model.config.model_type)
+        if not attached(model).rotates:
+            raise ValueError(
+                "model must rotate its projected queries as a whole, half beside half, for "
+                f"expected attention, got {model.config.model_type!r}, which does otherwise; every "
+                "other scorer takes it"
+            )
 
     def watch(self, step: Step) -> None:
         """Add the chunk's queries to the statistics."""
@@ -35,7 +39,13 @@ class ExpectedAttention(Scorer):
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Turn the statistics to the positions to come, then score."""
         rotary = self.model.get_decoder().get_submodule("rotary_emb")
-        refuse.rotary(rotary)
+        scaling = getattr(rotary, "attention_scaling", 1.0)
+        kind = getattr(rotary, "rope_type", "default")
+        if scaling != 1.0 or kind not in ("default", "linear", "llama3"):
+            raise ValueError(
+                "model must have a rotary embedding of type 'default', 'linear' or 'llama3' for "
+                f"expected attention, got {kind!r} with attention scaling {scaling}"
+            )
         future = self.settings.get("future", 512)
         self.rotation = self.kv.mean_rotation(
             rotary.get_buffer("inv_freq"), lengths(prompt), future

@@ -41,14 +41,6 @@ class Picture(NamedTuple):
         return known
 
 
-class Drawing(NamedTuple):
-    """What a picture shows."""
-
-    svg: str
-    caption: str
-    numbers: dict[str, Any]
-
-
 REFUSALS = (ValueError, ArithmeticError, RuntimeError)
 """What leaves one picture out, too little memory among it, and never ends a run."""
 
@@ -62,37 +54,68 @@ class Sitting(NamedTuple):
     how: Settings
 
 
-PICTURES: dict[str, tuple[str, Callable[[Sitting], Drawing]]] = {
-    "hubkv_clusters": (
+class Plan(NamedTuple):
+    """How a picture is made: what is measured, drawn from that, and said of it."""
+
+    title: str
+    height: float
+    measure: Callable[[Sitting], Any]
+    """The numbers; or these, and what is drawn beside them."""
+    paint: Callable[..., None]
+    caption: Callable[[dict[str, Any]], str]
+
+
+PICTURES = {
+    "hubkv_clusters": Plan(
         "Important tokens crowd together (HubKV, Fig. 1)",
-        lambda of: clustered(of.caught, of.how.seed),
+        3.1,
+        lambda of: hubkv_clusters.clusters(of.caught.reconstruction, of.how.seed),
+        hubkv_plots.clusters,
+        hubkv_clusters.caption,
     ),
-    "hubkv_columns": (
+    "hubkv_columns": Plan(
         "Columns of attention (HubKV, Fig. 2)",
-        lambda of: columned(of.caught),
+        3.2,
+        lambda of: hubkv_columns.maps(of.caught),
+        hubkv_plots.columns,
+        hubkv_columns.maps_caption,
     ),
-    "hubkv_density": (
+    "hubkv_density": Plan(
         "Neighbours draw attention alike (HubKV, Fig. 9)",
-        lambda of: correlated(of.caught),
+        2.8,
+        lambda of: hubkv_columns.correlation(of.caught.density),
+        hubkv_plots.density,
+        hubkv_columns.correlation_caption,
     ),
-    "graphkv_likeness": (
+    "graphkv_likeness": Plan(
         "Likeness of keys, before and after (GraphKV, Fig. 2)",
-        lambda of: likened(of.caught, of.how.reading),
+        3.0,
+        lambda of: graphkv_keys.likeness(of.caught, of.how.reading),
+        graphkv_plots.likeness,
+        graphkv_keys.likeness_caption,
     ),
-    "graphkv_planes": (
+    "graphkv_planes": Plan(
         "Where the best keys lie, round after round (GraphKV, Fig. 7)",
-        lambda of: placed(of.caught, of.how.reading),
+        3.2,
+        lambda of: graphkv_keys.planes(of.caught, of.how.reading),
+        graphkv_plots.planes,
+        graphkv_keys.planes_caption,
     ),
-    "hex_settings": (
+    "hex_settings": Plan(
         "What each setting costs (HEX, Fig. 3)",
-        lambda of: varied(of.caught, of.how.reading),
+        4.6,
+        lambda of: hex_settings.settings(of.caught, of.how.reading),
+        hex_plots.settings,
+        hex_settings.settings_caption,
     ),
-    "hex_ablations": (
+    "hex_ablations": Plan(
         "What each component is good for (HEX, Table 4)",
-        lambda of: ablated(of.model, of.longest, of.how),
+        3.6,
+        lambda of: hex_ablations.ablations(of.model, of.longest, of.how),
+        hex_plots.ablations,
+        hex_ablations.ablations_caption,
     ),
 }
-"""The title of each picture, and what draws it."""
 
 
 def pictures(
@@ -118,11 +141,9 @@ def pictures(
         yield from (refused(name, refusal) for name in PICTURES)
         return
     sitting = Sitting(caught, model, captured.longest(documents), how)
-    for name, (title, make) in PICTURES.items():
+    for name, plan in PICTURES.items():
         try:
-            drawing = make(sitting)
-            json.dumps(drawing.numbers, allow_nan=False)
-            yield Picture(name, title, *drawing)
+            yield drawn(name, plan, sitting)
         except REFUSALS as refusal:
             yield refused(name, refusal)
         step(name)
@@ -130,53 +151,13 @@ def pictures(
 
 def refused(name: str, refusal: Exception) -> Picture:
     """Return a picture that cannot be had."""
-    return Picture(name, PICTURES[name][0], refused=" ".join(str(refusal).split()))
+    return Picture(name, PICTURES[name].title, refused=" ".join(str(refusal).split()))
 
 
-def clustered(caught: Captured, seed: int) -> Drawing:
-    """Make HubKV's Fig. 1."""
-    found = hubkv_clusters.clusters(caught.reconstruction, seed)
-    svg = draw(lambda canvas: hubkv_plots.clusters(canvas, found), 3.1)
-    return Drawing(svg, hubkv_clusters.caption(found), found)
-
-
-def columned(caught: Captured) -> Drawing:
-    """Make HubKV's Fig. 2."""
-    found, maps = hubkv_columns.maps(caught)
-    svg = draw(lambda canvas: hubkv_plots.columns(canvas, maps), 3.2)
-    return Drawing(svg, hubkv_columns.maps_caption(found), found)
-
-
-def correlated(caught: Captured) -> Drawing:
-    """Make HubKV's Fig. 9."""
-    found = hubkv_columns.correlation(caught.density)
-    svg = draw(lambda canvas: hubkv_plots.density(canvas, found), 2.8)
-    return Drawing(svg, hubkv_columns.correlation_caption(found), found)
-
-
-def likened(caught: Captured, reading: str) -> Drawing:
-    """Make GraphKV's Fig. 2."""
-    found, shown = graphkv_keys.likeness(caught, reading)
-    svg = draw(lambda canvas: graphkv_plots.likeness(canvas, found, shown), 3.0)
-    return Drawing(svg, graphkv_keys.likeness_caption(found), found)
-
-
-def placed(caught: Captured, reading: str) -> Drawing:
-    """Make GraphKV's Fig. 7."""
-    found, shown = graphkv_keys.planes(caught, reading)
-    svg = draw(lambda canvas: graphkv_plots.planes(canvas, shown), 3.2)
-    return Drawing(svg, graphkv_keys.planes_caption(found), found)
-
-
-def varied(caught: Captured, reading: str) -> Drawing:
-    """Make HEX's Fig. 3."""
-    found = hex_settings.settings(caught, reading)
-    svg = draw(lambda canvas: hex_plots.settings(canvas, found), 4.6)
-    return Drawing(svg, hex_settings.settings_caption(found), found)
-
-
-def ablated(model: PreTrainedModel, documents: Sequence[Document], how: Settings) -> Drawing:
-    """Make HEX's Table 4."""
-    found = hex_ablations.ablations(model, documents, how)
-    svg = draw(lambda canvas: hex_plots.ablations(canvas, found), 3.6)
-    return Drawing(svg, hex_ablations.ablations_caption(found), found)
+def drawn(name: str, plan: Plan, sitting: Sitting) -> Picture:
+    """Measure, and draw."""
+    found = plan.measure(sitting)
+    numbers, *shown = found if isinstance(found, tuple) else (found,)
+    json.dumps(numbers, allow_nan=False)
+    svg = draw(lambda canvas: plan.paint(canvas, numbers, *shown), plan.height)
+    return Picture(name, plan.title, svg, plan.caption(numbers), numbers)

@@ -47,7 +47,7 @@ def likeness(canvas: Figure, found: dict[str, Any], shown: Likeness) -> None:
     counts.legend(loc="upper left")
 
 
-def planes(canvas: Figure, shown: Plane) -> None:
+def planes(canvas: Figure, _: dict[str, Any], shown: Plane) -> None:
     """Draw Fig. 7: keys on two axes, their scores as colours, the best as large dots."""
     places = shown.places.numpy()
     panels = canvas.subplots(1, len(shown.scores), sharex=True, sharey=True)

@@ -12,7 +12,7 @@ from optimized.study.documents import Document
 from optimized.study.evaluate import evaluate
 from optimized.study.pictures.words import verdict
 from optimized.study.rows import Settings, Trial
-from optimized.study.significance import interval, shares
+from optimized.study.significance import differences, interval, shares
 
 PRINTED = {
     "3-full": 55.42,
@@ -48,7 +48,7 @@ def ablations(
         if row.refused is not None:
             measured[name] = row.refused
             continue
-        change = [one - other for one, other in zip(row.bits, full.bits, strict=True)]
+        change = differences(row.bits, full.bits)
         found = shares(row)
         measured[name] = {
             "percent": 100 * row.nbytes / full.nbytes,

@@ -52,7 +52,7 @@ def autocorrelation(
     axes.legend(loc="upper right")
 
 
-def columns(canvas: Figure, maps: Sequence[Map]) -> None:
+def columns(canvas: Figure, _: dict[str, Any], maps: Sequence[Map]) -> None:
     """Draw Fig. 2: attention of the heads with the strongest columns."""
     for axes, one in zip(np.ravel(canvas.subplots(1, len(maps))), maps, strict=True):
         bright = one.weights**0.4  # so that the background is seen beside the columns

@@ -11,8 +11,8 @@ test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
   + tokens = keys.shape[-2]
 test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer
   rounded_residual: the residual buffer is rounded to half precision
-  - keys[..., tokens:, :].clone()
-  + keys[..., tokens:, :].half().to(keys.dtype)
+  - keys[..., size:, :].clone()
+  + keys[..., size:, :].half().to(keys.dtype)
 test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived
   never_normalized_prompt: mass is not divided by the queries that saw a token, though asked for
   - compress_span(config, *span, mass, tokens, True)
