@@ -327,6 +327,13 @@ lie(
     WIDE,
 )
 lie(
+    "kernel_steps_out_of_range",
+    "steps of tiny values are measured by more than a float holds",
+    "tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-112)",
+    "tl.where(far > 0, far, 1.0)",
+    "hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-values]",
+)
+lie(
     "kernel_minima_unfaded",
     "what minima of earlier tiles add is not weighed anew",
     "middles *= fade",
