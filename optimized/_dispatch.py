@@ -5,6 +5,7 @@ from functools import wraps
 from inspect import Parameter, signature, unwrap
 from typing import Any, ParamSpec, TypeVar
 
+import torch
 from torch import Tensor
 
 from reference.contract import contract
@@ -35,8 +36,12 @@ def dispatch(
     @wraps(spec, assigned=("__name__", "__qualname__", "__doc__", "__annotations__"))
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         hold(args, kwargs)
-        body = kernel() if on_gpu((*args, *kwargs.values())) else None
-        return (body or vector)(*args, **kwargs)
+        given = (*args, *kwargs.values())
+        body = kernel() if on_gpu(given) else None
+        if body is None:
+            return vector(*args, **kwargs)
+        with its_gpu(given):
+            return body(*args, **kwargs)
 
     return call
 
@@ -64,13 +69,20 @@ def kernel_of(name: str) -> Callable[..., Any] | None:
 
 
 def on_gpu(arguments: Iterable[object]) -> bool:
-    """Whether some arguments hold tensors, and all that do hold them on a GPU.
+    """Whether some arguments hold tensors, and all that do hold them on one GPU.
 
     The first tensor of a record speaks for the others: a cache has thousands.
     """
     first = [next(tensors(argument), None) for argument in arguments]
     found = [tensor for tensor in first if tensor is not None]
-    return bool(found) and all(tensor.is_cuda for tensor in found)
+    alike = all(tensor.is_cuda and tensor.device == found[0].device for tensor in found)
+    return bool(found) and alike
+
+
+def its_gpu(arguments: tuple[object, ...]) -> torch.cuda.device:
+    """Make the GPU of a call the current one: Triton launches there, wherever its tensors are."""
+    place = next(tensors(arguments)).device
+    return torch.cuda.device(place if place.type == "cuda" else -1)
 
 
 def tensors(value: object) -> Iterator[Tensor]:

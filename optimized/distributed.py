@@ -22,6 +22,7 @@ from torch.distributed import ProcessGroup
 
 import optimized
 from optimized import kernels, vector
+from optimized._dispatch import its_gpu
 from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
 from optimized.vector.retain import cut, sortable
@@ -152,7 +153,8 @@ def hubkv_refine(
     ranks, notes = meet(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
     scores = scores.contiguous()
     if kernel := _kernel(scores, radius):
-        return together(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
+        with its_gpu((scores,)):
+            return together(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
     stretches = {note for note in notes if note[0] != NO_HEAD}
     start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
     stretch = None if start == NO_STRETCH else slice(start, stop)

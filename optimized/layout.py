@@ -171,10 +171,14 @@ class PackedCache(NamedTuple):
 
 @lru_cache(maxsize=32)
 def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
-    """Return where each bit of each code of a tile lies, `[96, width, bits]`: 32 word + bit."""
-    token = torch.arange(TILE, device=device)[:, None, None]
-    channel = torch.arange(width, device=device)[:, None]
-    bit = torch.arange(bits, device=device)
+    """Return where each bit of each code of a tile lies, `[96, width, bits]`: 32 word + bit.
+
+    It is copied to a GPU once it is known: what is made there while a graph is captured, is only
+    known when that is replayed.
+    """
+    token = torch.arange(TILE)[:, None, None]
+    channel = torch.arange(width)[:, None]
+    bit = torch.arange(bits)
     if bits == 3:
         rows = TILE * width // 256
         group = width // 16 * (token // rows) + channel // 16
@@ -192,7 +196,7 @@ def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
             word, half = token * (group // 2) + within // 2, within % 2
         else:
             word, half = token // 2 * group + within, token % 2
-    return 32 * word + 16 * half + place
+    return (32 * word + 16 * half + place).to(device)
 
 
 def laid(codes: Tensor, bits: int, kind: str) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized._dispatch import kernel_of, on_gpu
+from optimized._dispatch import its_gpu, kernel_of, on_gpu
 from optimized.layout import PackedCache
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax
@@ -53,7 +53,8 @@ class HexLayer(RestoringLayer):
 
         held = self.held.rest if isinstance(self.held, PackedCache) else self.held
         checked((held, query, keys, values), {})
-        return decoded(self.held, query, keys, values)
+        with its_gpu((query,)):
+            return decoded(self.held, query, keys, values)
 
     def room(self, new: int) -> int:
         """Return how many tokens come before a block is full."""

@@ -1,5 +1,6 @@
 """Triton's interpreter, its programs in another order or at other places than it would run them."""
 
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 import triton.language as tl
+from torch import Tensor
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
@@ -40,6 +42,7 @@ def patch_once() -> None:
         builder = interpreter.interpreter_builder
         builder.options = replace(builder.options, sanitize_overflow=False)
         builder.create_fma = fused
+        hold_to_tensors(builder)
 
 
 def fused(x: Any, y: Any, z: Any) -> Any:
@@ -47,6 +50,48 @@ def fused(x: Any, y: Any, z: Any) -> Any:
     with np.errstate(invalid="ignore"):  # infinity less infinity
         exact = x.data.astype(np.float64) * y.data + z.data
     return interpreter.TensorHandle(exact.astype(z.data.dtype), z.dtype.scalar)
+
+
+def hold_to_tensors(builder: Any) -> None:
+    """Let programs read and write the tensors they were given, and nothing beside them.
+
+    On a GPU that ends a process, or not, by what lies beyond.
+    """
+    executor: Any = interpreter.GridExecutor
+    take, starts, ends = executor._init_args_hst, list[int](), list[int]()
+
+    def taken(self: Any, args: Any, kwargs: Any) -> Any:
+        given = take(self, args, kwargs)
+        tensors = [x for x in (*given[0], *given[1].values()) if isinstance(x, Tensor)]
+        memory = [x.untyped_storage() for x in tensors]
+        spans = sorted({(x.data_ptr(), x.data_ptr() + x.nbytes()) for x in memory})
+        starts[:] = [start for start, _ in spans]
+        ends[:] = [end for _, end in spans]
+        return given
+
+    def hold(pointers: Any, mask: Any) -> None:
+        there = pointers.data[mask.data.astype(bool)]
+        if there.size:
+            first, last = int(there.min()), int(there.max())
+            size = pointers.get_element_ty().primitive_bitwidth // 8 or 1
+            place = bisect(starts, first) - 1
+            assert place >= 0, "before all tensors"
+            beyond = last + size - ends[place]
+            assert beyond <= 0, f"{beyond} bytes beyond a tensor"
+
+    def holding(name: str, mask_at: int) -> None:
+        run = getattr(builder, name)
+
+        @wraps(run)
+        def held(pointers: Any, *rest: Any) -> Any:
+            hold(pointers, rest[mask_at])
+            return run(pointers, *rest)
+
+        setattr(builder, name, held)
+
+    executor._init_args_hst = taken
+    holding("create_masked_load", 0)
+    holding("create_masked_store", 1)
 
 
 UNPATCHED = SimpleNamespace(restore=lambda: None)

@@ -36,6 +36,14 @@ hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   + spreads * counts
 """)
 
+lie = told(kernel_lies("hubkv/refine.py", block=32))
+lie("""
+hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
+  kernel_refined_beyond_the_row: what is left of a score is read where the score is not
+  - there = (at >= -start) if EVEN else (at >= -start) & (at < left)
+  + there = at >= -start
+""")
+
 lie = told(kernel_lies("retain.py"))
 lie("""
 retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too
@@ -199,6 +207,10 @@ hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   kernel_unfaded: what earlier splits found is not weighed anew
   - o = o * fade + tl.sum(
   + o = o + tl.sum(
+hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-values]
+  kernel_steps_out_of_range: steps of tiny values are measured by more than a float holds
+  - tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-112)
+  + tl.where(far > 0, far, 1.0)
 """)
 
 lie = told(kernel_lies("hex/_entries.py", programs=1))

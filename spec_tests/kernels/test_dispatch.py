@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.runtime.interpreter import InterpretedFunction
 
 import optimized
@@ -163,6 +164,25 @@ def row(name: str) -> Any:
 
     vars(vectorised)["__signature__"] = vars(kernel)["__signature__"] = signature(spec)
     return dispatch(spec, vectorised, lambda: kernel)
+
+
+def test_a_kernel_runs_while_the_gpu_of_its_tensors_is_the_current_one():
+    entered = list[Any]()
+
+    class Entered(torch.cuda.device):
+        def __init__(self, place: Any) -> None:
+            entered.append(place)
+            super().__init__(-1)
+
+    with FakeTensorMode():
+        first, second = (torch.empty(3, device=f"cuda:{i}") for i in range(2))
+    protected = second.bool()
+    is_cuda = patch.object(Tensor, "is_cuda", property(lambda tensor: tensor.device.type == "cuda"))
+    with patch.object(torch.cuda, "device", Entered), is_cuda, trusted():
+        assert row("smd")(second, protected=protected) == "kernel"
+        assert row("smd")(torch.ones(3)) == "vectorised"
+        assert entered == [second.device]
+        assert row("smd")(first, protected=protected) == "vectorised", "torch refuses two GPUs"
 
 
 def ragged(device):

@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from optimized import stored_bytes
+from optimized import HexConfig, stored_bytes
+from optimized._dispatch import tensors
+from optimized.kernels.hex._entries import tables
 from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
+from optimized.vector.hex._codes import fields
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.draws import MODES
 from spec_tests.kernels.wide import coded, wide
@@ -15,6 +19,35 @@ from spec_tests.kernels.wide import coded, wide
 WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
 CPU = torch.device("cpu")
 every_tile = [(bits, width, kind) for bits in BITS for width in WIDTHS for kind in KINDS]
+
+
+class Elsewhere(TorchDispatchMode):
+    """Notes what makes tensors that are not on a CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        self.made += [func.__name__ for one in tensors(found) if one.device != CPU]
+        return found
+
+
+REMEMBERED: dict[str, Any] = {
+    "places of three bits": lambda gpu: places.__wrapped__(3, 64, "keys", gpu),
+    "places of four bits": lambda gpu: places.__wrapped__(4, 64, "values", gpu),
+    "fields": lambda gpu: fields.__wrapped__(3, gpu),
+    "tables": lambda gpu: tables.__wrapped__(HexConfig(density=0.125), 96, 2, 64, gpu),
+}
+
+
+@pytest.mark.parametrize("name", REMEMBERED)
+def test_what_is_remembered_is_known_before_it_is_copied_to_a_gpu(name):
+    """A graph that is captured meanwhile computes nothing, and what is remembered would be void."""
+    with Elsewhere() as elsewhere:
+        REMEMBERED[name](torch.device("meta"))
+    assert {*elsewhere.made} == {"_to_copy.default"}
 
 
 def read(words, bits, width, kind, token, channel):

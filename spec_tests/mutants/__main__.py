@@ -58,9 +58,11 @@ def mutant_name(impl: Implementation) -> str:
 
 
 def asserts(error: BaseException) -> bool:
-    """Whether `error` is a failed assertion, or a group that holds one."""
+    """Whether `error` is a failed assertion, is raised from one, or is a group that holds one."""
     if isinstance(error, BaseExceptionGroup):
         return any(asserts(part) for part in error.exceptions)
+    if error.__cause__ is not None and asserts(error.__cause__):
+        return True
     return isinstance(error, AssertionError | pytest.fail.Exception)
 
 

@@ -244,7 +244,9 @@ def codes_kernel(
             )  # fmt: skip
             return
     far = tl.load(reach + value_row)
-    inverse = UNIT / tl.where(far > 0, far, 1.0)
+    # so large that its inverse is a float
+    far = tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-112)
+    inverse = UNIT / far
     if ENTRIES:
         near += pid * WIDTH * HELD
         beside += pid * WIDTH * HELD
@@ -413,9 +415,9 @@ def codes_kernel(
     if ENTRIES:
         kept_of = (share_of / UNIT)[None, :]
     rest = (middles * share_of)[None, :]
-    share_of = (share_of / inverse)[None, :]
+    share_of = share_of[None, :]
     for i in tl.static_range(GROUPS):
-        x = o[i] * share_of + rest
+        x = o[i] * share_of * (far * (1.0 / UNIT)) + rest
         at = out + (i * GROUP + place)[:, None] * HELD + g[None, :]
         if ENTRIES:
             x += tl.load(at, mask=real[None, :], other=0.0) * kept_of

@@ -157,7 +157,8 @@ def refine_kernel(
     line = ()
     for back in tl.static_range(RADIUS):
         at = first - (RADIUS - back)
-        line += (competing(scores, protected, at, at >= -start, SHIELDED, False),)
+        there = (at >= -start) if EVEN else (at >= -start) & (at < left)
+        line += (competing(scores, protected, at, there, SHIELDED, False),)
     for part in tl.static_range(EACH // WIDTH):
         at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
         line += columns(competing(scores, protected, at, at < left, SHIELDED, EVEN), WIDTH)
