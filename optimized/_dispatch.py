@@ -12,6 +12,8 @@ from reference.contract import contract
 P = ParamSpec("P")
 R = TypeVar("R")
 
+HOLDING = (Tensor, tuple)
+
 
 def dispatch(
     spec: Callable[P, R],
@@ -68,9 +70,13 @@ def on_gpu(arguments: Iterable[object]) -> bool:
 
     The first tensor of a record speaks for the others: a cache has thousands.
     """
-    first = [next(tensors(argument), None) for argument in arguments]
-    found = [tensor for tensor in first if tensor is not None]
-    return bool(found) and all(tensor.is_cuda for tensor in found)
+    found = False
+    for argument in arguments:
+        if isinstance(argument, HOLDING) and (first := next(tensors(argument), None)) is not None:
+            if not first.is_cuda:
+                return False
+            found = True
+    return found
 
 
 def tensors(value: object) -> Iterator[Tensor]:
@@ -79,4 +85,5 @@ def tensors(value: object) -> Iterator[Tensor]:
         yield value
     elif isinstance(value, tuple):
         for part in value:
-            yield from tensors(part)
+            if isinstance(part, HOLDING):
+                yield from tensors(part)

@@ -40,6 +40,7 @@ R = TypeVar("R")
 Axes = dict[str, tuple[Any, str]]  # the length of each axis of a call, and who brought it
 Check = Callable[[Any, Axes], None]
 
+ABSENT = (None, "")
 FLAG = "True or False"
 SEVERAL = {tuple: "a tuple", Sequence: "a sequence"}
 NUMBERS = {int: ("an integer", (int,)), float: ("a number", (int, float, Real))}
@@ -108,7 +109,8 @@ def contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, A
     rules = tuple((rule, tuple(signature(rule).parameters)) for rule in vars(spec).get("rules", ()))
 
     def hold(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = dict(zip(names, args), **kwargs)  # noqa: B905 one too many: the body says so
+        # one too many: the body says so
+        given = dict(zip(names, args), **kwargs) if args else kwargs  # noqa: B905
         if not needed <= given.keys():
             return  # and so it does of one too few
         axes: Axes = {}
@@ -116,9 +118,9 @@ def contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, A
             if name in given:
                 check(given[name], axes)
         if rules:
-            known = {axis: length for axis, (length, _) in axes.items()} | defaults | given
+            known = defaults | given
             for rule, wanted in rules:
-                rule(*[known.get(name) for name in wanted])
+                rule(*[known[n] if n in known else axes.get(n, ABSENT)[0] for n in wanted])
 
     return hold
 
@@ -256,53 +258,67 @@ def _tensor(name: str, annotation: Any) -> Check:
     names, whole = annotation.dim_str.split(), f"[{annotation.dim_str}]"
     star = next((place for place, axis in enumerate(names) if axis[0] == "*"), None)
     least = len(names) - (star is not None)
+    places: list[Any] = list(range(len(names)))
+    if star is not None:
+        after = range(star + 1 - len(names), 0)
+        places[star:] = slice(star, after.start or None), *after
+    told = tuple((axis, place) for axis, place in zip(names, places, strict=True) if axis != "_")
 
     def check(value: Any, axes: Axes) -> None:
         if not isinstance(value, Tensor) or not fits(value.dtype):
             raise TypeError(f"{name} must be {word} tensor, got {shown(value)}")
         shape = value.shape
-        if whole not in axes or axes[whole][0] != shape:
-            fit(shape, axes)
+        if axes.get(whole, ABSENT)[0] != shape:
+            if len(shape) != least and (star is None or len(shape) < least):
+                count = f"{'at least ' * (star is not None)}{least}"
+                count += " axis" if least == 1 else " axes"
+                raise ValueError(f"{name} must have {count}, got shape {tuple(shape)}")
+            for axis, place in told:
+                if axis not in axes:
+                    axes[axis] = shape[place], name
+                elif axes[axis][0] != shape[place]:
+                    misfit(axis, shape[place], shape, axes)
             axes[whole] = shape, name
-        if bounds and scanning(value):
-            low, high = ends(value)  # NaN survives both
-            if not (bounds.hold(low) and bounds.hold(high)):
-                bad = value[~bounds.hold(value)][0].item()
-                raise ValueError(f"{name} must be {bounds.said}, got {bad}")
+        if bounds:
+            within(name, value, bounds)
 
-    def fit(shape: tuple[int, ...], axes: Axes) -> None:
-        if len(shape) < least or (star is None and len(shape) > least):
-            count = f"{'at least ' * (star is not None)}{least} {'axis' if least == 1 else 'axes'}"
-            raise ValueError(f"{name} must have {count}, got shape {tuple(shape)}")
-        lengths: list[Any] = list(shape)
+    def misfit(axis: str, length: Any, shape: tuple[int, ...], axes: Axes) -> None:
+        known, other = axes[axis]
+        if other == name:
+            raise ValueError(f"{name} must be square, got shape {tuple(shape)}")
+        if known == 0 and length:
+            said = f"{other} must have {axis} of at least 1 to fit {name}"
+            raise ValueError(f"{said}, got {known}")
+        wanted: list[Any] = [
+            axes.get(a, (shape[place],))[0] for a, place in zip(names, places, strict=True)
+        ]
         if star is not None:
-            lengths[star : len(shape) - least + star] = [shape[star : len(shape) - least + star]]
-        for axis, length in zip(names, lengths, strict=True):
-            if axis == "_":
-                continue
-            known, other = axes.setdefault(axis, (length, name))
-            if known != length and other == name:
-                raise ValueError(f"{name} must be square, got shape {tuple(shape)}")
-            if known == 0 and length:
-                said = f"{other} must have {axis} of at least 1 to fit {name}"
-                raise ValueError(f"{said}, got {known}")
-            if known != length:
-                wanted: list[Any] = [
-                    axes.get(a, (n,))[0] for a, n in zip(names, lengths, strict=True)
-                ]
-                if star is not None:
-                    wanted[star : star + 1] = wanted[star]
-                said = f"{name} must have shape {tuple(wanted)} to fit {other}"
-                raise ValueError(f"{said}, got {tuple(shape)}")
+            wanted[star : star + 1] = wanted[star]
+        said = f"{name} must have shape {tuple(wanted)} to fit {other}"
+        raise ValueError(f"{said}, got {tuple(shape)}")
 
     return check
+
+
+def within(name: str, tensor: Tensor, bounds: Range | None, real: Tensor | None = None) -> None:
+    """Refuse values out of bounds, where they are real."""
+    if bounds is None or not scanning(tensor):
+        return
+    low, high = ends(tensor)  # NaN survives both
+    if bounds.hold(low) and bounds.hold(high):
+        return
+    bad = ~bounds.hold(tensor)
+    bad = bad if real is None else bad & real
+    if bool(bad.any()):
+        raise ValueError(f"{name} must be {bounds.said}, got {tensor[bad][0].item()}")
 
 
 def ends(tensor: Tensor) -> tuple[float, float]:
     """Return the least and the greatest element, with one wait for a GPU; NaN if there is one."""
     if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
         tensor = tensor.float()  # eight bits know no order
-    low, high = torch.stack(tensor.aminmax()).tolist()
+    low, high = tensor.aminmax()
+    low, high = torch.stack((low, high)).tolist() if tensor.is_cuda else (low.item(), high.item())
     return low, high
 
 
