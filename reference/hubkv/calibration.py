@@ -2,7 +2,6 @@
 
 from itertools import product
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -88,8 +87,9 @@ def head_weights(
         E-U9: where no head of a layer is selective ($\bar c_\ell = 0$) the quotient is read as 1.
     """
     c = selectivity.double()
-    c = torch.where(mean(c) > 0, c, 1.0)  # where no head is selective all are alike
-    weights = (c / mean(c)) ** tau
+    c_bar = mean(c)
+    quotient = (c / c_bar).masked_fill(c_bar == 0, 1)
+    weights = quotient**tau
     return weights.clamp(minimum, maximum).to(widen(selectivity).dtype)
 
 
