@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from optimized.vector.attention import attention_drawn
+from reference.attention import known_of
 from reference.precision import widest
 
 # queries at a time: what they attend with never grows with the number of queries
@@ -29,7 +30,7 @@ def h2o_mass(
         stop = min(count, start + QUERIES)
         seen = tokens - count + stop
         real = None if valid is None else valid[..., :seen]
-        known = None if log_sum_exp is None else log_sum_exp[..., start:stop]
+        known = known_of(log_sum_exp, slice(start, stop))
         new = queries[..., start:stop, :]
         block = attention_drawn(new, keys[..., :seen, :], real, known, exact)
         total[..., :seen] += block.sum(-2)
