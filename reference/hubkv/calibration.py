@@ -1,6 +1,7 @@
 """Head calibration: a head that singles tokens out speaks louder than one that spreads evenly."""
 
 from itertools import product
+from math import inf
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -87,9 +88,8 @@ def head_weights(
         E-U9: where no head of a layer is selective ($\bar c_\ell = 0$) the quotient is read as 1.
     """
     c = selectivity.double()
-    c_bar = mean(c)
-    quotient = (c / c_bar).masked_fill(c_bar == 0, 1)
-    weights = quotient**tau
+    weights = (c / mean(c)) ** tau
+    weights = weights.nan_to_num(1, inf)  # 0 / 0: where no head is selective all are alike
     return weights.clamp(minimum, maximum).to(widen(selectivity).dtype)
 
 

@@ -36,8 +36,9 @@ lie(
 lie(
     "clipped_first",
     "clipped before the power",
-    "weights = (c / mean(c)) ** tau\n    return weights.clamp(minimum, maximum)",
-    "weights = (c / mean(c)).clamp(minimum, maximum) ** tau\n    return weights",
+    "weights = weights.nan_to_num(1, inf)",
+    "weights = (c / mean(c)).nan_to_num(1, inf).clamp(minimum, maximum) ** tau\n"
+    "    return weights.to(widen(selectivity).dtype)",
     "vector:weights-are-clipped-last",
 )
 lie(
@@ -50,8 +51,8 @@ lie(
 lie(
     "unguarded_quotient",
     "0 / 0 where no head is selective",
-    "torch.where(mean(c) > 0, c, 1.0)",
-    "c",
+    "weights.nan_to_num(1, inf)",
+    "weights",
     "test_a_layer_without_any_selectivity_weighs_one",
 )
 lie(

@@ -28,8 +28,8 @@ lie(
 lie(
     "sum_of_the_query_before",
     "the log-sum-exp is that of another query",
-    "log_sum_exp[row][:, q, None]",
-    "log_sum_exp[row][:, q - 1, None]",
+    "known_of(log_sum_exp, slice(q, q + 1), row)",
+    "None if log_sum_exp is None else log_sum_exp[row][:, q - 1, None]",
     "test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit",
 )
 lie(
