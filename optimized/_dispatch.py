@@ -13,6 +13,8 @@ from reference.contract import contract
 P = ParamSpec("P")
 R = TypeVar("R")
 
+HOLDING = (Tensor, tuple)
+
 
 def dispatch(
     spec: Callable[P, R],
@@ -73,10 +75,13 @@ def on_gpu(arguments: Iterable[object]) -> bool:
 
     The first tensor of a record speaks for the others: a cache has thousands.
     """
-    first = [next(tensors(argument), None) for argument in arguments]
-    found = [tensor for tensor in first if tensor is not None]
-    alike = all(tensor.is_cuda and tensor.device == found[0].device for tensor in found)
-    return bool(found) and alike
+    place = None
+    for argument in arguments:
+        if isinstance(argument, HOLDING) and (first := next(tensors(argument), None)) is not None:
+            if not first.is_cuda or (place is not None and first.device != place):
+                return False
+            place = first.device
+    return place is not None
 
 
 def its_gpu(arguments: tuple[object, ...]) -> torch.cuda.device:
@@ -91,4 +96,5 @@ def tensors(value: object) -> Iterator[Tensor]:
         yield value
     elif isinstance(value, tuple):
         for part in value:
-            yield from tensors(part)
+            if isinstance(part, HOLDING):
+                yield from tensors(part)

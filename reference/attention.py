@@ -12,6 +12,13 @@ from reference.precision import widen, widest
 from reference.rules import aligned, grouped, normalizing, wide
 
 
+def known_of(
+    log_sum_exp: Tensor | None, queries: slice, row: tuple[int, ...] = ()
+) -> Tensor | None:
+    """Return the log-sum-exp of some queries, of a row of the batch, where it is known."""
+    return None if log_sum_exp is None else log_sum_exp[(*row, ..., queries)]
+
+
 @requires(wide, grouped, aligned, normalizing)
 def attention_weights(
     queries: Finite[Tensor, "*batch query_heads queries width"],

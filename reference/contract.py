@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import Parameter, signature
+from math import inf
 from numbers import Real
 from types import UnionType
 from typing import (
@@ -40,6 +41,7 @@ R = TypeVar("R")
 Axes = dict[str, tuple[Any, str]]  # the length of each axis of a call, and who brought it
 Check = Callable[[Any, Axes], None]
 
+ABSENT = (None, "")
 FLAG = "True or False"
 SEVERAL = {tuple: "a tuple", Sequence: "a sequence"}
 NUMBERS = {int: ("an integer", (int,)), float: ("a number", (int, float, Real))}
@@ -51,6 +53,8 @@ DTYPES = {
     "int16": ("an int16", lambda dtype: dtype == torch.int16),
     "uint8": ("a uint8", lambda dtype: dtype == torch.uint8),
 }
+BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
+MANY = 2**15  # below that the views cost more than they save
 _trusting = ContextVar("trusting", default=False)
 
 
@@ -108,7 +112,8 @@ def contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, A
     rules = tuple((rule, tuple(signature(rule).parameters)) for rule in vars(spec).get("rules", ()))
 
     def hold(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = dict(zip(names, args), **kwargs)  # noqa: B905 one too many: the body says so
+        # one too many: the body says so
+        given = dict(zip(names, args), **kwargs) if args else kwargs  # noqa: B905
         if not needed <= given.keys():
             return  # and so it does of one too few
         axes: Axes = {}
@@ -116,9 +121,9 @@ def contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, A
             if name in given:
                 check(given[name], axes)
         if rules:
-            known = {axis: length for axis, (length, _) in axes.items()} | defaults | given
+            known = defaults | given
             for rule, wanted in rules:
-                rule(*[known.get(name) for name in wanted])
+                rule(*[known[n] if n in known else axes.get(n, ABSENT)[0] for n in wanted])
 
     return hold
 
@@ -256,54 +261,78 @@ def _tensor(name: str, annotation: Any) -> Check:
     names, whole = annotation.dim_str.split(), f"[{annotation.dim_str}]"
     star = next((place for place, axis in enumerate(names) if axis[0] == "*"), None)
     least = len(names) - (star is not None)
+    places: list[Any] = list(range(len(names)))
+    if star is not None:
+        after = range(star + 1 - len(names), 0)
+        places[star:] = slice(star, after.start or None), *after
+    told = tuple((axis, place) for axis, place in zip(names, places, strict=True) if axis != "_")
 
     def check(value: Any, axes: Axes) -> None:
         if not isinstance(value, Tensor) or not fits(value.dtype):
             raise TypeError(f"{name} must be {word} tensor, got {shown(value)}")
         shape = value.shape
-        if whole not in axes or axes[whole][0] != shape:
-            fit(shape, axes)
+        if axes.get(whole, ABSENT)[0] != shape:
+            if len(shape) != least and (star is None or len(shape) < least):
+                count = f"{'at least ' * (star is not None)}{least}"
+                count += " axis" if least == 1 else " axes"
+                raise ValueError(f"{name} must have {count}, got shape {tuple(shape)}")
+            for axis, place in told:
+                if axis not in axes:
+                    axes[axis] = shape[place], name
+                elif axes[axis][0] != shape[place]:
+                    misfit(axis, shape[place], shape, axes)
             axes[whole] = shape, name
-        if bounds and scanning(value):
-            low, high = ends(value)  # NaN survives both
-            if not (bounds.hold(low) and bounds.hold(high)):
-                bad = value[~bounds.hold(value)][0].item()
-                raise ValueError(f"{name} must be {bounds.said}, got {bad}")
+        if bounds:
+            within(name, value, bounds)
 
-    def fit(shape: tuple[int, ...], axes: Axes) -> None:
-        if len(shape) < least or (star is None and len(shape) > least):
-            count = f"{'at least ' * (star is not None)}{least} {'axis' if least == 1 else 'axes'}"
-            raise ValueError(f"{name} must have {count}, got shape {tuple(shape)}")
-        lengths: list[Any] = list(shape)
+    def misfit(axis: str, length: Any, shape: tuple[int, ...], axes: Axes) -> None:
+        known, other = axes[axis]
+        if other == name:
+            raise ValueError(f"{name} must be square, got shape {tuple(shape)}")
+        if known == 0 and length:
+            said = f"{other} must have {axis} of at least 1 to fit {name}"
+            raise ValueError(f"{said}, got {known}")
+        wanted: list[Any] = [
+            axes.get(a, (shape[place],))[0] for a, place in zip(names, places, strict=True)
+        ]
         if star is not None:
-            lengths[star : len(shape) - least + star] = [shape[star : len(shape) - least + star]]
-        for axis, length in zip(names, lengths, strict=True):
-            if axis == "_":
-                continue
-            known, other = axes.setdefault(axis, (length, name))
-            if known != length and other == name:
-                raise ValueError(f"{name} must be square, got shape {tuple(shape)}")
-            if known == 0 and length:
-                said = f"{other} must have {axis} of at least 1 to fit {name}"
-                raise ValueError(f"{said}, got {known}")
-            if known != length:
-                wanted: list[Any] = [
-                    axes.get(a, (n,))[0] for a, n in zip(names, lengths, strict=True)
-                ]
-                if star is not None:
-                    wanted[star : star + 1] = wanted[star]
-                said = f"{name} must have shape {tuple(wanted)} to fit {other}"
-                raise ValueError(f"{said}, got {tuple(shape)}")
+            wanted[star : star + 1] = wanted[star]
+        said = f"{name} must have shape {tuple(wanted)} to fit {other}"
+        raise ValueError(f"{said}, got {tuple(shape)}")
 
     return check
 
 
-def ends(tensor: Tensor) -> tuple[float, float]:
-    """Return the least and the greatest element, with one wait for a GPU; NaN if there is one."""
+def within(name: str, tensor: Tensor, bounds: Range | None, real: Tensor | None = None) -> None:
+    """Refuse values out of bounds, where they are real."""
+    if bounds is None or not scanning(tensor):
+        return
+    low, high = ends(tensor, bounds.least)  # NaN survives both
+    if bounds.hold(low) and bounds.hold(high):
+        return
+    bad = ~bounds.hold(tensor)
+    bad = bad if real is None else bad & real
+    if bool(bad.any()):
+        raise ValueError(f"{name} must be {bounds.said}, got {tensor[bad][0].item()}")
+
+
+def ends(tensor: Tensor, least: float = -inf) -> tuple[float, float]:
+    """Return the least and the greatest element, with one wait for a GPU; NaN if there is one.
+
+    Numbers of at least 0, as these are expected to be, order as their bits do, which compare
+    faster; of others a sign bit tells.
+    """
     if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
         tensor = tensor.float()  # eight bits know no order
-    low, high = torch.stack(tensor.aminmax()).tolist()
-    return low, high
+    if tensor.is_cuda:
+        low, high = torch.stack(tensor.aminmax()).tolist()
+        return low, high
+    if least >= 0 and tensor.numel() >= MANY and tensor.dtype in BITS:
+        low, high = tensor.view(BITS[tensor.dtype]).aminmax()
+        if low.item() >= 0:
+            return low.view(tensor.dtype).item(), high.view(tensor.dtype).item()
+    low, high = tensor.aminmax()
+    return low.item(), high.item()
 
 
 def kind_of(annotation: Any) -> tuple[str, Callable[[torch.dtype], bool]]:

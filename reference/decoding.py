@@ -127,7 +127,7 @@ def addable(cache: DecodingCache, mass: Tensor | None) -> None:
     """Refuse mass of another shape than what is held, or that makes no score."""
     if mass is None:
         return
-    held = present(cache)
+    held = present(cache, stayed(cache))
     errors.shaped("mass", mass, held.shape)
     finite("mass", mass, held, cache.config.refinement is not None)
 
@@ -241,13 +241,12 @@ def decoding_read(cache: DecodingCache) -> DecodingView:
         torch.cat(
             [laid_out(stored.positions, cache, here, -1), come[..., None, :].expand(pending)], -1
         ),
-        present(cache),
+        present(cache, here),
     )
 
 
-def present(cache: DecodingCache) -> Tensor:
+def present(cache: DecodingCache, here: Tensor) -> Tensor:
     """Mark what is held: the stored entries of each head, then all that are pending."""
-    here = stayed(cache)
     return torch.cat([here, here.new_ones(cache.pending_scores.shape)], -1)
 
 

@@ -1,6 +1,7 @@
 """What no signature can refuse, in its voice: the argument, its value, the admissible range."""
 
 from collections.abc import Collection, Sequence
+from math import isfinite
 from typing import Any
 
 import torch
@@ -53,7 +54,7 @@ def marking(name: str, mask: Tensor) -> None:
 
 def in_range(name: str, result: Tensor, got: object = "a result out of range") -> None:
     """Refuse what leads to a `result`, at least 0, that its dtype cannot hold."""
-    if scanning(result) and not bool(torch.isfinite(result.amax())):
+    if scanning(result) and not isfinite(result.amax().item()):
         raise ValueError(
             f"{name} must be in the range where results are finite in {result.dtype}, got {got}"
         )

@@ -118,6 +118,7 @@ class Range(NamedTuple):
 
     hold: Callable[[Any], Any]
     said: str
+    least: float
 
     @classmethod
     def of(cls, marks: Iterable[Any]) -> "Range | None":
@@ -135,4 +136,4 @@ class Range(NamedTuple):
         def hold(value: Any) -> Any:
             return above(value, low) & below(value, high)
 
-        return cls(hold, said or "< inf and not NaN") if ends else None
+        return cls(hold, said or "< inf and not NaN", low) if ends else None

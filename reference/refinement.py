@@ -3,17 +3,19 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.contract import requires, scanning
+from reference.contract import requires, within
 from reference.graphkv.refine import GraphSettings, covers_window, graphkv_refine
 from reference.hubkv.locality import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
-from reference.kinds import Ratio, Whole
+from reference.kinds import Finite, Importance, Range, Ratio, Whole
 from reference.precision import widen
 from reference.rules import multiple
 from reference.scorers.scored import Scored
 
 Refinement = HubSettings | GraphSettings | NmsSettings
 """Settings, which say what refines."""
+
+FINITE, IMPORTANT = (Range.of([vars(kind)["values"]]) for kind in (Finite, Importance))
 
 
 def comparable(
@@ -49,13 +51,7 @@ def refinable(scored: Scored, refinement: Refinement | None, valid: Tensor | Non
 
 def finite(name: str, tensor: Tensor, real: Tensor | None, positive: bool = False) -> None:
     """Refuse NaN and infinities, and numbers below 0 too, where there is something real."""
-    if not scanning(tensor):
-        return
-    bad = ~((tensor >= 0) & tensor.isfinite() if positive else tensor.isfinite())
-    bad = bad if real is None else bad & real
-    if bool(bad.any()):
-        said = "finite and >= 0" if positive else "finite"
-        raise ValueError(f"{name} must be {said}, got {tensor[bad][0].item()}")
+    within(name, tensor, IMPORTANT if positive else FINITE, real)
 
 
 @requires(comparable, refinable)

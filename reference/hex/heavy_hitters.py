@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.attention import attention_weights
+from reference.attention import attention_weights, known_of
 from reference.contract import requires
 from reference.kinds import Finite, Ratio, Whole
 from reference.precision import widest
@@ -61,7 +61,7 @@ def attention_mass(
     for q in range(count):
         seen = tokens - count + q + 1 if causal else tokens
         query = queries[..., q : q + 1, :]
-        known = None if log_sum_exp is None else log_sum_exp[..., q : q + 1]
+        known = known_of(log_sum_exp, slice(q, q + 1))
         weights = attention_weights(query, keys[..., :seen, :], causal, log_sum_exp=known)
         for i in range(queries.shape[-3]):
             mass[..., :seen] += weights[..., i, 0, :]

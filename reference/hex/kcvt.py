@@ -1,5 +1,6 @@
 """KCVT: coarse asymmetric quantisation, keys by channel and values by token."""
 
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from reference.contract import requires, scanning
+from reference.contract import ends, requires, scanning
 from reference.kinds import Bits, Finite, Scales, ValueGroup
 from reference.precision import widen
 from reference.rules import alike, headed
@@ -165,11 +166,11 @@ def storable(name: str, scales: Tensor, dtype: torch.dtype) -> None:
     """Refuse minima and steps that overflow the precision they are stored in."""
     if not scanning(scales):
         return
-    fine = torch.isfinite(scales.to(dtype))
-    if not bool(fine.all()):
+    low, high = ends(stored := scales.to(dtype))
+    if not -inf < low <= high < inf:
         raise ValueError(
             f"{name} must have minima and steps within {torch.finfo(dtype).max} to be stored as "
-            f"{dtype}, got {scales[~fine][0].item()}"
+            f"{dtype}, got {scales[~stored.isfinite()][0].item()}"
         )
 
 

@@ -1,8 +1,8 @@
 """Head calibration: a head that singles tokens out speaks louder than one that spreads evenly."""
 
 from itertools import product
+from math import inf
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -88,8 +88,8 @@ def head_weights(
         E-U9: where no head of a layer is selective ($\bar c_\ell = 0$) the quotient is read as 1.
     """
     c = selectivity.double()
-    c = torch.where(mean(c) > 0, c, 1.0)  # where no head is selective all are alike
     weights = (c / mean(c)) ** tau
+    weights = weights.nan_to_num(1, inf)  # 0 / 0: where no head is selective all are alike
     return weights.clamp(minimum, maximum).to(widen(selectivity).dtype)
 
 

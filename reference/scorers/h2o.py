@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.attention import attention_weights
+from reference.attention import attention_weights, known_of
 from reference.contract import requires
 from reference.kinds import Finite, Importance, Whole
 from reference.precision import widen, widest
@@ -66,7 +66,7 @@ def h2o_mass(
         for q in range(max(0, first - (tokens - count)), count):
             seen = tokens - count + q + 1
             query, cache = queries[row][:, q, None], keys[row][:, first:seen]
-            known = None if log_sum_exp is None else log_sum_exp[row][:, q, None]
+            known = known_of(log_sum_exp, slice(q, q + 1), row)
             weights = attention_weights(query, cache, log_sum_exp=known)
             for h in range(queries.shape[-3]):
                 total[row][h // group, first:seen] += weights[h, 0]

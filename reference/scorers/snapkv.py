@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.attention import attention_weights
+from reference.attention import attention_weights, known_of
 from reference.contract import requires
 from reference.kinds import Finite, Odd, Positive
 from reference.precision import widest
@@ -63,7 +63,7 @@ def snapkv(
         protected[row][:, start:] = True
         if start == first:
             continue
-        known = None if log_sum_exp is None else log_sum_exp[row][:, -window:]
+        known = known_of(log_sum_exp, slice(-window, None), row)
         last = queries[row][:, -window:]
         weights = attention_weights(last, keys[row][:, first:], log_sum_exp=known)
         observed = weights.new_zeros(heads, start - first)

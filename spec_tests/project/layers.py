@@ -42,7 +42,6 @@ ALLOWED_LOOPS: dict[str, str] = {
     "kernels/hex/attention.py::attended": "compressed spans, joined where they are of one length",
     "kernels/hex/attention.py::taken": "compressed spans",
     "kernels/hex/compress.py::hex_compress": "stored parts that are numbers",
-    "kernels/hex/compress.py::packed": "keys and values",
     "kernels/hex/compress.py::restored": "keys and values",
     "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+import torch
 
 import reference
+from reference.contract import MANY
 from reference.said import admits
 
 GOLDEN = Path(__file__).parent / "signatures.txt"
@@ -54,6 +56,18 @@ def said(hint: Any) -> str:
 def text() -> str:
     """Return what the file must hold."""
     return "\n".join(line for name in reference.__all__ for line in lines(name)) + "\n"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("length", [4, MANY], ids=["short", "long"])
+def test_a_long_tensor_is_held_to_its_range_as_a_short_one_is(length, dtype):
+    scores, hubs = torch.zeros(length, dtype=dtype), torch.ones(length, dtype=torch.bool)
+    scores[:2] = torch.tensor([-0.0, torch.finfo(dtype).max], dtype=dtype)
+    reference.discount(scores, hubs)
+    for bad in (-torch.finfo(dtype).tiny, -1.0, -torch.inf, torch.inf, torch.nan, -torch.nan):
+        scores[2] = bad
+        with pytest.raises(ValueError, match=f"^scores must be finite and >= 0, got {scores[2]}$"):
+            reference.discount(scores, hubs)
 
 
 def test_the_public_signatures_are_those_on_file():

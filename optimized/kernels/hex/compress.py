@@ -15,7 +15,7 @@ from torch import Tensor
 from optimized import vector
 from optimized.kernels._device import rounded, widened
 from optimized.kernels._tiles import DTYPES, WIDEST
-from optimized.layout import TILE, Run, first_entries
+from optimized.layout import TILE
 from optimized.vector.hex.compress import hex_mask
 from reference.contract import scanning
 from reference.hex.compress import HexBlock
@@ -428,27 +428,6 @@ def hex_compress(
     return HexBlock(bits, *codes, keys[kept], values[kept], dynamic.clone())
 
 
-def packed(
-    keys: Tensor, values: Tensor, expander: Tensor, dynamic: Tensor, bits: int, value_group: str,
-    scales: torch.dtype | None,
-) -> Run:  # fmt: skip
-    """Compress a span as `hex_compress` does, in the layout of the kernels."""
-    heads, tokens, width = keys.shape[-3:]
-    rows = keys.shape[:-3].numel()
-    keys, values = (x.reshape(rows, heads, tokens, width) for x in (keys, values))
-    dynamic = dynamic.reshape(rows, tokens)
-    span = keys, values, expander, dynamic, bits, value_group, scales
-    codes = [x[None] for x in coded_span(*span, tiled=True)]
-    codes[0], codes[3] = (x.unflatten(-1, (-(-tokens // TILE), -1)) for x in codes[::3])
-    kept = hex_mask(expander, dynamic, heads)
-    kept_keys, kept_values = keys[kept], values[kept]
-    static = expander.view(tokens, heads, width).sum(-1).T
-    return Run(
-        bits, tokens, *codes, kept_keys, kept_values, (kept_keys.numel(),), dynamic[None].clone(),
-        first_entries(dynamic[None], static, width),
-    )  # fmt: skip
-
-
 def restored(
     stored: tuple[Tensor, ...], dynamic: Tensor, bits: int, dtype: torch.dtype, tiled: bool
 ) -> list[Tensor]:
@@ -481,11 +460,3 @@ def hex_reconstruct(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
     keys, values = restored(block[1:7], dynamic, block.bits, dtype, tiled=False)
     keys.masked_scatter_(kept, block.kept_keys)
     return keys, values.masked_scatter_(kept, block.kept_values)
-
-
-def unpacked(run: Run, expander: Tensor) -> tuple[Tensor, Tensor]:
-    """Restore the keys and values of spans in the layout of the kernels."""
-    kept = hex_mask(expander, run.dynamic, run.key_steps.shape[-2])
-    keys, values = restored(run[2:8], run.dynamic, run.bits, run.kept_keys.dtype, tiled=True)
-    keys.masked_scatter_(kept, run.kept_keys)
-    return keys, values.masked_scatter_(kept, run.kept_values)

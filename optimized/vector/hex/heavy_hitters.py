@@ -8,6 +8,7 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.attention import attention_weights
+from reference.attention import known_of
 from reference.precision import widest
 
 WEIGHTS = 2**21
@@ -29,7 +30,7 @@ def attention_mass(
     for start in range(0, count, step):
         stop = min(count, start + step)
         seen = tokens - count + stop if causal else tokens
-        known = None if log_sum_exp is None else log_sum_exp[..., start:stop]
+        known = known_of(log_sum_exp, slice(start, stop))
         new = queries[..., start:stop, :]
         weights = attention_weights(new, keys[..., :seen, :], causal, None, known)
         mass[..., :seen] += weights.sum((-3, -2))

@@ -12,12 +12,11 @@ from reference.precision import widen
 def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | None) -> Quantised:
     wide, stored, top = widen(x), scale_dtype(x.dtype, scales), 2**bits - 1
     # a group without members has minimum and step 0
-    empty = kept.all(-1)
-    low, high = empty.to(wide.dtype), empty.to(wide.dtype)
+    low = high = wide.new_zeros(x.shape[:-1])
     if x.shape[-1]:
-        low = wide.masked_fill(kept, torch.inf).amin(-1)
-        high = wide.masked_fill(kept, -torch.inf).amax(-1)
-    low, high = low.masked_fill(empty, 0), high.masked_fill(empty, 0)
+        empty = kept.all(-1)
+        low = wide.masked_fill(kept, torch.inf).amin(-1).masked_fill_(empty, 0)
+        high = wide.masked_fill(kept, -torch.inf).amax(-1).masked_fill_(empty, 0)
     step = (high - low) / top
     storable(name, torch.stack([low, step], -1), stored)
     minima, steps = low.to(stored), step.to(stored)

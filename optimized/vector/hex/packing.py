@@ -1,24 +1,31 @@
-"""Bit packing without loops, a byte for each bit on the way."""
+"""Bit packing without loops: eight codes are whole bytes, and fit into one number."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from reference.hex.packing import word_count
+
 
 def pack_bits(codes: Tensor, bits: int) -> Tensor:
-    places = torch.arange(8, dtype=torch.uint8, device=codes.device)
-    stream = (codes[..., None] >> places[:bits]).bitwise_and_(1).flatten(-2)
-    stream = F.pad(stream, (0, -stream.shape[-1] % 32)).unflatten(-1, (-1, 8))
-    # the lowest byte of a word comes first
-    words = stream.mul_(1 << places).sum(-1, dtype=torch.uint8).flatten().view(torch.int32)
-    return words.view(*codes.shape[:-1], stream.shape[-2] // 4)
+    *rows, length = codes.shape
+    groups, count = -(-length // 8), word_count(length, bits)
+    places = bits * torch.arange(8, device=codes.device)
+    eights = F.pad(codes, (0, 8 * groups - length)).unflatten(-1, (groups, 8)).long()
+    # eight codes of 8 bits wrap into the sign; the lowest byte comes first
+    numbers = eights.bitwise_left_shift_(places).sum(-1, keepdim=True)
+    stream = numbers.view(torch.uint8)[..., :bits].flatten(-2)
+    stream = F.pad(stream, (0, 4 * count - stream.shape[-1]))
+    return stream.flatten().view(torch.int32).view(*rows, count)
 
 
 def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
-    places = torch.arange(8, dtype=torch.uint8, device=words.device)
-    stream = ((as_bytes(words)[..., None] >> places) & 1).flatten(-2)
-    codes = stream[..., : length * bits].unflatten(-1, (length, bits))
-    return (codes << places[:bits]).sum(-1, dtype=torch.uint8)
+    groups = -(-length // 8)
+    places = bits * torch.arange(8, device=words.device)
+    stream = F.pad(as_bytes(words), (0, groups * bits - 4 * words.shape[-1]))
+    numbers = F.pad(stream.unflatten(-1, (groups, bits)), (0, 8 - bits)).view(torch.int64)
+    codes = (numbers >> places).to(torch.uint8).bitwise_and_(2**bits - 1)
+    return codes.flatten(-2)[..., :length]
 
 
 def as_bytes(words: Tensor) -> Tensor:

@@ -70,6 +70,8 @@ def connecting_swaps(pairs: Tensor, channels: int, seed: int, draw: int) -> Tens
 
 
 def connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
+    if _hangs_together(pairs, channels):
+        return pairs
     generator = np.random.RandomState([seed, draw, 4])
     tokens = np.arange(pairs.size) // max(1, pairs.shape[1])
     while not _hangs_together(pairs, channels):
@@ -89,12 +91,15 @@ def connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarra
 
 def _hangs_together(pairs: np.ndarray, channels: int) -> bool:
     """Decide whether the first token, by way of others, reaches every channel."""
-    known, reached = -1, np.zeros(channels, bool)
+    reached = np.zeros(channels, bool)
     reached[pairs[:1]] = True
-    while known < reached.sum() < channels:
-        known = reached.sum()
-        reached[pairs[reached[pairs].any(1)]] = True
-    return bool(reached.all())
+    known, count, size = -1, np.count_nonzero(reached), 8
+    while count < channels and (known < count or size < len(pairs)):
+        known, size = count, 8 * size  # the first tokens may do
+        some = pairs[:size]
+        reached[some[reached[some].any(1)]] = True
+        count = np.count_nonzero(reached)
+    return count == channels
 
 
 def _cycles(tokens: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

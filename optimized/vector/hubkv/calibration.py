@@ -1,6 +1,5 @@
 """HubKV's head statistics, over all heads at once."""
 
-import torch
 from torch import Tensor
 
 from reference import errors
@@ -36,6 +35,6 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
     above = above - rise if inside is None else (above - rise) * inside
     deviation = (above.square().sum(-1, keepdim=True) / count).sqrt()
     scale = low + rise + epsilon
-    found = torch.where(scale > 0, deviation / scale, 0).squeeze(-1)
+    found = (deviation / scale).masked_fill_(scale <= 0, 0).squeeze(-1)
     errors.in_range("scores", found)
     return found

@@ -115,7 +115,9 @@ def _refine(
     weigh: Callable[[Content], Tensor],
 ) -> Tensor:
     bits = BITS[scores.itemsize]
-    keys = scores.view(bits) & torch.iinfo(bits).max
+    keys = scores.view(bits)
+    if not scanning(keys) or keys.amin().item() < 0:
+        keys = keys & torch.iinfo(bits).max
     if protected is not None:
         keys = keys | -protected.to(keys.dtype)  # below every score
     content, inside = content_of(scores, protected)

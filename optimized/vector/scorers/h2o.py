@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from optimized.vector.attention import attention_drawn
-from reference.precision import widest
+from reference.attention import known_of
+from reference.precision import widen, widest
+from reference.scorers.scored import Scored
 
 # queries at a time: what they attend with never grows with the number of queries
 QUERIES = 128
@@ -29,8 +31,20 @@ def h2o_mass(
         stop = min(count, start + QUERIES)
         seen = tokens - count + stop
         real = None if valid is None else valid[..., :seen]
-        known = None if log_sum_exp is None else log_sum_exp[..., start:stop]
+        known = known_of(log_sum_exp, slice(start, stop))
         new = queries[..., start:stop, :]
         block = attention_drawn(new, keys[..., :seen, :], real, known, exact)
         total[..., :seen] += block.sum(-2)
     return total
+
+
+def h2o(mass: Tensor, keep: int, valid: Tensor | None, recent: int | None) -> Scored:
+    recent = keep // 2 if recent is None else recent
+    scores = widen(mass).clone()
+    protected = torch.zeros_like(scores, dtype=torch.bool)
+    protected[..., max(0, mass.shape[-1] - recent) :] = True
+    if valid is not None:
+        padding = ~valid[..., None, :]
+        scores.masked_fill_(padding, 0)
+        protected.masked_fill_(padding, False)
+    return Scored(scores, protected)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from optimized.vector.attention import attention_drawn
 from reference import Scored
+from reference.attention import known_of
 from reference.precision import widest
 
 
@@ -41,7 +42,7 @@ def observed(
     content = max(0, tokens - window)
     protected[..., content:] = True
     if content:
-        known = None if log_sum_exp is None else log_sum_exp[..., count - window :]
+        known = known_of(log_sum_exp, slice(count - window, None))
         mass = drawn(queries[..., count - window :, :], keys, valid, known, exact)
         scores[..., :content] = _pooled(mass[..., :content], kernel, pooling)
     if valid is not None:

@@ -19,8 +19,8 @@ vector:logarithms-of-whole-numbers-are-weights-in-their-ratio
   + query = queries[..., q : q + 1, :] * queries.shape[-1] ** 0.5
 test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
   sum_of_the_first_query: the log-sum-exp is that of the first query
-  - log_sum_exp[..., q : q + 1]
-  + log_sum_exp[..., :1]
+  - known_of(log_sum_exp, slice(q, q + 1))
+  + known_of(log_sum_exp, slice(1))
 test_the_mass_of_all_tokens_is_queries_times_heads
   mean_over_heads: mass is averaged over the heads
   - += weights[..., i, 0, :]

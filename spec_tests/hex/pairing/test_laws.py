@@ -100,6 +100,18 @@ def test_swaps_change_few_edges(impl):
 
 
 @pytest.mark.spec("HEX-A.3a")
+@pytest.mark.parametrize("last", [True, False])
+def test_swaps_look_at_every_token_of_a_long_graph(impl, last):
+    """200 tokens of two channels, which hang together if the last of them ties them together."""
+    pairs = torch.tensor([0, 1]).repeat(200, 1)
+    pairs[100:] += 2
+    pairs[-1] = torch.tensor([1, 2]) if last else pairs[-1]
+    joined = impl.connecting_swaps(pairs, 4)
+    assert impl.component_count(impl.biadjacency(joined, 4)) == 1
+    assert torch.equal(joined, pairs) == last
+
+
+@pytest.mark.spec("HEX-A.3a")
 @given(INPUTS["connecting_swaps"])
 def test_swaps_connect_a_graph_as_far_as_its_degrees_allow(impl, x):
     mask = impl.biadjacency(impl.connecting_swaps(**x), x["channels"])

@@ -15,18 +15,17 @@ test_layers_are_averaged_apart
   + (c / c.mean()) ** tau
 vector:weights-are-clipped-last
   clipped_first: clipped before the power
-  -     weights = (c / mean(c)) ** tau
-  -     return weights.clamp(minimum, maximum)
-  +     weights = (c / mean(c)).clamp(minimum, maximum) ** tau
-  +     return weights
+  - weights = weights.nan_to_num(1, inf)
+  + weights = (c / mean(c)).nan_to_num(1, inf).clamp(minimum, maximum) ** tau
+  +     return weights.to(widen(selectivity).dtype)
 test_weights_stay_within_the_bounds
   unclipped: nothing is clipped
   - weights.clamp(minimum, maximum)
   + weights
 test_a_layer_without_any_selectivity_weighs_one
   unguarded_quotient: 0 / 0 where no head is selective
-  - torch.where(mean(c) > 0, c, 1.0)
-  + c
+  - weights.nan_to_num(1, inf)
+  + weights
 test_weights_are_not_rounded_before_they_multiply
   rounded_weights: the weights are rounded to the scores' precision first
   - widen(weights)

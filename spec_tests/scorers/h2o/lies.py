@@ -19,8 +19,8 @@ scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[h2o]
   + keys[row][:, :seen], log_sum_exp=known)[..., first:]
 test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
   sum_of_the_query_before: the log-sum-exp is that of another query
-  - log_sum_exp[row][:, q, None]
-  + log_sum_exp[row][:, q - 1, None]
+  - known_of(log_sum_exp, slice(q, q + 1), row)
+  + None if log_sum_exp is None else log_sum_exp[row][:, q - 1, None]
 test_chunks_and_single_steps_add_up_to_the_whole_prompt
   forgetful_mass: only the last queries count
   - total[..., : mass.shape[-1]] = mass

@@ -43,8 +43,8 @@ test_queries_before_the_window_say_nothing
   + queries[row][:, :window]
 test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit
   sums_at_the_front: the log-sum-exp is that of the first queries
-  - log_sum_exp[row][:, -window:]
-  + log_sum_exp[row][:, :window]
+  - known_of(log_sum_exp, slice(-window, None), row)
+  + known_of(log_sum_exp, slice(window), row)
 scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[snapkv]
   window_sees_padding: padding is attended to
   - keys[row][:, first:], log_sum_exp=known)
