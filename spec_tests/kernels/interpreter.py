@@ -88,11 +88,12 @@ def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
 
 def remember_types() -> None:
     """Let a type be known by its name, and what is no constant of the language be found at once."""
+    block: Any = tl.block_type
     same, unwrap = tl.dtype.__eq__, tl.core._unwrap_if_constexpr
     plain = frozenset({int, float, bool, type(None), tl.tensor, tl.dtype, tl.block_type})
     fits: dict[tuple[int, str], bool] = {}
     others: dict[tuple[str, str], Any] = {}
-    other = tl.block_type.with_element_ty
+    other = block.with_element_ty
     fitting = interpreter._validate_np_data_size
 
     def unwrapped(value: Any) -> Any:
@@ -112,7 +113,7 @@ def remember_types() -> None:
 
     interpreter._validate_np_data_size = fit
     tl.core._unwrap_if_constexpr = unwrapped
-    tl.block_type.with_element_ty = of_elements
+    block.with_element_ty = of_elements
     tl.dtype.__eq__ = lambda self, other: self is other or same(self, other)
     for question in ("is_int", "is_int_signed", "is_int_unsigned", "is_floating"):
         setattr(tl.dtype, question, by_name(getattr(tl.dtype, question)))
@@ -123,16 +124,18 @@ def remember_operands() -> None:
 
     Nobody may write into what is shared.
     """
-    check, make = TritonSemantic.binary_op_type_checking_impl, TritonSemantic.to_tensor
+    semantic: Any = TritonSemantic
+    tensor: Any = tl.tensor
+    check, make = semantic.binary_op_type_checking_impl, semantic.to_tensor
     as_they_are: set[Any] = set()
     beside: dict[Any, Any] = {}
     alone: dict[Any, Any] = {}
 
     @wraps(check)
     def checked(self: Any, lhs: Any, rhs: Any, *how: bool) -> tuple[Any, Any]:
-        if type(lhs) is not tl.tensor:
+        if type(lhs) is not tensor:
             return check(self, lhs, rhs, *how)
-        if type(rhs) is tl.tensor:
+        if type(rhs) is tensor:
             key = lhs.dtype.name, rhs.dtype.name, how
             if key in as_they_are:
                 return self.broadcast_impl_value(lhs, rhs)
@@ -150,7 +153,7 @@ def remember_operands() -> None:
 
     @wraps(make)
     def made(self: Any, x: Any, check_type: bool = True) -> Any:
-        if type(x) is tl.tensor:
+        if type(x) is tensor:
             return x
         value = x.value if type(x) is tl.constexpr else x
         if type(value) not in (int, float):
@@ -160,7 +163,7 @@ def remember_operands() -> None:
             alone[key] = shared(make(self, value))
         return alone[key]
 
-    TritonSemantic.binary_op_type_checking_impl, TritonSemantic.to_tensor = checked, made
+    semantic.binary_op_type_checking_impl, semantic.to_tensor = checked, made
 
 
 def exactly(number: Any) -> tuple[type, Any]:
