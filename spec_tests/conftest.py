@@ -95,6 +95,9 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "compared: not of a body that is the reference's own")
     config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
+    if hasattr(config, "workerinput"):  # cores are the workers': threads would wait for each other
+        torch.set_num_threads(1)
+        os.environ["OMP_NUM_THREADS"] = "1"
     if config.getoption("--killers"):
         settings.load_profile("killers")
     if config.getoption("--hypothesis-seed") is not None:  # a fixed choice of examples would win

@@ -1,5 +1,6 @@
 """Triton's interpreter, its programs in another order or at other places than it would run them."""
 
+import inspect
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,14 +32,17 @@ def patch_once() -> None:
     """Turn Triton's language into the interpreter's for good, and let it remember types.
 
     It would do so again for every call of every device function, make the type of every number
-    anew, and compare sums of integers with bounds that nobody asks for. And it would round a fused
-    product before it adds to it.
+    anew, ask of every pair of numbers what follows from their types, and compare sums of integers
+    with bounds that nobody asks for. And it would round a fused product before it adds to it.
     """
     if not hasattr(interpreter._patch_lang, "__wrapped__"):
+        interpreter._patch_attr = interpreted
         interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
         interpreter._patch_lang = wraps(interpreter._patch_lang)(lambda _: UNPATCHED)
         interpreter._get_np_dtype = by_name(interpreter._get_np_dtype)
+        remember_types()
         remember_shapes()
+        remember_operands()
         builder = interpreter.interpreter_builder
         builder.options = replace(builder.options, sanitize_overflow=False)
         builder.create_fma = fused
@@ -110,6 +114,113 @@ def by_name(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return said
 
 
+def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
+    """Let a function of the language take the interpreter's semantics where it is given none."""
+    body = getattr(member, "__wrapped__", member)
+    own = inspect.signature(body, follow_wrapped=False).parameters
+    if "_semantic" in own:
+        defaults = {p.name: p.default for p in own.values() if p.default is not p.empty}
+        defaults["_semantic"] = interpreter.interpreter_semantic
+        named = body.__kwdefaults__ or {}
+        body.__kwdefaults__ = {key: defaults[key] for key in named} or None
+        body.__defaults__ = (*(value for key, value in defaults.items() if key not in named),)
+        scope.set_attr(home, name, body)
+    else:
+        semantic = dict(_semantic=interpreter.interpreter_semantic)
+        scope.set_attr(home, name, lambda *args, **named: member(*args, **named | semantic))
+
+
+def remember_types() -> None:
+    """Let a type be known by its name, and what is no constant of the language be found at once."""
+    block: Any = tl.block_type
+    same, unwrap = tl.dtype.__eq__, tl.core._unwrap_if_constexpr
+    plain = frozenset({int, float, bool, type(None), tl.tensor, tl.dtype, tl.block_type})
+    fits: dict[tuple[int, str], bool] = {}
+    others: dict[tuple[str, str], Any] = {}
+    other = block.with_element_ty
+    fitting = interpreter._validate_np_data_size
+
+    def unwrapped(value: Any) -> Any:
+        return value if type(value) in plain else unwrap(value)
+
+    def fit(data: Any, kind: Any) -> bool:
+        key = data.itemsize, kind.name
+        if key not in fits:
+            fits[key] = fitting(data, kind)
+        return fits[key]
+
+    def of_elements(self: Any, scalar: Any) -> Any:
+        key = self.name, scalar.name
+        if key not in others:
+            others[key] = other(self, scalar)
+        return others[key]
+
+    interpreter._validate_np_data_size = fit
+    tl.core._unwrap_if_constexpr = unwrapped
+    block.with_element_ty = of_elements
+    tl.dtype.__eq__ = lambda self, other: self is other or same(self, other)
+    for question in ("is_int", "is_int_signed", "is_int_unsigned", "is_floating"):
+        setattr(tl.dtype, question, by_name(getattr(tl.dtype, question)))
+
+
+def remember_operands() -> None:
+    """Let operands pass that need no cast, and a constant be made once beside a type.
+
+    Nobody may write into what is shared.
+    """
+    semantic: Any = TritonSemantic
+    tensor: Any = tl.tensor
+    check, make = semantic.binary_op_type_checking_impl, semantic.to_tensor
+    as_they_are: set[Any] = set()
+    beside: dict[Any, Any] = {}
+    alone: dict[Any, Any] = {}
+
+    @wraps(check)
+    def checked(self: Any, lhs: Any, rhs: Any, *how: bool) -> tuple[Any, Any]:
+        if type(lhs) is not tensor:
+            return check(self, lhs, rhs, *how)
+        if type(rhs) is tensor:
+            key = lhs.dtype.name, rhs.dtype.name, how
+            if key in as_they_are:
+                return self.broadcast_impl_value(lhs, rhs)
+            left, right = check(self, lhs, rhs, *how)
+            if left.dtype is lhs.dtype and right.dtype is rhs.dtype:
+                as_they_are.add(key)
+            return left, right
+        key = lhs.type.name, *exactly(rhs), how
+        if key in beside:
+            return lhs, beside[key]
+        left, right = check(self, lhs, rhs, *how)
+        if left is lhs:
+            beside[key] = shared(right)
+        return left, right
+
+    @wraps(make)
+    def made(self: Any, x: Any, check_type: bool = True) -> Any:
+        if type(x) is tensor:
+            return x
+        value = x.value if type(x) is tl.constexpr else x
+        if type(value) not in (int, float):
+            return make(self, x, check_type)
+        key = exactly(value)
+        if key not in alone:
+            alone[key] = shared(make(self, value))
+        return alone[key]
+
+    semantic.binary_op_type_checking_impl, semantic.to_tensor = checked, made
+
+
+def exactly(number: Any) -> tuple[type, Any]:
+    """Return what tells a number from all others, -0 from 0 and 1 from 1.0."""
+    return type(number), number.hex() if type(number) is float else number
+
+
+def shared(constant: Any) -> Any:
+    """Return a tensor whose numbers stay as they are."""
+    constant.handle.data.flags.writeable = False
+    return constant
+
+
 def remember_shapes() -> None:
     """Let types and values take what follows from their shape from those like them."""
     make_type, make_value = tl.block_type.__init__, tl.tensor.__init__
@@ -139,7 +250,17 @@ def remember_shapes() -> None:
 
     @wraps(spread)
     def spread_if_unlike(self: Any, lhs: Any, rhs: Any) -> tuple[Any, Any]:
-        return (lhs, rhs) if lhs.shape is rhs.shape else spread(self, lhs, rhs)
+        if lhs.shape is rhs.shape:
+            return lhs, rhs
+        if lhs.shape and rhs.shape:
+            return spread(self, lhs, rhs)
+        if lhs.shape:
+            return lhs, spread_one(self, rhs, lhs.type)
+        return spread_one(self, lhs, rhs.type), rhs
+
+    def spread_one(self: Any, scalar: Any, like: Any) -> Any:
+        kind = like.with_element_ty(scalar.dtype)
+        return self.tensor(self.builder.create_splat(kind, scalar.handle), kind)
 
     tl.block_type.__init__, tl.tensor.__init__ = remembered_type, remembered_value
     TritonSemantic.broadcast_impl_value = spread_if_unlike

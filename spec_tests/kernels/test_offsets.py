@@ -81,7 +81,8 @@ def test_scores_set_aside_are_refined_to_one(last, scores):
 
 
 def test_moments_are_taken(last, scores):
-    moments, protected = torch.zeros(LAST + 1, 4), sparse(torch.uint8)
+    moments = sparse(torch.float32, 4 * (LAST + 1)).view(-1, 4)
+    protected = sparse(torch.uint8)
     protected[-BLOCK // 2 :] = 1
     last(refine.moments_kernel, scores, protected, moments, TOKENS, TOKENS,
          HAS_PROTECTED=True, EVEN=True)  # fmt: skip
@@ -96,7 +97,7 @@ PLACES = dict(SHIELDED=True, SHARED=False, EVEN=True, THREADS=BLOCK // 32, PTX=F
 def test_halves_are_selected(last, scores):
     """Digits, what is aside, and the mark; of equal ones as many as there is room for."""
     kept, bits, tiles = sparse(torch.uint8), scores.view(torch.int16), LAST + 1
-    protected, aside = sparse(torch.uint8), sparse(torch.int32)[: LENGTH // 32]
+    protected, aside = sparse(torch.uint8), sparse(torch.int32, LENGTH // 32)
     protected[-1] = 1
     counts = torch.zeros(1, 3, select.MOST, dtype=torch.int64)
     last(select.tally_kernel, bits, protected, aside, counts, counts, counts, LENGTH, 0, tiles, 1,
@@ -234,8 +235,8 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
     unit = torch.nn.functional.normalize(vectors[:1], dim=-1)
     torch.testing.assert_close(copy.float() / reach, unit)
 
-    lengths, scales = torch.zeros(2, tokens)
-    maxima, highest = torch.zeros(tokens // subtile), torch.zeros(blocks)
+    lengths, scales = sparse(torch.float32, 2 * tokens).view(2, -1)
+    maxima, highest = sparse(torch.float32, tokens // subtile), torch.zeros(blocks)
     graph = scores, copy, reach, chosen, chosen, lengths, scales, maxima, highest
     last(graphkv.maxima_kernel, *graph, *counts, place=blocks - 1, **shape)
     assert_equal(lengths[-BLOCK:-ends], torch.ones(BLOCK - ends))
@@ -267,7 +268,7 @@ def test_codes_are_written(last):
     codes[0, -1, -1] = 0
     dynamic = torch.zeros(tokens, dtype=torch.bool)
     prepared = torch.tensor([0.0, -1, 1, 1]).repeat_interleave(width)
-    laid_out = torch.zeros(2, tokens * words, dtype=torch.int32)
+    laid_out = sparse(torch.int32, 2 * tokens * words).view(2, -1)
     scales = torch.zeros(2, tokens, dtype=torch.float16)
     parts = tokens // 2 // rows
     last(compress.codes_kernel, keys, values, static, dynamic, prepared, *laid_out, *scales, tokens,

@@ -2,9 +2,12 @@
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from functools import wraps
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +44,18 @@ class Trial:
             pytest.skip("dead")
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item):
+        """Leave a law at the first example that kills: Hypothesis would run it again."""
+        law = getattr(getattr(item, "obj", None), "hypothesis", None)
+        if law is None:
+            return (yield)
+        body, law.inner_test = law.inner_test, left_once_it_kills(law.inner_test)
+        try:
+            return (yield)
+        finally:
+            law.inner_test = body
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo):
         """Write down how a killer ended: only a failed assertion is a kill."""
         report = yield
@@ -50,6 +65,25 @@ class Trial:
             outcome = "failed" if failed else "crashed" if crashed else "passed"
             self.outcomes[mutant_name(impl)].append(outcome)
         return report
+
+
+class Killed(pytest.skip.Exception):
+    """An assertion failed, and nothing more is asked; Hypothesis lets a skip through at once."""
+
+
+def left_once_it_kills(body: Callable[..., None]) -> Callable[..., None]:
+    """Return the body of a law that ends the law at a failed assertion."""
+
+    @wraps(body)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            body(*args, **kwargs)
+        except (Exception, pytest.fail.Exception) as error:
+            if asserts(error):
+                raise Killed("dead") from error
+            raise
+
+    return run
 
 
 def mutant_name(impl: Implementation) -> str:
@@ -63,7 +97,7 @@ def asserts(error: BaseException) -> bool:
         return any(asserts(part) for part in error.exceptions)
     if error.__cause__ is not None and asserts(error.__cause__):
         return True
-    return isinstance(error, AssertionError | pytest.fail.Exception)
+    return isinstance(error, AssertionError | pytest.fail.Exception | Killed)
 
 
 def run(*words: str) -> dict[str, list[str]]:

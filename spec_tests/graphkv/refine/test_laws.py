@@ -98,7 +98,7 @@ def test_a_batch_is_its_rows_one_by_one(impl, x):
 
 
 @pytest.mark.spec("GraphKV-7.2")
-@given(graphkv_refine(unprotected=False))
+@given(graphkv_refine(unprotected=False) | graphkv_refine(unprotected=False, per_head=False))
 def test_a_protected_token_keeps_its_score(impl, x):
     refined, aside, scores = impl.graphkv_refine(**x), x["protected"], x["scores"]
     if not x["per_head"]:
