@@ -6,6 +6,7 @@ order of these fields: the first of every lane, then the second of every lane. E
 code that goes on in the next lane has two.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
@@ -18,9 +19,6 @@ from optimized.vector.hex.packing import as_bytes
 
 CODES = 2**17
 """How many codes become numbers at one time: as many as a core's own cache holds."""
-
-LANES = {8: (torch.uint8, torch.uint8), 16: (torch.int16, torch.uint16)}
-"""What a lane is masked as, and what it is read as."""
 
 
 class Rest(NamedTuple):
@@ -69,25 +67,27 @@ def fields(bits: int) -> Fields:
     mask = torch.zeros(shape, dtype=torch.long).index_put(place, masks[lane, held])
     worth = torch.zeros(shape).index_put(place, 2.0 ** before[lane, held])
     base = worth.masked_fill(worth == 0, torch.inf).amin(1)
-    begun, rests = {}, []
+    known, rests = {}, []
     for here in zip(*(x.tolist() for x in place), strict=True):
-        first = begun.setdefault(int(code[here]), here)
+        first = known.setdefault(int(code[here]), here)
         if first != here:
             rests.append((here, first))
-    # the highest bit of a lane is its sign while it is masked
     mask = mask.where((mask < 2**15) | (size == 8), mask - 2**16)
     worth = worth / base[:, None]
     some = tuple(map(tuple, mask.tolist())), tuple(base.tolist())
-    ends = tuple(Rest(*two, float(worth[two[0]] / worth[two[1]])) for two in rests)
+    ends = tuple(Rest(here, begun, float(worth[here] / worth[begun])) for here, begun in rests)
     return Fields(size, period, codes, code, *some, worth, ends)
 
 
 @lru_cache(maxsize=64)
-def along(mask: tuple[int, ...], length: int, device: torch.device) -> Tensor | int:
-    """Repeat a mask for each lane of a period along a stretch."""
-    if len(mask) == 1:
-        return mask[0]
-    return torch.tensor(mask, dtype=torch.int16, device=device).repeat(length // len(mask))
+def along(
+    masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
+) -> tuple[Tensor | int, ...]:
+    """Repeat masks for each lane of a period along a stretch."""
+    if len(masks[0]) == 1:
+        return tuple(mask[0] for mask in masks)
+    period = torch.tensor(masks, dtype=torch.int16, device=device)
+    return tuple(period.repeat(1, length // period.shape[1]))
 
 
 class Slots(NamedTuple):
@@ -135,39 +135,41 @@ class Stream(NamedTuple):
     def of(cls, words: Tensor, bits: int, length: int) -> "Stream":
         """Read words as lanes, as many as the periods of the codes take."""
         cut = fields(bits)
-        lanes = as_bytes(words).view(LANES[cut.size][0])
+        stream = as_bytes(words)
+        lanes = stream if cut.size == 8 else stream.view(torch.int16)
         count = -(-length // cut.codes) * cut.period
         if count > lanes.shape[-1]:
             lanes = F.pad(lanes, (0, count - lanes.shape[-1]))
         return cls(lanes[..., :count], cut, slots(bits, length, words.device))
 
-    def stretches(self) -> list[tuple[int, int]]:
-        """Return from where to where lanes become numbers at one time."""
-        (heads, channels, count), period = self.lanes.shape, self.fields.period
-        step = max(1, CODES // max(1, heads * channels * period)) * period
-        return [(start, min(count, start + step)) for start in range(0, count, step)]
+    def stretches(self, like: Tensor) -> Iterator[tuple[slice, Iterator[Tensor]]]:
+        """Yield where a stretch lies, and its fields as numbers, one after another in one place."""
+        (heads, channels, count), cut = self.lanes.shape, self.fields
+        step = max(1, CODES // max(1, heads * channels * cut.period)) * cut.period
+        scratch = like.new_empty(heads * channels * min(step, count))
+        for start in range(0, count, step):
+            where = slice(start, min(count, start + step))
+            some = self.lanes[..., where]
+            masks = along(cut.masks, where.stop - start, some.device)
+            yield where, self.planes(some, masks, scratch[: some.numel()].view(some.shape))
 
-    def plane(self, field: int, start: int, stop: int, scratch: Tensor) -> Tensor:
-        """Return one field of a stretch, as numbers in one place."""
-        some = self.lanes[..., start:stop]
-        masked = some & along(self.fields.masks[field], stop - start, some.device)
-        number = scratch[: masked.numel()].view(masked.shape)
-        return number.copy_(masked.view(LANES[self.fields.size][1]))
-
-    def scratch(self, like: Tensor) -> Tensor:
-        """Return room for the numbers of a stretch."""
-        rows, longest = self.lanes.shape[:2].numel(), self.stretches()[:1]
-        return like.new_empty(rows * sum(stop for _, stop in longest))
+    def planes(
+        self, some: Tensor, masks: Sequence[Tensor | int], numbers: Tensor
+    ) -> Iterator[Tensor]:
+        """Yield the fields of some lanes as numbers."""
+        for mask in masks:
+            field = some & mask
+            # the highest bit of two bytes is their sign while they are masked
+            yield numbers.copy_(field if self.fields.size == 8 else field.view(torch.uint16))
 
     def before(self, queries: Tensor) -> Tensor:
         """Multiply queries, `[heads, queries, channels]`, by the codes in all slots."""
-        cut, scratch, count = self.fields, self.scratch(queries), self.lanes.shape[-1]
+        cut, count = self.fields, self.lanes.shape[-1]
         scaled = [queries * base for base in cut.base]
         products = queries.new_empty(*queries.shape[:2], len(scaled), count)
-        for start, stop in self.stretches():
-            for field, some in enumerate(scaled):
-                found = some @ self.plane(field, start, stop, scratch)
-                products[:, :, field, start:stop] = found
+        for where, planes in self.stretches(queries):
+            for field, plane in enumerate(planes):
+                products[:, :, field, where] = torch.bmm(scaled[field], plane)
         found = products.flatten(2)
         if cut.period > 1:
             found *= self.slots.worth
@@ -178,14 +180,14 @@ class Stream(NamedTuple):
 
     def mixed(self, weights: Tensor) -> Tensor:
         """Mix the codes in all slots under weights times the worth of each slot."""
-        cut, scratch = self.fields, self.scratch(weights)
+        cut, count = self.fields, self.lanes.shape[-1]
         out = weights.new_zeros(*weights.shape[:2], self.lanes.shape[1])
-        split = weights.unflatten(2, (len(cut.base), self.lanes.shape[-1]))
-        apart = split.unflatten(3, (self.lanes.shape[-1] // cut.period, cut.period))
-        for (field, lane), (other, begun), times in cut.rests:
-            apart[..., field, :, lane] = apart[..., other, :, begun] * times
-        for start, stop in self.stretches():
-            for field, base in enumerate(cut.base):
-                plane = self.plane(field, start, stop, scratch)
-                out.baddbmm_(split[:, :, field, start:stop], plane.mT, alpha=base)
+        split = weights.unflatten(2, (len(cut.base), count))
+        if cut.rests:
+            apart = split.unflatten(3, (count // cut.period, cut.period))
+            for (field, lane), (other, begun), times in cut.rests:
+                apart[..., field, :, lane] = apart[..., other, :, begun] * times
+        for where, planes in self.stretches(weights):
+            for field, plane in enumerate(planes):
+                out.baddbmm_(split[:, :, field, where], plane.mT, alpha=cut.base[field])
         return out

@@ -13,7 +13,6 @@ from math import sqrt
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from optimized.vector.hex._codes import Slots, Stream, slots
@@ -90,12 +89,14 @@ def kept_by(
         there = slots(bits, tokens, device)
         slot = token // tokens * len(there.token) + there.of_token[token % tokens]
         rows = counts.new_zeros(heads * len(there.token)).index_add(0, slot, torch.ones_like(slot))
-    entries = token, token % tokens, slot, channel, rank
+    # what is read in every step is read from memory: the fewer bytes, the sooner
+    small = torch.uint8 if bits is not None and width < 2**8 else INDEX
+    parts = (token, INDEX), (token % tokens, INDEX), (slot, INDEX), (channel, INDEX), (rank, small)
 
     def sorted_by(row: Tensor, sizes: Tensor) -> Entries:
         order = row.argsort(stable=True)
-        starts = sizes.cumsum(0) - sizes
-        return Entries(*(x.to(INDEX) for x in (*(one[order] for one in entries), starts)))
+        starts = (sizes.cumsum(0) - sizes).to(INDEX)
+        return Entries._make([*(x[order].to(kind) for x, kind in parts), starts])
 
     return Kept(counts.to(INDEX), sorted_by(slot, rows), sorted_by(channel, columns))
 
@@ -109,21 +110,22 @@ class Sparse(NamedTuple):
 
     @classmethod
     def of(
-        cls, entries: Tensor, columns: Tensor, starts: Tensor, tables: Tensor, rows: int
+        cls, entries: Tensor, columns: Tensor, starts: Tensor, tables: int, rows: int
     ) -> "Sparse":
-        """Join matrices, `[matrices, entries]`, the columns of each being `rows` of a table."""
+        """Join matrices, `[matrices, entries]`: in turn they multiply `tables` of so many rows."""
         count, size = entries.shape
         if count == 1:
             return cls(entries[0], columns, starts)
         which = torch.arange(count, device=entries.device, dtype=starts.dtype)[:, None]
-        places = (columns + rows * tables[:, None]).flatten()
+        places = (columns + rows * (which % tables)).flatten()
         return cls(entries.flatten(), places, (starts + size * which).flatten())
 
     def times(self, table: Tensor) -> Tensor:
         """Multiply by a table, `[columns, queries]`."""
-        return F.embedding_bag(
-            self.columns, table, self.starts, mode="sum", per_sample_weights=self.entries
+        found = torch.embedding_bag(
+            table, self.columns, self.starts, per_sample_weights=self.entries
         )
+        return found[0]
 
 
 class Whole(NamedTuple):
@@ -215,12 +217,13 @@ class Coded(NamedTuple):
         """Take what is said of each token to its slot."""
         count = len(self.key_steps)
         split = flags.unflatten(-1, (count, self.tokens // count))
-        return split.index_select(-1, self.keys.slots.token).flatten(-2)
+        return split[..., self.keys.slots.token].flatten(-2)
 
     def gathered(self, mass: Tensor) -> Tensor:
         """Take what every slot drew to its token."""
-        split = mass.unflatten(-1, (len(self.key_steps), len(self.keys.slots.token)))
-        return split.index_select(-1, self.keys.slots.of_token).flatten(-2)
+        there, count = self.keys.slots, len(mass) * len(self.key_steps)
+        split = mass.reshape(count, len(there.token))
+        return picked(split, there.of_token).view(len(mass), self.tokens)
 
 
 class Plain(NamedTuple):
@@ -271,8 +274,8 @@ def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
         some = [getattr(block, name) for block in blocks]
         if name.startswith("kept"):
             return torch.cat(some) if len(some) > 1 else some[0]
-        joined = torch.stack(some) if len(some) > 1 else some[0]
-        return joined.reshape(len(some), rows, *some[0].shape[batch:])
+        joined = torch.stack(some) if len(some) > 1 else some[0][None]
+        return joined if batch == 1 else joined.reshape(len(some), rows, *some[0].shape[batch:])
 
     return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
 
@@ -305,16 +308,15 @@ def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | 
     steps, minima = block.value_steps.to(exact), block.value_minima.to(exact)
     keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length)
     values = Stream.of(block.value_words.flatten(0, 2), block.bits, length)
-    by, which = kept.by_token, torch.arange(count * rows, device=device, dtype=INDEX)
+    by = kept.by_token
     beyond = picked(key_minima.view(count * rows, heads * width), by.channels)
     beyond = by.stored(block.kept_keys, begins).to(exact) - beyond
-    kept_keys = Sparse.of(beyond, by.channels, by.starts, which % rows, heads * width)
-    by, of_head = kept.by_channel, minima.ndim == 4
-    beyond = picked(minima.flatten(2).flatten(0, 1), by.tokens if of_head else by.of_head)
-    beyond = by.stored(block.kept_values, begins).to(exact) - beyond
-    places = heads * len(values.slots.token)
-    kept_values = Sparse.of(beyond, by.slots, by.starts, which, places)
-    steps, minima = (in_slots(x, values.slots, of_head) for x in (steps, minima))
+    kept_keys = Sparse.of(beyond, by.channels, by.starts, rows, heads * width)
+    steps, minima = (in_slots(x, values.slots) for x in (steps, minima))
+    by, places = kept.by_channel, heads * len(values.slots.token)
+    each = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
+    beyond = by.stored(block.kept_values, begins).to(exact) - picked(each, by.slots)
+    kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
     return Coded(
         count * length,
         keys,
@@ -329,10 +331,10 @@ def laid_out(config: HexConfig, block: HexBlock, exact: torch.dtype) -> Coded | 
     )
 
 
-def in_slots(scale: Tensor, there: Slots, of_head: bool) -> Tensor:
-    """Lay out what scales the tokens of a head, or of all heads, as they lie."""
-    laid = scale.index_select(-1, there.token)
-    return laid if of_head else laid[:, :, None]
+def in_slots(scale: Tensor, there: Slots) -> Tensor:
+    """Lay out what scales the tokens of each head, or of all heads, as they lie."""
+    laid = picked(scale.flatten(0, -2), there.token).view(*scale.shape[:-1], len(there.token))
+    return laid if scale.ndim == 4 else laid[:, :, None]
 
 
 def kept_whole(block: HexBlock, begins: Tensor, exact: torch.dtype, there: Slots) -> Whole:
@@ -361,7 +363,9 @@ def kept_whole(block: HexBlock, begins: Tensor, exact: torch.dtype, there: Slots
         x.index_select(0, entry.flatten()).view(entry.shape).to(exact)
         for x in (block.kept_keys, block.kept_values)
     )
-    lying = there.of_token[places % length] + places // length * len(there.token)
+    lying = there.of_token[places % length] if count > 1 else there.of_token[places]
+    if count > 1:
+        lying = lying + places // length * len(there.token)
     return Whole(lying, keys, values, real, whole)
 
 
