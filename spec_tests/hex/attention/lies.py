@@ -25,3 +25,10 @@ lie(
     "values[row][:, first:], causal, None)",
     "test_attention_over_a_cache_is_attention_over_what_it_restores",
 )
+lie(
+    "huge_channel_cut_off",
+    "keys are cut off at what sixteen bits hold",
+    "keys, values = hex_read(cache)",
+    "keys, values = hex_read(cache)\n    keys = keys.clamp(-65504, 65504)",
+    "test_codes_of_every_width_are_read_whole_beside_a_huge_channel_and_a_tiny_one",
+)
