@@ -46,7 +46,7 @@ class HexLayer(RestoringLayer):
 
     def decode(self, query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Any]:
         """Add tokens and answer their queries, by kernels where there are some."""
-        there = self.kv is optimized and query.is_cuda and on_gpu((query, self.held))
+        there = self.kv is optimized and on_gpu((query, self.held))
         if not there or kernel_of("hex_decode") is None:
             return self.kv.hex_decode(whole(self.held), query, keys, values)
         from optimized.kernels.hex._stream import decoded
