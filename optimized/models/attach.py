@@ -30,7 +30,8 @@ class Attachment:
         self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]
     ) -> tuple[tuple[()], dict[str, Any]] | None:
         """Tell the cache what a call of the decoder brings."""
-        inputs = dict(zip(signature(decoder.forward).parameters, given, strict=False)) | inputs
+        if given:
+            inputs = dict(zip(signature(decoder.forward).parameters, given, strict=False)) | inputs
         cache = inputs.get("past_key_values")
         return ((), cache.expect(decoder, inputs)) if isinstance(cache, Attentive) else None
 

@@ -1,7 +1,7 @@
 """What the layers of our caches have in common: they attend themselves, and cannot be undone."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from importlib import import_module
 from types import ModuleType
@@ -22,9 +22,11 @@ from optimized.models import errors as refuse
 from optimized.models.attention import NAME, Ours, Softmax
 
 
-def exactly(x: Tensor) -> torch.autocast:
+def exactly(x: Tensor) -> AbstractContextManager[Any]:
     """Keep autocast out of functions that say themselves what they compute in."""
-    return torch.autocast(x.device.type, enabled=False)
+    kind = x.device.type
+    on = torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if on else nullcontext()
 
 
 class Named(str):

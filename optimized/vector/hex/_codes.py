@@ -1,11 +1,12 @@
 """Products with codes that stay packed.
 
-Of each byte, the bits of one code are masked out and read as the number they are, which is the code
-times a power of two; what a code has in the next byte is another such field. All fields are
-multiplied, and added up at their worth.
+Of each byte, or of each two where codes do not fill bytes, the bits of one code are masked out and
+read as the number they are, which is the code times a power of two. What comes out stays in the
+order of these fields: the first of every lane, then the second of every lane. Each has a slot; a
+code that goes on in the next lane has two.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
@@ -17,130 +18,176 @@ from torch import Tensor
 from optimized.vector.hex.packing import as_bytes
 
 CODES = 2**17
-"""How many bytes become numbers at one time: as many as a core's own cache holds."""
+"""How many codes become numbers at one time: as many as a core's own cache holds."""
+
+
+class Rest(NamedTuple):
+    """The field and lane of a code's upper bits, those of its lower ones, and what sets them apart.
+
+    Upper bits are worth `times` as much.
+    """
+
+    here: tuple[int, int]
+    begun: tuple[int, int]
+    times: float
 
 
 class Fields(NamedTuple):
-    """Which bits of a byte belong to which code, in a stream of codes of one width.
+    """Which bits of a lane belong to which code, in a stream of codes of one width.
 
-    After `period` bytes, which hold `codes` codes, all begins anew. There are fields of every byte,
-    each a mask for each place in the period, and fields of the bytes at one place. `worth` has a
-    row for each field and place, and a column for each code; where no code goes on in the next
-    byte these are powers of two on the diagonal.
+    After `period` lanes of `size` bits, which hold `codes` codes, all begins anew. Of each field
+    there is a mask for each lane of a period, 0 where it has none; what is masked out is worth
+    `base` times `worth` codes.
     """
 
+    size: int
     period: int
     codes: int
-    everywhere: tuple[Tensor, ...]
-    somewhere: tuple[tuple[int, int], ...]
+    code: Tensor
+    masks: tuple[tuple[int, ...], ...]
+    base: tuple[float, ...]
     worth: Tensor
-    diagonal: tuple[float, ...]
-
-
-@lru_cache(maxsize=64)
-def along(mask: Tensor, length: int) -> Tensor | int:
-    """Repeat a mask for each place in the period along a stretch."""
-    return int(mask) if len(mask) == 1 else mask.repeat(length // len(mask))
+    rests: tuple[Rest, ...]
 
 
 @lru_cache
-def fields(bits: int, device: torch.device) -> Fields:
-    """Cut the bytes of a stream where codes begin and end."""
-    period, codes = lcm(8, bits) // 8, lcm(8, bits) // bits
-    low = 8 * torch.arange(period)[:, None] - bits * torch.arange(codes)
-    within = low[..., None] + torch.arange(8)
-    masks = ((within >= 0) & (within < bits)).long() @ 2 ** torch.arange(8)
+def fields(bits: int) -> Fields:
+    """Cut the lanes of a stream where codes begin and end."""
+    size = 8 if 8 % bits == 0 else 16
+    period, codes = lcm(size, bits) // size, lcm(size, bits) // bits
+    # where a code begins before a lane, this is positive
+    before = size * torch.arange(period)[:, None] - bits * torch.arange(codes)
+    within = before[..., None] + torch.arange(size)
+    masks = ((within >= 0) & (within < bits)).long() @ 2 ** torch.arange(size)
     rank = (masks > 0).long().cumsum(1).masked_fill(masks == 0, 0)
-    everywhere, somewhere, worth = [], [], []
-    for field in range(1, int(rank.max()) + 1):
-        here = rank == field
-        chosen, places = (masks * here).sum(1), here.any(1)
-        if bool(places.all()):
-            everywhere.append(chosen.to(torch.uint8).to(device))
-        else:
-            somewhere += [(int(place), int(chosen[place])) for place in places.nonzero()[:, 0]]
-        worth.append((2.0**low * here)[places])
-    table = torch.cat(worth)
-    diagonal = tuple(table.diagonal().tolist()) if period == 1 else ()
-    table = table.float().to(device)
-    return Fields(period, codes, tuple(everywhere), tuple(somewhere), table, diagonal)
+    shape = int(rank.max()), period
+    lane, held = masks.nonzero(as_tuple=True)
+    place = rank[lane, held] - 1, lane
+    code = torch.full(shape, -1).index_put(place, held)
+    mask = torch.zeros(shape, dtype=torch.long).index_put(place, masks[lane, held])
+    worth = torch.zeros(shape).index_put(place, 2.0 ** before[lane, held])
+    base = worth.masked_fill(worth == 0, torch.inf).amin(1)
+    known, rests = {}, []
+    for here in zip(*(x.tolist() for x in place), strict=True):
+        first = known.setdefault(int(code[here]), here)
+        if first != here:
+            rests.append((here, first))
+    mask = mask.where((mask < 2**15) | (size == 8), mask - 2**16)
+    worth = worth / base[:, None]
+    some = tuple(map(tuple, mask.tolist())), tuple(base.tolist())
+    ends = tuple(Rest(here, begun, float(worth[here] / worth[begun])) for here, begun in rests)
+    return Fields(size, period, codes, code, *some, worth, ends)
+
+
+@lru_cache(maxsize=64)
+def along(
+    masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
+) -> tuple[Tensor | int, ...]:
+    """Repeat masks for each lane of a period along a stretch."""
+    if len(masks[0]) == 1:
+        return tuple(mask[0] for mask in masks)
+    period = torch.tensor(masks, dtype=torch.int16, device=device)
+    return tuple(period.repeat(1, length // period.shape[1]))
+
+
+class Slots(NamedTuple):
+    """Where the tokens of a stream lie: field after field, in each the lanes.
+
+    A slot has its token, and the worth of what lies there, 0 where nothing does. Not to be read are
+    those `unread`: all but one of each token.
+    """
+
+    of_token: Tensor
+    token: Tensor
+    worth: Tensor
+    unread: Tensor | None
+
+
+@lru_cache(maxsize=64)
+def slots(bits: int, length: int, device: torch.device) -> Slots:
+    """Lay out the tokens of a stream."""
+    cut, periods = fields(bits), -(-length // fields(bits).codes)
+    token = cut.code[:, None] + cut.codes * torch.arange(periods)[:, None]
+    lacking = (cut.code < 0)[:, None] | (token >= length)
+    worth = cut.worth[:, None].expand(token.shape).masked_fill(lacking, 0)
+    unread = lacking.clone()
+    for (field, lane), *_ in cut.rests:
+        unread[field, :, lane] = True
+    token = token.masked_fill(lacking, 0).flatten()
+    read = (~unread).flatten().nonzero()[:, 0]
+    of_token = read[token[read].argsort()]
+    return Slots(
+        of_token.to(device),
+        token.to(device),
+        worth.flatten().to(device),
+        unread.flatten().to(device) if bool(unread.any()) else None,
+    )
 
 
 class Stream(NamedTuple):
-    """The codes of many rows, a stream of bytes each: `[heads, channels, bytes]`."""
+    """The codes of many rows, a stream of lanes each: `[heads, channels, lanes]`."""
 
-    bytes: Tensor
+    lanes: Tensor
     fields: Fields
-    length: int
+    slots: Slots
 
     @classmethod
     def of(cls, words: Tensor, bits: int, length: int) -> "Stream":
-        """Read words as bytes, as many as the periods of the codes take."""
-        cut = fields(bits, words.device)
+        """Read words as lanes, as many as the periods of the codes take."""
+        cut = fields(bits)
         stream = as_bytes(words)
+        lanes = stream if cut.size == 8 else stream.view(torch.int16)
         count = -(-length // cut.codes) * cut.period
-        if count > stream.shape[-1]:
-            stream = F.pad(stream, (0, count - stream.shape[-1]))
-        return cls(stream[..., :count], cut, length)
+        if count > lanes.shape[-1]:
+            lanes = F.pad(lanes, (0, count - lanes.shape[-1]))
+        return cls(lanes[..., :count], cut, slots(bits, length, words.device))
 
-    def planes(self, scratch: Tensor) -> Iterator[tuple[int, int, slice, Tensor]]:
-        """Yield the numbers of one field of a stretch after another, in one place.
-
-        Before them come the row of their worth, how many bytes of a period have such a field, and
-        the periods of the stretch.
-        """
-        cut, (heads, channels, count) = self.fields, self.bytes.shape
+    def stretches(self, like: Tensor) -> Iterator[tuple[slice, Iterator[Tensor]]]:
+        """Yield where a stretch lies, and its fields as numbers, one after another in one place."""
+        (heads, channels, count), cut = self.lanes.shape, self.fields
         step = max(1, CODES // max(1, heads * channels * cut.period)) * cut.period
+        scratch = like.new_empty(heads * channels * min(step, count))
         for start in range(0, count, step):
-            some = self.bytes[..., start : start + step]
-            periods = slice(start // cut.period, (start + some.shape[-1]) // cut.period)
-            row = 0
-            for mask in cut.everywhere:
-                field = some & along(mask, some.shape[-1])
-                yield (
-                    row,
-                    cut.period,
-                    periods,
-                    scratch[: field.numel()].view(field.shape).copy_(field),
-                )
-                row += cut.period
-            for place, mask in cut.somewhere:
-                field = some[..., place :: cut.period] & mask
-                number = scratch[: field.numel()].view(field.shape).copy_(field)
-                yield row, 1, periods, number
-                row += 1
+            where = slice(start, min(count, start + step))
+            some = self.lanes[..., where]
+            masks = along(cut.masks, where.stop - start, some.device)
+            yield where, self.planes(some, masks, scratch[: some.numel()].view(some.shape))
 
-    def scratch(self, like: Tensor) -> Tensor:
-        """Return room for the numbers of a stretch."""
-        rows, count = self.bytes.shape[:2].numel(), self.bytes.shape[-1]
-        return like.new_empty(min(rows * count, max(CODES, rows * self.fields.period)))
+    def planes(
+        self, some: Tensor, masks: Sequence[Tensor | int], numbers: Tensor
+    ) -> Iterator[Tensor]:
+        """Yield the fields of some lanes as numbers."""
+        for mask in masks:
+            field = some & mask
+            # the highest bit of two bytes is their sign while they are masked
+            yield numbers.copy_(field if self.fields.size == 8 else field.view(torch.uint16))
 
     def before(self, queries: Tensor) -> Tensor:
-        """Multiply queries, `[heads, queries, channels]`, by the codes of all tokens."""
-        cut, count = self.fields, self.bytes.shape[-1] // self.fields.period
-        products = queries.new_empty(*queries.shape[:2], count, len(cut.worth))
-        scaled = (
-            [queries * worth for worth in cut.diagonal]
-            if cut.diagonal
-            else [queries] * len(cut.worth)
-        )
-        for row, width, periods, plane in self.planes(self.scratch(queries)):
-            found = scaled[row if cut.diagonal else 0] @ plane
-            products[:, :, periods, row : row + width] = found.unflatten(-1, (-1, width))
-        # a code that goes on in the next byte is the sum of two fields
-        products = products if cut.diagonal else products @ cut.worth
-        return products.flatten(2)[..., : self.length]
+        """Multiply queries, `[heads, queries, channels]`, by the codes in all slots."""
+        cut, count = self.fields, self.lanes.shape[-1]
+        scaled = [queries * base for base in cut.base]
+        products = queries.new_empty(*queries.shape[:2], len(scaled), count)
+        for where, planes in self.stretches(queries):
+            for field, plane in enumerate(planes):
+                products[:, :, field, where] = torch.bmm(scaled[field], plane)
+        found = products.flatten(2)
+        if cut.period > 1:
+            found *= self.slots.worth
+            apart = products.unflatten(3, (count // cut.period, cut.period))
+            for (field, lane), (other, begun), _ in cut.rests:
+                apart[..., other, :, begun] += apart[..., field, :, lane]
+        return found
 
     def mixed(self, weights: Tensor) -> Tensor:
-        """Mix the codes of all tokens under weights, `[heads, queries, tokens]`."""
-        cut, out = self.fields, weights.new_zeros(*weights.shape[:2], self.bytes.shape[1])
-        count = self.bytes.shape[-1] // cut.period
-        if count * cut.codes > self.length:
-            weights = F.pad(weights, (0, count * cut.codes - self.length))
-        shares = weights.unflatten(-1, (count, cut.codes))
-        shares = shares if cut.diagonal else shares @ cut.worth.mT
-        for row, width, periods, plane in self.planes(self.scratch(weights)):
-            # a batched product of strided matrices would be one product a head
-            share = shares[:, :, periods, row : row + width].flatten(2).contiguous()
-            out.baddbmm_(share, plane.mT, alpha=cut.diagonal[row] if cut.diagonal else 1.0)
+        """Mix the codes in all slots under weights times the worth of each slot."""
+        cut, count = self.fields, self.lanes.shape[-1]
+        out = weights.new_zeros(*weights.shape[:2], self.lanes.shape[1])
+        split = weights.unflatten(2, (len(cut.base), count))
+        if cut.rests:
+            apart = split.unflatten(3, (count // cut.period, cut.period))
+            for (field, lane), (other, begun), times in cut.rests:
+                apart[..., field, :, lane] = apart[..., other, :, begun] * times
+        for where, planes in self.stretches(weights):
+            for field, plane in enumerate(planes):
+                out.baddbmm_(split[:, :, field, where], plane.mT, alpha=cut.base[field])
         return out

@@ -107,6 +107,24 @@ def test_codes_of_a_half_precision_cache_are_multiplied_in_single(impl, half):
     assert impl.hex_attention(asked.double(), cache, mass=True).mass.dtype == torch.float64
 
 
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("tokens", [11, 22, 96])
+def test_codes_of_every_width_are_read_whole_beside_a_huge_channel_and_a_tiny_one(
+    impl, bits, tokens
+):
+    """Codes may end beyond a byte, and a stream within a period of them."""
+    generator = torch.Generator().manual_seed(bits)
+    queries, keys, values = torch.randn(3, 2, tokens, 4, generator=generator)
+    apart = torch.tensor([1.0, 2.0**60, 2.0**-60, 1.0])
+    config = reference.HexConfig(bits=bits, block=tokens, density=0.0, heavy=0.0, recent=0)
+    cache = reference.hex_prefill(queries, keys * apart, values, config)
+    asking = dict(queries=queries / apart, cache=cache)
+    attended = impl.hex_attention(**asking, mass=True)
+    assert_as_accurate(attended.output, read, asking)
+    assert_as_accurate(attended.mass, restored_mass, asking | dict(causal=True, scale=None))
+
+
 def quarter(tokens: int) -> tuple[torch.Tensor, reference.HexCache]:
     """Return a question, and a cache of which a mask of a quarter of the entries is kept."""
     queries, keys, values = torch.randn(3, 2, tokens, 6, generator=torch.Generator().manual_seed(1))
