@@ -204,6 +204,7 @@ hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   kernel_residual_of_the_first_row: every head attends to the residual buffer of the first
   - behind = head * residual * WIDTH
   + behind = head * 0
+hex/attention/test_laws.py::test_what_comes_last_may_weigh_most
   kernel_unfaded: what earlier splits found is not weighed anew
   - o = o * fade + tl.sum(
   + o = o + tl.sum(

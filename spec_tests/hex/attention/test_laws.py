@@ -54,6 +54,19 @@ def test_numbers_far_below_one_are_read(impl, part, density):
     assert_as_accurate(impl.hex_attention(**x).output, read, x | dict(causal=True, scale=None))
 
 
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+def test_what_comes_last_may_weigh_most(impl):
+    """The residual buffer's keys are loud, so that what codes have added becomes little beside."""
+    generator = torch.Generator().manual_seed(0)
+    queries = torch.randn(16, 150, 64, generator=generator) / 4
+    keys, values = torch.randn(2, 2, 150, 64, generator=generator) + 1
+    keys[:, -9:] *= 5
+    config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, block=96)
+    cache = reference.hex_prefill(queries[:, :-1], keys[:, :-1], values[:, :-1], config=config)
+    x = dict(queries=queries[:, -1:].clone(), cache=cache)
+    assert_as_accurate(impl.hex_attention(**x).output, read, x | dict(causal=True, scale=None))
+
+
 @pytest.mark.spec("HEX-3.3a", "HEX-5a")
 @given(unpadded)
 def test_each_query_hands_out_one_unit_of_attention_a_head(impl, x):
