@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import reference
@@ -14,6 +14,14 @@ from spec_tests.inputs import INPUTS
 def there_and_back(impl, x):
     """Compress and restore."""
     return impl.hex_reconstruct(impl.hex_compress(**x), x["expander"])
+
+
+numbers = torch.arange(8.0).view(1, 2, 4)
+FAR_OUT = dict(
+    keys=numbers, values=numbers.where(numbers != 2, 100), expander=(numbers == 2)[0],
+    dynamic=torch.zeros(2, dtype=torch.bool), bits=2, value_group="token", scales=torch.float32,
+)  # fmt: skip
+"""A span of which the one entry kept is far beyond all others of its token."""
 
 
 @pytest.mark.spec("HEX-3.5a")
@@ -35,6 +43,7 @@ def test_kept_entries_survive_compression(impl, x):
 
 @pytest.mark.spec("HEX-3.1c", "HEX-3.5a")
 @given(INPUTS["hex_compress"])
+@example(FAR_OUT)
 def test_what_is_restored_is_kcvt_of_the_remaining_entries(impl, x):
     kept = reference.hex_mask(x["expander"], x["dynamic"], x["keys"].shape[-3])
     expected = impl.kcvt(x["keys"], x["values"], x["bits"], kept, x["value_group"], x["scales"])
