@@ -54,6 +54,31 @@ def test_numbers_far_below_one_are_read(impl, part, density):
     assert_as_accurate(impl.hex_attention(**x).output, read, x | dict(causal=True, scale=None))
 
 
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("part", ["keys", "values", "few"])
+@pytest.mark.parametrize("density", [0.0, 0.125])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_numbers_far_above_one_are_read(impl, part, density, dtype):
+    """No float is a sum over the tokens, or over the channels; `few` tokens are beyond the rest."""
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 2, 330, 64, generator=generator)
+    if part == "few":
+        stream[1:, :, 50:250:40] *= 2.0**122
+        stream[0] *= 2.0**-122
+    elif part == "keys":
+        stream[0] = (stream[0] / 4 + 1) * 2.0**-126
+        stream[1] = (stream[1] / 8 + 1) * 2.0**124
+        stream[2] += 4
+    else:
+        stream[2] = (stream[2] / 4 + 1) * 2.0**124
+    config = reference.HexConfig(bits=4, density=density, heavy=density / 8, recent=0, block=96)
+    cache = reference.hex_prefill(*stream.to(dtype), config=config)
+    x = dict(queries=stream[0][:, -1:].to(dtype), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+
+
 @pytest.mark.spec("HEX-3.3a", "HEX-5a")
 @given(unpadded)
 def test_each_query_hands_out_one_unit_of_attention_a_head(impl, x):
