@@ -36,7 +36,7 @@ MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Numbers of each channel that are merged at once, so that none waits for the one before."""
 SPREAD = tl.constexpr(128.0)
 """What queries are divided by, so that no sum over channels is larger than a number of the keys."""
-UNIT = tl.constexpr(2.0**22)
+UNIT = tl.constexpr(32768 * SPREAD.value)
 """What stands for 1 in half precision, where all is below 1 / SPREAD: the small keeps its bits."""
 
 
@@ -124,12 +124,14 @@ def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def above(largest, total, most, MANY: tl.constexpr):
-    """Return what powers are measured from, so that all that were added make 1 at the most.
+    """Return what powers are measured from, so that all that were added make less than 1.
 
     Then no sum of numbers that they weigh is larger than these are. There are `total` powers that
     are measured from `largest`, and at most 2 ** MANY more, the largest with the exponent `most`.
     """
-    return tl.maximum(largest + tl.log2(total), most + MANY) + 1.0
+    # the bits of a float are nearly its logarithm
+    bits = total.to(tl.int32, bitcast=True).to(tl.float32)
+    return tl.maximum(largest + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
 
 
 @triton.jit
