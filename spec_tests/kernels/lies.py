@@ -211,6 +211,10 @@ hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-values]
   kernel_steps_out_of_range: steps of tiny values are measured by more than a float holds
   - tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-105)
   + tl.where(far > 0, far, 1.0)
+hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-logits]
+  kernel_tiny_keys: tiny keys are measured by more than their steps
+  - tl.where(top > 0, top, 1.0), 2.0**-104)
+  + tl.where(top > 0, top, 1.0), 2.0**-64)
 hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.0-values]
   kernel_plain_sums: sums over tokens are as large as tokens are many
   - tl.maximum(largest + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))

@@ -303,9 +303,9 @@ def codes_kernel(
             tl.debug_barrier()
         step = widened(tl.load(steps + channels))
         top = tl.max(step, 0)
-        # so large that what is kept can be told in it
-        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-64)
-        if ENTRIES:
+        # so large that its inverse, in what stands for 1, is a float
+        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-104)
+        if ENTRIES:  # and that what is kept can be told in it
             top = tl.maximum(top, beyond * 2.0**-100)
         top /= UNIT
         at = query + channels[:, None] * HELD + g[None, :]

@@ -41,13 +41,15 @@ def test_heads_of_a_models_width_read_what_is_restored(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@pytest.mark.parametrize("part", ["keys", "values"])
+@pytest.mark.parametrize("part", ["keys", "values", "logits"])
 @pytest.mark.parametrize("density", [0.0, 0.125])
 def test_numbers_far_below_one_are_read(impl, part, density):
     """Steps of which the inverse, in what half precision holds, is no float."""
     generator = torch.Generator().manual_seed(0)
     stream = torch.randn(3, 1, 97, 64, generator=generator).bfloat16()
     stream[1 + (part == "values")] *= 2.0**-120
+    if part == "logits":
+        stream[0] *= 2.0**120
     config = reference.HexConfig(bits=4, density=density, heavy=0.0, recent=0, block=32)
     cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
     x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
