@@ -1,9 +1,12 @@
 """The gates' table is complete, and its reader of machine code counts what runs."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
 from optimized import kernels
+from optimized.counts import aot, gates, machine_code
 from optimized.counts.gates import GATES
 from optimized.counts.launches import Launch, launched
 from optimized.counts.machine_code import GPUS, WARP, Code, busy, parsed, predicted
@@ -48,6 +51,36 @@ def test_instructions_are_counted_as_often_as_their_loops_run():
     assert loops == ((1, 5), (2, 4))
     counts = code.counted((2, 3))
     assert counts == {"LDC": 1, "LDG.E.128": 2, "FADD": 6, "BRA": 9, "EXIT": 1}
+
+
+def test_what_does_not_compile_is_a_row_and_a_miss(monkeypatch, capsys):
+    codes = {80: Code(8, 0, 0, (), ()), 90: Code(8, 0, 0, (), ()), 100: None, "gfx942": None}
+
+    def compiled(_, target):
+        if codes[target] is None:
+            raise RuntimeError(f"PassManager::run failed\nno such target: {target}")
+        return codes[target]
+
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(machine_code, "compiled", compiled)
+    monkeypatch.setattr(gates, "GATES", GATES[:1])
+    monkeypatch.setattr(aot, "stale", lambda _: False)
+    monkeypatch.setattr(aot, "replace", lambda *_: pytest.fail("written"))
+    with pytest.raises(SystemExit) as ended:
+        aot.main()
+    printed = capsys.readouterr().out.splitlines()
+    missed = [line for line in printed if line.startswith("MISS")]
+    launches = len(GATES[0].launches)
+    assert ended.value.code == 1
+    assert len(missed) == 2 * launches
+    assert all("does not compile: RuntimeError: no such target" in line for line in missed)
+    assert sum(line.endswith("does not compile") for line in printed) == 2 * launches
+    assert any(line.startswith(GATES[0].title) for line in printed), "the rest is judged"
+    codes[90] = None
+    with pytest.raises(SystemExit):
+        aot.main(write=True)
+    assert "predicted.json is left as it is" in capsys.readouterr().out
 
 
 def test_an_instruction_keeps_its_part_of_the_processor_busy():

@@ -11,7 +11,7 @@ from optimized import HexConfig, stored_bytes
 from optimized._dispatch import tensors
 from optimized.kernels.hex._entries import tables
 from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
-from optimized.vector.hex._codes import fields
+from optimized.vector.hex._codes import along, fields, slots
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.draws import MODES
 from spec_tests.kernels.wide import coded, wide
@@ -37,7 +37,8 @@ class Elsewhere(TorchDispatchMode):
 REMEMBERED: dict[str, Any] = {
     "places of three bits": lambda gpu: places.__wrapped__(3, 64, "keys", gpu),
     "places of four bits": lambda gpu: places.__wrapped__(4, 64, "values", gpu),
-    "fields": lambda gpu: fields.__wrapped__(3, gpu),
+    "masks": lambda gpu: along.__wrapped__(fields(3).masks, 96, gpu),
+    "slots": lambda gpu: slots.__wrapped__(3, 96, gpu),
     "tables": lambda gpu: tables.__wrapped__(HexConfig(density=0.125), 96, 2, 64, gpu),
 }
 

@@ -82,12 +82,13 @@ def add_keys(
     bias, near, rest, kept, minima, begins, tokens, channels,
     WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """Write what the kept keys of a tile add to its logits.
+    """Write what the kept keys of a tile add to its logits; return the largest magnitude.
 
     A query's row is 16 bytes of half precision, `near`, so that one lane reads it for its token;
-    with EXACT, what that leaves out is the `rest`. Nothing is scaled.
+    with EXACT, what that leaves out is the `rest` / 2048. Nothing is scaled.
     """
     g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
+    most, far = tl.zeros([32], tl.float32), 0.0
     for part in tl.range(0, 3, num_stages=1):
         pair = tokens + (part * 32 + t) * 2
         start, many = tl.load(pair), tl.load(pair + 1)
@@ -107,8 +108,9 @@ def add_keys(
             at = channel[:, None] * C + g[None, :]
             q = tl.load(near + at).to(tl.float32)
             if EXACT:
-                q += tl.load(rest + at).to(tl.float32)
+                q += tl.load(rest + at).to(tl.float32) * 2.0**-11
             sums += q * beyond[:, None]
+        most = tl.maximum(most, tl.max(tl.abs(sums), 1))
         tl.store(bias + token[:, None] * C + g[None, :], sums, mask=(~whole)[:, None])
         at = tl.min(tl.where(whole, token, 128), 0)
         while at < 128:
@@ -116,9 +118,12 @@ def add_keys(
             beyond = widened(tl.load(row + c)) - widened(tl.load(minima + c))
             q = tl.load(near + c[:, None] * C + g[None, :]).to(tl.float32)
             if EXACT:
-                q += tl.load(rest + c[:, None] * C + g[None, :]).to(tl.float32)
-            tl.store(bias + at * C + g, tl.sum(q * beyond[:, None], 0))
+                q += tl.load(rest + c[:, None] * C + g[None, :]).to(tl.float32) * 2.0**-11
+            added = tl.sum(q * beyond[:, None], 0)
+            far = tl.maximum(far, tl.max(tl.abs(added), 0))
+            tl.store(bias + at * C + g, added)
             at = tl.min(tl.where(whole & (token > at), token, 128), 0)
+    return tl.maximum(tl.max(most, 0), far)
 
 
 @triton.jit
@@ -135,7 +140,7 @@ def add_values(
     while at < 128:
         beyond = widened(tl.load(kept + (-1 - tl.load(begins + at)) + c))
         beyond -= widened(tl.load(minima + at + 0 * c))
-        p = tl.load(powers + at * C + g).to(tl.float32)
+        p = widened(tl.load(powers + at * C + g))
         before += p[None, :] * beyond[:, None]
         at = tl.min(tl.where(whole & (t > at), t, 128), 0)
     tl.store(every, before)
@@ -156,7 +161,7 @@ def add_values(
             ok = begin >= 0
             beyond = widened(tl.load(kept + begin + (place >> 7), mask=ok, other=0.0))
             beyond -= widened(tl.load(minima + token, mask=ok, other=0.0))
-            p = tl.load(powers + token[:, None] * C + g[None, :]).to(tl.float32)
+            p = widened(tl.load(powers + token[:, None] * C + g[None, :]))
             read += p * beyond[:, None]
         out = sums + channel[:, None] * C + g[None, :]
         tl.store(out, tl.load(out) + read)

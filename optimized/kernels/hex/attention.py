@@ -34,8 +34,10 @@ REGISTERS = dict(maxnreg=255) if PTX else {}
 """All that a lane may have: left to itself the assembler takes fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Numbers of each channel that are merged at once, so that none waits for the one before."""
-UNIT = tl.constexpr(32768.0)
-"""What stands for 1 in half precision, so that what is far smaller keeps its bits."""
+SPREAD = tl.constexpr(128.0)
+"""What queries are divided by, so that no sum over channels is larger than a number of the keys."""
+UNIT = tl.constexpr(32768 * SPREAD.value)
+"""What stands for 1 in half precision, where all is below 1 / SPREAD: the small keeps its bits."""
 
 
 @triton.jit
@@ -121,6 +123,18 @@ def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
+def above(largest, total, most, MANY: tl.constexpr):
+    """Return what powers are measured from, so that all that were added make less than 1.
+
+    Then no sum of numbers that they weigh is larger than these are. There are `total` powers that
+    are measured from `largest`, and at most 2 ** MANY more, the largest with the exponent `most`.
+    """
+    # the bits of a float are nearly its logarithm
+    bits = total.to(tl.int32, bitcast=True).to(tl.float32)
+    return tl.maximum(largest + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
+
+
+@triton.jit
 def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
     """Return the tokens of a part of a tile, and whether they are its own."""
     if BITS == 3:
@@ -161,10 +175,14 @@ def uncoded(
 ):  # fmt: skip
     """Attend to 16 of every so many tokens in full precision, given the first of their head's."""
     SLICES: tl.constexpr = WIDTH // 32  # of channels, lest a lane run out of registers
+    HALF: tl.constexpr = keys.dtype.element_ty == tl.float16
+    ASKED: tl.constexpr = SPREAD if HALF else 1.0
+    DRAWN: tl.constexpr = UNIT / 8 if HALF else 1.0
     g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
     real = (g < HELD)[None, :]
+    scale *= 1.0 / ASKED
     largest = tl.full([C], -float("inf"), tl.float32)
-    total = tl.zeros([C], tl.float32)
+    total = tl.full([C], 1.0, tl.float32)
     o = filled(0.0, SLICES, 32, C)
     for start in tl.range(first, tokens, stride, num_stages=1):
         there = start + t < tokens
@@ -175,23 +193,24 @@ def uncoded(
             k = keys + at[:, None] + channel[None, :]
             q = query + channel[:, None] * HELD + g[None, :]
             k = tl.load(k, mask=there[:, None], other=0.0)
-            s = weighed(k, tl.load(q, mask=real, other=0.0), s, PTX)
+            s = weighed(k, tl.load(q, mask=real, other=0.0) * ASKED, s, PTX)
         s = tl.where(there[:, None], s * scale[None, :], -float("inf"))
         if LOGITS:
             here = logits + (start + t)[:, None] * HELD + g[None, :]
             tl.store(here, s, mask=there[:, None] & real)
-        higher = tl.maximum(largest, tl.max(s, 0))
+        higher = above(largest, total, tl.max(s, 0), 4)
         fade = tl.exp2(largest - higher)
         largest = higher
         p = tl.exp2(s - higher[None, :])
         total = total * fade + tl.sum(p, 0)
+        p *= DRAWN
         mixed = ()
         for i in tl.static_range(SLICES):
             v = values + at[None, :] + (i * 32 + c)[:, None]
             v = tl.load(v, mask=there[None, :], other=0.0)
             mixed += (weighed(v, p, o[i] * fade[None, :], PTX),)
         o = mixed
-    share_of = (1.0 / total)[None, :]
+    share_of = (1.0 / (total * DRAWN))[None, :]
     for i in tl.static_range(SLICES):
         tl.store(out + (i * 32 + c)[:, None] * HELD + g[None, :], o[i] * share_of, mask=real)
     tl.store(norm + g, largest + tl.log2(total), mask=g < HELD)
@@ -245,7 +264,7 @@ def codes_kernel(
             return
     far = tl.load(reach + value_row)
     # so large that its inverse is a float
-    far = tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-112)
+    far = tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-105)
     inverse = UNIT / far
     if ENTRIES:
         near += pid * WIDTH * HELD
@@ -255,13 +274,14 @@ def codes_kernel(
         bias = scratch + 128
         powers = bias + 97 * HELD
         if not EXACT:
-            powers = powers.to(tl.pointer_type(tl.float16), bitcast=True)
+            powers = powers.to(kept_values.dtype, bitcast=True)
+        DRAWN: tl.constexpr = UNIT if powers.dtype.element_ty == tl.float16 else 1.0
         # what kept values add stands where all that is found will
         every = tl.arange(0, WIDTH * HELD)
         tl.store(out + every, tl.zeros([WIDTH * HELD], tl.float32))
     largest = tl.full([C], -float("inf"), tl.float32)
-    total = tl.zeros([C], tl.float32)
-    middles = total
+    total = tl.full([C], 1.0, tl.float32)
+    middles = tl.zeros([C], tl.float32)
     o = filled(0.0, GROUPS, GROUP, C)
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, count)):
@@ -276,15 +296,18 @@ def codes_kernel(
             begin(begins, flags, counts_of + table * 128, left, WIDTH)
             tl.debug_barrier()
             entry = tl.load(firsts + group * tiles + within)
-            add_keys(
+            beyond = add_keys(
                 bias, near, beside, kept_keys + entry, key_minima + group * WIDTH, begins,
                 tokens_of + table * (96 * 2), channels_of, WIDTH, HELD, EXACT,
             )  # fmt: skip
             tl.debug_barrier()
         step = widened(tl.load(steps + channels))
         top = tl.max(step, 0)
-        # so large that what is kept can be told in it
-        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-64) / UNIT
+        # so large that its inverse, in what stands for 1, is a float
+        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-104)
+        if ENTRIES:  # and that what is kept can be told in it
+            top = tl.maximum(top, beyond * 2.0**-100)
+        top /= UNIT
         at = query + channels[:, None] * HELD + g[None, :]
         q = tl.load(at, mask=real[None, :], other=0.0)
         middle = widened(tl.load(key_minima + group * WIDTH + channels)) + MIDDLE * step
@@ -344,7 +367,7 @@ def codes_kernel(
         most = s[0]
         for part in tl.static_range(1, PARTS):
             most = tl.maximum(most, s[part])
-        higher = tl.maximum(largest, tl.max(most, 0))
+        higher = above(largest, total, tl.max(most, 0), 7)
         fade = tl.exp2(largest - higher)
         largest = higher
         if ENTRIES:
@@ -359,7 +382,7 @@ def codes_kernel(
                 token, mine = token_of(part, BITS, WIDTH)
                 at = powers + token[:, None] * HELD + g[None, :]
                 mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
-                tl.store(at, (p * UNIT).to(powers.dtype.element_ty), mask=mine)
+                tl.store(at, rounded(p * DRAWN, powers.dtype.element_ty), mask=mine)
         s = sums
         if ENTRIES:
             tl.debug_barrier()
@@ -413,7 +436,7 @@ def codes_kernel(
             tl.debug_barrier()
     share_of = 1.0 / total
     if ENTRIES:
-        kept_of = (share_of / UNIT)[None, :]
+        kept_of = (share_of / DRAWN)[None, :]
     rest = (middles * share_of)[None, :]
     share_of = share_of[None, :]
     for i in tl.static_range(GROUPS):
@@ -435,8 +458,8 @@ def merge_kernel(
     some = tl.arange(0, 32 * C)
     g, channel = some % C, tl.program_id(1) * 32 + some // C
     largest = tl.full([32 * C], -float("inf"), tl.float32)
-    total = tl.zeros([32 * C], tl.float32)
-    o = total
+    total = tl.full([32 * C], 1.0, tl.float32)
+    o = tl.zeros([32 * C], tl.float32)
     for start in range(0, splits, MANY):
         split = start + tl.arange(0, MANY)
         there = (split < splits)[:, None]
@@ -444,12 +467,14 @@ def merge_kernel(
         norm = tl.load(norms + place * C + g[None, :], mask=there, other=-float("inf"))
         read = found + (place * WIDTH + tl.program_id(1) * 32) * C + some[None, :]
         read = tl.load(read, mask=there, other=0.0)
-        higher = tl.maximum(largest, tl.max(norm, 0))
+        higher = above(largest, total, tl.max(norm, 0), 6)
         fade, weight = tl.exp2(largest - higher), tl.exp2(norm - higher[None, :])
         largest = higher
         total = total * fade + tl.sum(weight, 0)
         o = o * fade + tl.sum(weight * read, 0)
-    o = tl.minimum(tl.maximum(o / total, -limit), limit)
+    o /= total
+    # what is no number stays none
+    o = tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
     tl.store(output + (pid * C + g) * WIDTH + channel, rounded(o, output.dtype.element_ty))
     tl.store(whole + pid * C + g, largest + tl.log2(total), mask=channel == 0)
 
@@ -539,10 +564,10 @@ def attended(
     asked = F.pad(asked, (0, 0, 0, parts * held - group)).view(grid, held, width)
     tops = asked.abs().amax(-1)
     tops = tops.where(tops > 0, 1)
-    query = (asked / tops[..., None]).mT.contiguous()
+    query = (asked / tops[..., None] / SPREAD.value).mT.contiguous()
     near = query.half()
-    beside = (query - near).half()
-    tops *= (1 / sqrt(width) if scale is None else scale) * log2(e)
+    beside = ((query - near) * 2**11).half()
+    tops *= (1 / sqrt(width) if scale is None else scale) * log2(e) * SPREAD.value
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
     programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]

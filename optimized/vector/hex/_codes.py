@@ -86,8 +86,8 @@ def along(
     """Repeat masks for each lane of a period along a stretch."""
     if len(masks[0]) == 1:
         return tuple(mask[0] for mask in masks)
-    period = torch.tensor(masks, dtype=torch.int16, device=device)
-    return tuple(period.repeat(1, length // period.shape[1]))
+    period = torch.tensor(masks, dtype=torch.int16)
+    return tuple(period.repeat(1, length // period.shape[1]).to(device))
 
 
 class Slots(NamedTuple):

@@ -41,13 +41,15 @@ def test_heads_of_a_models_width_read_what_is_restored(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@pytest.mark.parametrize("part", ["keys", "values"])
+@pytest.mark.parametrize("part", ["keys", "values", "logits"])
 @pytest.mark.parametrize("density", [0.0, 0.125])
 def test_numbers_far_below_one_are_read(impl, part, density):
     """Steps of which the inverse, in what half precision holds, is no float."""
     generator = torch.Generator().manual_seed(0)
     stream = torch.randn(3, 1, 97, 64, generator=generator).bfloat16()
     stream[1 + (part == "values")] *= 2.0**-120
+    if part == "logits":
+        stream[0] *= 2.0**120
     config = reference.HexConfig(bits=4, density=density, heavy=0.0, recent=0, block=32)
     cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
     x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
@@ -65,6 +67,42 @@ def test_what_comes_last_may_weigh_most(impl):
     cache = reference.hex_prefill(queries[:, :-1], keys[:, :-1], values[:, :-1], config=config)
     x = dict(queries=queries[:, -1:].clone(), cache=cache)
     assert_as_accurate(impl.hex_attention(**x).output, read, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("part", ["keys", "values", "few"])
+@pytest.mark.parametrize("density", [0.0, 0.125])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_numbers_far_above_one_are_read(impl, part, density, dtype):
+    """No float is a sum over the tokens, or over the channels; `few` tokens are beyond the rest."""
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 2, 330, 64, generator=generator)
+    if part == "few":
+        stream[0] = (stream[0] / 4 + 1) * 2.0**-122
+        stream[1, :, 50:250:40] += 2
+        stream[1:, :, 50:250:40] *= 2.0**121
+    elif part == "keys":
+        stream[0] = (stream[0] / 4 + 1) * 2.0**-126
+        stream[1] = (stream[1] / 8 + 1) * 2.0**123
+        stream[2] += 4
+    else:
+        stream[2] = (stream[2] / 4 + 1) * 2.0**124
+    config = reference.HexConfig(bits=4, density=density, heavy=density / 4, recent=0, block=96)
+    cache = reference.hex_prefill(*stream.to(dtype), config=config)
+    x = dict(queries=stream[0][:, -1:].to(dtype), cache=cache)
+    with np.errstate(over="ignore"):  # a kernel is judged by what it hands out
+        attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a")
+def test_logits_beyond_a_float_read_no_number(impl):
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 1, 97, 64, generator=generator) * 2.0**64
+    config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, block=32)
+    cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    assert impl.hex_attention(stream[0][:, -1:].clone(), cache).output.isnan().all()
 
 
 @pytest.mark.spec("HEX-3.3a", "HEX-5a")
