@@ -137,7 +137,7 @@ def of_mass(
     known: bool = False,
     before: int = 0,
     *,
-    trips: dict[str, tuple[float, ...]],
+    trips: Mapping[str, tuple[float, ...]],
     **rest: Any,
 ) -> Gate:
     """Return a row of attention mass in a layer, that counts the logits of its queries.

@@ -1,9 +1,8 @@
 """Lies about attention."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("attention"))
+lie = lies("attention")
 lie("""
 vector:consecutive-heads-share-a-cache
   heads_dealt_in_turn: query head h reads value head h modulo the number of key heads

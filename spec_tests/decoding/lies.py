@@ -1,9 +1,8 @@
 """Lies about compression while decoding."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("decoding"))
+lie = lies("decoding")
 lie("""
 vector:positions-count-from-the-first-real-token
   padded_positions: positions count from the start of the padding

@@ -1,9 +1,8 @@
 """Lies about eviction, and about counting what it leaves."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("evict"))
+lie = lies("evict")
 lie("""
 test_each_head_holds_its_kept_entries_in_position_order
   gathered_in_score_order: entries are gathered last first, as a ranking might

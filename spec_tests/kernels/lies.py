@@ -1,9 +1,8 @@
 """Lies that kernels tell: ties, ends of blocks, masks, scales, rounding, what one block says."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import kernel_lies
 
-lie = told(kernel_lies("hubkv/discount.py"))
+lie = kernel_lies("hubkv/discount.py")
 lie("""
 test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]
   kernel_later_ties: a hub may have an equal on its left
@@ -18,7 +17,7 @@ hubkv/discount/test_laws.py::test_protected_tokens_suppress_nothing
   + there &= j >= 0
 """)
 
-lie = told(kernel_lies("hubkv/refine.py"))
+lie = kernel_lies("hubkv/refine.py")
 lie("""
 hubkv/refine/test_laws.py::test_scores_of_protected_tokens_change_nothing
   kernel_protected_moments: protected scores count among those of their head
@@ -36,7 +35,7 @@ hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   + spreads * counts
 """)
 
-lie = told(kernel_lies("hubkv/refine.py", block=32))
+lie = kernel_lies("hubkv/refine.py", block=32)
 lie("""
 hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   kernel_refined_beyond_the_row: what is left of a score is read where the score is not
@@ -44,7 +43,7 @@ hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   + there = at >= -start
 """)
 
-lie = told(kernel_lies("retain.py"))
+lie = kernel_lies("retain.py")
 lie("""
 retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too
   kernel_one_tie_more: the tie after the last one is kept
@@ -69,7 +68,7 @@ retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
   + match &= equals(p[i], prefix,
 """)
 
-lie = told(kernel_lies("_planes.py", block=32))
+lie = kernel_lies("_planes.py", block=32)
 lie("""
 retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
   kernel_minus_zero_below: minus zero is below zero
@@ -80,7 +79,7 @@ retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
   + first(tl.minimum(left, 31))
 """)
 
-lie = told(kernel_lies("evict.py", block=2))
+lie = kernel_lies("evict.py", block=2)
 lie("""
 evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order
   kernel_positions_in_blocks: positions count from the start of their block
@@ -91,7 +90,7 @@ evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order
   + copied(keys, left_keys, i,
 """)
 
-lie = told(kernel_lies("graphkv/refine.py"))
+lie = kernel_lies("graphkv/refine.py")
 lie("""
 graphkv/refine/test_laws.py::test_a_graph_of_many_tokens_is_made_of_its_parts
   kernel_last_of_equals: of equal edges the last are neighbours
@@ -136,7 +135,7 @@ graphkv/refine/test_laws.py::test_how_long_vectors_are_changes_nothing
   +             y *= 1.0
 """)
 
-lie = told(kernel_lies("hex/heavy_hitters.py", block=32))
+lie = kernel_lies("hex/heavy_hitters.py", block=32)
 lie("""
 scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_blind_to_itself: the weights are those over tokens before a query's own
@@ -163,7 +162,7 @@ scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logi
   + given, log_sum_exp = False, None
 """)
 
-lie = told(kernel_lies("ragged.py", block=2))
+lie = kernel_lies("ragged.py", block=2)
 lie("""
 ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
   kernel_sums_as_they_were: a larger logit leaves the sum of powers before it as it was
@@ -174,7 +173,7 @@ ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
   + seen &= n[None, :] >= 0
 """)
 
-lie = told(kernel_lies("hex/compress.py"))
+lie = kernel_lies("hex/compress.py")
 lie("""
 hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entries
   kernel_kept_in_range: kept values widen the range of their token
@@ -186,7 +185,7 @@ hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entrie
   + channel = prepared + h * WIDTH
 """)
 
-lie = told(kernel_lies("hex/attention.py", programs=1))
+lie = kernel_lies("hex/attention.py", programs=1)
 lie("""
 hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   kernel_codes_unfaded: what codes of earlier tiles add is not weighed anew
@@ -234,7 +233,7 @@ hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.
   + top = tl.maximum(top, 0.0)
 """)
 
-lie = told(kernel_lies("hex/_entries.py", programs=1))
+lie = kernel_lies("hex/_entries.py", programs=1)
 lie("""
 hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   kernel_kept_unfaded: what kept values of earlier tiles add is not weighed anew
@@ -248,7 +247,7 @@ hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   + beyond -= tl.zeros([32], tl.float32)
 """)
 
-lie = told(kernel_lies("_device.py", block=1024))
+lie = kernel_lies("_device.py", block=1024)
 lie("""
 hubkv/refine/test_laws.py::test_refined_scores_are_rounded_once[torch.bfloat16]
   kernel_cut_off: what is rounded to bfloat16 is cut off
@@ -260,7 +259,7 @@ hubkv/discount/test_laws.py::test_a_discounted_score_is_rounded_once[torch.bfloa
   + even = (bits + 0x8000) >> 16
 """)
 
-lie = told(kernel_lies("_tiles.py", block=32))
+lie = kernel_lies("_tiles.py", block=32)
 lie("""
 scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_last_channel: the last channel of a narrow row is left out

@@ -1,5 +1,16 @@
-"""How a lie is made: the reference, or a kernel, with one line of its text changed."""
+"""How a lie is made: the reference, or a kernel, with one line of its text changed.
 
+Lies are written under the law or vector that finds them out:
+
+    test_protected_tokens_read_one
+      raw_where_protected: protected tokens keep their raw score
+      - refined.masked_fill(protected, 1)
+      + torch.where(protected, scores, refined)
+
+Lines without a sign stand in the text before and after.
+"""
+
+import re
 from collections.abc import Callable
 from functools import partial
 from inspect import isfunction
@@ -22,11 +33,16 @@ class Mutant(NamedTuple):
 MUTANTS: dict[str, Mutant] = {}
 
 
-def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
-    """Return a function that registers lies about one idea: `hubkv/discount`.
+KILLER = re.compile(r"(\S.*)\n((?:  .*\n)+)")
+LIE = re.compile(r"  (\w+): (.*)\n((?:  [-+ ](?: .*)?\n)+)")
+Tell = Callable[[str], None]
 
-    `lie(name, says, old, new, killer)` is the reference in which the text `old`, which stands in
-    the idea's file exactly once, reads `new`. The killer is a law of the idea, or `vector:ID`.
+
+def lies(idea: str) -> Tell:
+    """Return a function that registers the lies of a text about one idea: `hubkv/discount`.
+
+    Each is the reference in which a text that stands in the idea's file exactly once reads
+    otherwise. The killer is a law of the idea, or `vector:ID`.
     """
     file = f"{idea}.py"
 
@@ -36,18 +52,16 @@ def lies(idea: str) -> Callable[[str, str, str, str, str], None]:
         module = Changed(partial(patched, file, old, new))
         add(name, Mutant(file, says, place(idea, killer), module))
 
-    return lie
+    return told(lie)
 
 
-def kernel_lies(
-    file: str, block: int = 8, programs: int | None = None
-) -> Callable[[str, str, str, str, str], None]:
-    """Return a function that registers lies about kernels in one file: `hubkv/refine.py`.
+def kernel_lies(file: str, block: int = 8, programs: int | None = None) -> Tell:
+    """Return a function that registers the lies of a text about kernels: `hubkv/refine.py`.
 
-    `lie(name, says, old, new, killer)` is `optimized`, as it runs on a GPU, with the text `old` of
-    the file reading `new`, in Triton's interpreter. A program owns a `block` of elements, so that
-    small inputs take several; or one of so few `programs` that it owns several tiles. The killer is
-    the place of a law of any idea, or `vector:IDEA-ID`.
+    Each is `optimized`, as it runs on a GPU, with a text of the file reading otherwise, in Triton's
+    interpreter. A program owns a `block` of elements, so that small inputs take several; or one of
+    so few `programs` that it owns several tiles. The killer is the place of a law of any idea, or
+    `vector:IDEA-ID`.
     """
 
     def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
@@ -58,7 +72,25 @@ def kernel_lies(
         module = Changed(partial(relaunched, file, old, new, block, programs))
         add(name, Mutant(f"kernels/{file}", says, killer, module))
 
-    return lie
+    return told(lie)
+
+
+def told(lie: Callable[[str, str, str, str, str], None]) -> Tell:
+    """Return a function that registers the lies of a text, each by a call of `lie`."""
+
+    def tell(text: str) -> None:
+        rest = KILLER.sub(lambda found: LIE.sub("", found[2]), text)
+        assert not rest.strip(), f"this is no lie under its killer: {rest!r}"
+        for killer, changes in KILLER.findall(text):
+            for name, says, change in LIE.findall(changes):
+                lie(name, says, side("-", change), side("+", change), killer)
+
+    return tell
+
+
+def side(sign: str, change: str) -> str:
+    """Return the text of a change that stands before it, or after it."""
+    return "\n".join(line[4:] for line in change.splitlines() if line[2] in (" ", sign))
 
 
 def place(idea: str, killer: str) -> str:

@@ -1,9 +1,8 @@
 """Lies about attention over heads of different lengths."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("ragged"))
+lie = lies("ragged")
 lie("""
 vector:two-heads-of-one-and-three-entries
   neighbours_entries: a head reads the entries of the next one too

@@ -1,9 +1,8 @@
 """Lies about the step between scoring and selecting."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("refinement"))
+lie = lies("refinement")
 lie("""
 test_suppression_compares_content_with_content_alone
   protected_compete: protected tokens compete with the content

@@ -1,9 +1,8 @@
 """Lies about selection."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("retain"))
+lie = lies("retain")
 lie("""
 vector:nine-tenths-of-a-hundred-leaves-ten
   binary_count: the count is computed in binary

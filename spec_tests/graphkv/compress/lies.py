@@ -1,9 +1,8 @@
 """Lies about GraphKV as a whole."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("graphkv/compress"))
+lie = lies("graphkv/compress")
 lie("""
 vector:what-one-head-protects-is-marked-in-all
   marks_of_each_head: each head marks what it protects itself

@@ -1,9 +1,8 @@
 """Lies about signals along the graph."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("graphkv/decay"))
+lie = lies("graphkv/decay")
 lie("""
 test_product_is_equation_5_and_sequential_is_algorithm_2
   overwriting_product: Algorithm 2 overwrites where Equation 5 multiplies

@@ -1,9 +1,8 @@
 """Lies about sources, edges and neighbours."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("graphkv/graph"))
+lie = lies("graphkv/graph")
 lie("""
 vector:shares-are-decimal
   binary_share: shares in binary

@@ -1,9 +1,8 @@
 """Lies about what is said of keys."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("graphkv/keys"))
+lie = lies("graphkv/keys")
 lie("""
 test_the_matrix_is_the_graph_with_every_token_a_source
   correlation: keys centred first

@@ -1,9 +1,8 @@
 """Lies about where a needle is hidden, and what is found of it."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("graphkv/needle"))
+lie = lies("graphkv/needle")
 lie("""
 vector:a-needle-halfway-down
   deeper_needle: a depth of the whole input

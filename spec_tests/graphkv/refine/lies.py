@@ -1,9 +1,8 @@
 """Lies about the whole refinement, and its choices."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("graphkv/refine"))
+lie = lies("graphkv/refine")
 lie("""
 test_a_row_holds_the_heads_of_a_token_side_by_side
   reshaped_heads: tokens side by side instead of heads

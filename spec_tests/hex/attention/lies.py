@@ -1,9 +1,8 @@
 """Lies about attention over a HEX cache."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/attention"))
+lie = lies("hex/attention")
 lie("""
 test_padding_draws_nothing_and_a_query_at_padding_reads_nothing
   padding_is_read: tokens of padding are attended to

@@ -1,9 +1,8 @@
 """Lies about the streaming cache."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/cache"))
+lie = lies("hex/cache")
 lie("""
 test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
   nothing_held_back: an unfinished block is compressed too

@@ -1,9 +1,8 @@
 """Lies about HEX's masks and compressed blocks."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/compress"))
+lie = lies("hex/compress")
 lie("""
 test_an_entry_is_kept_if_either_mask_says_so
   joined_by_and: both masks must agree

@@ -1,9 +1,8 @@
 """Lies about what hangs together."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/connectivity"))
+lie = lies("hex/connectivity")
 lie("""
 test_tokens_touch_channels_alone_and_both_ways
   one_way_edges: edges lead from tokens to channels, and none back

@@ -1,9 +1,8 @@
 """Lies about coverings."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/covering"))
+lie = lies("hex/covering")
 lie("""
 test_an_edge_follows_its_permutation
   parallel_copies: every edge is replaced by the same permutation: copies of the base side by side

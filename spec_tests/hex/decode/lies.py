@@ -1,9 +1,8 @@
 """Lies about a step of decoding with a HEX cache."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/decode"))
+lie = lies("hex/decode")
 lie("""
 test_a_decoded_token_reads_the_cache_before_it_and_itself
   blind_to_itself: a decoded token reads what was there before it came

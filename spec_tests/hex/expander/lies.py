@@ -1,9 +1,8 @@
 """Lies about degrees and expander masks."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/expander"))
+lie = lies("hex/expander")
 lie("""
 hex/spectrum/test_laws.py::test_85_tiles_are_three_times_over_the_bound_of_the_prompt_they_make
   fresh_tiles: tiles are drawn one by one: as good a graph, and no tiling

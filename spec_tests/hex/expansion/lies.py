@@ -1,9 +1,8 @@
 """Lies about expansion and the spectral gap."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/expansion"))
+lie = lies("hex/expansion")
 lie("""
 test_rings_and_complete_graphs_have_the_known_constants
   edge_boundary: the boundary of a set counts its edges, not its vertices

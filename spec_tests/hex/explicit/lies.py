@@ -1,9 +1,8 @@
 """Lies about explicit graphs."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/explicit"))
+lie = lies("hex/explicit")
 lie("""
 test_the_graph_looks_the_same_from_every_vertex
   random_in_place_of_explicit: a random regular graph of the same size

@@ -1,9 +1,8 @@
 """Lies about heavy hitters."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/heavy_hitters"))
+lie = lies("hex/heavy_hitters")
 lie("""
 vector:a-span-is-weighed-by-a-softmax-over-everything
   mass_of_the_span_alone: weights are a softmax over the span alone

@@ -1,9 +1,8 @@
 """Lies about packed codes."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/packing"))
+lie = lies("hex/packing")
 lie("""
 test_packed_codes_waste_less_than_a_word_a_row
   nibbles: codes of 3 bits take 4

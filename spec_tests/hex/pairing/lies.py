@@ -1,9 +1,8 @@
 """Lies about drawing and mending pairings."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/pairing"))
+lie = lies("hex/pairing")
 lie("""
 test_the_channels_share_the_half_edges_evenly
   draw_with_replacement: channels are drawn independently, so their degrees vary

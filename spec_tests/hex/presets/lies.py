@@ -1,9 +1,8 @@
 """Lies about the paper's settings."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/presets"))
+lie = lies("hex/presets")
 lie("""
 test_table_4_has_ten_rows_of_settings
   percent_forgotten: heavy hitters are 2, not 2 %

@@ -1,9 +1,8 @@
 """Lies about the cost of settings."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/sensitivity"))
+lie = lies("hex/sensitivity")
 lie("""
 test_keeping_everything_costs_no_error_and_more_bytes
   no_error_at_all: decoded queries see the exact cache

@@ -1,9 +1,8 @@
 """Lies about what a cache weighs."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/size"))
+lie = lies("hex/size")
 lie("""
 test_the_parts_are_every_byte_stored
   free_scales: steps and minima weigh nothing

@@ -1,9 +1,8 @@
 """Lies about what makes a graph Ramanujan."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/spectrum"))
+lie = lies("hex/spectrum")
 lie("""
 vector:bound-of-the-block-mask
   bound_at_the_mean_degree: the balanced bound at the mean degree

@@ -1,9 +1,8 @@
 """Lies about the store of masks."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/store"))
+lie = lies("hex/store")
 lie("""
 test_what_a_caller_does_to_a_mask_stays_with_the_caller
   SharedMasks: what is in memory is handed out itself, for callers to write to

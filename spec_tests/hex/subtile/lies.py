@@ -1,9 +1,8 @@
 """Lies about sub-tiles."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hex/subtile"))
+lie = lies("hex/subtile")
 lie("""
 vector:a-code-unfolds
   affine_permutation: the carry of the multiplication is not folded back: no shift

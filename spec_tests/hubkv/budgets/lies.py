@@ -1,9 +1,8 @@
 """Lies about the ungated variant and head budgets."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/budgets"))
+lie = lies("hubkv/budgets")
 lie("""
 test_the_ungated_variant_is_refinement_at_ratio_one
   gated_all_the_same: gated all the same

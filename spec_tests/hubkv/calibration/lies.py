@@ -1,9 +1,8 @@
 """Lies about head statistics and weights."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/calibration"))
+lie = lies("hubkv/calibration")
 lie("""
 test_selectivity_is_that_of_the_content_alone
   statistics_of_everything: protected tokens count
@@ -32,7 +31,7 @@ test_weights_are_not_rounded_before_they_multiply
   + weights.to(scores.dtype)
 """)
 
-lie = told(lies("careful"))
+lie = lies("careful")
 lie("""
 hubkv/calibration/test_laws.py::test_selectivity_is_deviation_over_mean
   sample_deviation: the sample's deviation, not the population's

@@ -1,9 +1,8 @@
 """Lies about retained chains."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/chains"))
+lie = lies("hubkv/chains")
 lie("""
 test_the_changed_share_counts_tokens
   chains_by_position: layer and head positions are counted, not tokens

@@ -1,9 +1,8 @@
 """Lies about HubKV as a whole."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/compress"))
+lie = lies("hubkv/compress")
 lie("""
 vector:the-first-real-token-and-the-last-are-marked
   no_sinks_of_its_own: sinks are left to the scorer

@@ -1,9 +1,8 @@
 """Lies about the coverage objective."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/coverage"))
+lie = lies("hubkv/coverage")
 lie("""
 test_coverage_is_the_sum_of_the_best_weights
   coverage_is_modular: what the kept tokens give is added up

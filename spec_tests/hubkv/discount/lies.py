@@ -1,9 +1,8 @@
 """Lies about hubs and the discount off them."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/discount"))
+lie = lies("hubkv/discount")
 lie("""
 test_no_two_hubs_are_within_a_radius
   hub_on_every_tie: every token of a plateau is a hub

@@ -1,9 +1,8 @@
 """Lies about the gate."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/gate"))
+lie = lies("hubkv/gate")
 lie("""
 test_the_gate_mixes_by_the_ratios_power
   linear_gate: the ratio itself mixes, not its power

@@ -1,9 +1,8 @@
 """Lies about the greedy oracle, and about the core's guarantees."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/greedy"))
+lie = lies("hubkv/greedy")
 lie("""
 test_greedy_reaches_its_share_of_the_optimum
   greedy_for_the_least: each pick gains the least
@@ -19,7 +18,7 @@ test_lazy_greedy_picks_what_greedy_picks
   + while False and (
 """)
 
-lie = told(lies("hubkv/discount"))
+lie = lies("hubkv/discount")
 lie("""
 hubkv/greedy/test_laws.py::test_the_core_reaches_one_budgetth_of_the_optimum
   discount_the_hubs: the strongest of a window is the one discounted

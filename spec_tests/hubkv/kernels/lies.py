@@ -1,9 +1,8 @@
 """Lies about the kernels of the coverage objective."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/kernels"))
+lie = lies("hubkv/kernels")
 lie("""
 hubkv/coverage/test_laws.py::test_a_kernel_like_the_hub_window_overlaps_by_four_and_three_fifths
   window_of_half_the_width: the radius is the whole width

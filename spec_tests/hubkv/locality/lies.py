@@ -1,9 +1,8 @@
 """Lies about the diagnostics."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/locality"))
+lie = lies("hubkv/locality")
 lie("""
 test_a_repeated_sequence_matches_itself_after_every_period
   correlation_is_biased: averages over n, not over the pairs there are

@@ -1,9 +1,8 @@
 """Lies about refinement and what is set aside."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/refine"))
+lie = lies("hubkv/refine")
 lie("""
 vector:no-recent-window
   slice_from_minus_zero: no recent window protects everything

@@ -1,9 +1,8 @@
 """Lies about segments and reference lines."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("hubkv/segments"))
+lie = lies("hubkv/segments")
 lie("""
 vector:segments-of-unequal-width
   segments_of_equal_width: segments of ⌊n / m⌋ tokens

@@ -1,9 +1,8 @@
 """Lies about GEAR's spans."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("quantizers/gear"))
+lie = lies("quantizers/gear")
 lie("""
 vector:has-eight-levels-at-three-bits
   b_squared_levels: with outliers a grid has b^2 - 1 intervals

@@ -1,9 +1,8 @@
 """Lies about GEAR while decoding."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("quantizers/gear_cache"))
+lie = lies("quantizers/gear_cache")
 lie("""
 test_the_prompt_is_one_span_and_each_decoded_block_another
   rank_of_the_prompt: decoded blocks are corrected at the prompt's rank

@@ -1,9 +1,8 @@
 """Lies about KIVI."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("quantizers/kivi"))
+lie = lies("quantizers/kivi")
 lie("""
 test_one_group_of_all_tokens_without_a_residual_is_kcvt
   kivi_exchanged_axes: keys go by token and values by channel

@@ -1,9 +1,8 @@
 """Lies about the low-rank correction."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("quantizers/low_rank"))
+lie = lies("quantizers/low_rank")
 lie("""
 test_factors_are_a_basis_and_the_shadow_on_it
   without_orthonormal_basis: the last basis is not orthonormal

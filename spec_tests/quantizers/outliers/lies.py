@@ -1,9 +1,8 @@
 """Lies about outliers."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("quantizers/outliers"))
+lie = lies("quantizers/outliers")
 lie("""
 test_what_is_left_is_the_middle_of_the_order
   by_magnitude: outliers are the largest magnitudes

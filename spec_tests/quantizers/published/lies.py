@@ -1,9 +1,8 @@
 """Lies about the sizes printed for KIVI and GEAR."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("quantizers/published"))
+lie = lies("quantizers/published")
 lie("""
 test_the_sizes_printed_for_kivi_are_a_formula_of_three_prompts
   one_scale_a_group: a group has one scale

@@ -1,9 +1,8 @@
 """Lies about what the quantised caches weigh."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("quantizers/size"))
+lie = lies("quantizers/size")
 lie("""
 test_the_parts_are_what_they_are_called
   bytes_without_places: outliers are counted without their places

@@ -1,9 +1,8 @@
 """Lies about CAKE's scores and preferences."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/cake"))
+lie = lies("scorers/cake")
 lie("""
 vector:variance-is-unbiased-and-pooling-counts-zeros
   cake_biased: the variance divides by the number of queries

@@ -1,9 +1,8 @@
 """Lies about CAKE's budgets."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/cake_budgets"))
+lie = lies("scorers/cake_budgets")
 lie("""
 test_exact_budgets_add_up_to_all_there_is
   cake_remainder_lost: what truncation and clipping leave over is lost

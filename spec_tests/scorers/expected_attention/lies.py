@@ -1,9 +1,8 @@
 """Lies about expected attention."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/expected_attention"))
+lie = lies("scorers/expected_attention")
 lie("""
 test_epsilon_adds_the_length_of_the_value
   epsilon_ignored: epsilon is left out

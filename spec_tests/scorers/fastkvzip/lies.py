@@ -1,9 +1,8 @@
 """Lies about FastKVzip's gate and its loss."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/fastkvzip"))
+lie = lies("scorers/fastkvzip")
 lie("""
 test_the_bias_enters_once
   bias_twice: the bias is added twice

@@ -1,9 +1,8 @@
 """Lies about the trainer of FastKVzip's gate."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/fastkvzip_trainer"))
+lie = lies("scorers/fastkvzip_trainer")
 lie("""
 test_a_fresh_gate_is_uniform_within_the_root_of_the_width
   GaussianGate: projections start as Gaussians

@@ -1,9 +1,8 @@
 """Lies about H2O."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/h2o"))
+lie = lies("scorers/h2o")
 lie("""
 test_mass_is_what_every_query_of_the_group_hands_out
   mass_of_the_layer: mass is summed over all heads of the layer

@@ -1,9 +1,8 @@
 """Lies about scoring by the length of keys."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/knorm"))
+lie = lies("scorers/knorm")
 lie("""
 test_a_score_is_minus_the_length_of_the_key
   squared_lengths: lengths are squared

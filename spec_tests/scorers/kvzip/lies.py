@@ -1,9 +1,8 @@
 """Lies about KVzip."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/kvzip"))
+lie = lies("scorers/kvzip")
 lie("""
 vector:the-best-query-counts
   no_causal_mask: a query sees all of the repeat input

@@ -1,9 +1,8 @@
 """Lies about the mean rotation."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/mean_rotation"))
+lie = lies("scorers/mean_rotation")
 lie("""
 test_it_is_the_mean_of_the_rotated_vectors
   turned_back: the turn is the other way round

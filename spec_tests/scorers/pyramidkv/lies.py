@@ -1,9 +1,8 @@
 """Lies about PyramidKV's budgets."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/pyramidkv"))
+lie = lies("scorers/pyramidkv")
 lie("""
 test_exact_budgets_add_up_to_the_budget
   never_exact: the overspending is left in the exact budgets

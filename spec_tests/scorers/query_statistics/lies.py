@@ -1,9 +1,8 @@
 """Lies about query statistics."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/query_statistics"))
+lie = lies("scorers/query_statistics")
 lie("""
 test_a_prompt_in_chunks_has_the_moments_of_one_piece
   sinks_of_every_chunk: every chunk has sinks of its own

@@ -1,9 +1,8 @@
 """Lies about SnapKV."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/snapkv"))
+lie = lies("scorers/snapkv")
 lie("""
 test_the_average_counts_what_lies_outside_as_zeros
   uncounted_padding: averages at the ends leave the padding out

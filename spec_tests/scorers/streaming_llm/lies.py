@@ -1,9 +1,8 @@
 """Lies about StreamingLLM."""
 
-from spec_tests.lies import told
 from spec_tests.mutants.make import lies
 
-lie = told(lies("scorers/streaming_llm"))
+lie = lies("scorers/streaming_llm")
 lie("""
 test_the_sinks_are_the_first_real_tokens
   sinks_at_padding: sinks are the first tokens, padding or not
