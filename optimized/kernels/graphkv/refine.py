@@ -290,6 +290,23 @@ def list_best(
 
 
 @triton.jit
+def its_products(
+    vectors, copies, scales, start, at, across, tokens, heads, mine,
+    SCALED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """Return the inner products of one source of several with some tokens.
+
+    Not of all of them: within a loop, Triton 3.6 compiles no `if` for sm_100 that hands on a matrix
+    product.
+    """
+    inner, _ = products(
+        vectors, copies, scales, start, at, across, tokens, heads,
+        SCALED, False, True, WIDE, WIDTH, CHANNELS,
+    )  # fmt: skip
+    return tl.sum(tl.where(mine, inner, 0.0), 1)
+
+
+@triton.jit
 def neighbours_kernel(
     vectors, copies, reaches, chosen, barred, lengths, scales, maxima, highest,
     acting, tiles, picked, exact, reached, weights,
@@ -333,18 +350,17 @@ def neighbours_kernel(
             at = tl.minimum(t, tokens - 1)
             length = tl.load(lengths + graph * tokens + at)
             scale = tl.full([PART], 1.0, tl.float32)
-            inner, _ = products(
-                vectors, copies, scale, start, at, copied, tokens, heads,
-                False, False, True, WIDE, WIDTH, CHANNELS,
+            inner = its_products(
+                vectors, copies, scale, start, at, copied, tokens, heads, mine,
+                False, WIDE, WIDTH, CHANNELS,
             )  # fmt: skip
             if BALANCED:
                 scale = tl.load(scales + graph * tokens + at)
                 if tl.max((scale != 1).to(tl.int32), 0) > 0:
-                    inner, _ = products(
-                        vectors, copies, scale, start, at, copied, tokens, heads,
-                        True, False, True, WIDE, WIDTH, CHANNELS,
+                    inner = its_products(
+                        vectors, copies, scale, start, at, copied, tokens, heads, mine,
+                        True, WIDE, WIDTH, CHANNELS,
                     )  # fmt: skip
-            inner = tl.sum(tl.where(mine, inner, 0.0), 1)
             candidate = inside & (t != itself)
             if BARRED:
                 candidate &= tl.load(barred + graph * tokens + at) == 0
