@@ -35,8 +35,8 @@ def copied(source, target, row, place, marked, WIDTH: tl.constexpr, CHANNELS: tl
     for start in tl.static_range(0, WIDTH, CHANNELS):  # pyright: ignore[reportGeneralTypeIssues]
         d = start + tl.arange(0, CHANNELS)
         there = marked[:, None] & (d < WIDTH)[None, :]
-        entry = tl.load(source + row[:, None] * WIDTH + d[None, :], mask=there)
-        tl.store(target + place[:, None] * WIDTH + d[None, :], entry, mask=there)
+        entry = tl.load(source + (row[:, None] * WIDTH + d[None, :]), mask=there)
+        tl.store(target + (place[:, None] * WIDTH + d[None, :]), entry, mask=there)
 
 
 @triton.jit
@@ -45,15 +45,19 @@ def copy_kernel(
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Copy what a block keeps behind all that the blocks before it keep."""
-    number = tl.program_id(0).to(tl.int64)
-    head, start = number // blocks, number % blocks * BLOCK
-    i = start + tl.arange(0, BLOCK)
-    marked = tl.load(kept + head * tokens + i, mask=i < tokens, other=0) != 0
+    number = tl.program_id(0)
+    start = number % blocks * BLOCK
+    first = (number // blocks).to(tl.int64) * tokens + start
+    i = tl.arange(0, BLOCK)
+    marked = tl.load(kept + first + i, mask=i < tokens - start, other=0) != 0
     many = marked.to(tl.int32)
-    place = tl.load(ends + number) - tl.load(counts + number) + tl.cumsum(many, 0) - many
-    tl.store(positions + place, i, mask=marked)
-    copied(keys, left_keys, head * tokens + i, place, marked, WIDTH, CHANNELS)
-    copied(values, left_values, head * tokens + i, place, marked, WIDTH, CHANNELS)
+    place = tl.cumsum(many, 0) - many
+    before = tl.load(ends + number) - tl.load(counts + number)
+    tl.store(positions + before + place, (start + i).to(tl.int64), mask=marked)
+    keys, left_keys = keys + first * WIDTH, left_keys + before * WIDTH
+    copied(keys, left_keys, i, place, marked, WIDTH, CHANNELS)
+    values, left_values = values + first * WIDTH, left_values + before * WIDTH
+    copied(values, left_values, i, place, marked, WIDTH, CHANNELS)
 
 
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:

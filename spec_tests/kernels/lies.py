@@ -83,11 +83,14 @@ lie = kernel_lies("evict.py", block=2)
 lie("""
 evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order
   kernel_positions_in_blocks: positions count from the start of their block
-  - tl.store(positions + place, i, mask=marked)
-  + tl.store(positions + place, i - start, mask=marked)
+  - (start + i).to(tl.int64)
+  + i.to(tl.int64)
   kernel_rows_of_the_first_head: every head has the keys of the first
-  - copied(keys, left_keys, head * tokens + i,
-  + copied(keys, left_keys, i,
+  - keys + first * WIDTH
+  + keys + start * WIDTH
+  kernel_over_the_first: values of every block are put over those of the first
+  - left_values + before * WIDTH
+  + left_values
 """)
 
 lie = kernel_lies("graphkv/refine.py")
