@@ -348,11 +348,11 @@ def of_span(bits: int) -> tuple[Gate, Gate]:
 
 GATES = [
     of_scores("smd", *WHOLE, budgets={80: 40.6, 90: 41.0}),
-    of_refinement("hubkv_refine", *WHOLE, budgets={80: 42.5, 90: 43.0}, trips=REFINED),
+    of_refinement("hubkv_refine", *WHOLE, budgets={80: 42.6, 90: 42.8}, trips=REFINED),
     of_refinement(
-        "hubkv_refine", *WHOLE, shielded=False, budgets={80: 28.5, 90: 28.8}, trips=REFINED
+        "hubkv_refine", *WHOLE, shielded=False, budgets={80: 27.7, 90: 28.3}, trips=REFINED
     ),
-    of_refinement("ungated_refine", *WHOLE, budgets={80: 42.5, 90: 43.0}, trips=REFINED),
+    of_refinement("ungated_refine", *WHOLE, budgets={80: 42.6, 90: 42.8}, trips=REFINED),
     of_selection(*WHOLE, budgets={80: 62.1, 90: 61.7}, trips=SELECTED),
     of_selection(*WHOLE, shielded=False, budgets={80: 59.2, 90: 58.8}, trips=SELECTED),
     of_selection(
@@ -363,7 +363,7 @@ GATES = [
         trips={"cut_kernel": (3,)},
     ),
     of_both(
-        *WHOLE, budgets={80: 104.6, 90: 104.8}, goal="65", paper="17900", trips=REFINED | SELECTED
+        *WHOLE, budgets={80: 104.7, 90: 104.6}, goal="65", paper="17900", trips=REFINED | SELECTED
     ),
     *(
         of_both(

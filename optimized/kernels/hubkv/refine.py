@@ -48,13 +48,13 @@ def moments_kernel(
     count = count.to(tl.float32)
     share = 1.0 / tl.maximum(count, 1.0)
     low = tl.min(tl.where(inside, score, float("inf")), 0)
-    above = tl.where(inside, score - low, 0.0)
-    rise = tl.sum(above * share, 0)
-    apart = tl.where(inside, above - rise, 0.0)
     here = moments + tl.program_id(0).to(tl.int64) * 4
     tl.store(here, count)
     tl.store(here + 1, tl.where(count > 0, low, 0.0))
+    above = tl.where(inside, score - low, 0.0)
+    rise = tl.sum(above * share, 0)
     tl.store(here + 2, rise)
+    apart = tl.where(inside, above - rise, 0.0)
     tl.store(here + 3, tl.sum(apart * apart * share, 0))
 
 
