@@ -1,8 +1,26 @@
 """What kernels share: how numbers are widened and rounded, and which masks are one row."""
 
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
+
+
+def with_numbers(patch: Any) -> Any:
+    """Let the interpreter make a number of an array of one: numpy 2.4 refuses Triton 3.6's way."""
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    return patched
+
+
+if triton.knobs.runtime.interpret:
+    from triton.runtime import interpreter
+
+    interpreter._patch_lang_tensor = with_numbers(interpreter._patch_lang_tensor)
 
 
 @triton.jit

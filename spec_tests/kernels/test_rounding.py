@@ -1,11 +1,16 @@
 """Numbers go in and come out as torch rounds them, in the interpreter too."""
 
+from operator import index
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 import triton
 import triton.language as tl
 
-from optimized.kernels._device import rounded, widened
+from optimized.kernels._device import rounded, widened, with_numbers
 from spec_tests.accuracy import assert_equal
 
 HALVES = [torch.bfloat16, torch.float16]
@@ -43,3 +48,12 @@ def test_float32_is_rounded_half_to_even(dtype):
     halfway = (numbers.double() + every(dtype).roll(-1).double()) / 2
     for near in (halfway.float(), *(halfway.float().nextafter(torch.tensor(x)) for x in (-9, 9.0))):
         assert_equal(copy(near, dtype), near.to(dtype))
+
+
+def test_an_array_of_one_is_a_number():
+    def as_in_triton_36(tensor, scope):
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data))
+
+    held: Any = type("Held", (), dict(handle=SimpleNamespace(data=np.array([3]))))
+    with_numbers(as_in_triton_36)(held, SimpleNamespace(set_attr=setattr))
+    assert index(held()) == 3
