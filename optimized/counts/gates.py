@@ -426,7 +426,7 @@ GATES = [
         trips=SHORT,
     ),
     of_eviction(32768, 0.5, budgets={80: 573.2, 90: 611.4}),
-    of_ragged(8192, budgets={80: 1517.3, 90: 1513.5}, trips=dict(attend_kernel=(4,))),
+    of_ragged(8192, budgets={80: 1421.2, 90: 1414.2}, trips=dict(attend_kernel=(4,))),
     of_hex("KCVT-4", 8, 340, budgets={80: 841, 90: 850}, trips=CODES, goal="162"),
     of_hex("KCVT-3", 8, 340, budgets={80: 862, 90: 862}, trips=CODES, goal="154"),
     of_hex("KCVT-4", 8, 340, bits=2, budgets={80: 812, 90: 816}, trips=CODES),

@@ -97,10 +97,11 @@ def attend_kernel(
         begin = tl.load(offsets + head)
         entries = (tl.load(offsets + head + 1) - begin).to(tl.int32)
         share = tl.cdiv(tl.cdiv(entries, splits), BLOCK) * BLOCK
-        left_keys += begin * WIDTH
-        left_values += begin * WIDTH
-        stop = tl.minimum((split + 1) * share, entries)
-        for start in range(split * share, stop, BLOCK):
+        first = split * share
+        left_keys += (begin + first) * WIDTH
+        left_values += (begin + first) * WIDTH
+        stop = tl.minimum(first + share, entries) - first
+        for start in range(0, stop, BLOCK):
             high, total, mean = read(
                 high, total, mean, query, at, left_keys, left_values, valid, start, stop, scale,
                 False, CAUSAL, PADDED, WIDTH, ROOM, BLOCK, NATIVE,

@@ -174,6 +174,9 @@ ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
   kernel_sees_later: a query sees new tokens after its own
   - seen &= n[None, :] <= at[:, None]
   + seen &= n[None, :] >= 0
+  kernel_values_of_the_first_share: every share of a head has the values of the first
+  - left_values += (begin + first) * WIDTH
+  + left_values += begin * WIDTH
 """)
 
 lie = kernel_lies("hex/compress.py")
