@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from optimized import kernels
+from optimized.bench.report import ROOT
 from optimized.counts import aot, gates, machine_code
 from optimized.counts.gates import GATES
 from optimized.counts.launches import Launch, launched
@@ -81,6 +82,30 @@ def test_what_does_not_compile_is_a_row_and_a_miss(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         aot.main(write=True)
     assert "predicted.json is left as it is" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("version", "ended"), [("3.6.0", 0), (f"{aot.BUDGETED}.9", 1)])
+def test_what_is_beyond_a_budget_is_a_miss_of_the_triton_it_is_of(
+    version, ended, monkeypatch, capsys
+):
+    slow = Code(8, 2, 0, ("FADD",) * 10**6, ())
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(aot, "installed", lambda _: version)
+    monkeypatch.setattr(machine_code, "compiled", lambda *_: slow)
+    monkeypatch.setattr(gates, "GATES", GATES[:1])
+    monkeypatch.setattr(aot, "stale", lambda _: False)
+    with pytest.raises(SystemExit) as stopped:
+        aot.main()
+    assert stopped.value.code == ended
+    said = ["spills 2 times", "lane-instructions, budget"] * len(gates.GATES[0].budgets)
+    lines = [line for line in capsys.readouterr().out.splitlines() if GATES[0].title in line]
+    lines = [line for line in lines if line.startswith("MISS" if ended else "OVER")]
+    assert all(part in line for part, line in zip(said, lines, strict=True))
+
+
+def test_ci_compiles_with_the_triton_of_the_budgets():
+    assert f"\ntriton=={aot.BUDGETED}." in (ROOT / "constraints.txt").read_text()
 
 
 def test_an_instruction_keeps_its_part_of_the_processor_busy():
