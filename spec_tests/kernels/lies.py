@@ -147,6 +147,13 @@ scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_unscaled: logits are not divided by the root of the width
   -  / math.sqrt(width)
   +  / 1
+scorers/h2o/test_laws.py::test_where_logits_are_huge_each_query_hands_all_to_one_token
+  kernel_rounded_in_one: the largest logit is rounded once it is scaled, and no other is
+  - tl.sum(tl.exp2((logits - base[:, None]) * scale), 1)
+  + tl.sum(tl.exp2(tl.fma(logits, scale, -(base * scale)[:, None])), 1)
+  kernel_drawn_in_one: a weight is that of a largest logit which is rounded
+  -         above = (logits - base[None, :]) * scale
+  +         above = tl.fma(logits, scale, -(base * scale)[None, :])
 scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
   kernel_sum_of_base_two: a natural log-sum-exp is one of base two
   - tl.exp2(above * 1.4426950408889634)
@@ -238,8 +245,8 @@ hex/attention/test_laws.py::test_where_logits_are_huge_a_query_reads_the_token_i
   + tl.exp2((s - (largest + 0.5 * offset)[None, :]) * 2.0)
 hex/attention/test_laws.py::test_logits_beyond_a_float_read_no_number
   kernel_bounded_none: what is no number becomes the largest
-  - tl.where(x < -limit, -limit, tl.where(x > limit, limit, x))
-  + tl.where(x < limit, tl.where(x > -limit, x, -limit), limit)
+  - tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
+  + tl.where(o < limit, tl.where(o > -limit, o, -limit), limit)
 hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.125-few]
   kernel_kept_out_of_range: kept keys are measured by steps that are far below them
   - top = tl.maximum(top, beyond * 2.0**-100)
@@ -250,12 +257,12 @@ lie = kernel_lies("hex/attention.py", programs=2112)
 lie("""
 hex/attention/test_laws.py::test_blocks_of_no_weight_add_nothing_however_large_their_values_are
   kernel_means_beyond_a_float: what a program finds may be rounded beyond the largest float
-  - tl.store(at, bounded(x, LARGEST), mask=real[None, :])
+  - tl.store(at, bounded(x), mask=real[None, :])
   + tl.store(at, x, mask=real[None, :])
 hex/attention/test_laws.py::test_the_mean_of_the_largest_value_is_none_beyond_it
   kernel_merged_beyond: what is merged may be rounded beyond the largest float
-  - o = bounded(o, limit)
-  + o = o + 0.0
+  - tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
+  + o + 0.0
 """)
 
 lie = kernel_lies("hex/_entries.py", programs=1)

@@ -144,12 +144,9 @@ def above(largest, higher, offset, total, most, MANY: tl.constexpr):
 
 
 @triton.jit
-def bounded(x, limit):
-    """Return numbers that are none too large: a mean may be rounded beyond what it is of.
-
-    What is no number stays none.
-    """
-    return tl.where(x < -limit, -limit, tl.where(x > limit, limit, x))
+def bounded(x):
+    """Return means, or none beyond a float: rounded, one may be larger than what it is of."""
+    return tl.minimum(tl.maximum(x, LOWEST), LARGEST)
 
 
 @triton.jit
@@ -239,7 +236,7 @@ def uncoded(
     share_of = (1.0 / (total * DRAWN))[None, :]
     for i in tl.static_range(SLICES):
         at = out + (i * 32 + c)[:, None] * HELD + g[None, :]
-        tl.store(at, bounded(o[i] * share_of, LARGEST), mask=real)
+        tl.store(at, bounded(o[i] * share_of), mask=real)
     tl.store(norm + g, largest, mask=g < HELD)
     tl.store(norm + HELD + g, offset + tl.log2(total), mask=g < HELD)
 
@@ -472,7 +469,7 @@ def codes_kernel(
         at = out + (i * GROUP + place)[:, None] * HELD + g[None, :]
         if ENTRIES:
             x += tl.load(at, mask=real[None, :], other=0.0) * kept_of
-        tl.store(at, bounded(x, LARGEST), mask=real[None, :])
+        tl.store(at, bounded(x), mask=real[None, :])
     tl.store(norm + g, largest, mask=real)
     tl.store(norm + HELD + g, offset + tl.log2(total), mask=real)
 
@@ -509,7 +506,8 @@ def merge_kernel(
     # where no logit is a number, there is no largest
     largest = tl.where(largest > LOWEST, largest, float("nan"))
     o = tl.where(largest > LOWEST, o / total, largest)
-    o = bounded(o, limit)
+    # what is no number stays none
+    o = tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
     tl.store(output + (pid * C + g) * WIDTH + channel, rounded(o, output.dtype.element_ty))
     tl.store(whole + pid * 2 * C + g, largest, mask=channel == 0)
     tl.store(whole + (pid * 2 + 1) * C + g, offset + tl.log2(total), mask=channel == 0)
