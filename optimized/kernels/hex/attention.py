@@ -607,7 +607,8 @@ def attended(
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
     programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]
-    extra = triton.cdiv(residual, 32)  # programs of the residual buffer, beside those of one run
+    # programs of the residual buffer, beside those of one run
+    extra = min(triton.cdiv(residual, 32), PROGRAMS)
     splits = sum(programs) + extra
     found = query.new_empty(grid, splits, width, held)
     norms = query.new_empty(grid, splits, 2, held)
