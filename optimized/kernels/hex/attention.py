@@ -571,6 +571,11 @@ def hex_attention(
     scale: float | None,
     mass: bool,
 ) -> HexAttention:
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise TypeError(
+            "cache must be a PackedCache while a CUDA graph is captured, got a HexCache: lay it "
+            "out by PackedCache.of(cache) and capture optimized.kernels.hex.attention.attended"
+        )
     if not taken(queries, cache, valid):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
     return attended(queries, PackedCache.of(cache), scale, mass)
