@@ -342,9 +342,16 @@ def concerned(chosen: list[Operation], steps: list[str]) -> list[str]:
     return [name for name in kernels.LAUNCHERS if name in names or "bits" in steps]
 
 
-def run(clock: Clock, steps: list[str], file: Path | None) -> list[Named]:
-    """Measure the operations of some steps, print each row and write it down; agreement first."""
-    chosen = [one for one in operations(clock.dry) if one.step in steps]
+def run(clock: Clock, steps: list[str], file: Path | None, only: str = "") -> list[Named]:
+    """Measure the operations of some steps, print each row and write it down; agreement first.
+
+    `only` those whose name and shape, as printed, hold a text.
+    """
+    chosen = [
+        one
+        for one in operations(clock.dry)
+        if one.step in steps and only in f"{one.name} {one.shape}"
+    ]
     agree(concerned(chosen, steps), str(clock.device))
     bandwidth = copying(clock)
     where, rows = about(clock, bandwidth), list[Named]()
@@ -372,6 +379,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     steps = (*STEPS, "bits")
     parser = argparse.ArgumentParser(prog="python -m optimized.bench cuda", description=__doc__)
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(steps)}")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold it: HEX-4")
     parser.add_argument("--dry-run", action="store_true", help="small shapes on a CPU")
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"in place of {MEASURED.name}")
     parser.add_argument("--outputs", type=Path, help=argparse.SUPPRESS)
@@ -397,6 +405,6 @@ def main(words: list[str]) -> None:
         return
     device = torch.device("cpu" if dry else "cuda")
     clock = DryClock(device) if dry else Clock(device)
-    rows = run(clock, given.steps, given.json or (None if dry else MEASURED))
+    rows = run(clock, given.steps, given.json or (None if dry else MEASURED), given.only)
     if failed := [line(row) for row in rows if "refused" in row.get("kernel", {})]:
         sys.exit("\n".join(["kernels that failed:", *failed]))

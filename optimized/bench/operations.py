@@ -291,7 +291,7 @@ def operations(small: bool) -> list[Operation]:
             for preset in presets
             for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
         ),
-        *(compressed(8, 32735, "KCVT-4", small, one) for one in choices),
+        *(compressed(8, 32735, preset, small, one) for preset in presets for one in choices),
         *(packing(name, 32640, bits, small) for bits in sorted(CODES) for name in PACKS),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),

@@ -47,6 +47,7 @@ def patch_once() -> None:
         builder.options = replace(builder.options, sanitize_overflow=False)
         builder.create_fma = fused
         hold_to_tensors(builder)
+        hold_to_grids(builder)
 
 
 def fused(x: Any, y: Any, z: Any) -> Any:
@@ -98,6 +99,19 @@ def hold_to_tensors(builder: Any) -> None:
     holding("create_masked_store", 1)
 
 
+def hold_to_grids(builder: Any) -> None:
+    """Let a grid be one that a GPU takes: beyond the first axis, of fewer than 2 ** 16 programs."""
+    begin = builder.set_grid_dim
+
+    def held(*grid: int) -> None:
+        for size, most in zip(grid, GRID, strict=True):
+            assert size <= most, f"a grid of {grid} programs, no GPU has one beyond {GRID}"
+        begin(*grid)
+
+    builder.set_grid_dim = held
+
+
+GRID = 2**31 - 1, 2**16 - 1, 2**16 - 1
 UNPATCHED = SimpleNamespace(restore=lambda: None)
 
 

@@ -150,6 +150,13 @@ scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_unscaled: logits are not divided by the root of the width
   -  / math.sqrt(width)
   +  / 1
+scorers/h2o/test_laws.py::test_where_logits_are_huge_each_query_hands_all_to_one_token
+  kernel_rounded_in_one: the largest logit is rounded once it is scaled, and no other is
+  - tl.sum(tl.exp2((logits - base[:, None]) * scale), 1)
+  + tl.sum(tl.exp2(tl.fma(logits, scale, -(base * scale)[:, None])), 1)
+  kernel_drawn_in_one: a weight is that of a largest logit which is rounded
+  -         above = (logits - base[None, :]) * scale
+  +         above = tl.fma(logits, scale, -(base * scale)[None, :])
 scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
   kernel_sum_of_base_two: a natural log-sum-exp is one of base two
   - tl.exp2(above * 1.4426950408889634)
@@ -201,8 +208,8 @@ hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   - middles *= fade
   + middles *= 1.0
   kernel_past_the_residual: what is beyond the residual buffer is a key of zeros
-  - s * scale[None, :], -float("inf"))
-  + s * scale[None, :], 0.0)
+  - s * scale[None, :] * more, -float("inf"))
+  + s * scale[None, :] * more, 0.0)
   kernel_residual_once: a program of the residual buffer attends to its first 16 tokens alone
   - for start in tl.range(first, tokens, stride,
   + for start in tl.range(first, tl.minimum(first + 1, tokens), stride,
@@ -219,24 +226,49 @@ hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-values]
   + tl.where(far > 0, far, 1.0)
 hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-logits]
   kernel_tiny_keys: tiny keys are measured by more than their steps
-  - tl.where(top > 0, top, 1.0), 2.0**-104)
+  - tl.where(top > 0, top, 1.0), 2.0**-126)
   + tl.where(top > 0, top, 1.0), 2.0**-64)
 hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.0-values]
   kernel_plain_sums: sums over tokens are as large as tokens are many
-  - tl.maximum(largest + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
-  + tl.maximum(largest, most)
+  - tl.maximum(before + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
+  + tl.maximum(before, most)
 hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.125-values]
   kernel_kept_in_units: a kept value is multiplied by what stands for 1 in half precision
   - UNIT if powers.dtype.element_ty == tl.float16 else 1.0
   + UNIT
 hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.0-keys]
   kernel_sums_of_channels: sums over channels are as large as channels are many
-  - SPREAD = tl.constexpr(128.0)
-  + SPREAD = tl.constexpr(1.0)
+  - SPREAD = 128.0
+  + SPREAD = 1.0
+hex/attention/test_laws.py::test_queries_near_the_largest_float_are_read[torch.float32-0.0-None]
+  kernel_scales_of_one_factor: what a query is multiplied by is one number
+  -     scales = tops * (scale / more)
+  -     more *= SPREAD
+  +     scales, more = tops * scale * SPREAD, 1.0
+hex/attention/test_laws.py::test_where_logits_are_huge_a_query_reads_the_token_it_is_nearest_to[0.0-65536.0]
+  kernel_largest_and_offset: what powers are measured from is added to the largest logit
+  - tl.exp2((s - largest[None, :]) * 2.0 - offset[None, :])
+  + tl.exp2((s - (largest + 0.5 * offset)[None, :]) * 2.0)
+hex/attention/test_laws.py::test_logits_beyond_a_float_read_no_number
+  kernel_bounded_none: what is no number becomes the largest
+  - tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
+  + tl.where(o < limit, tl.where(o > -limit, o, -limit), limit)
 hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.125-few]
   kernel_kept_out_of_range: kept keys are measured by steps that are far below them
   - top = tl.maximum(top, beyond * 2.0**-100)
   + top = tl.maximum(top, 0.0)
+""")
+
+lie = kernel_lies("hex/attention.py", programs=2112)
+lie("""
+hex/attention/test_laws.py::test_blocks_of_no_weight_add_nothing_however_large_their_values_are
+  kernel_means_beyond_a_float: what a program finds may be rounded beyond the largest float
+  - tl.store(at, bounded(x), mask=real[None, :])
+  + tl.store(at, x, mask=real[None, :])
+hex/attention/test_laws.py::test_the_mean_of_the_largest_value_is_none_beyond_it
+  kernel_merged_beyond: what is merged may be rounded beyond the largest float
+  - tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
+  + o + 0.0
 """)
 
 lie = kernel_lies("hex/_entries.py", programs=1)

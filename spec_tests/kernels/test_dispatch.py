@@ -20,6 +20,8 @@ from optimized import _dispatch, kernels, vector
 from optimized._dispatch import dispatch
 from optimized.bench.row import moved
 from optimized.counts.launches import recorded
+from optimized.kernels.hex.attention import attended
+from optimized.layout import PackedCache
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
 from reference.contract import trusted
 from spec_tests.accuracy import cast
@@ -320,6 +322,18 @@ def test_a_trusted_selection_without_padding_waits_for_nothing_from_end_to_end(c
     with trusted(), recorded() as launches:
         TRUSTED[call]()
     assert launches
+
+
+def test_a_cache_that_is_not_laid_out_is_refused_while_a_graph_is_captured():
+    given = decode(GPU)
+    yes = dict(is_available=lambda: True, is_current_stream_capturing=lambda: True)
+    with patch.multiple(torch.cuda, **yes), recorded() as none:
+        with pytest.raises(TypeError, match="cache must be a PackedCache while a CUDA graph"):
+            optimized.hex_attention(*given)
+        assert not none
+        with trusted():
+            attended(given[0], PackedCache.of(moved(stored(96), torch.device(GPU))))
+    assert none
 
 
 def test_lengths_of_padded_rows_are_waited_for():

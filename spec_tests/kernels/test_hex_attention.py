@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 import reference
 from optimized import vector
+from optimized.bench.row import moved
+from optimized.counts.launches import launched
 from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.kernels.interpreter import ORDERS, programs
+from spec_tests.kernels.interpreter import GRID, ORDERS, programs
 from spec_tests.kernels.wide import wide
 
 home = import_module("optimized.kernels.hex.attention")
@@ -38,6 +40,17 @@ def test_codes_of_every_width_are_read_in_single_precision(bits, width):
     cache = vector.hex_prefill(*(x[:, :-1] for x in stream), config=config)
     x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
     assert_as_accurate(home.hex_attention(**x), reference.hex_attention, x)
+
+
+def test_a_residual_buffer_of_any_length_takes_a_grid_that_a_gpu_has():
+    none = torch.empty(1, 96, 64, device="meta")
+    config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0)
+    cache = vector.hex_prefill(*[torch.zeros(1, 96, 64)] * 3, config=config)
+    cache = moved(cache, torch.device("meta"))
+    long = none.new_empty(1, 2**21 + 1, 64)
+    cache = cache._replace(residual_keys=long, residual_values=long)
+    launches = launched(lambda: home.hex_attention(none[:, :1], cache, None, True, None, False))
+    assert all(launch.grid[1] <= GRID[1] for launch in launches)
 
 
 @settings(max_examples=2)

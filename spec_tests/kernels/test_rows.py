@@ -77,6 +77,11 @@ def test_a_race_between_programs_is_seen():
     assert target.item() == 0, "which now is the first"
 
 
+def test_a_grid_that_no_gpu_takes_is_seen():
+    with pytest.raises(AssertionError, match="a grid of"):
+        raced[1, 2**16](torch.zeros(1, dtype=torch.int32))
+
+
 def test_a_launcher_that_waits_is_seen():
     with trusted(), pytest.raises((RuntimeError, NotImplementedError)):
         bool(torch.zeros(1, device="meta").any())

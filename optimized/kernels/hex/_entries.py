@@ -79,13 +79,11 @@ def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
 
 @triton.jit
 def add_keys(
-    bias, near, rest, kept, minima, begins, tokens, channels,
-    WIDTH: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr,
+    bias, query, kept, minima, begins, tokens, channels, WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Write what the kept keys of a tile add to its logits; return the largest magnitude.
 
-    A query's row is 16 bytes of half precision, `near`, so that one lane reads it for its token;
-    with EXACT, what that leaves out is the `rest` / 2048. Nothing is scaled.
+    A channel's row is up to 32 bytes, so that one lane reads it for its token. Nothing is scaled.
     """
     g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
     most, far = tl.zeros([32], tl.float32), 0.0
@@ -106,19 +104,14 @@ def add_keys(
             kept_at += 1
             beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
             at = channel[:, None] * C + g[None, :]
-            q = tl.load(near + at).to(tl.float32)
-            if EXACT:
-                q += tl.load(rest + at).to(tl.float32) * 2.0**-11
-            sums += q * beyond[:, None]
+            sums += tl.load(query + at) * beyond[:, None]
         most = tl.maximum(most, tl.max(tl.abs(sums), 1))
         tl.store(bias + token[:, None] * C + g[None, :], sums, mask=(~whole)[:, None])
         at = tl.min(tl.where(whole, token, 128), 0)
         while at < 128:
             row = kept + (-1 - tl.load(begins + at))
             beyond = widened(tl.load(row + c)) - widened(tl.load(minima + c))
-            q = tl.load(near + c[:, None] * C + g[None, :]).to(tl.float32)
-            if EXACT:
-                q += tl.load(rest + c[:, None] * C + g[None, :]).to(tl.float32) * 2.0**-11
+            q = tl.load(query + c[:, None] * C + g[None, :])
             added = tl.sum(q * beyond[:, None], 0)
             far = tl.maximum(far, tl.max(tl.abs(added), 0))
             tl.store(bias + at * C + g, added)

@@ -2,8 +2,10 @@
 
 A program owns some tiles of a key head and up to eight of its query heads, the columns. Steps of
 the keys go into the queries and minima of the keys into one number a column; steps and minima of
-the values go into the weights. What a program finds is merged by the log-sum-exp, to base 2, with
-what others find; the residual buffer is some programs more.
+the values go into the weights. What a program finds is merged with what others find by its largest
+logit and the logarithm of its sum of powers; the residual buffer is some programs more.
+
+Logits are halves of powers of two, so that the largest float is none too large for one.
 """
 
 # pyright: reportArgumentType=false
@@ -34,10 +36,13 @@ REGISTERS = dict(maxnreg=255) if PTX else {}
 """All that a lane may have: left to itself the assembler takes fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Numbers of each channel that are merged at once, so that none waits for the one before."""
-SPREAD = tl.constexpr(128.0)
+SPREAD = 128.0
 """What queries are divided by, so that no sum over channels is larger than a number of the keys."""
-UNIT = tl.constexpr(32768 * SPREAD.value)
-"""What stands for 1 in half precision, where all is below 1 / SPREAD: the small keeps its bits."""
+UNIT = tl.constexpr(32768.0 * 128)
+"""What stands for 1 in half precision, where all is below 1 / 128: the small keeps its bits."""
+LARGEST = tl.constexpr(torch.finfo(torch.float32).max)
+LOWEST = tl.constexpr(-LARGEST.value)
+"""What stands for the largest of no logits: its difference to another is a number."""
 
 
 @triton.jit
@@ -123,15 +128,31 @@ def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
-def above(largest, total, most, MANY: tl.constexpr):
-    """Return what powers are measured from, so that all that were added make less than 1.
+def above(largest, higher, offset, total, most, MANY: tl.constexpr):
+    """Return by how much more than the largest logit powers are measured from, and what fades.
 
-    Then no sum of numbers that they weigh is larger than these are. There are `total` powers that
-    are measured from `largest`, and at most 2 ** MANY more, the largest with the exponent `most`.
+    All that were added make less than 1 then, so that no sum of numbers that they weigh is larger
+    than these are. There are `total` powers by now, measured from `largest` and `offset`, and at
+    most 2 ** MANY follow, the largest with the exponent `most` above `higher`. The two are not one
+    number: a logit may be so large that nothing can be added to it.
     """
+    before = (largest - higher) * 2.0 + offset
     # the bits of a float are nearly its logarithm
     bits = total.to(tl.int32, bitcast=True).to(tl.float32)
-    return tl.maximum(largest + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
+    offset = tl.maximum(before + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
+    return offset, tl.exp2(before - offset)
+
+
+@triton.jit
+def bounded(x):
+    """Return means, or none beyond a float: rounded, one may be larger than what it is of."""
+    return tl.minimum(tl.maximum(x, LOWEST), LARGEST)
+
+
+@triton.jit
+def powers_of(s, largest, offset):
+    """Return the powers of logits, of which the largest is taken away first, without a loss."""
+    return tl.exp2((s - largest[None, :]) * 2.0 - offset[None, :])
 
 
 @triton.jit
@@ -169,19 +190,20 @@ def weighed(rows, factors, sums, PTX: tl.constexpr):
 
 @triton.jit
 def uncoded(
-    query, scale, keys, values, logits, out, norm, first, tokens, stride,
+    query, scale, more, keys, values, logits, out, norm, first, tokens, stride,
     WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr, LOGITS: tl.constexpr,
     PTX: tl.constexpr,
 ):  # fmt: skip
     """Attend to 16 of every so many tokens in full precision, given the first of their head's."""
     SLICES: tl.constexpr = WIDTH // 32  # of channels, lest a lane run out of registers
     HALF: tl.constexpr = keys.dtype.element_ty == tl.float16
-    ASKED: tl.constexpr = SPREAD if HALF else 1.0
+    ASKED: tl.constexpr = UNIT if HALF else 1.0
     DRAWN: tl.constexpr = UNIT / 8 if HALF else 1.0
     g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
     real = (g < HELD)[None, :]
     scale *= 1.0 / ASKED
-    largest = tl.full([C], -float("inf"), tl.float32)
+    largest = tl.full([C], LOWEST, tl.float32)
+    offset = tl.zeros([C], tl.float32)
     total = tl.full([C], 1.0, tl.float32)
     o = filled(0.0, SLICES, 32, C)
     for start in tl.range(first, tokens, stride, num_stages=1):
@@ -194,14 +216,15 @@ def uncoded(
             q = query + channel[:, None] * HELD + g[None, :]
             k = tl.load(k, mask=there[:, None], other=0.0)
             s = weighed(k, tl.load(q, mask=real, other=0.0) * ASKED, s, PTX)
-        s = tl.where(there[:, None], s * scale[None, :], -float("inf"))
+        s = tl.where(there[:, None], s * scale[None, :] * more, -float("inf"))
         if LOGITS:
             here = logits + (start + t)[:, None] * HELD + g[None, :]
             tl.store(here, s, mask=there[:, None] & real)
-        higher = above(largest, total, tl.max(s, 0), 4)
-        fade = tl.exp2(largest - higher)
+        high = tl.max(s, 0)
+        higher = tl.maximum(largest, high)
+        offset, fade = above(largest, higher, offset, total, (high - higher) * 2.0, 4)
         largest = higher
-        p = tl.exp2(s - higher[None, :])
+        p = powers_of(s, largest, offset)
         total = total * fade + tl.sum(p, 0)
         p *= DRAWN
         mixed = ()
@@ -212,14 +235,16 @@ def uncoded(
         o = mixed
     share_of = (1.0 / (total * DRAWN))[None, :]
     for i in tl.static_range(SLICES):
-        tl.store(out + (i * 32 + c)[:, None] * HELD + g[None, :], o[i] * share_of, mask=real)
-    tl.store(norm + g, largest + tl.log2(total), mask=g < HELD)
+        at = out + (i * 32 + c)[:, None] * HELD + g[None, :]
+        tl.store(at, bounded(o[i] * share_of), mask=real)
+    tl.store(norm + g, largest, mask=g < HELD)
+    tl.store(norm + HELD + g, offset + tl.log2(total), mask=g < HELD)
 
 
 @triton.jit
 def codes_kernel(
-    query, near, beside, tops, residual_keys, residual_values, residual_logits, key_words,
-    key_steps, key_minima, value_words, value_steps, value_minima, reach, kept_keys, kept_values,
+    query, scales, more, residual_keys, residual_values, residual_logits, key_words, key_steps,
+    key_minima, value_words, value_steps, value_minima, reach, kept_keys, kept_values,
     firsts, dynamic, counts_of, tokens_of, channels_of, columns_of, places_of, scratch, logits,
     found, norms, count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
     residual, programs,
@@ -248,16 +273,16 @@ def codes_kernel(
     channels, all_of_group = tl.arange(0, WIDTH), tl.arange(0, FIELD)
     real = g < HELD  # the other columns are zeros, and nowhere in memory
     query += pid * WIDTH * HELD
-    scale = tl.load(tops + pid * HELD + g, mask=real, other=0.0)
+    scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
     split = tl.program_id(0) * splits + first + tl.program_id(1)
     out = found + split.to(tl.int64) * WIDTH * HELD
-    norm = norms + split.to(tl.int64) * HELD
+    norm = norms + split.to(tl.int64) * (2 * HELD)
     if PLAIN:
         extra = tl.program_id(1) - programs
         if extra >= 0:
             behind = head * residual * WIDTH
             uncoded(
-                query, scale, residual_keys + behind, residual_values + behind,
+                query, scale, more, residual_keys + behind, residual_values + behind,
                 residual_logits + pid * residual * HELD, out, norm, 16 * extra, residual,
                 16 * (tl.num_programs(1) - programs), WIDTH, C, HELD, MASS, PTX,
             )  # fmt: skip
@@ -267,8 +292,6 @@ def codes_kernel(
     far = tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-105)
     inverse = UNIT / far
     if ENTRIES:
-        near += pid * WIDTH * HELD
-        beside += pid * WIDTH * HELD
         scratch += (pid * programs + tl.program_id(1)) * (128 + (97 + (96 if EXACT else 48)) * HELD)
         begins = scratch.to(tl.pointer_type(tl.int32), bitcast=True)
         bias = scratch + 128
@@ -279,7 +302,8 @@ def codes_kernel(
         # what kept values add stands where all that is found will
         every = tl.arange(0, WIDTH * HELD)
         tl.store(out + every, tl.zeros([WIDTH * HELD], tl.float32))
-    largest = tl.full([C], -float("inf"), tl.float32)
+    largest = tl.full([C], LOWEST, tl.float32)
+    offset = tl.zeros([C], tl.float32)
     total = tl.full([C], 1.0, tl.float32)
     middles = tl.zeros([C], tl.float32)
     o = filled(0.0, GROUPS, GROUP, C)
@@ -297,17 +321,16 @@ def codes_kernel(
             tl.debug_barrier()
             entry = tl.load(firsts + group * tiles + within)
             beyond = add_keys(
-                bias, near, beside, kept_keys + entry, key_minima + group * WIDTH, begins,
-                tokens_of + table * (96 * 2), channels_of, WIDTH, HELD, EXACT,
+                bias, query, kept_keys + entry, key_minima + group * WIDTH, begins,
+                tokens_of + table * (96 * 2), channels_of, WIDTH, HELD,
             )  # fmt: skip
             tl.debug_barrier()
         step = widened(tl.load(steps + channels))
         top = tl.max(step, 0)
-        # so large that its inverse, in what stands for 1, is a float
-        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-104)
+        # so large that its inverse is a float
+        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-126)
         if ENTRIES:  # and that what is kept can be told in it
             top = tl.maximum(top, beyond * 2.0**-100)
-        top /= UNIT
         at = query + channels[:, None] * HELD + g[None, :]
         q = tl.load(at, mask=real[None, :], other=0.0)
         middle = widened(tl.load(key_minima + group * WIDTH + channels)) + MIDDLE * step
@@ -317,7 +340,7 @@ def codes_kernel(
             at = i * GROUP + place
             q = query + at[:, None] * HELD + g[None, :]
             q = tl.load(q, mask=real[None, :], other=0.0)
-            asked += (q * (widened(tl.load(steps + at)) / top)[:, None],)
+            asked += (q * (widened(tl.load(steps + at)) / top * UNIT)[:, None],)
         s = ()
         for part in tl.static_range(PARTS):
             if part % EVERY == 0:
@@ -340,7 +363,7 @@ def codes_kernel(
                 at = bias + token[:, None] * HELD + g[None, :]
                 mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
                 x = tl.load(at, mask=mine, other=0.0)
-                x *= 1.0 / top
+                x = x * (1.0 / top) * UNIT
             else:
                 x = tl.zeros([ROWS, C], tl.float32)
             for i in tl.static_range(GROUPS):
@@ -353,9 +376,11 @@ def codes_kernel(
         if LOGITS:
             here = logits + (pid * count + tile) * (96 * HELD)
         sums = ()
+        below = below * scale * more
+        worth = top * scale * (more * (1.0 / UNIT))
         for part in tl.static_range(PARTS):
             token, mine = token_of(part, BITS, WIDTH)
-            x = (s[part] * top + below[None, :]) * scale[None, :]
+            x = s[part] * worth[None, :] + below[None, :]
             if PARTIAL or HOLES:
                 x = tl.where((mine & (token < left))[:, None], x, -float("inf"))
             if LOGITS:
@@ -363,19 +388,19 @@ def codes_kernel(
                 tl.store(at, x, mask=mine[:, None] & real[None, :])
             sums += (x,)
         s = sums
-        # every tile has a token, so that the largest logit is finite
         most = s[0]
         for part in tl.static_range(1, PARTS):
             most = tl.maximum(most, s[part])
-        higher = above(largest, total, tl.max(most, 0), 7)
-        fade = tl.exp2(largest - higher)
+        most = tl.max(most, 0)
+        higher = tl.maximum(largest, most)
+        offset, fade = above(largest, higher, offset, total, (most - higher) * 2.0, 7)
         largest = higher
         if ENTRIES:
             tl.store(bias + 96 * HELD + g, fade, mask=real)
         sums = ()
         drawn = tl.zeros([ROWS, C], tl.float32)
         for part in tl.static_range(PARTS):
-            p = tl.exp2(s[part] - higher[None, :])
+            p = powers_of(s[part], largest, offset)
             drawn += p
             sums += (p,)
             if ENTRIES:
@@ -444,8 +469,9 @@ def codes_kernel(
         at = out + (i * GROUP + place)[:, None] * HELD + g[None, :]
         if ENTRIES:
             x += tl.load(at, mask=real[None, :], other=0.0) * kept_of
-        tl.store(at, x, mask=real[None, :])
-    tl.store(norm + g, largest + tl.log2(total), mask=real)
+        tl.store(at, bounded(x), mask=real[None, :])
+    tl.store(norm + g, largest, mask=real)
+    tl.store(norm + HELD + g, offset + tl.log2(total), mask=real)
 
 
 @triton.jit
@@ -457,26 +483,34 @@ def merge_kernel(
     pid = tl.program_id(0).to(tl.int64)
     some = tl.arange(0, 32 * C)
     g, channel = some % C, tl.program_id(1) * 32 + some // C
-    largest = tl.full([32 * C], -float("inf"), tl.float32)
+    largest = tl.full([32 * C], LOWEST, tl.float32)
+    offset = tl.zeros([32 * C], tl.float32)
     total = tl.full([32 * C], 1.0, tl.float32)
     o = tl.zeros([32 * C], tl.float32)
     for start in range(0, splits, MANY):
         split = start + tl.arange(0, MANY)
         there = (split < splits)[:, None]
         place = (pid * splits + split)[:, None]
-        norm = tl.load(norms + place * C + g[None, :], mask=there, other=-float("inf"))
+        here = norms + place * (2 * C) + g[None, :]
+        norm = tl.load(here, mask=there, other=-float("inf"))
+        more = tl.load(here + C, mask=there, other=0.0)
         read = found + (place * WIDTH + tl.program_id(1) * 32) * C + some[None, :]
         read = tl.load(read, mask=there, other=0.0)
-        higher = above(largest, total, tl.max(norm, 0), 6)
-        fade, weight = tl.exp2(largest - higher), tl.exp2(norm - higher[None, :])
+        higher = tl.maximum(largest, tl.max(norm, 0))
+        norm = (norm - higher[None, :]) * 2.0 + more
+        offset, fade = above(largest, higher, offset, total, tl.max(norm, 0), 6)
         largest = higher
+        weight = tl.exp2(norm - offset[None, :])
         total = total * fade + tl.sum(weight, 0)
         o = o * fade + tl.sum(weight * read, 0)
-    o /= total
+    # where no logit is a number, there is no largest
+    largest = tl.where(largest > LOWEST, largest, float("nan"))
+    o = tl.where(largest > LOWEST, o / total, largest)
     # what is no number stays none
     o = tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
     tl.store(output + (pid * C + g) * WIDTH + channel, rounded(o, output.dtype.element_ty))
-    tl.store(whole + pid * C + g, largest + tl.log2(total), mask=channel == 0)
+    tl.store(whole + pid * 2 * C + g, largest, mask=channel == 0)
+    tl.store(whole + (pid * 2 + 1) * C + g, offset + tl.log2(total), mask=channel == 0)
 
 
 @triton.jit
@@ -499,7 +533,8 @@ def mass_kernel(
             mask=there[:, None] & (part % parts * C + g < group)[None, :],
             other=-float("inf"),
         )
-        sums += tl.sum(tl.exp2(s - tl.load(whole + pid * C + g)[None, :]), 1)
+        here = whole + pid * 2 * C + g
+        sums += tl.sum(powers_of(s, tl.load(here), tl.load(here + C)), 1)
     tl.store(mass + row * total + first + token, sums, mask=there)
 
 
@@ -536,6 +571,11 @@ def hex_attention(
     scale: float | None,
     mass: bool,
 ) -> HexAttention:
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise TypeError(
+            "cache must be a PackedCache while a CUDA graph is captured, got a HexCache: lay it "
+            "out by PackedCache.of(cache) and capture optimized.kernels.hex.attention.attended"
+        )
     if not taken(queries, cache, valid):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
     return attended(queries, PackedCache.of(cache), scale, mass)
@@ -559,22 +599,24 @@ def attended(
     parts = triton.cdiv(group, COLUMNS)
     grid = rows * heads * parts
     held = COLUMNS if parts > 1 else triton.next_power_of_2(group)
-    # columns of a program, each divided by its largest number so that half precision holds it
     asked = queries.float().reshape(rows * heads, group, width)
     asked = F.pad(asked, (0, 0, 0, parts * held - group)).view(grid, held, width)
-    tops = asked.abs().amax(-1)
+    tops = torch.linalg.vector_norm(asked, torch.inf, -1)
     tops = tops.where(tops > 0, 1)
-    query = (asked / tops[..., None] / SPREAD.value).mT.contiguous()
-    near = query.half()
-    beside = ((query - near) * 2**11).half()
-    tops *= (1 / sqrt(width) if scale is None else scale) * log2(e) * SPREAD.value
+    query = (asked / tops[..., None] / SPREAD).mT.contiguous()
+    scale = (1 / sqrt(width) if scale is None else scale) * log2(e) / 2
+    # in two factors, each of them a float
+    more = min(max(1.0, scale), 2.0**120)
+    scales = tops * (scale / more)
+    more *= SPREAD
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
     programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]
-    extra = triton.cdiv(residual, 32)  # programs of the residual buffer, beside those of one run
+    # programs of the residual buffer, beside those of one run
+    extra = min(triton.cdiv(residual, 32), PROGRAMS)
     splits = sum(programs) + extra
     found = query.new_empty(grid, splits, width, held)
-    norms = query.new_empty(grid, splits, held)
+    norms = query.new_empty(grid, splits, 2, held)
     plain_part = (
         rest.residual_keys.contiguous(), rest.residual_values.contiguous(),
         query.new_empty(grid, residual, held) if mass else query,
@@ -599,7 +641,7 @@ def attended(
                 query.new_empty(grid, several, room),
             ]  # fmt: skip
         codes_kernel[(grid, several + extra)](
-            query, near, beside, tops, *plain_part, run.key_words, run.key_steps, run.key_minima,
+            query, scales, more, *plain_part, run.key_words, run.key_steps, run.key_minima,
             run.value_words, run.value_steps, run.value_minima, reach, *entries,
             here, found, norms,
             count, share, *where, value_heads, run.length, splits, first, residual, several,
@@ -615,7 +657,7 @@ def attended(
     if residual:
         logits.append(plain_part[2])
     output = queries.new_empty(grid, held, width)
-    whole = query.new_empty(grid, held)
+    whole = query.new_empty(grid, 2, held)
     limit = torch.finfo(queries.dtype).max
     merge_kernel[(grid, width // 32)](
         found, norms, output, whole, splits, limit,

@@ -30,7 +30,7 @@ def raised(
 ):  # fmt: skip
     """Return the largest logit and the sum of powers of each query, with one more tile of keys.
 
-    The largest is scaled, so that a power takes one multiplication with an addition.
+    The largest is taken away before a logit is scaled: its own power is 1, however large it is.
     """
     logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, KEYS)), NATIVE)
     if MASKED:
@@ -39,11 +39,11 @@ def raised(
         if CAUSAL:
             seen &= n[None, :] <= at[:, None]
         logits = tl.where(seen, logits, -float("inf"))
-    top = tl.maximum(high, tl.max(logits, 1) * scale)
+    top = tl.maximum(high, tl.max(logits, 1))
     # a query that has seen nothing has no largest logit
     base = tl.where(top == -float("inf"), 0.0, top)
-    total = total * tl.exp2(high - base)
-    return top, total + tl.sum(tl.exp2(tl.fma(logits, scale, -base[:, None])), 1)
+    total = total * tl.exp2((high - base) * scale)
+    return top, total + tl.sum(tl.exp2((logits - base[:, None]) * scale), 1)
 
 
 @triton.jit
@@ -125,7 +125,7 @@ def sums_kernel(
 
 
 @triton.jit
-def join_kernel(parts, sums, rows, splits, ROWS: tl.constexpr, SPLITS: tl.constexpr):
+def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl.constexpr):
     """Write the largest logit and the inverse sum of each query from its parts."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     s = tl.arange(0, SPLITS).to(tl.int64)
@@ -135,7 +135,7 @@ def join_kernel(parts, sums, rows, splits, ROWS: tl.constexpr, SPLITS: tl.conste
     total = tl.load(here + 1, mask=there, other=0.0)
     top = tl.max(high, 1)
     base = tl.where(top == -float("inf"), 0.0, top)
-    total = tl.sum(total * tl.exp2(high - base[:, None]), 1)
+    total = tl.sum(total * tl.exp2((high - base[:, None]) * scale), 1)
     store_sums(sums, row, row < rows, top, total, True)
 
 
@@ -160,10 +160,11 @@ def column(
     logits = product(key, tl.trans(query), NATIVE)
     if MASKED:
         logits = tl.where(at[None, :] >= n[:, None], logits, -float("inf"))
-    above = tl.fma(logits, scale, -base[None, :])
     if GIVEN:
+        above = tl.fma(logits, scale, -base[None, :])
         return drawn + tl.sum(tl.exp2(above * 1.4426950408889634), 1)
     else:
+        above = (logits - base[None, :]) * scale
         return drawn + tl.sum(tl.exp2(above) * share[None, :], 1)
 
 
@@ -259,7 +260,7 @@ def columns(
         )  # fmt: skip
         if splits > 1:
             join_kernel[(triton.cdiv(len(sums), half),)](
-                found, sums, len(sums), splits,
+                found, sums, len(sums), splits, scale,
                 ROWS=half, SPLITS=triton.next_power_of_2(splits),
             )  # fmt: skip
     else:

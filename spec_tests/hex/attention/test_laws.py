@@ -97,6 +97,63 @@ def test_numbers_far_above_one_are_read(impl, part, density, dtype):
 
 
 @pytest.mark.spec("HEX-3.1a")
+@pytest.mark.parametrize("scale", [None, 1.0])
+@pytest.mark.parametrize("density", [0.0, 0.125])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_queries_near_the_largest_float_are_read(impl, scale, density, dtype):
+    """What a query is multiplied by, without its keys, is no float."""
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 2, 130, 64, generator=generator)
+    asked = stream[0][:, -1:]
+    asked = asked / asked.abs().max() * 2.0**124
+    stream[0], stream[1] = 0, (stream[1] + 1) * 2.0**-120
+    config = reference.HexConfig(bits=4, density=density, heavy=density / 4, recent=0, block=96)
+    cache = optimized.hex_prefill(*stream[..., :-1, :].to(dtype), config=config)
+    x = dict(queries=asked.to(dtype), cache=cache, scale=scale)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True))
+
+
+@pytest.mark.spec("HEX-3.1a")
+@pytest.mark.parametrize("size", [2.0**16, 2.0**60])
+@pytest.mark.parametrize("density", [0.0, 0.125])
+def test_where_logits_are_huge_a_query_reads_the_token_it_is_nearest_to(impl, size, density):
+    """Of two logits the difference is beyond all powers, and nothing can be added to one."""
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 2, 130, 64, generator=generator)
+    stream[:2] *= size
+    config = reference.HexConfig(bits=4, density=density, heavy=density / 4, recent=0, block=96)
+    cache = optimized.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_equal(attended.mass.count_nonzero(), torch.tensor(2))
+
+
+@pytest.mark.spec("HEX-3.1a")
+def test_blocks_of_no_weight_add_nothing_however_large_their_values_are(impl):
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 16, 330, 64, generator=generator)
+    queries, (keys, values) = stream[0], stream[1:, :2]
+    keys[:, 96:192] *= 300
+    values[:, :96] = torch.finfo(torch.float32).max
+    config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, block=96)
+    cache = optimized.hex_prefill(queries[:, :-1], keys[:, :-1], values[:, :-1], config=config)
+    x = dict(queries=queries[:, -1:].clone(), cache=cache)
+    assert_as_accurate(impl.hex_attention(**x).output, read, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a")
+def test_the_mean_of_the_largest_value_is_none_beyond_it(impl):
+    none, largest = torch.zeros(1, 512, 64), torch.finfo(torch.float32).max
+    config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, block=32)
+    cache = optimized.hex_prefill(none, none, none + largest, config=config)
+    mean = impl.hex_attention(none[:, :1], cache).output
+    assert_close(mean, largest)
+
+
+@pytest.mark.spec("HEX-3.1a")
 def test_logits_beyond_a_float_read_no_number(impl):
     generator = torch.Generator().manual_seed(0)
     stream = torch.randn(3, 1, 97, 64, generator=generator) * 2.0**64
