@@ -32,7 +32,7 @@ def selectivity(
         for a head of equal scores, a head of zeros, and a head without content tokens.
 
     Raises:
-        ValueError: a score is too large to be squared.
+        ValueError: the selectivity of a head is out of range.
 
     Source:
         HubKV-8, HubKV-12.

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference.careful import balanced
 from reference.contract import requires, scanning
 from reference.hubkv.discount import hub_mask
 from reference.hubkv.refine import protected_mask
@@ -55,12 +56,11 @@ def autocorrelation(
         as 0.
     """
     tokens = values.shape[-1]
-    # in float64, where the squares of float32 numbers neither overflow nor vanish
-    exact = values.double()
+    exact, _ = balanced(values.double())
     centred = exact - exact.mean(-1, keepdim=True)
     variance = (centred * centred).mean(-1)
-    # a rounded mean leaves a constant sequence a variance, and a tiny variance may vanish
-    constant = (values == values[..., :1]).all(-1) | (variance == 0)
+    # a rounded mean leaves a constant sequence a variance
+    constant = (values == values[..., :1]).all(-1)
     correlations = [
         (centred[..., : tokens - d] * centred[..., d:]).mean(-1) / variance
         for d in range(distances + 1)

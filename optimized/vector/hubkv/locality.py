@@ -6,19 +6,19 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference.careful import balanced
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
 
 
 def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
-    # in float64, where the squares of float32 numbers neither overflow nor vanish
-    exact = values.double()
+    exact, _ = balanced(values.double())
     centred = exact - exact.mean(-1, keepdim=True)
     shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
     pairs = tokens - torch.arange(distances + 1, device=values.device)
     covariances = (shifted @ centred[..., None])[..., 0] / pairs
-    constant = (values == values[..., :1]).all(-1) | (covariances[..., 0] == 0)
+    constant = (values == values[..., :1]).all(-1)
     found = (covariances / covariances[..., :1]).masked_fill(constant[..., None], 0)
     return found.to(widen(values).dtype)
 
