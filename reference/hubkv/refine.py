@@ -106,7 +106,7 @@ def hubkv_refine(
         a protected token is for show: content can exceed it, so select by the mask.
 
     Raises:
-        ValueError: a score is too large to be squared, or refined within its dtype.
+        ValueError: a score is too large to be refined within its dtype.
 
     Source:
         HubKV-11, HubKV-12, HubKV-13, HubKV-15.

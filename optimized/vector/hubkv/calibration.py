@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from reference import errors
 from reference.careful import power_of_two
 from reference.contract import scanning
 from reference.precision import widen
@@ -39,9 +38,7 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
         power = power_of_two(above.amax(-1, keepdim=True))
         rise, deviation = (x * power for x in _moments(above / power, count, inside))
     scale = low + rise + epsilon
-    found = (deviation / scale).masked_fill_(scale <= 0, 0).squeeze(-1)
-    errors.in_range("scores", found)
-    return found
+    return (deviation / scale).masked_fill_(scale <= 0, 0).squeeze(-1)
 
 
 def _moments(above: Tensor, count: Tensor | int, inside: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -35,10 +35,18 @@ lie = lies("careful")
 lie("""
 hubkv/calibration/test_laws.py::test_selectivity_is_deviation_over_mean
   sample_deviation: the sample's deviation, not the population's
-  - return mean((above - mean(above)) ** 2).sqrt()
-  + return mean((above - mean(above)) ** 2 * x.shape[-1] / max(1, x.shape[-1] - 1)).sqrt()
+  - return mean((above - mean(above)) ** 2).sqrt() * power
+  + return mean((above - mean(above)) ** 2 * x.shape[-1] / max(1, x.shape[-1] - 1)).sqrt() * power
 hubkv/calibration/test_laws.py::test_equal_scores_have_a_selectivity_of_exactly_zero
   noisy_constant: equal scores deviate by a rounding error
-  - return mean((above - mean(above)) ** 2).sqrt()
+  - return mean((above - mean(above)) ** 2).sqrt() * power
   + return ((x * x).mean(-1) - x.mean(-1) ** 2).abs().sqrt()
+hubkv/calibration/test_laws.py::test_scale_does_not_matter_without_epsilon
+  deviation_as_it_comes: large deviations overflow, and small ones vanish
+  -     above, power = balanced(x - lowest(x))
+  +     above, power = x - lowest(x), 1
+        return mean((above
+  sums_as_they_come: the sum of large numbers overflows
+  - above, power = balanced(x - low)
+  + above, power = x - low, 1
 """)

@@ -10,7 +10,7 @@ test_the_bias_enters_once
   + + 2 * gate.bias[h, g]
 test_scores_agree_with_scalar_loops
   no_epsilon: the norm has no epsilon
-  - + epsilon).sqrt()
+  - + epsilon / power / power).sqrt()
   + + 1e-30).sqrt()
 test_learned_keys_compete_with_the_token
   mean_rival: the token competes with the mean of the learned keys
