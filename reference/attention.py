@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reference import errors
 from reference.careful import length
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0
@@ -68,6 +69,7 @@ def attention_weights(
                 weights[..., h, t, :seen] = logits.softmax(-1)
             else:
                 weights[..., h, t, :seen] = (logits - log_sum_exp[..., h, t, None]).exp()
+    errors.in_range("queries", weights)
     return weights
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference import errors
 from reference.precision import widest
 
 # weights at a time: 2 MiB in float32, and at least those of one key head
@@ -17,7 +18,10 @@ def attention_weights(
     queries: Tensor, keys: Tensor, causal: bool, scale: float | None, log_sum_exp: Tensor | None
 ) -> Tensor:
     unseen = later(queries, keys) if causal else None
-    return masked_weights(queries, keys, unseen, scale, log_sum_exp)
+    weights = masked_weights(queries, keys, unseen, scale, log_sum_exp)
+    # a softmax over a logit out of range is no number anywhere
+    errors.in_range("queries", weights[..., :1] if log_sum_exp is None else weights)
+    return weights
 
 
 def later(queries: Tensor, keys: Tensor) -> Tensor:
@@ -114,4 +118,5 @@ def attention_drawn(
             if blind is not None:
                 weights.masked_fill_(blind[piece], 0)
         out[piece] = weights.sum(-2)
+    errors.in_range("queries", out)
     return out.view(*batch, kv_heads, group, tokens)

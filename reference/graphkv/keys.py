@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from reference import errors
+from reference.careful import power_of_two
 from reference.contract import requires
 from reference.graphkv.graph import edges
 from reference.kinds import Finite, Positive, Whole
@@ -108,13 +110,16 @@ def principal_components(
     if not keys.numel():
         return projections.to(torch.promote_types(keys.dtype, torch.float32))
     for head in product(*map(range, keys.shape[:-2])):
-        centred = wide[head] - wide[head].mean(0)
+        power = power_of_two(wide[head].abs().max())
+        centred = wide[head] / power - (wide[head] / power).mean(0)
         axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(-1)
         for c in range(components):
             axis = axes[:, c]
             sign = axis[axis.abs().argmax()].sign()
-            projections[(*head, slice(None), c)] = (centred * (sign * axis)).sum(-1)
-    return projections.to(torch.promote_types(keys.dtype, torch.float32))
+            projections[(*head, slice(None), c)] = (centred * (sign * axis)).sum(-1) * power
+    projections = projections.to(torch.promote_types(keys.dtype, torch.float32))
+    errors.in_range("keys", projections.abs())
+    return projections
 
 
 def kv_bytes(

@@ -6,6 +6,7 @@ from math import inf
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.careful import deviation, mean
 from reference.contract import requires
 from reference.kinds import FiniteAbove0, Importance, NonNegative
@@ -107,4 +108,6 @@ def calibrate(
     Source:
         HubKV-9.
     """
-    return (widen(weights).unsqueeze(-1) * widen(scores)).to(scores.dtype)
+    calibrated = (widen(weights).unsqueeze(-1) * widen(scores)).to(scores.dtype)
+    errors.in_range("scores", calibrated)
+    return calibrated

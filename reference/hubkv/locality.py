@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.careful import balanced
 from reference.contract import requires, scanning
 from reference.hubkv.discount import hub_mask
@@ -132,6 +133,7 @@ def distance_profile(
         seen = [(q, tokens - queries + q - d) for q in range(queries)]
         pairs = [weights[..., q, t] for q, t in seen if t >= 0]
         profile[..., d] = torch.stack(pairs).mean(0)
+    errors.in_range("weights", profile)
     return profile
 
 
@@ -176,6 +178,7 @@ def attention_density(
     density = weights.new_zeros(*weights.shape[:-2], tokens)
     for i in asked:
         density = density + weights[..., i, :]
+    errors.in_range("weights", density)
     return density / len(asked)
 
 

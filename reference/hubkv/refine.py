@@ -123,7 +123,6 @@ def hubkv_refine(
     errors.in_range("scores", weights)
     # float64 holds what a large weight makes of a score before the gate halves it
     corrected = calibrate(discounted.double(), weights)
-    errors.in_range("scores", corrected)
     refined = gate(content, corrected, ratio, power)
     if protected is not None:
         refined = refined.masked_fill(protected, 1)

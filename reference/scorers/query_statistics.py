@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Whole
 from reference.precision import widen, widest
@@ -81,6 +82,7 @@ def query_statistics(
             covariance[row][h] += share * (spread - covariance[row][h])
             covariance[row][h] += share * (1 - share) * torch.outer(gap, gap)
             mean[row][h] += share * gap
+    errors.in_range("queries", covariance)
     return QueryStatistics(count, skipped, mean, covariance)
 
 

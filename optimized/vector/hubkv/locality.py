@@ -6,6 +6,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference import errors
 from reference.careful import balanced
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
@@ -30,7 +31,9 @@ def distance_profile(weights: Tensor, distances: int) -> Tensor:
     seen = places[:, None] - torch.arange(distances + 1, device=weights.device)
     index = seen.clamp(min=0).expand(*weights.shape[:-1], -1)
     pairs = weights.gather(-1, index).masked_fill(seen < 0, 0)
-    return pairs.sum(-2) / (seen >= 0).sum(0)
+    profile = pairs.sum(-2) / (seen >= 0).sum(0)
+    errors.in_range("weights", profile)
+    return profile
 
 
 def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
@@ -38,7 +41,9 @@ def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     content = ~protected_mask(tokens) if content is None else content
     asked = content[tokens - queries :]
     weights = widen(weights).masked_fill(~asked[:, None].to(weights.device), 0)
-    return weights.sum(-2) / asked.sum()
+    density = weights.sum(-2) / asked.sum()
+    errors.in_range("weights", density)
+    return density
 
 
 nms = composed(reference.nms)

@@ -61,4 +61,6 @@ def _observed(queries: Tensor, keys: Tensor, window: int, valid: Tensor | None) 
     if valid is None:
         return attention_weights(last, keys, True, None, None)[..., :old]
     unseen = later(last, keys) | ~valid[..., None, None, :]
-    return masked_weights(last, keys, unseen).masked_fill(unseen, 0)[..., :old]
+    weights = masked_weights(last, keys, unseen).masked_fill(unseen, 0)
+    errors.in_range("queries", weights)
+    return weights[..., :old]
