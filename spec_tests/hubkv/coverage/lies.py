@@ -23,7 +23,7 @@ test_one_token_is_worth_its_score
 test_a_column_sums_to_its_score
   weights_by_row: normalised over the tokens that cover a place
   - spread / spread.sum()
-  + kernel[distances] / torch.stack([kernel[(torch.arange(tokens) - i).abs()].sum() for i in range(tokens)])
+  + kernel[distances] / kernel[(torch.arange(tokens)[:, None] - torch.arange(tokens)).abs()].sum(1)
 hubkv/kernels/test_laws.py::test_a_window_at_the_end_spreads_over_fewer_places
   weights_forget_the_ends: the interior's Z everywhere
   - spread / spread.sum()

@@ -19,6 +19,9 @@ SCORED = dict(knorm=lambda impl, keys, valid, **_: impl.knorm(keys, valid, shift
 REFUSALS = dict(
     knorm=(
         dict(keys=cache, valid=valid, shift=False),
-        [Refusal("keys", lambda k: k.sign() * 3e38, ValueError, "finite in torch.float32"), bad_padding],
+        [
+            Refusal("keys", lambda k: k.sign() * 3e38, ValueError, "finite in torch.float32"),
+            bad_padding,
+        ],
     ),
 )
