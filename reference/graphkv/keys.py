@@ -111,7 +111,8 @@ def principal_components(
         return projections.to(torch.promote_types(keys.dtype, torch.float32))
     for head in product(*map(range, keys.shape[:-2])):
         power = power_of_two(wide[head].abs().max())
-        centred = wide[head] / power - (wide[head] / power).mean(0)
+        scaled = wide[head] / power
+        centred = scaled - scaled.mean(0)
         axes = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(-1)
         for c in range(components):
             axis = axes[:, c]

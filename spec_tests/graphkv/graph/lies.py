@@ -43,6 +43,9 @@ test_grouped_queries_count_as_their_mean
   first_of_the_group: the first query stands for its group
   - (groups / power).mean(-3) * power
   + groups.select(-3, 0)
+  group_summed_as_it_comes: the sum of a group overflows
+  - (groups / power).mean(-3) * power
+  + groups.mean(-3)
 test_clamping_replaces_negative_edges_by_0
   folded_edges: magnitudes
   - weights.clamp(min=0) if clamp

@@ -25,6 +25,10 @@ test_a_layer_without_any_selectivity_weighs_one
   unguarded_quotient: 0 / 0 where no head is selective
   - weights.nan_to_num(1, inf)
   + weights
+test_a_score_that_a_weight_raises_beyond_the_range_is_refused
+  calibrated_to_infinity: what overflows is infinite
+  -     errors.in_range("scores", calibrated)
+  +     pass
 test_weights_are_not_rounded_before_they_multiply
   rounded_weights: the weights are rounded to the scores' precision first
   - widen(weights)
@@ -49,4 +53,13 @@ hubkv/calibration/test_laws.py::test_scale_does_not_matter_without_epsilon
   sums_as_they_come: the sum of large numbers overflows
   - above, power = balanced(x - low)
   + above, power = x - low, 1
+attention/test_laws.py::test_the_deviation_scales_with_the_values_and_ignores_which_cache_is_first
+  lengths_as_they_come: squares overflow, or vanish
+  -     x, power = balanced(x)
+  +     power = x.new_ones(*x.shape[:-1], 1)
+        return x.square()
+hubkv/coverage/test_laws.py::test_weights_scale_with_the_scores_and_not_with_the_kernel
+  power_of_nothing: 0 is divided by 0
+  - torch.where(x > 0, x / (2 * torch.frexp(x).mantissa), 1)
+  + x / (2 * torch.frexp(x).mantissa)
 """)

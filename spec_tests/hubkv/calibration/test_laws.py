@@ -188,3 +188,12 @@ def test_weights_are_not_rounded_before_they_multiply(impl, scores, weights):
     scores, weights = scores.bfloat16(), weights.abs()
     wide = impl.calibrate(scores.float(), weights)
     assert_equal(impl.calibrate(scores, weights), wide.bfloat16())
+
+
+@pytest.mark.spec("HubKV-9")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_a_score_that_a_weight_raises_beyond_the_range_is_refused(impl, dtype):
+    scores = torch.tensor([[1.0, torch.finfo(dtype).max]], dtype=dtype)
+    assert_equal(impl.calibrate(scores, torch.ones(1)), scores)
+    with pytest.raises(ValueError, match="scores"):
+        impl.calibrate(scores, torch.full((1,), 1.25))

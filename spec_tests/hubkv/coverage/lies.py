@@ -51,4 +51,14 @@ test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub
   gain_over_the_last: the token kept last counts alone
   - covered = _covered(weights, kept)
   + covered = _covered(weights, kept & (kept.flip(-1).cumsum(-1).flip(-1) == 1))
+test_weights_scale_with_the_scores_and_not_with_the_kernel
+  kernel_as_it_comes: a product with the kernel overflows, or vanishes
+  -         spread, _ = balanced(kernel[distances])
+  -         weights[..., :, j] = scores[..., j, None] * (spread / spread.sum())
+  +         spread = kernel[distances]
+  +         weights[..., :, j] = scores[..., j, None] * spread / spread.sum()
+test_an_overlap_is_a_share_whatever_the_scale
+  overlap_as_it_comes: the sum of a column overflows
+  - own, power = balanced(weights[..., :, i].contiguous())
+  + own, power = weights[..., :, i].contiguous(), 1
 """)

@@ -169,3 +169,14 @@ def test_a_text_without_its_prefix_has_no_bias_of_the_prefix(impl, tokens, trimm
     series = impl.content_series(density, trimmed, recent=0)
     correlation = impl.autocorrelation(series, 2)
     assert_close(correlation, torch.tensor([1.0, -1.0, 1.0]))
+
+
+@pytest.mark.spec("HubKV-I", "HubKV-K")
+@pytest.mark.parametrize("tokens", [2, 5])
+def test_a_sum_of_weights_beyond_the_range_is_refused(impl, tokens):
+    """A mean of two numbers is made of their sum."""
+    weights = torch.full((2, tokens), torch.finfo(torch.float32).max)
+    with pytest.raises(ValueError, match="weights"):
+        impl.attention_density(weights, torch.ones(tokens, dtype=torch.bool))
+    with pytest.raises(ValueError, match="weights"):
+        impl.distance_profile(weights, 0)

@@ -27,4 +27,8 @@ test_the_loss_agrees_with_scalar_loops
   loss_averaged_over_heads: the loss is averaged over heads
   - entropy.mean() * scores.shape[-2]
   + entropy.mean()
+test_a_norm_forgets_the_size_of_the_hidden_states
+  norm_as_it_comes: a mean square overflows, and the norm is 0
+  -     y, power = balanced(y)
+  +     power = 1.0
 """)

@@ -16,4 +16,8 @@ scorers/scored/test_laws.py::test_what_stands_at_padding_changes_nothing[knorm]
   longest_padding: padding may be the longest
   - torch.where(real, lengths, 0)
   + lengths
+test_scores_scale_with_the_keys
+  squares_as_they_come: squares overflow, or vanish
+  -     (keys, power), valid = balanced(widen(keys)), real_tokens(valid, keys)
+  +     keys, valid, power = widen(keys), real_tokens(valid, keys), torch.ones(1)
 """)
