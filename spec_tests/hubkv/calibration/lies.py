@@ -58,7 +58,7 @@ attention/test_laws.py::test_the_deviation_scales_with_the_values_and_ignores_wh
   -     x, power = balanced(x)
   +     power = x.new_ones(*x.shape[:-1], 1)
         return x.square()
-hubkv/coverage/test_laws.py::test_weights_scale_with_the_scores_and_not_with_the_kernel
+attention/test_laws.py::test_an_uncompressed_cache_has_no_deviation
   power_of_nothing: 0 is divided by 0
   - torch.where(x > 0, x / (2 * torch.frexp(x).mantissa), 1)
   + x / (2 * torch.frexp(x).mantissa)

@@ -72,7 +72,7 @@ def test_scores_that_differ_in_their_last_bit_still_vary(impl, steps):
 
 
 @pytest.mark.spec("HubKV-8")
-@given(grid(3, 12), st.integers(-120, 125))
+@given(grid(3, 12), st.sampled_from([-120, -20, 20, 127]))
 def test_scale_does_not_matter_without_epsilon(impl, scores, exponent):
     scaled = impl.selectivity(scores * 2.0**exponent, None, 0.0)
     assert_equal(scaled, impl.selectivity(scores, None, 0.0))
