@@ -6,7 +6,6 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from reference import errors
 from reference.evict import RaggedCache
 from reference.precision import widest
 
@@ -77,7 +76,6 @@ def attend(
     weights = logits.softmax(-1)
     if unseen is not None or not since[0].shape[2]:
         weights.masked_fill_((logits == -torch.inf).all(-1, keepdim=True), 0)
-    errors.in_range("queries", weights)
     out = weights[..., longest:] @ since[1]
     for head, span in enumerate(spans):
         left = cache.values[span].to(queries.dtype)

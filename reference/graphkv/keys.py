@@ -98,6 +98,9 @@ def principal_components(
         The projections $P$ in float32 (float64 for float64 input), most variance first. An axis
         points so that its largest coordinate, the first of equals, is positive.
 
+    Raises:
+        ValueError: a projection is out of range.
+
     Source:
         GraphKV-PCA.
 

@@ -105,6 +105,9 @@ def calibrate(
         The calibrated scores $u$ in the dtype of `scores`, rounded once: a weight of exactly 1
         leaves its head bit for bit as it was.
 
+    Raises:
+        ValueError: a score is out of range.
+
     Source:
         HubKV-9.
     """

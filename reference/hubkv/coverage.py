@@ -71,6 +71,9 @@ def coverage(
         The utility $F_{sub}(S)$ of each head, in float32, or float64 where `weights` are. One
         token alone is worth its score; nothing is worth 0.
 
+    Raises:
+        ValueError: a sum of weights is out of range.
+
     Source:
         HubKV-4, HubKV-Def1.
 
@@ -96,6 +99,9 @@ def marginal_gain(
     Returns:
         The gain $\Delta(k \mid S)$ of each token $k$, in float32, or float64 where `weights` are.
         It is 0 for the members of $S$, and the score of $k$ where $S$ is empty.
+
+    Raises:
+        ValueError: a sum of weights is out of range.
 
     Source:
         HubKV-3.2a.

@@ -120,6 +120,9 @@ def distance_profile(
         $a(0), \dots, a(d)$, in float32, or float64 where `weights` are. $a(0)$ is the mean weight
         of a token on itself.
 
+    Raises:
+        ValueError: a sum of weights is out of range.
+
     Source:
         HubKV-I.
 
@@ -164,6 +167,9 @@ def attention_density(
     Returns:
         The density $a$ of every key, in float32, or float64 where `weights` are. `content_series`
         cuts out that of the content.
+
+    Raises:
+        ValueError: a sum of weights is out of range.
 
     Source:
         HubKV-K.

@@ -43,6 +43,9 @@ def low_rank(
         A block of higher rank begins with the same columns, so that $\|R - L\|$ does not grow
         with the rank.
 
+    Raises:
+        ValueError: a factor is out of range.
+
     Source:
         HEX-GEAR.
 

@@ -29,6 +29,9 @@ def mean_rotation(
         The matrix $\bar R$ in float32, or float64 where `frequencies` is; it acts on columns.
         Channel $i$ of the first half turns with channel $i$ of the second.
 
+    Raises:
+        ValueError: an angle is out of range.
+
     Source:
         HubKV-ExpectedAttention.
 

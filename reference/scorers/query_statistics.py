@@ -57,6 +57,9 @@ def query_statistics(
         The statistics in float32, or float64 where an argument is: 0 where nothing counts yet.
         `skipped` says how many sinks have been left out.
 
+    Raises:
+        ValueError: a moment is out of range.
+
     Source:
         HubKV-ExpectedAttention.
 

@@ -55,8 +55,4 @@ test_the_weights_of_a_query_sum_to_one
                 if log_sum_exp is None:
   -                 weights[..., h, t, :seen] = logits.softmax(-1)
   +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
-test_a_logit_beyond_the_range_is_refused
-  weights_that_are_no_numbers: infinity less infinity
-  -     errors.in_range("queries", weights)
-  +     pass
 """)

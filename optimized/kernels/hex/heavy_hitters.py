@@ -17,6 +17,7 @@ from torch import Tensor
 from optimized import vector
 from optimized.kernels._device import widened
 from optimized.kernels._tiles import PROGRAMS, fits, native, product, room, tile
+from reference import errors
 
 BLOCK = 128  # keys of a program in the second pass, queries in the first; half as many others
 SPLITS = 64
@@ -277,6 +278,7 @@ def columns(
         GIVEN=given, STACKED=stacked, CARRIED=before > 0, KEYS=block,
         ROWS=min(half, max(half // 4, triton.next_power_of_2(rows))), **common,
     )  # fmt: skip
+    errors.in_range("queries", drawn)
     return drawn
 
 
