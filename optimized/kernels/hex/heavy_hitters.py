@@ -278,7 +278,6 @@ def columns(
         GIVEN=given, STACKED=stacked, CARRIED=before > 0, KEYS=block,
         ROWS=min(half, max(half // 4, triton.next_power_of_2(rows))), **common,
     )  # fmt: skip
-    errors.in_range("queries", drawn)
     return drawn
 
 
@@ -301,6 +300,7 @@ def attention_mass(
         return vector.attention_mass(queries, keys, span, causal, normalize, log_sum_exp)
     tokens, count = keys.shape[-2], queries.shape[-2]
     mass = columns(queries, keys, log_sum_exp=log_sum_exp, causal=causal).sum(-2)
+    errors.in_range("queries", mass)
     if normalize and causal:
         mass /= torch.arange(tokens, 0, -1, device=keys.device).clamp(1, count)
     elif normalize:

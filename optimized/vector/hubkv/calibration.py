@@ -36,7 +36,8 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
     far = ~((deviation > 2.0**-40) & (deviation < 2.0**40))  # may have overflowed, or vanished
     if not scanning(far) or bool(far.any()):
         power = power_of_two(above.amax(-1, keepdim=True))
-        rise, deviation = (x * power for x in _moments(above / power, count, inside))
+        rise, deviation = _moments(above / power, count, inside)
+        rise, deviation = rise * power, deviation * power
     scale = low + rise + epsilon
     return (deviation / scale).masked_fill_(scale <= 0, 0).squeeze(-1)
 
