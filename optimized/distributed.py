@@ -27,7 +27,7 @@ from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
 from optimized.vector.retain import cut, sortable
 from reference import errors
-from reference.contract import contract, requires, trusted
+from reference.contract import contract, requires
 from reference.hubkv.calibration import bounded
 from reference.hubkv.refine import HubSettings
 from reference.kinds import (
@@ -161,7 +161,6 @@ def hubkv_refine(
     if stretch is None and protected is None:
         protected = torch.zeros_like(scores, dtype=torch.bool)
     everyone = ranks.gather(_selectivity(scores, protected, stretch, epsilon, ranks))
-    errors.in_range("scores", everyone)
     weights = vector.head_weights(everyone, tau, minimum, maximum)
     errors.in_range("scores", weights)
     mine = (
@@ -386,7 +385,7 @@ def _kernel(scores: Tensor, radius: int) -> Callable[..., Tensor] | None:
 def _selectivity(
     scores: Tensor, protected: Tensor | None, stretch: slice | None, epsilon: float, ranks: Ranks
 ) -> Tensor:
-    """Return the selectivity of each head, infinite where a score is too large to be squared."""
+    """Return the selectivity of each head."""
     content = scores if stretch is None else scores[..., stretch]
     found = widen(scores.new_zeros(scores.shape[:-1]))
     if not content.numel():
@@ -399,8 +398,7 @@ def _selectivity(
             raw = raw.repeat(2, 1, 1)
             aside = None if aside is None else aside.repeat(2, 1, 1)
         content, inside = content_of(raw, aside)
-        with trusted():  # whether it is finite, all ranks see together
-            flat[slab] = variation(content, epsilon, inside)[:rows]
+        flat[slab] = variation(content, epsilon, inside)[:rows]
     return found
 
 

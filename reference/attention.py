@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reference.careful import length
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0
 from reference.precision import widen, widest
@@ -43,7 +44,8 @@ def attention_weights(
             that a query sees, which a flash forward hands out; found here unless given.
 
     Returns:
-        The weights in float32, or float64 where an argument is; each row sums to 1.
+        The weights in float32, or float64 where an argument is; each row sums to 1, or is NaN
+        where a logit is out of range.
 
     Source:
         HEX-3.1a.
@@ -143,4 +145,4 @@ def attention_error(
         exact = exact.to(torch.promote_types(exact.dtype, tensor.dtype))
     before = attention(exact, keys, values, causal, scale)
     after = attention(exact, compressed_keys, compressed_values, causal, scale)
-    return (before - after).norm(dim=-1)
+    return length(before - after)

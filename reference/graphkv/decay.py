@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.kinds import Finite, Importance, Share, Whole
 from reference.precision import widen
 
@@ -39,6 +40,9 @@ def decay(
     Returns:
         The scores $s^{(T)}$, bit for bit `scores` where no source reaches.
 
+    Raises:
+        ValueError: a score is out of range.
+
     Source:
         GraphKV-4, GraphKV-5, GraphKV-Alg2, GraphKV-6.3, GraphKV-7.2.
 
@@ -59,7 +63,9 @@ def decay(
             else:
                 lowered = after - before * loss
             after = torch.where(neighbours[..., i, :], lowered, after)
-    return after.to(scores.dtype)
+    after = after.to(scores.dtype)
+    errors.in_range("scores", after.abs())
+    return after
 
 
 def enhance(
@@ -84,6 +90,9 @@ def enhance(
     Returns:
         The scores $s^{(T)}$, bit for bit `scores` where no source reaches.
 
+    Raises:
+        ValueError: a score is out of range.
+
     Source:
         GraphKV-7.2.
 
@@ -96,7 +105,9 @@ def enhance(
         for i in range(weights.shape[-2]):
             gain = strength * widen(weights[..., i, :])
             enhanced = torch.where(neighbours[..., i, :], enhanced * (1 + gain), enhanced)
-    return enhanced.to(scores.dtype)
+    enhanced = enhanced.to(scores.dtype)
+    errors.in_range("scores", enhanced.abs())
+    return enhanced
 
 
 def banish(

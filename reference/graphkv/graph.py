@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reference.careful import balanced
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Share, Whole
 from reference.precision import widen
@@ -141,7 +142,7 @@ def edges(
         vectors["q"] = group_mean(queries, keys)
     if values is not None:
         vectors["v"] = widen(values)
-    start, end = balanced(vectors[kind[0]]), balanced(vectors[kind[1]])
+    (start, _), (end, _) = balanced(vectors[kind[0]]), balanced(vectors[kind[1]])
     weights = torch.zeros(
         *sources.shape, keys.shape[-2], dtype=torch.result_type(start, end), device=keys.device
     )
@@ -160,16 +161,9 @@ def group_mean(
     queries = widen(queries)
     if queries.shape == keys.shape:
         return queries
-    return queries.unflatten(-3, (keys.shape[-3], -1)).mean(-3)
-
-
-def balanced(vectors: Float[Tensor, "*heads tokens width"]) -> Float[Tensor, "*heads tokens width"]:
-    """Divide each vector by the power of two of its largest entry, so that squares stay finite."""
-    if not vectors.shape[-1]:
-        return vectors
-    largest = vectors.abs().amax(-1, keepdim=True)
-    power = largest / (2 * torch.frexp(largest).mantissa)
-    return vectors / torch.where(largest > 0, power, 1)
+    groups = queries.unflatten(-3, (keys.shape[-3], -1))
+    power = 2.0 ** (groups.shape[-3] - 1).bit_length()  # so that no sum overflows
+    return (groups / power).mean(-3) * power
 
 
 def neighbour_count(predefined: Whole, length: Whole) -> int:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 from reference.graphkv.decay import Rule, banish, decay, enhance
 from reference.graphkv.graph import (
@@ -136,6 +137,9 @@ def graphkv_refine(
         The scores $s^{(T)}$. Without `per_head` a layer has one score a token, the mean over its
         heads, refined once and repeated for each head.
 
+    Raises:
+        ValueError: a score is out of range.
+
     Source:
         GraphKV-4, GraphKV-5, GraphKV-4.1, GraphKV-6.1, GraphKV-6.2, GraphKV-7.1, GraphKV-7.2.
 
@@ -175,4 +179,7 @@ def graphkv_refine(
             refined[graph] = banish(score, reached, rounds)
     if not per_head:
         refined = refined[..., None, :].expand(scores.shape)
-    return refined.to(scores.dtype).contiguous()
+    refined = refined.to(scores.dtype).contiguous()
+    if signal != "evict":
+        errors.in_range("scores", refined)
+    return refined

@@ -57,7 +57,7 @@ def hex_prefill(
         precision.
 
     Raises:
-        ValueError: no mask has the density asked for, or a step or minimum overflows.
+        ValueError: no mask has the density asked for, or a logit, step or minimum overflows.
 
     Source:
         HEX-4.1a.
@@ -97,7 +97,7 @@ def hex_append(
         The next cache. Tokens may come one by one or many at a time.
 
     Raises:
-        ValueError: a step or minimum overflows.
+        ValueError: a logit, step or minimum overflows.
 
     Source:
         HEX-4.1a, HEX-4.1b, HEX-4.1c.

@@ -47,7 +47,7 @@ def hex_decode(
         the blocks that were compressed before it came, and exactly what came since.
 
     Raises:
-        ValueError: a step or minimum overflows.
+        ValueError: a logit, step or minimum overflows.
 
     Source:
         HEX-3.1a, HEX-4.1a, HEX-5a.

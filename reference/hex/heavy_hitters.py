@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.attention import attention_weights, known_of
 from reference.contract import requires
 from reference.kinds import Finite, Ratio, Whole
@@ -47,6 +48,9 @@ def attention_mass(
         The mass $s$ of each token of the span, at most heads × queries in all; float32, or
         float64 where an argument is.
 
+    Raises:
+        ValueError: a logit is out of range.
+
     Source:
         HEX-3.3a.
 
@@ -65,6 +69,7 @@ def attention_mass(
         weights = attention_weights(query, keys[..., :seen, :], causal, log_sum_exp=known)
         for i in range(queries.shape[-3]):
             mass[..., :seen] += weights[..., i, 0, :]
+    errors.in_range("queries", mass)
     if normalize:
         for t in range(tokens):
             mass[..., t] /= max(1, min(count, tokens - t) if causal else count)

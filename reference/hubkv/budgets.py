@@ -48,7 +48,7 @@ def ungated_refine(
         ratio 1.
 
     Raises:
-        ValueError: a score is too large to be squared, or refined within its dtype.
+        ValueError: a score is too large to be refined within its dtype.
 
     Source:
         HubKV-B.

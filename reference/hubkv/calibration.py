@@ -31,9 +31,6 @@ def selectivity(
         The selectivity $c$ of each head, in float32 (float64 for float64 scores). It is exactly 0
         for a head of equal scores, a head of zeros, and a head without content tokens.
 
-    Raises:
-        ValueError: a score is too large to be squared.
-
     Source:
         HubKV-8, HubKV-12.
 
@@ -48,7 +45,6 @@ def selectivity(
         mu, sigma = mean(content), deviation(content)
         if mu + epsilon > 0:
             variation[head] = sigma / (mu + epsilon)
-    errors.in_range("scores", variation)
     return variation
 
 
@@ -109,7 +105,12 @@ def calibrate(
         The calibrated scores $u$ in the dtype of `scores`, rounded once: a weight of exactly 1
         leaves its head bit for bit as it was.
 
+    Raises:
+        ValueError: a score is out of range.
+
     Source:
         HubKV-9.
     """
-    return (widen(weights).unsqueeze(-1) * widen(scores)).to(scores.dtype)
+    calibrated = (widen(weights).unsqueeze(-1) * widen(scores)).to(scores.dtype)
+    errors.in_range("scores", calibrated)
+    return calibrated

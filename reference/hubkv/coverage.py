@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
+from reference.careful import balanced
 from reference.contract import requires, scanning
 from reference.kinds import Importance, Whole
 from reference.precision import widen
@@ -49,8 +51,8 @@ def coverage_weights(
     weights = scores.new_zeros(*scores.shape, tokens)
     for j in range(tokens):
         distances = (torch.arange(tokens, device=kernel.device) - j).abs()
-        spread = kernel[distances]
-        weights[..., :, j] = scores[..., j, None] * spread / spread.sum()
+        spread, _ = balanced(kernel[distances])
+        weights[..., :, j] = scores[..., j, None] * (spread / spread.sum())
     return weights
 
 
@@ -69,13 +71,18 @@ def coverage(
         The utility $F_{sub}(S)$ of each head, in float32, or float64 where `weights` are. One
         token alone is worth its score; nothing is worth 0.
 
+    Raises:
+        ValueError: a sum of weights is out of range.
+
     Source:
         HubKV-4, HubKV-Def1.
 
     Reading:
         E-U30: the maximum over the empty set is 0.
     """
-    return _covered(widen(weights), kept).sum(-1)
+    covered = _covered(widen(weights), kept).sum(-1)
+    errors.in_range("weights", covered)
+    return covered
 
 
 def marginal_gain(
@@ -93,6 +100,9 @@ def marginal_gain(
         The gain $\Delta(k \mid S)$ of each token $k$, in float32, or float64 where `weights` are.
         It is 0 for the members of $S$, and the score of $k$ where $S$ is empty.
 
+    Raises:
+        ValueError: a sum of weights is out of range.
+
     Source:
         HubKV-3.2a.
 
@@ -104,6 +114,7 @@ def marginal_gain(
     gains = torch.zeros_like(covered)
     for k in range(weights.shape[-1]):
         gains[..., k] = torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
+    errors.in_range("weights", gains)
     return gains
 
 
@@ -139,8 +150,9 @@ def overlap(
     shares = weights.new_zeros(weights.shape[:-1])
     for i in range(weights.shape[-1]):
         # summed from one memory layout, in one order: the part never exceeds the whole
-        score = weights[..., :, i].contiguous().sum(-1)
-        shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).contiguous().sum(-1)
+        own, power = balanced(weights[..., :, i].contiguous())
+        score = own.sum(-1)
+        shared = torch.minimum(own, weights[..., :, hub] / power).contiguous().sum(-1)
         shares[..., i] = torch.where(score > 0, shared / score, 0).clamp(max=1)
     return shares
 

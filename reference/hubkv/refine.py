@@ -106,7 +106,7 @@ def hubkv_refine(
         a protected token is for show: content can exceed it, so select by the mask.
 
     Raises:
-        ValueError: a score is too large to be squared, or refined within its dtype.
+        ValueError: a score is too large to be refined within its dtype.
 
     Source:
         HubKV-11, HubKV-12, HubKV-13, HubKV-15.
@@ -123,7 +123,6 @@ def hubkv_refine(
     errors.in_range("scores", weights)
     # float64 holds what a large weight makes of a score before the gate halves it
     corrected = calibrate(discounted.double(), weights)
-    errors.in_range("scores", corrected)
     refined = gate(content, corrected, ratio, power)
     if protected is not None:
         refined = refined.masked_fill(protected, 1)

@@ -111,7 +111,7 @@ def gear_reconstruct(
     (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]
     members = tokens if by == "channel" else kv_heads * width
     codes = unpack_bits(block.words, block.bits, members)
-    rows = dequantise(codes, block.steps, block.minima).to(widen(block.left).dtype)
+    rows = narrow(dequantise(codes, block.steps, block.minima), widen(block.left).dtype)
     places, exact = block.places.long(), widen(block.outliers)
     rows = rows.scatter(-1, places, exact)
     rows = rows + to_rows(widen(block.left) @ widen(block.right).mT, by)
@@ -136,8 +136,9 @@ def compress(
     apart = outlier_mask(rows, outliers)
     grid = filled_grid if fill else code
     quantised = grid(name, rows, bits, apart, scales)
-    stored = torch.where(apart, widen(rows), dequantise(*quantised))
-    error = from_rows(widen(rows) - stored, by, x.shape[-1])
+    wide = widen(rows)
+    stored = torch.where(apart, wide, narrow(dequantise(*quantised), wide.dtype))
+    error = from_rows(wide - stored, by, x.shape[-1])
     factors = low_rank(error, rank, seed=seed)
     shape = (*rows.shape[:-1], 2 * outlier_count(rows.shape[-1], outliers))
     return GearBlock(

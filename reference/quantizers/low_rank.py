@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reference import errors
 from reference.kinds import Finite, Positive, Seed, Whole
 from reference.precision import widen
 
@@ -42,6 +43,9 @@ def low_rank(
         A block of higher rank begins with the same columns, so that $\|R - L\|$ does not grow
         with the rank.
 
+    Raises:
+        ValueError: a factor is out of range.
+
     Source:
         HEX-GEAR.
 
@@ -56,6 +60,7 @@ def low_rank(
     for place in np.ndindex(*x.shape[:-2]):
         if block.numel() and wide[place].any():
             left[place], right[place] = iterated(wide[place], block, rounds)
+    errors.in_range("x", right.abs())
     return LowRank(left, right)
 
 

@@ -7,6 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
+from reference.careful import length
 from reference.contract import requires
 from reference.kinds import Finite, FiniteNonNegative, Whole
 from reference.precision import widest
@@ -78,6 +79,6 @@ def expected_attention(
             logits += ((key @ covariance) * key).sum(-1) / (2 * width)
             scores[row][h // group, start:] += logits.softmax(-1) / group
         scores[row][:, start:] += epsilon
-        scores[row][:, start:] *= values[row][:, start:].to(exact).square().sum(-1).sqrt()
+        scores[row][:, start:] *= length(values[row][:, start:].to(exact))
     errors.in_range("keys", scores)
     return Scored(scores, protected)

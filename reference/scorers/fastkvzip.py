@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
+from reference.careful import balanced
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widest
@@ -144,4 +145,5 @@ def fastkvzip_loss(
 
 def _rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
     """Divide by the root of the mean square."""
-    return scale * y / (y.square().mean(-1, keepdim=True) + epsilon).sqrt()
+    y, power = balanced(y)
+    return scale * (y / (y.square().mean(-1, keepdim=True) + epsilon / power / power).sqrt())

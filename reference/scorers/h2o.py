@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.attention import attention_weights, known_of
 from reference.contract import requires
 from reference.kinds import Finite, Importance, Whole
@@ -47,6 +48,9 @@ def h2o_mass(
         The mass $s$ of each token in float32, or float64 where an argument is. Each query of
         each head adds 1 in all.
 
+    Raises:
+        ValueError: a logit is out of range.
+
     Source:
         GraphKV-H2O.
 
@@ -70,6 +74,7 @@ def h2o_mass(
             weights = attention_weights(query, cache, log_sum_exp=known)
             for h in range(queries.shape[-3]):
                 total[row][h // group, first:seen] += weights[h, 0]
+    errors.in_range("queries", total)
     return total
 
 

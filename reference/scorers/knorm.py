@@ -5,6 +5,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
+from reference.careful import balanced
 from reference.contract import requires
 from reference.kinds import Finite
 from reference.precision import widen
@@ -43,13 +44,14 @@ def knorm(
         C3, E-G5: negative scores as published; what must not be negative takes `shift`, whose
         maximum runs over the real tokens of a head.
     """
-    keys, valid = widen(keys), real_tokens(valid, keys)
+    (keys, power), valid = balanced(widen(keys)), real_tokens(valid, keys)
     squares = keys.new_zeros(keys.shape[:-1])
     for c in range(keys.shape[-1]):
         squares += keys[..., c] ** 2
-    errors.in_range("keys", squares)
-    real = valid[..., None, :].expand(squares.shape)
-    lengths = torch.where(real, squares.sqrt(), 0)
+    lengths = squares.sqrt() * power[..., 0]
+    errors.in_range("keys", lengths)
+    real = valid[..., None, :].expand(lengths.shape)
+    lengths = torch.where(real, lengths, 0)
     longest = lengths.amax(-1, keepdim=True) if shift and keys.shape[-2] else 0
     scores = torch.where(real, longest - lengths, 0)
     return Scored(scores, torch.zeros_like(real))

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.attention import attention_weights
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Importance, Positive, Whole
@@ -62,6 +63,9 @@ def kvzip_chunk(
         in [0, 1], elsewhere those of `past`, or 0. Stretches of queries, handed over one after
         the other, give what all of them give at once.
 
+    Raises:
+        ValueError: a logit is out of range.
+
     Source:
         HubKV-KVzip.
 
@@ -90,6 +94,7 @@ def kvzip_chunk(
                 best = scores[row][h // group, start:stop]
                 drawn = weights[h, 0, sinks : sinks + stop - start]
                 scores[row][h // group, start:stop] = torch.maximum(best, drawn)
+    errors.in_range("queries", scores)
     return scores
 
 
@@ -160,6 +165,9 @@ def kvzip(
     Returns:
         The scores of each key head, in [0, 1], in float32, or float64 where an argument is: 0 at
         the sinks, which belong to no chunk.
+
+    Raises:
+        ValueError: a logit is out of range.
 
     Source:
         HubKV-KVzip.

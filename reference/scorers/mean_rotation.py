@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reference import errors
 from reference.kinds import Finite, Positive, Whole, Wholes
 from reference.precision import widen
 
@@ -28,6 +29,9 @@ def mean_rotation(
         The matrix $\bar R$ in float32, or float64 where `frequencies` is; it acts on columns.
         Channel $i$ of the first half turns with channel $i$ of the second.
 
+    Raises:
+        ValueError: an angle is out of range.
+
     Source:
         HubKV-ExpectedAttention.
 
@@ -45,4 +49,5 @@ def mean_rotation(
             total[..., i, half + i] -= sines[..., i]
             total[..., half + i, i] += sines[..., i]
             total[..., half + i, half + i] += cosines[..., i]
+    errors.in_range("frequencies", total)
     return (total / future).to(widen(frequencies).dtype)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Whole
 from reference.precision import widen, widest
@@ -56,6 +57,9 @@ def query_statistics(
         The statistics in float32, or float64 where an argument is: 0 where nothing counts yet.
         `skipped` says how many sinks have been left out.
 
+    Raises:
+        ValueError: a moment is out of range.
+
     Source:
         HubKV-ExpectedAttention.
 
@@ -79,8 +83,9 @@ def query_statistics(
             gap = centre - mean[row][h]
             share = new / (before + new)
             covariance[row][h] += share * (spread - covariance[row][h])
-            covariance[row][h] += share * (1 - share) * torch.outer(gap, gap)
+            covariance[row][h] += torch.outer(share * (1 - share) * gap, gap)
             mean[row][h] += share * gap
+    errors.in_range("queries", covariance)
     return QueryStatistics(count, skipped, mean, covariance)
 
 

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.attention import attention_weights, known_of
 from reference.contract import requires
 from reference.kinds import Finite, Odd, Positive
@@ -46,6 +47,9 @@ def snapkv(
         The scores of each key head in float32, or float64 where an argument is: 0 within the
         window, which is protected. A row of at most $W$ real tokens is protected as a whole.
 
+    Raises:
+        ValueError: a logit is out of range.
+
     Source:
         GraphKV-SnapKV.
 
@@ -71,6 +75,7 @@ def snapkv(
             observed += weights[:, q, : start - first]
         for h in range(heads):
             scores[row][h // group, first:start] += _pooled(observed[h], kernel, pooling) / group
+    errors.in_range("queries", scores)
     return Scored(scores, protected)
 
 

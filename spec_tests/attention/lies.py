@@ -25,7 +25,7 @@ test_without_causality_the_order_of_the_cache_is_irrelevant
   + @ values.flip(-2)[
 vector:deviation-is-euclidean
   squared_deviation: the deviation is squared
-  - (before - after).norm(dim=-1)
+  - length(before - after)
   + (before - after).square().sum(-1)
 test_the_deviation_is_the_distance_between_the_outputs
   compressed_keys_ignored: the compressed keys are ignored

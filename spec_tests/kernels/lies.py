@@ -33,6 +33,13 @@ hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
   kernel_equal_blocks: the means of blocks do not spread
   - (spreads + apart * apart) * counts
   + spreads * counts
+hubkv/refine/test_laws.py::test_powers_of_two_pass_through_without_epsilon
+  kernel_squares_as_they_come: squares of small scores vanish
+  - apart *= 1.0 / unit(rise)
+  + apart *= 1.0 / tl.maximum(unit(rise), 1.0)
+  kernel_spread_in_units: a spread is read in other units than it is written in
+  - * (units * units)
+  + * units
 """)
 
 lie = kernel_lies("hubkv/refine.py", block=32)

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import widened
+from reference import errors
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.precision import widen
 
@@ -538,7 +539,10 @@ def graphkv_refine(
         )  # fmt: skip
     if not per_head:
         score = score[..., None, :].expand(scores.shape)
-    return score.to(scores.dtype, copy=True).contiguous()
+    score = score.to(scores.dtype, copy=True).contiguous()
+    if signal != "evict":
+        errors.in_range("scores", score)
+    return score
 
 
 def shares(keep: int, fraction: float, taken: Tensor) -> Tensor:

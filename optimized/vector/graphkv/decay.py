@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from reference import errors
 from reference.precision import widen
 
 # Factors are multiplied as mantissas of magnitude in [1/2, 1) and exponents: one that overflows
@@ -86,4 +87,6 @@ def times(scores: Tensor, mantissa: Tensor, exponent: Tensor) -> Tensor:
     exponent = (exponent + shift).clamp(-END, END)
     half = exponent // 2
     scaled = (own * mantissa) * half.double().exp2() * (exponent - half).double().exp2()
-    return scaled.to(scores.dtype)
+    scaled = scaled.to(scores.dtype)
+    errors.in_range("scores", scaled.abs())
+    return scaled

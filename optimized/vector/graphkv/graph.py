@@ -5,10 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference.graphkv.graph import (
-    balanced,
-    group_mean,
-)
+from reference.careful import balanced
+from reference.graphkv.graph import group_mean
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
 
@@ -27,8 +25,8 @@ def edges(
 
 
 def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
-    source = balanced(start.take_along_dim(sources[..., None], -2))
-    end = balanced(end)
+    source, _ = balanced(start.take_along_dim(sources[..., None], -2))
+    end, _ = balanced(end)
     lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None]
     lengths = lengths * torch.linalg.vector_norm(end, dim=-1)[..., None, :]
     # quotient of the product, never a product of quotients: exact where the lengths are

@@ -5,6 +5,8 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference import errors
+from reference.careful import power_of_two
 from reference.graphkv.keys import CosineDistribution
 
 cosine_matrix = composed(reference.cosine_matrix)
@@ -28,7 +30,11 @@ def principal_components(keys: Tensor, components: int) -> Tensor:
     dtype = torch.promote_types(keys.dtype, torch.float32)
     if not keys.numel():
         return keys.new_zeros(*keys.shape[:-1], components, dtype=dtype)
-    centred = keys.double() - keys.double().mean(-2, keepdim=True)
+    power = power_of_two(keys.double().abs().amax((-2, -1), keepdim=True))
+    keys = keys.double() / power
+    centred = keys - keys.mean(-2, keepdim=True)
     axes = torch.linalg.eigh(centred.mT @ centred).eigenvectors[..., -components:].flip(-1)
     largest = axes.take_along_dim(axes.abs().argmax(-2, keepdim=True), -2)
-    return (centred @ (axes * largest.sign())).to(dtype)
+    projections = (centred @ (axes * largest.sign()) * power).to(dtype)
+    errors.in_range("keys", projections.abs())
+    return projections

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from optimized.vector.graphkv.decay import banish, decay, enhance
 from optimized.vector.graphkv.graph import cosine, neighbours
+from reference import errors
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
@@ -61,7 +62,10 @@ def graphkv_refine(
         refined = banish(score, reached, rounds)
     if not per_head:
         refined = refined[..., None, :].expand(scores.shape)
-    return refined.to(scores.dtype).contiguous()
+    refined = refined.to(scores.dtype).contiguous()
+    if signal != "evict":
+        errors.in_range("scores", refined)
+    return refined
 
 
 def _acting(

@@ -5,13 +5,16 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.hex.attention import mass_drawn
+from reference import errors
 from reference.hex import cache
 from reference.hex.cache import HexCache, arrived, weighed
 
 
 def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     cache = arrived(cache, keys, values)
-    return weighed(cache, mass_drawn(queries, cache))
+    mass = mass_drawn(queries, cache)
+    errors.in_range("queries", mass)
+    return weighed(cache, mass)
 
 
 hex_prefill = composed(reference.hex_prefill)

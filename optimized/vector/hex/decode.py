@@ -5,6 +5,7 @@ from torch import Tensor
 
 from optimized.vector.hex.attention import hex_attention
 from optimized.vector.hex.cache import settled
+from reference import errors
 from reference.hex.cache import HexCache, arrived, buffer_space, weighed
 from reference.hex.decode import HexDecoded
 
@@ -17,5 +18,6 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         cache = arrived(cache, *new)
         output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
         assert mass is not None
+        errors.in_range("queries", mass)
         cache, start = settled(weighed(cache, mass)), stop
     return HexDecoded(output, cache)

@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from reference import errors
+from reference.careful import power_of_two
+from reference.contract import scanning
 from reference.precision import widen
 
 
@@ -31,10 +32,18 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
         # a token outside counts as the row's maximum, which is never below the lowest inside
         low = (content + (1 - inside) * content.amax(-1, keepdim=True)).amin(-1, keepdim=True)
         above = (content - low) * inside
-    rise = above.sum(-1, keepdim=True) / count
-    above = above - rise if inside is None else (above - rise) * inside
-    deviation = (above.square().sum(-1, keepdim=True) / count).sqrt()
+    rise, deviation = _moments(above, count, inside)
+    far = ~((deviation > 2.0**-40) & (deviation < 2.0**40))  # may have overflowed, or vanished
+    if not scanning(far) or bool(far.any()):
+        power = power_of_two(above.amax(-1, keepdim=True))
+        rise, deviation = _moments(above / power, count, inside)
+        rise, deviation = rise * power, deviation * power
     scale = low + rise + epsilon
-    found = (deviation / scale).masked_fill_(scale <= 0, 0).squeeze(-1)
-    errors.in_range("scores", found)
-    return found
+    return (deviation / scale).masked_fill_(scale <= 0, 0).squeeze(-1)
+
+
+def _moments(above: Tensor, count: Tensor | int, inside: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the mean of so many numbers of each row, and their deviation."""
+    mean = above.sum(-1, keepdim=True) / count
+    apart = above - mean if inside is None else (above - mean) * inside
+    return mean, (apart.square().sum(-1, keepdim=True) / count).sqrt()

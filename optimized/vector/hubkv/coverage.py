@@ -5,26 +5,31 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference import errors
+from reference.careful import balanced
 from reference.precision import widen
 
 
 def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
     scores = widen(scores)
     places = torch.arange(scores.shape[-1], device=kernel.device)
-    spread = kernel.to(scores.dtype)[(places[:, None] - places).abs()]
-    return scores[..., None, :] * spread / spread.sum(0)
+    spread, _ = balanced(kernel.to(scores.dtype)[(places[:, None] - places).abs()])
+    return scores[..., None, :] * (spread / spread.sum(-1, keepdim=True)).mT
 
 
 def marginal_gain(weights: Tensor, kept: Tensor) -> Tensor:
     weights = widen(weights)
-    return gains(weights, _covered(weights, kept)).to(weights.dtype)
+    found = gains(weights, _covered(weights, kept)).to(weights.dtype)
+    errors.in_range("weights", found)
+    return found
 
 
 def overlap(weights: Tensor, hub: int) -> Tensor:
     # summed from one memory layout, in one order: the part never exceeds the whole
-    weights = widen(weights).contiguous()
-    scores = weights.sum(-2)
-    shared = torch.minimum(weights, weights[..., hub : hub + 1]).contiguous().sum(-2)
+    own, power = balanced(widen(weights).mT.contiguous())  # a token's places in a row
+    scores = own.sum(-1)
+    shared = torch.minimum(own, own[..., hub : hub + 1, :] * power[..., hub : hub + 1, :] / power)
+    shared = shared.sum(-1)
     return torch.where(scores > 0, shared / scores, 0).clamp(max=1)
 
 

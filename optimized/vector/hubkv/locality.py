@@ -6,19 +6,20 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference import errors
+from reference.careful import balanced
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
 
 
 def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
-    # in float64, where the squares of float32 numbers neither overflow nor vanish
-    exact = values.double()
+    exact, _ = balanced(values.double())
     centred = exact - exact.mean(-1, keepdim=True)
     shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
     pairs = tokens - torch.arange(distances + 1, device=values.device)
     covariances = (shifted @ centred[..., None])[..., 0] / pairs
-    constant = (values == values[..., :1]).all(-1) | (covariances[..., 0] == 0)
+    constant = (values == values[..., :1]).all(-1)
     found = (covariances / covariances[..., :1]).masked_fill(constant[..., None], 0)
     return found.to(widen(values).dtype)
 
@@ -30,7 +31,9 @@ def distance_profile(weights: Tensor, distances: int) -> Tensor:
     seen = places[:, None] - torch.arange(distances + 1, device=weights.device)
     index = seen.clamp(min=0).expand(*weights.shape[:-1], -1)
     pairs = weights.gather(-1, index).masked_fill(seen < 0, 0)
-    return pairs.sum(-2) / (seen >= 0).sum(0)
+    profile = pairs.sum(-2) / (seen >= 0).sum(0)
+    errors.in_range("weights", profile)
+    return profile
 
 
 def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
@@ -38,7 +41,9 @@ def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     content = ~protected_mask(tokens) if content is None else content
     asked = content[tokens - queries :]
     weights = widen(weights).masked_fill(~asked[:, None].to(weights.device), 0)
-    return weights.sum(-2) / asked.sum()
+    density = weights.sum(-2) / asked.sum()
+    errors.in_range("weights", density)
+    return density
 
 
 nms = composed(reference.nms)

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from reference import errors
 from reference.precision import widen
 from reference.quantizers.low_rank import LowRank, orthonormal, start_block
 
@@ -18,5 +19,6 @@ def low_rank(x: Tensor, rank: int, rounds: int, seed: int) -> LowRank:
     for _ in range(rounds - 1):
         right = matrix.mT @ (matrix @ right)
     left = orthonormal(matrix @ orthonormal(right))
-    right = matrix.mT @ left * largest
-    return LowRank(left.masked_fill(nothing, 0), right.masked_fill(nothing, 0))
+    right = (matrix.mT @ left * largest).masked_fill(nothing, 0)
+    errors.in_range("x", right.abs())
+    return LowRank(left.masked_fill(nothing, 0), right)

@@ -59,6 +59,9 @@ def _observed(queries: Tensor, keys: Tensor, window: int, valid: Tensor | None) 
     """Return the weights of the last queries on the tokens before them, 0 on padding."""
     last, old = queries[..., -window:, :], keys.shape[-2] - window
     if valid is None:
-        return attention_weights(last, keys, True, None, None)[..., :old]
-    unseen = later(last, keys) | ~valid[..., None, None, :]
-    return masked_weights(last, keys, unseen).masked_fill(unseen, 0)[..., :old]
+        weights = attention_weights(last, keys, True, None, None)
+    else:
+        unseen = later(last, keys) | ~valid[..., None, None, :]
+        weights = masked_weights(last, keys, unseen).masked_fill(unseen, 0)
+    errors.in_range("queries", weights)
+    return weights[..., :old]

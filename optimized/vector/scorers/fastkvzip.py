@@ -7,6 +7,7 @@ from torch import Tensor
 
 from optimized.vector.scorers._rows import protected_ends
 from reference import GateWeights, Scored, errors
+from reference.careful import balanced
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
@@ -39,4 +40,5 @@ def fastkvzip(
 
 def _rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
     """Divide by the root of the mean square."""
-    return scale * y * (y.square().mean(-1, keepdim=True) + epsilon).rsqrt()
+    y, power = balanced(y)
+    return scale * (y * (y.square().mean(-1, keepdim=True) + epsilon / power / power).rsqrt())

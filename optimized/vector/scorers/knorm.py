@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from reference import Scored, errors
+from reference.careful import length
+from reference.contract import scanning
 from reference.precision import widen
 
 
@@ -11,6 +13,9 @@ def knorm(keys: Tensor, valid: Tensor | None, shift: bool) -> Scored:
     # contiguous: a row is summed in the same order whatever lies beside it
     keys = widen(keys).contiguous()
     lengths = (keys * keys).sum(-1).sqrt_()
+    far = ~((lengths > 2.0**-40) & (lengths < 2.0**60))  # squares may have overflowed, or vanished
+    if not scanning(far) or bool(far.any()):
+        lengths = torch.where(far, length(keys), lengths)
     errors.in_range("keys", lengths)
     if valid is not None:
         lengths.masked_fill_(~valid[..., None, :], 0)

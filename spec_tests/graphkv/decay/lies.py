@@ -18,8 +18,8 @@ vector:figure-as-drawn
   + lowered = after * (1 - loss)
 vector:losses-beyond-the-score
   bounded_losses: stops at 0
-  - return after.to(scores.dtype)
-  + return after.to(scores.dtype).clamp(min=0)
+  - after = after.to(scores.dtype)
+  + after = after.to(scores.dtype).clamp(min=0)
 test_no_round_is_the_identity_for_every_signal
   one_round_more: one round more
   - range(rounds):
@@ -74,4 +74,11 @@ test_the_evicted_signal_is_minus_infinity_on_exactly_the_neighbours
   finite_banishment: a large negative number for minus infinity
   - (neighbours[..., i, :], -torch.inf)
   + (neighbours[..., i, :], torch.finfo(scores.dtype).min)
+test_a_score_that_rises_beyond_the_range_is_refused
+  decayed_to_infinity: what overflows is infinite
+  -     errors.in_range("scores", after.abs())
+  +     pass
+  enhanced_to_infinity: what overflows is infinite
+  -     errors.in_range("scores", enhanced.abs())
+  +     pass
 """)

@@ -1,5 +1,7 @@
 """Signals along the graph: GraphKV §4.3, §6.3, §7.2 and Algorithm 2."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -235,3 +237,20 @@ def test_a_score_of_0_stays_0_beside_scores_that_rise_beyond_the_range(impl):
     scores = torch.tensor([[1.0, 0.5, 0.0]])
     x = dict(keys=torch.ones(1, 3, 2), keep=3, count=2, rounds=128, signal="enhance")
     assert_equal(impl.graphkv_refine(scores, **x), torch.tensor([[1.0, 2.0**127, 0.0]]))
+
+
+@pytest.mark.spec("GraphKV-5", "GraphKV-7.2", "GraphKV-6.3")
+@given(st.integers(1, 200), st.integers(0, 127))
+def test_a_score_that_rises_beyond_the_range_is_refused(impl, doublings, power):
+    scores, beyond = torch.tensor([2.0**power]), doublings + power > 127
+    for refine, edge in ((impl.decay, -1.0), (impl.enhance, 1.0)):
+        with pytest.raises(ValueError, match="scores") if beyond else nullcontext():
+            refine(scores, **alike(edge, doublings))
+
+
+@pytest.mark.spec("GraphKV-7.2", "GraphKV-6.3")
+@given(st.integers(124, 132))
+def test_so_is_one_that_a_graph_raises(impl, rounds):
+    x = dict(keys=torch.ones(1, 3, 2), keep=3, count=2, rounds=rounds, signal="enhance")
+    with pytest.raises(ValueError, match="scores") if rounds > 128 else nullcontext():
+        impl.graphkv_refine(torch.tensor([[1.0, 0.5, 0.0]]), **x)

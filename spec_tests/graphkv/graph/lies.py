@@ -37,12 +37,15 @@ test_a_vector_of_length_0_is_like_nothing
   + (inner / lengths)
 test_each_kind_compares_the_vectors_it_names_source_first
   backward_edges: from the token to the source
-  - balanced(vectors[kind[0]]), balanced(vectors[kind[1]])
-  + balanced(vectors[kind[1]]), balanced(vectors[kind[0]])
+  - (start, _), (end, _) = balanced
+  + (end, _), (start, _) = balanced
 test_grouped_queries_count_as_their_mean
   first_of_the_group: the first query stands for its group
-  - .mean(-3)
-  + .select(-3, 0)
+  - (groups / power).mean(-3) * power
+  + groups.select(-3, 0)
+  group_summed_as_it_comes: the sum of a group overflows
+  - (groups / power).mean(-3) * power
+  + groups.mean(-3)
 test_clamping_replaces_negative_edges_by_0
   folded_edges: magnitudes
   - weights.clamp(min=0) if clamp

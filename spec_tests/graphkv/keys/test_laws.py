@@ -172,3 +172,13 @@ def test_an_axis_points_where_its_largest_coordinate_is_positive(impl, along, sl
 def test_table_5_is_reproduced(impl, tokens, printed):
     gigabytes = Decimal(impl.kv_bytes(tokens)) / 2**30
     assert str(gigabytes.quantize(Decimal("0.001"), ROUND_HALF_UP)) == printed
+
+
+@pytest.mark.spec("GraphKV-PCA")
+@given(INPUTS["principal_components"], st.sampled_from([2.0**-100, 2.0**100]))
+def test_projections_scale_with_the_keys(impl, x, scale):
+    for keys, power in ((x["keys"], scale), (x["keys"].double(), scale**9)):
+        scaled, plain = (
+            impl.principal_components(k, x["components"]) for k in (keys * power, keys)
+        )
+        assert_equal(scaled, plain * power)

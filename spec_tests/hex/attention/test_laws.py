@@ -158,7 +158,8 @@ def test_logits_beyond_a_float_read_no_number(impl):
     generator = torch.Generator().manual_seed(0)
     stream = torch.randn(3, 1, 97, 64, generator=generator) * 2.0**64
     config = reference.HexConfig(bits=4, density=0.0, heavy=0.0, recent=0, block=32)
-    cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    queries, *span = (x[:, :-1] for x in stream)
+    cache = reference.hex_prefill(queries * 2.0**-64, *span, config=config)
     assert impl.hex_attention(stream[0][:, -1:].clone(), cache).output.isnan().all()
 
 

@@ -72,7 +72,7 @@ def test_scores_that_differ_in_their_last_bit_still_vary(impl, steps):
 
 
 @pytest.mark.spec("HubKV-8")
-@given(grid(3, 12), st.integers(-20, 20))
+@given(grid(3, 12), st.sampled_from([-120, -20, 20, 127]))
 def test_scale_does_not_matter_without_epsilon(impl, scores, exponent):
     scaled = impl.selectivity(scores * 2.0**exponent, None, 0.0)
     assert_equal(scaled, impl.selectivity(scores, None, 0.0))
@@ -188,3 +188,12 @@ def test_weights_are_not_rounded_before_they_multiply(impl, scores, weights):
     scores, weights = scores.bfloat16(), weights.abs()
     wide = impl.calibrate(scores.float(), weights)
     assert_equal(impl.calibrate(scores, weights), wide.bfloat16())
+
+
+@pytest.mark.spec("HubKV-9")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_a_score_that_a_weight_raises_beyond_the_range_is_refused(impl, dtype):
+    scores = torch.tensor([[1.0, torch.finfo(dtype).max]], dtype=dtype)
+    assert_equal(impl.calibrate(scores, torch.ones(1)), scores)
+    with pytest.raises(ValueError, match="scores"):
+        impl.calibrate(scores, torch.full((1,), 1.25))

@@ -23,11 +23,11 @@ test_one_token_is_worth_its_score
 test_a_column_sums_to_its_score
   weights_by_row: normalised over the tokens that cover a place
   - spread / spread.sum()
-  + spread / torch.stack([kernel[(torch.arange(tokens) - i).abs()].sum() for i in range(tokens)])
+  + kernel[distances] / kernel[(torch.arange(tokens)[:, None] - torch.arange(tokens)).abs()].sum(1)
 hubkv/kernels/test_laws.py::test_a_window_at_the_end_spreads_over_fewer_places
   weights_forget_the_ends: the interior's Z everywhere
   - spread / spread.sum()
-  + spread / (2 * kernel.sum() - kernel[0])
+  + kernel[distances] / (2 * kernel.sum() - kernel[0])
 test_a_marginal_gain_is_what_the_utility_gains
   gain_without_the_floor: places that are covered better are subtracted
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
@@ -38,7 +38,7 @@ test_beside_a_hub_the_gain_is_what_the_overlap_leaves
   + weights[..., :, k].sum(-1)
   overlap_of_the_hub: a share of the hub's score
   - shared / score, 0)
-  + shared / weights[..., :, hub].sum(-1), 0)
+  + shared * power[..., 0] / weights[..., :, hub].sum(-1), 0)
 test_the_discounted_score_is_within_eta_of_the_gain
   gain_is_the_discount: all gains are half of the score, as if the overlap were one half
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
@@ -51,4 +51,14 @@ test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub
   gain_over_the_last: the token kept last counts alone
   - covered = _covered(weights, kept)
   + covered = _covered(weights, kept & (kept.flip(-1).cumsum(-1).flip(-1) == 1))
+test_weights_scale_with_the_scores_and_not_with_the_kernel
+  kernel_as_it_comes: a product with the kernel overflows, or vanishes
+  -         spread, _ = balanced(kernel[distances])
+  -         weights[..., :, j] = scores[..., j, None] * (spread / spread.sum())
+  +         spread = kernel[distances]
+  +         weights[..., :, j] = scores[..., j, None] * spread / spread.sum()
+test_an_overlap_is_a_share_whatever_the_scale
+  overlap_as_it_comes: the sum of a column overflows
+  - own, power = balanced(weights[..., :, i].contiguous())
+  + own, power = weights[..., :, i].contiguous(), 1
 """)

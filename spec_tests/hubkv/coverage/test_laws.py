@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.draw import grid, heads, real
 from spec_tests.hubkv.coverage import oracle
-from spec_tests.hubkv.coverage.draws import kernel, ties
+from spec_tests.hubkv.coverage.draws import coverage_weights, kernel, ties
 from spec_tests.hubkv.discount.draws import gammas
 from spec_tests.hubkv.discount.oracle import fractions
 
@@ -189,3 +189,17 @@ def test_every_token_overlaps_itself_fully_unless_it_covers_nothing(impl, weight
         shares = impl.overlap(weights, hub)
         assert shares[hub] == float(weights[:, hub].any())
         assert ((shares >= 0) & (shares <= 1)).all()
+
+
+@pytest.mark.spec("HubKV-5", "HubKV-Def1")
+@given(coverage_weights(), st.sampled_from([-100, 100]), st.sampled_from([-100, 100]))
+def test_weights_scale_with_the_scores_and_not_with_the_kernel(impl, x, power, other):
+    scaled = impl.coverage_weights(x["scores"] * 2.0**power, x["kernel"] * 2.0**other)
+    assert_equal(scaled, impl.coverage_weights(**x) * 2.0**power)
+
+
+@pytest.mark.spec("HubKV-Prop2")
+@given(exact_weights(), st.integers(0, 1), st.sampled_from([-1060, 1023]))
+def test_an_overlap_is_a_share_whatever_the_scale(impl, weights, hub, power):
+    scaled = impl.overlap(2 * weights * 2.0**power, hub)
+    assert_equal(scaled, impl.overlap(weights, hub))

@@ -56,4 +56,15 @@ test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed
   series_with_the_recent: the recent tokens stay
   - protected_mask(values.shape[-1], sinks, recent)
   + protected_mask(values.shape[-1], sinks, 0)
+test_the_scale_of_a_sequence_does_not_matter
+  correlation_as_it_comes: squares of float64 numbers overflow, or vanish
+  - exact, _ = balanced(values.double())
+  + exact = values.double()
+test_a_sum_of_weights_beyond_the_range_is_refused
+  endless_density: a sum that overflows is infinite
+  -     errors.in_range("weights", density)
+  +     pass
+  endless_profile: a sum that overflows is infinite
+  -     errors.in_range("weights", profile)
+  +     pass
 """)

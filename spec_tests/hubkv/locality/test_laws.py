@@ -46,9 +46,10 @@ def by_distance(draw):
 @pytest.mark.spec("HubKV-Obs2")
 @given(INPUTS["autocorrelation"], st.sampled_from([2.0**-100, 2.0**-70, 2.0**70, 2.0**100]))
 def test_the_scale_of_a_sequence_does_not_matter(impl, x, scale):
-    """Squares of float32 numbers overflow at one end and vanish at the other."""
-    scaled = impl.autocorrelation(**{**x, "values": x["values"] * scale})
-    assert_equal(scaled, impl.autocorrelation(**x))
+    """Squares of float32 numbers overflow at one end and vanish at the other; so do float64's."""
+    for values, power in ((x["values"], scale), (x["values"].double(), scale**8)):
+        scaled, plain = (impl.autocorrelation(v, x["distances"]) for v in (values * power, values))
+        assert_equal(scaled, plain)
 
 
 @pytest.mark.spec("HubKV-Obs2")
@@ -168,3 +169,14 @@ def test_a_text_without_its_prefix_has_no_bias_of_the_prefix(impl, tokens, trimm
     series = impl.content_series(density, trimmed, recent=0)
     correlation = impl.autocorrelation(series, 2)
     assert_close(correlation, torch.tensor([1.0, -1.0, 1.0]))
+
+
+@pytest.mark.spec("HubKV-I", "HubKV-K")
+@pytest.mark.parametrize("tokens", [2, 5])
+def test_a_sum_of_weights_beyond_the_range_is_refused(impl, tokens):
+    """A mean of two numbers is made of their sum."""
+    weights = torch.full((2, tokens), torch.finfo(torch.float32).max)
+    with pytest.raises(ValueError, match="weights"):
+        impl.attention_density(weights, torch.ones(tokens, dtype=torch.bool))
+    with pytest.raises(ValueError, match="weights"):
+        impl.distance_profile(weights, 0)

@@ -18,7 +18,7 @@ test_a_grid_has_two_to_the_bits_levels_with_outliers_too
   + code(name, rows, bits, torch.zeros_like(apart), scales)
 test_a_correction_of_the_errors_whole_rank_mends_everything
   residual_without_outliers: outliers are corrected for what quantisation alone leaves
-  - torch.where(apart, widen(rows), dequantise(*quantised))
+  - torch.where(apart, wide, narrow(dequantise(*quantised), wide.dtype))
   + dequantise(*quantised)
 vector:rows-of-values-span-the-heads
   values_head_by_head: values have a grid for each head

@@ -10,7 +10,7 @@ test_the_bias_enters_once
   + + 2 * gate.bias[h, g]
 test_scores_agree_with_scalar_loops
   no_epsilon: the norm has no epsilon
-  - + epsilon).sqrt()
+  - + epsilon / power / power).sqrt()
   + + 1e-30).sqrt()
 test_learned_keys_compete_with_the_token
   mean_rival: the token competes with the mean of the learned keys
@@ -27,4 +27,8 @@ test_the_loss_agrees_with_scalar_loops
   loss_averaged_over_heads: the loss is averaged over heads
   - entropy.mean() * scores.shape[-2]
   + entropy.mean()
+test_a_norm_forgets_the_size_of_the_hidden_states
+  norm_as_it_comes: a mean square overflows, and the norm is 0
+  -     y, power = balanced(y)
+  +     power = 1.0
 """)

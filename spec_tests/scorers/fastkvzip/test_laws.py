@@ -135,3 +135,12 @@ def test_a_saturated_score_has_a_finite_loss_and_gradient(impl):
     (slope,) = torch.autograd.grad(loss, scores)
     assert torch.isfinite(loss)
     assert torch.isfinite(slope).all()
+
+
+@given(gated, st.sampled_from([40, 70, 100]))
+def test_a_norm_forgets_the_size_of_the_hidden_states(impl, x, power):
+    """Beside an epsilon that counts for nothing; their squares may overflow."""
+    unbiased = x["weights"]._replace(query_bias=x["weights"].query_bias * 0)
+    x = x | dict(weights=unbiased, epsilon=2.0**-120)
+    scaled = impl.fastkvzip(**x | dict(hidden=x["hidden"] * 2.0**power)).scores
+    assert_equal(scaled, impl.fastkvzip(**x).scores)

@@ -27,7 +27,10 @@ def test_mass_is_what_every_query_of_the_group_hands_out(impl, x):
 
 @given(sequences, st.sampled_from([-torch.inf, torch.nan]), shifts)
 def test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit(impl, x, beside, shift):
-    mass = impl.h2o_mass(**x, log_sum_exp=known(x, beside) + shift)
+    try:
+        mass = impl.h2o_mass(**x, log_sum_exp=known(x, beside) + shift)
+    except ValueError as error:
+        raise AssertionError("what stands at padding is read") from error
     exact = impl.h2o_mass(**x).double() * math.exp(-shift)
     assert_close(mass, exact, float(x["queries"].shape[-3] * x["queries"].shape[-2]))
 

@@ -54,3 +54,10 @@ def test_shifted_scores_rank_as_they_did(impl, x):
 def test_a_quarter_turn_of_two_channels_keeps_the_score(impl, x):
     turned = torch.cat([-x["keys"][..., 1:], x["keys"][..., :1]], -1)
     assert_equal(impl.knorm(**x | dict(keys=turned)), impl.knorm(**x))
+
+
+@given(INPUTS["knorm"], st.sampled_from([-100, 0, 100]))
+def test_scores_scale_with_the_keys(impl, x, power):
+    """Also where the squares of their lengths overflow, or vanish."""
+    scaled = impl.knorm(**x | dict(keys=x["keys"] * 2.0**power)).scores
+    assert_equal(scaled, impl.knorm(**x).scores * 2.0**power)
