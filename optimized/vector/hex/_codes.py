@@ -6,7 +6,7 @@ order of these fields: the first of every lane, then the second of every lane. E
 code that goes on in the next lane has two.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
@@ -146,21 +146,21 @@ class Stream(NamedTuple):
         """Yield where a stretch lies, and its fields as numbers, one after another in one place."""
         (heads, channels, count), cut = self.lanes.shape, self.fields
         step = max(1, CODES // max(1, heads * channels * cut.period)) * cut.period
-        scratch = like.new_empty(heads * channels * min(step, count))
+        size = heads * channels * min(step, count)
+        numbers, masked = like.new_empty(size), self.lanes.new_empty(size)
         for start in range(0, count, step):
             where = slice(start, min(count, start + step))
             some = self.lanes[..., where]
-            masks = along(cut.masks, where.stop - start, some.device)
-            yield where, self.planes(some, masks, scratch[: some.numel()].view(some.shape))
+            here = (x[: some.numel()].view(some.shape) for x in (masked, numbers))
+            yield where, self.planes(some, *here)
 
-    def planes(
-        self, some: Tensor, masks: Sequence[Tensor | int], numbers: Tensor
-    ) -> Iterator[Tensor]:
+    def planes(self, some: Tensor, masked: Tensor, numbers: Tensor) -> Iterator[Tensor]:
         """Yield the fields of some lanes as numbers."""
-        for mask in masks:
-            field = some & mask
-            # the highest bit of two bytes is their sign while they are masked
-            yield numbers.copy_(field if self.fields.size == 8 else field.view(torch.uint16))
+        # the highest bit of two bytes is their sign while they are masked
+        unsigned = masked if self.fields.size == 8 else masked.view(torch.uint16)
+        for mask in along(self.fields.masks, some.shape[-1], some.device):
+            torch.bitwise_and(some, mask, out=masked)
+            yield numbers.copy_(unsigned)
 
     def before(self, queries: Tensor) -> Tensor:
         """Multiply queries, `[heads, queries, channels]`, by the codes in all slots."""
