@@ -13,6 +13,7 @@ from optimized.kernels.hex._entries import tables
 from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
 from optimized.vector.hex._codes import along, fields, slots
 from optimized.vector.hex.laid import Laid
+from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.draws import MODES
 from spec_tests.kernels.wide import coded, wide
@@ -108,6 +109,18 @@ every_layout = pytest.mark.parametrize("layout", [PackedCache, Laid])
 @given(x=wide(modes=MODES))
 def test_a_cache_comes_back_bit_for_bit(layout, x):
     assert_equal(layout.of(x["cache"]).cache(), x["cache"])
+
+
+@given(x=wide(modes=MODES).filter(lambda x: x["cache"].residual_mass.ndim == 1))
+def test_memory_grows_by_what_lies_twice_and_by_places_alone(x):
+    """What the static mask keeps of a token kept whole lies there twice."""
+    cache, more = x["cache"], 0
+    for block in cache.blocks:
+        width, heads = block.key_steps.shape[-1], len(block.key_steps)
+        static = static_mask(cache.config, len(block.dynamic), heads * width)
+        twice = int(static[block.dynamic].sum())
+        more += 2 * twice * block.kept_keys.itemsize + 8 * int(block.dynamic.sum())
+    assert stored_bytes(Laid.of(cache)) == stored_bytes(cache) + more
 
 
 def one_by_one(cache: Any, first: int = 0, layout: Any = PackedCache) -> Any:
