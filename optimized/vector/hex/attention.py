@@ -16,7 +16,7 @@ from torch import Tensor
 from optimized.vector.hex._codes import Slots, Stream
 from optimized.vector.hex.compress import hex_reconstruct
 from optimized.vector.hex.expander import static_mask
-from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, picked
+from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, near_enough, picked
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
@@ -77,7 +77,7 @@ class Coded(NamedTuple):
         shape, there = self.key_steps.shape[:3], self.keys.slots
         scaled = queries * self.key_steps[..., None, :]
         found = self.keys.before(scaled.flatten(0, 2)).unflatten(0, shape)
-        found += queries @ self.key_minima[..., None]
+        found += queries.to(self.key_minima.dtype) @ self.key_minima[..., None]
         if len(self.kept_keys.entries):
             beyond = self.kept_keys.times(queries.mT.flatten(0, 2))
             found += beyond.view(found.mT.shape).mT
@@ -144,12 +144,19 @@ class Plain(NamedTuple):
         return weights @ self.values
 
 
-def joined(cache: HexCache | Laid, exact: torch.dtype) -> list[Coded | Plain]:
-    """Return what a cache holds, blocks of one length joined, the residual buffer last."""
+def joined(cache: HexCache | Laid, queries: Tensor, centred: bool) -> list[Coded | Plain]:
+    """Return what queries read, blocks of one length joined, the residual buffer last.
+
+    Where numbers are far from one the tokens are restored.
+    """
+    exact = queries.dtype
     if isinstance(cache, HexCache) and not multiplied(cache, exact):
         return [restored(cache, exact)]
     laid = cache if isinstance(cache, Laid) else Laid.of(cache)
-    runs = [coded(run, laid.rest.config, exact) for run in laid.runs]
+    near = all(run.moderate for run in laid.runs) and near_enough(queries)
+    if not near:
+        return [restored(laid.cache() if isinstance(cache, Laid) else cache, exact)]
+    runs = [coded(run, laid.rest.config, exact, centred) for run in laid.runs]
     return [*runs, restored(laid.rest, exact)]
 
 
@@ -174,13 +181,17 @@ def restored(cache: HexCache, exact: torch.dtype) -> Plain:
     return Plain(keys.shape[-2], keys, values)
 
 
-def coded(run: Spans, config: HexConfig, exact: torch.dtype) -> Coded:
-    """Prepare blocks that stand side by side for multiplication."""
+def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> Coded:
+    """Prepare blocks that stand side by side for multiplication.
+
+    Where codes are centred, so that sums stay as small as what they are sums of, the minima are
+    the middles of what codes can be.
+    """
     block, kept = run.block, kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
-    keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length)
-    values = Stream.of(block.value_words.flatten(0, 2), block.bits, length)
+    keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length, centred)
+    values = Stream.of(block.value_words.flatten(0, 2), block.bits, length, centred)
     steps, minima = (
         in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
     )
@@ -192,7 +203,13 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype) -> Coded:
     each = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
     beyond = block.kept_values.to(exact) - picked(each, by.slots)
     kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
-    whole = run.whole._replace(keys=run.whole.keys.to(exact), values=run.whole.values.to(exact))
+    if centred:
+        middle = (2**block.bits - 1) / 2
+        # all tokens of a block have this in common: what it lacks sets it apart from the others
+        key_minima = torch.add(key_minima.double(), key_steps.double(), alpha=middle)
+        minima = torch.add(minima, steps, alpha=middle)
+    whole = run.whole._replace(keys=run.whole.keys.to(key_minima.dtype))
+    whole = whole._replace(values=whole.values.to(exact))
     return Coded(
         count * length,
         keys,
@@ -222,12 +239,12 @@ def attend(
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape
     kv_heads, rows = rest.residual_keys.shape[-3], rest.residual_mass.shape[:-1].numel()
-    parts = joined(cache, exact)
+    scale = 1 / sqrt(width) if scale is None else scale
+    scaled = (queries.to(exact) * scale).reshape(rows, heads, count, width)
+    parts = joined(cache, scaled, queries.dtype == exact)
     lengths, places = [part.tokens for part in parts], [part.slots for part in parts]
     tokens, total = sum(lengths), sum(places)
-    scale = 1 / sqrt(width) if scale is None else scale
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
-    scaled = (queries.to(exact) * scale).reshape(rows, heads, count, width)
     out, mass = torch.zeros_like(scaled), scaled.new_zeros(rows, total)
     step = max(1, LOGITS // max(1, rows * heads * total))
     for start in range(0, count, step):

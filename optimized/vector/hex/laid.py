@@ -21,6 +21,9 @@ from reference.hex.presets import HexConfig
 INDEX = torch.int32
 """What counts entries: half the memory to read, and 2**31 of them are enough for a layer."""
 
+FAR = 2.0**-56
+"""Numbers from this to its inverse are multiplied with codes, and with one another."""
+
 
 class Entries(NamedTuple):
     """What a static mask keeps, in some order: token, channel, and which of its token's it is.
@@ -106,7 +109,7 @@ class Whole(NamedTuple):
 
     def write(self, logits: Tensor, queries: Tensor) -> None:
         """Put the products of queries and these keys where they belong."""
-        exact = queries @ self.keys.mT
+        exact = (queries.to(self.keys.dtype) @ self.keys.mT).to(logits.dtype)
         if self.real is None:
             logits.index_copy_(-1, self.places[0], exact)
             return
@@ -135,6 +138,7 @@ class Spans(NamedTuple):
 
     block: HexBlock
     whole: Whole
+    moderate: bool
 
     @classmethod
     def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "Spans":
@@ -146,7 +150,8 @@ class Spans(NamedTuple):
             stored.index_select(0, (places := by.stored(begins)).flatten()).view(places.shape)
             for stored, by in zip(block[-3:-1], kept[1:], strict=True)
         )
-        return cls(block._replace(kept_keys=keys, kept_values=values), kept_whole(block, begins))
+        whole, fine = kept_whole(block, begins), moderate(block)
+        return cls(block._replace(kept_keys=keys, kept_values=values), whole, fine)
 
     def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
         """Return the blocks, with their batch axes."""
@@ -206,6 +211,22 @@ def kept_of(block: HexBlock, config: HexConfig) -> Kept:
     heads, width = block.key_steps.shape[2:]
     dynamic = block.dynamic
     return kept_by(mask_alone(config), dynamic.shape[-1], heads, width, dynamic.device, block.bits)
+
+
+def moderate(block: HexBlock) -> bool:
+    """Whether products with codes overflow nowhere, and are of as many bits as a float has.
+
+    Keys may be as small as they like: so are the logits, then, beside others.
+    """
+    groups = torch.maximum(block.value_minima.abs(), block.value_steps).flatten(0, -2)
+    groups = groups.float().amax(1)  # a block has tokens
+    every = block.key_minima, block.key_steps, block.kept_keys, block.kept_values, groups
+    return all(map(near_enough, every)) and near_enough(1 / groups[groups > 0])
+
+
+def near_enough(some: Tensor) -> bool:
+    """Whether no number is so large that a product with codes may overflow."""
+    return not some.numel() or bool(some.abs().amax() <= 1 / FAR)
 
 
 def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
