@@ -176,8 +176,8 @@ def restored(cache: HexCache, exact: torch.dtype) -> Plain:
         static = static_mask(cache.config, block.dynamic.shape[-1], channels)
         pairs.append(hex_reconstruct(block, static.to(block.dynamic.device)))
     pairs.append((cache.residual_keys, cache.residual_values))
-    keys, values = (torch.cat([x.to(exact) for x in part], -2) for part in zip(*pairs, strict=True))
-    keys, values = (x.reshape(rows, *x.shape[-3:]) for x in (keys, values))
+    both = (torch.cat(part, -2) if cache.blocks else part[0] for part in zip(*pairs, strict=True))
+    keys, values = (x.to(exact).reshape(rows, *x.shape[-3:]) for x in both)
     return Plain(keys.shape[-2], keys, values)
 
 
@@ -234,7 +234,7 @@ def attend(
     queries: Tensor, cache: HexCache | Laid, valid: Tensor | None, causal: bool,
     scale: float | None, reading: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the output, which is 0 unless `reading`, and the mass."""
+    """Return the output, the queries themselves unless `reading`, and the mass."""
     rest = cache.rest if isinstance(cache, Laid) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape
@@ -245,7 +245,7 @@ def attend(
     lengths, places = [part.tokens for part in parts], [part.slots for part in parts]
     tokens, total = sum(lengths), sum(places)
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
-    out, mass = torch.zeros_like(scaled), scaled.new_zeros(rows, total)
+    outputs, masses = [], []
     step = max(1, LOGITS // max(1, rows * heads * total))
     for start in range(0, count, step):
         some = slice(start, min(count, start + step))
@@ -262,16 +262,19 @@ def attend(
         weights = logits.softmax(-1)
         if valid is not None and unseen is not None:
             weights.view_as(by_query).masked_fill_(unseen.all(-1, keepdim=True), 0)
-        mass += weights.sum((1, 2))
+        masses.append(weights.sum((1, 2)))
         if reading:
             shares = zip(parts, weights.split(places, -1), strict=True)
             read = [part.mixture(share) for part, share in shares]
-            out[:, :, some] = torch.stack(read).sum(0).view(rows, heads, several, width)
-    largest = torch.finfo(queries.dtype).max
-    output = out.clamp(-largest, largest).to(queries.dtype).view(queries.shape)
+            outputs.append(sum(read[1:], read[0]).view(rows, heads, several, width))
+    mass = sum(masses[1:], masses[0]) if masses else scaled.new_zeros(rows, total)
     drawn = zip(parts, mass.split(places, -1), strict=True)
-    mass = torch.cat([part.gathered(share) for part, share in drawn], -1)
-    return output, mass.view(*batch, tokens)
+    mass = torch.cat([part.gathered(share) for part, share in drawn], -1).view(*batch, tokens)
+    if not reading:
+        return queries, mass
+    largest = torch.finfo(queries.dtype).max
+    output = torch.cat(outputs, 2) if outputs else scaled
+    return output.clamp(-largest, largest).to(queries.dtype).view(queries.shape), mass
 
 
 def hidden(

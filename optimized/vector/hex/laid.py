@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm as norm
 
 from optimized.vector.hex._codes import slots
 from optimized.vector.hex.expander import static_mask
@@ -218,15 +219,19 @@ def moderate(block: HexBlock) -> bool:
 
     Keys may be as small as they like: so are the logits, then, beside others.
     """
-    groups = torch.maximum(block.value_minima.abs(), block.value_steps).flatten(0, -2)
-    groups = groups.float().amax(1)  # a block has tokens
+    groups = torch.maximum(largest(block.value_minima), largest(block.value_steps))
     every = block.key_minima, block.key_steps, block.kept_keys, block.kept_values, groups
     return all(map(near_enough, every)) and near_enough(1 / groups[groups > 0])
 
 
+def largest(scales: Tensor) -> Tensor:
+    """Return the largest magnitude of each row."""
+    return norm(scales.flatten(0, -2), torch.inf, 1, dtype=torch.float32)
+
+
 def near_enough(some: Tensor) -> bool:
     """Whether no number is so large that a product with codes may overflow."""
-    return not some.numel() or bool(some.abs().amax() <= 1 / FAR)
+    return not some.numel() or float(norm(some, torch.inf)) <= 1 / FAR
 
 
 def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
