@@ -54,6 +54,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/attention.py::attend": "blocks of queries, and lengths of compressed spans",
     "vector/hex/laid.py::kept_by": "what is known of an entry",
     "vector/hex/laid.py::side_by_side": "compressed spans of one length, and their parts",
+    "vector/hex/laid.py::moderate": "what is stored of a compressed span",
     "vector/hex/laid.py::kept_whole": "keys and values",
     "vector/hex/laid.py::Laid": "compressed spans, joined where they are of one length",
     "vector/hex/laid.py::Spans": "keys and values, and compressed spans of one length",
