@@ -10,12 +10,12 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized._dispatch import its_gpu, kernel_of, on_gpu
-from optimized.layout import PackedCache
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads, spread
 from optimized.models.prefill import Prefilled
 from optimized.models.restoring import RestoringLayer
+from optimized.vector.hex import decode as laid
 from reference.contract import contract
 from reference.hex.cache import buffer_space
 
@@ -25,12 +25,18 @@ checked = contract(unwrap(optimized.hex_decode))
 class HexLayer(RestoringLayer):
     """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`.
 
-    On a GPU it is held in the layout of the kernels, and blocks are added in place.
+    While it is read token by token it is held in the layout in which it is multiplied. On a GPU
+    that is the one of the kernels, and blocks are added in place.
     """
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
         super().__init__(kv)
         self.config = config
+
+    @property
+    def cache(self) -> optimized.HexCache:
+        """Return what is held as the specification stores it."""
+        return self.held if isinstance(self.held, optimized.HexCache) else self.held.cache()
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> optimized.HexCache:
         """Compress the first tokens."""
@@ -39,20 +45,21 @@ class HexLayer(RestoringLayer):
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
         """Attend to the codes as they are, where a layer's weights are those of the papers."""
         if not softmax.plain:
-            self.held = whole(self.held)
+            self.held = self.cache
             return super().go_on(query, keys, values, softmax)
         output, self.held = self.decode(softmax.standard(query), keys, values)
         return output
 
     def decode(self, query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Any]:
         """Add tokens and answer their queries, by kernels where there are some."""
-        there = self.kv is optimized and on_gpu((query, self.held))
-        if not there or kernel_of("hex_decode") is None:
-            return self.kv.hex_decode(whole(self.held), query, keys, values)
+        if self.kv is not optimized:
+            return self.kv.hex_decode(self.held, query, keys, values)
+        held = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
+        checked((held, query, keys, values), {})
+        if not on_gpu((query, self.held)) or kernel_of("hex_decode") is None:
+            return laid.decoded(self.held, query, keys, values)
         from optimized.kernels.hex._stream import decoded
 
-        held = self.held.rest if isinstance(self.held, PackedCache) else self.held
-        checked((held, query, keys, values), {})
         with its_gpu((query,)):
             return decoded(self.held, query, keys, values)
 
@@ -68,11 +75,6 @@ class HexLayer(RestoringLayer):
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and compress a block that is full."""
         self.held = self.kv.hex_append(self.held, query, keys, values)
-
-
-def whole(held: optimized.HexCache | PackedCache) -> optimized.HexCache:
-    """Return a cache as the specification stores it."""
-    return held.cache() if isinstance(held, PackedCache) else held
 
 
 class HexTransformersCache(AttendingCache):

@@ -15,6 +15,8 @@ from optimized.counts.launches import recorded
 from optimized.kernels.hex._stream import decoded
 from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache
+from optimized.vector.hex import decode as processor
+from optimized.vector.hex.laid import Laid
 from reference.contract import trusted
 from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
@@ -50,19 +52,31 @@ def tokens(x, count, seed):
 @settings(max_examples=2)
 @given(data=st.data())
 def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
+    stepwise(data.draw(ready(mode)), decoded, kernels.hex_decode, PackedCache)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_a_step_on_a_processor_is_that_of_a_cache_laid_out_anew(mode, data):
     """The first of these steps fills a block."""
-    x = data.draw(ready(mode))
+    x = data.draw(wide(modes=(mode,)))
+    stepwise(x, processor.decoded, processor.hex_decode, Laid)
+
+
+def stepwise(x: Any, decoded: Any, anew: Any, layout: type) -> None:
+    """Let a layout take two tokens, and hold it against a cache as the specification stores it."""
     cache = x["cache"]
     missing = max(0, buffer_space(cache) - 1)
-    held = anew = arrived(cache, *tokens(x, missing, 0)[1:])
+    held = whole = arrived(cache, *tokens(x, missing, 0)[1:])
     for step in (1, 2):
         new = tokens(x, 1, step)
         output, held = decoded(held, *new)
-        expected, anew = kernels.hex_decode(anew, *new)
+        expected, whole = anew(whole, *new)
         assert_equal(output, expected)
-        assert isinstance(held, PackedCache)
-        assert_equal(held.cache(), anew)
-    assert len(anew.blocks) > len(cache.blocks) or cache.config.mode != "append"
+        assert isinstance(held, layout)
+        assert_equal(held.cache(), whole)
+    assert len(whole.blocks) > len(cache.blocks) or cache.config.mode != "append"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -12,6 +12,8 @@ from optimized._dispatch import tensors
 from optimized.kernels.hex._entries import tables
 from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
 from optimized.vector.hex._codes import along, fields, slots
+from optimized.vector.hex.laid import Laid
+from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.draws import MODES
 from spec_tests.kernels.wide import coded, wide
@@ -100,14 +102,30 @@ def test_codes_lie_where_the_layout_says(bits, width, kind):
     assert not lifted(words, bits, width, kind, 2 * TILE)[TILE + 7 :].any()
 
 
-@given(wide(modes=MODES))
-def test_a_cache_comes_back_bit_for_bit(x):
-    assert_equal(PackedCache.of(x["cache"]).cache(), x["cache"])
+every_layout = pytest.mark.parametrize("layout", [PackedCache, Laid])
 
 
-def one_by_one(cache: Any, first: int = 0) -> PackedCache:
+@every_layout
+@given(x=wide(modes=MODES))
+def test_a_cache_comes_back_bit_for_bit(layout, x):
+    assert_equal(layout.of(x["cache"]).cache(), x["cache"])
+
+
+@given(x=wide(modes=MODES).filter(lambda x: x["cache"].residual_mass.ndim == 1))
+def test_memory_grows_by_what_lies_twice_and_by_places_alone(x):
+    """What the static mask keeps of a token kept whole lies there twice."""
+    cache, more = x["cache"], 0
+    for block in cache.blocks:
+        width, heads = block.key_steps.shape[-1], len(block.key_steps)
+        static = static_mask(cache.config, len(block.dynamic), heads * width)
+        twice = int(static[block.dynamic].sum())
+        more += 2 * twice * block.kept_keys.itemsize + 8 * int(block.dynamic.sum())
+    assert stored_bytes(Laid.of(cache)) == stored_bytes(cache) + more
+
+
+def one_by_one(cache: Any, first: int = 0, layout: Any = PackedCache) -> Any:
     """Lay out the first blocks of a cache at once, and the others behind them."""
-    packed = PackedCache.of(cache._replace(blocks=cache.blocks[:first]))
+    packed = layout.of(cache._replace(blocks=cache.blocks[:first]))
     for block in cache.blocks[first:]:
         packed = packed.followed(block, packed.rest)
     return packed
@@ -121,24 +139,32 @@ def several(cache, count):
 with_blocks = wide().filter(coded)
 
 
+def parts(packed: Any) -> list[Any]:
+    """Return what a layout has of each run, memory taken ahead apart."""
+    if isinstance(packed, Laid):
+        return [*packed.runs]
+    return [[getattr(run, name) for name in STACKED + KEPT] for run in packed.runs]
+
+
+@every_layout
 @settings(max_examples=20)
-@given(with_blocks)
-def test_blocks_that_follow_lie_as_though_laid_out_at_once(x):
+@given(x=with_blocks)
+def test_blocks_that_follow_lie_as_though_laid_out_at_once(layout, x):
     cache = several(x["cache"], 3)
-    at_once = PackedCache.of(cache)
+    at_once = layout.of(cache)
     for first in (0, 1):
-        packed = one_by_one(cache, first)
+        packed = one_by_one(cache, first, layout)
+        assert packed.blocks == len(cache.blocks)
         assert_equal(packed.cache(), cache)
-        for one, other in zip(packed.runs, at_once.runs, strict=True):
-            for name in STACKED + KEPT:
-                assert_equal(getattr(one, name), getattr(other, name))
+        assert_equal(parts(packed), parts(at_once))
 
 
+@every_layout
 @settings(max_examples=10)
-@given(with_blocks)
-def test_two_caches_that_go_on_from_one_leave_each_other_alone(x):
+@given(x=with_blocks)
+def test_two_caches_that_go_on_from_one_leave_each_other_alone(layout, x):
     cache = several(x["cache"], 1)
-    common = one_by_one(cache)
+    common = one_by_one(cache, 0, layout)
     turned = cache.blocks[-1]._replace(key_steps=cache.blocks[-1].key_steps + 1)
     mine = common.followed(cache.blocks[-1], common.rest)
     other = common.followed(turned, common.rest)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from optimized.kernels._device import widened
 from optimized.layout import TILE
-from optimized.vector.hex.attention import kept_by
+from optimized.vector.hex.laid import kept_by
 from reference.hex.presets import HexConfig
 
 ROOM = 128

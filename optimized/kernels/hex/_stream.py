@@ -1,19 +1,14 @@
 """Decoding over a HEX cache that stays in the kernels' layout from one token to the next."""
 
-from typing import Any
-
 from torch import Tensor
 
 from optimized import kernels, vector
-from optimized._composed import composed
 from optimized.kernels.hex.attention import attended, taken
 from optimized.layout import TILE, PackedCache
-from reference.hex import cache as streaming
-from reference.hex.cache import HexCache, arrived, buffer_space, weighed
+from optimized.vector.hex.decode import full
+from reference import errors
+from reference.hex.cache import HexCache, arrived, weighed
 from reference.hex.decode import HexDecoded
-
-compress_residual = composed(streaming.compress_residual)
-settled = composed(streaming.settled)
 
 
 def decoded(
@@ -33,16 +28,6 @@ def decoded(
     remembered = cache.rest.mass.shape[-1] > 0
     output, mass = attended(queries, cache, mass=True, of_all=remembered)
     assert mass is not None
-    return HexDecoded(output, full(cache._replace(rest=weighed(cache.rest, mass))))
-
-
-def full(cache: PackedCache) -> PackedCache:
-    """Compress a block if the residual buffer is full, and add it in place if it stands alone."""
-    rest: Any = cache.rest
-    if buffer_space(rest):
-        return cache
-    if rest.config.mode == "append" or cache.blocks < rest.config.period:
-        # what stands for the blocks before this one is only asked whether there are some
-        after = kernels.over_them(compress_residual)(rest._replace(blocks=cache.runs))
-        return cache.followed(after.blocks[-1], after._replace(blocks=()))
-    return PackedCache.of(kernels.over_them(settled)(cache.cache()))
+    errors.in_range("queries", mass)
+    cache = cache._replace(rest=weighed(cache.rest, mass))
+    return HexDecoded(output, full(cache, kernels.over_them))

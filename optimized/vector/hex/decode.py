@@ -1,13 +1,22 @@
 """A step of decoding: the attention that makes the output is what heavy hitters are chosen by."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from optimized.vector.hex.attention import hex_attention
+from optimized._composed import composed
+from optimized.vector.hex.attention import attend, hex_attention, multiplied
 from optimized.vector.hex.cache import settled
+from optimized.vector.hex.laid import Laid
 from reference import errors
+from reference.hex import cache as streaming
 from reference.hex.cache import HexCache, arrived, buffer_space, weighed
 from reference.hex.decode import HexDecoded
+from reference.precision import widest
+
+compress_residual = composed(streaming.compress_residual)
 
 
 def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexDecoded:
@@ -21,3 +30,34 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         errors.in_range("queries", mass)
         cache, start = settled(weighed(cache, mass)), stop
     return HexDecoded(output, cache)
+
+
+def decoded(
+    cache: HexCache | Laid, queries: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, HexCache | Laid]:
+    """Return what `hex_decode` does; the cache stays laid out from one token to the next."""
+    exact = widest(queries, keys)
+    if isinstance(cache, HexCache) and queries.shape[-2] == 1 and multiplied(cache, exact):
+        cache = Laid.of(cache)
+    if isinstance(cache, HexCache) or queries.shape[-2] != 1:
+        whole = cache.cache() if isinstance(cache, Laid) else cache
+        return hex_decode(whole, queries, keys, values)
+    cache = cache._replace(rest=arrived(cache.rest, keys, values))
+    output, mass = attend(queries, cache, None, True, None)
+    errors.in_range("queries", mass)
+    return output, full(cache._replace(rest=weighed(cache.rest, mass)))
+
+
+def full(cache: Any, over: Callable[[Any], Any] = lambda body: body) -> Any:
+    """Compress a block if the residual buffer is full, and add it behind those laid out.
+
+    What does so may be made `over` other bodies.
+    """
+    rest = cache.rest
+    if buffer_space(rest):
+        return cache
+    if rest.config.mode == "append" or cache.blocks < rest.config.period:
+        # what stands for the blocks before this one is only asked whether there are some
+        after = over(compress_residual)(rest._replace(blocks=cache.runs))
+        return cache.followed(after.blocks[-1], after._replace(blocks=()))
+    return type(cache).of(over(settled)(cache.cache()))

@@ -1,5 +1,7 @@
 """Attention over a HEX cache: HEX §3.1 on what §4.1 stores, and §5."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,39 @@ def test_numbers_far_below_one_are_read(impl, part, density):
     cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
     x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
     assert_as_accurate(impl.hex_attention(**x).output, read, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("mean", [0.0, 10.0])
+def test_what_is_read_may_be_far_smaller_than_the_least_code(impl, bits, mean):
+    """Values of both signs cancel, and keys have much in common: neither costs a bit."""
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        stream = torch.randn(3, 2, 129, 64, generator=generator)
+        stream[0] /= 4
+        stream[1] += mean
+        config = reference.HexConfig(bits=bits, density=0.0, heavy=0.02, recent=2, block=32)
+        cache = optimized.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+        x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
+        attended = impl.hex_attention(**x, mass=True)
+        assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+        assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("power", [-118, 125])
+@pytest.mark.parametrize("density", [0.0, 0.125])
+def test_values_of_both_signs_are_read_wherever_floats_end(impl, power, density):
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 2, 97, 64, generator=generator).clamp(-3.9, 3.9)
+    stream[2] *= 2.0**power
+    config = reference.HexConfig(bits=4, density=density, heavy=0.0, recent=0, block=32)
+    cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
+    with np.errstate(over="ignore"):  # a kernel is judged by what it hands out
+        attended = impl.hex_attention(**x)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
@@ -247,6 +282,20 @@ def test_the_twin_restores_no_key_and_no_value(monkeypatch):
     for module, name in ((attention, "hex_reconstruct"), (packing, "unpack_bits")):
         monkeypatch.delattr(module, name)
     assert_close(optimized.hex_attention(queries, cache).output, expected.double(), 4.0)
+
+
+@pytest.mark.parametrize("part", ["queries", "keys", "values"])
+@pytest.mark.parametrize("power", [-70, -40, 0, 40, 70])
+def test_the_twin_restores_what_is_far_from_one(monkeypatch, part, power):
+    noise = torch.randn(3, 2, 24, 6, generator=torch.Generator().manual_seed(0))
+    stream = dict(zip(("queries", "keys", "values"), noise, strict=True))
+    stream[part] = stream[part] * 2.0**power
+    config = reference.HexConfig(bits=4, block=12, density=0.25, recent=2)
+    cache = optimized.hex_prefill(**stream, config=config)
+    monkeypatch.delattr(attention, "hex_reconstruct")
+    far = power == 70 or (power == -70 and part == "values")
+    with pytest.raises(NameError) if far else nullcontext():
+        optimized.hex_attention(stream["queries"][:, -1:].clone(), cache)
 
 
 def test_a_step_makes_no_mask_anew_however_many_lengths_take_turns(monkeypatch):

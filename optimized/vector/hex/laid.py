@@ -1,0 +1,298 @@
+"""A HEX cache laid out so that its codes can be multiplied, from one token to the next.
+
+Blocks of one length stand side by side. What the static mask keeps of them lies in the order in
+which it is multiplied, keys slot by slot and values channel by channel, and tokens that are kept
+whole lie apart. All else is as it was; the blocks come back bit for bit.
+"""
+
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm as norm
+
+from optimized.vector.hex._codes import slots
+from optimized.vector.hex.expander import static_mask
+from reference.hex.cache import HexCache
+from reference.hex.compress import HexBlock
+from reference.hex.presets import HexConfig
+
+INDEX = torch.int32
+"""What counts entries: half the memory to read, and 2**31 of them are enough for a layer."""
+
+FAR = 2.0**-56
+"""Numbers from this to its inverse are multiplied with codes, and with one another."""
+
+
+class Entries(NamedTuple):
+    """What a static mask keeps, in some order: token, channel, and which of its token's it is.
+
+    Channels are counted head after head, and so are tokens unless they are those `of_head`, and the
+    slots where tokens lie; rows of that order begin at `starts`.
+    """
+
+    tokens: Tensor
+    of_head: Tensor
+    slots: Tensor
+    channels: Tensor
+    rank: Tensor
+    starts: Tensor
+
+    def stored(self, begins: Tensor) -> Tensor:
+        """Return where these entries are stored, given where those of each token begin."""
+        return picked(begins.flatten(2).flatten(0, 1), self.tokens) + self.rank
+
+
+def picked(rows: Tensor, places: Tensor) -> Tensor:
+    """Pick the same places of all rows; of a single one several times as fast."""
+    return rows[0].index_select(0, places)[None] if len(rows) == 1 else rows[:, places]
+
+
+class Kept(NamedTuple):
+    """How many channels of each token a static mask keeps, head by head, and which."""
+
+    counts: Tensor
+    by_token: Entries
+    by_channel: Entries
+
+
+@lru_cache(maxsize=64)
+def kept_by(
+    static: HexConfig,
+    tokens: int,
+    heads: int,
+    width: int,
+    device: torch.device,
+    bits: int | None = None,
+) -> Kept:
+    """Find what the static mask of a span keeps: the same for all layers, rows and blocks.
+
+    Tokens lie in the slots of codes of so many bits, or each in its own place.
+    """
+    mask = static_mask(static, tokens, heads * width).to(device)
+    mask = mask.unflatten(1, (heads, width)).movedim(1, 0)
+    entry = mask.flatten().nonzero()[:, 0]
+    token, channel = entry // width, entry // (width * tokens) * width + entry % width
+    counts, columns = mask.sum(-1), mask.sum(-2).flatten()
+    rank = torch.arange(len(entry), device=device)
+    rank -= (counts.flatten().cumsum(0) - counts.flatten())[token]
+    slot, rows = token, counts.flatten()
+    if bits is not None:
+        there = slots(bits, tokens, device)
+        slot = token // tokens * len(there.token) + there.of_token[token % tokens]
+        rows = counts.new_zeros(heads * len(there.token)).index_add(0, slot, torch.ones_like(slot))
+    # what is read in every step is read from memory: the fewer bytes, the sooner
+    small = torch.uint8 if bits is not None and width < 2**8 else INDEX
+    parts = (token, INDEX), (token % tokens, INDEX), (slot, INDEX), (channel, INDEX), (rank, small)
+
+    def sorted_by(row: Tensor, sizes: Tensor) -> Entries:
+        order = row.argsort(stable=True)
+        starts = (sizes.cumsum(0) - sizes).to(INDEX)
+        return Entries._make([*(x[order].to(kind) for x, kind in parts), starts])
+
+    return Kept(counts.to(INDEX), sorted_by(slot, rows), sorted_by(channel, columns))
+
+
+class Whole(NamedTuple):
+    """Tokens that are kept whole, and their slots, `[rows, count]`.
+
+    Where rows keep different numbers, those with fewer repeat their last one: `real` is false at a
+    token of a row that keeps none, `first` where a token is a repetition.
+    """
+
+    places: Tensor
+    keys: Tensor
+    values: Tensor
+    real: Tensor | None = None
+    first: Tensor | None = None
+
+    def write(self, logits: Tensor, queries: Tensor) -> None:
+        """Put the products of queries and these keys where they belong."""
+        exact = (queries.to(self.keys.dtype) @ self.keys.mT).to(logits.dtype)
+        if self.real is None:
+            logits.index_copy_(-1, self.places[0], exact)
+            return
+        place = self.places[:, None, None].expand(*logits.shape[:-1], -1)
+        exact = torch.where(self.real[:, None, None], exact, logits.gather(-1, place))
+        logits.scatter_(-1, place, exact)
+
+    def take(self, weights: Tensor) -> Tensor:
+        """Mix these values, and leave no weight on them."""
+        if self.first is None or self.real is None:
+            some = weights.index_select(-1, self.places[0])
+            weights.index_fill_(-1, self.places[0], 0)
+            return some @ self.values
+        place = self.places[:, None, None].expand(*weights.shape[:-1], -1)
+        some = weights.gather(-1, place)
+        # what the static mask keeps of these tokens is among that
+        weights.scatter_(-1, place, some.masked_fill(self.real[:, None, None], 0))
+        return (some * self.first[:, None, None]) @ self.values
+
+
+class Spans(NamedTuple):
+    """Blocks of one length, side by side: axes count blocks, batch rows and heads.
+
+    Of what they keep `block` has what the static mask does, `[blocks * rows, entries]`.
+    """
+
+    block: HexBlock
+    whole: Whole
+    moderate: bool
+
+    @classmethod
+    def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "Spans":
+        """Lay blocks out."""
+        block = side_by_side(some, rows)
+        kept = kept_of(block, config)
+        begins = first_entries(block, kept)[1]
+        keys, values = (
+            stored.index_select(0, (places := by.stored(begins)).flatten()).view(places.shape)
+            for stored, by in zip(block[-3:-1], kept[1:], strict=True)
+        )
+        whole, fine = kept_whole(block, begins), moderate(block)
+        return cls(block._replace(kept_keys=keys, kept_values=values), whole, fine)
+
+    def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
+        """Return the blocks, with their batch axes."""
+        block, kept = self.block, kept_of(self.block, config)
+        sizes, begins = first_entries(block, kept)
+        each = sizes.flatten(1).sum(1).tolist()
+        _, entry, real, _ = whole_entries(block, begins)
+        real = real[:, None, :, None].expand(entry.shape) if real is not None else ...
+        every = []
+        for some, by, exact in zip(block[-3:-1], kept[1:], self.whole[1:3], strict=True):
+            found = some.new_empty(sum(each))
+            found[by.stored(begins)] = some
+            found[entry[real]] = exact[real]
+            every.append([x.clone() for x in found.split(each)])
+        parts = [[x.reshape(*batch, *x.shape[1:]) for x in part] for part in block[1:-3]]
+        dynamic = [x.reshape(*batch, *x.shape[1:]) for x in block.dynamic]
+        return [HexBlock(block.bits, *one) for one in zip(*parts, *every, dynamic, strict=True)]
+
+
+class Laid(NamedTuple):
+    """A HEX cache laid out: its blocks in runs of one length, and all but them."""
+
+    runs: tuple[Spans, ...]
+    rest: HexCache
+
+    @property
+    def blocks(self) -> int:
+        """Return how many blocks there are."""
+        return sum(len(run.block.dynamic) for run in self.runs)
+
+    @classmethod
+    def of(cls, cache: HexCache) -> "Laid":
+        """Lay a cache out."""
+        alike = groupby(cache.blocks, lambda one: (one.dynamic.shape[-1], one.key_steps.dtype))
+        rows = cache.residual_mass.shape[:-1].numel()
+        runs = [Spans.of(list(some), cache.config, rows) for _, some in alike]
+        return cls(tuple(runs), cache._replace(blocks=()))
+
+    def followed(self, block: HexBlock, rest: HexCache) -> "Laid":
+        """Return a cache with one more block, and another rest."""
+        (new,), runs = Laid.of(rest._replace(blocks=(block,))).runs, self.runs
+        if runs and runs[-1].block.dynamic.shape[-1] == block.dynamic.shape[-1]:
+            before = runs[-1].blocks(rest.config, block.dynamic.shape[:-1])
+            rows = rest.residual_mass.shape[:-1].numel()
+            new, runs = Spans.of([*before, block], rest.config, rows), runs[:-1]
+        return Laid((*runs, new), rest)
+
+    def cache(self) -> HexCache:
+        """Return the cache as the specification stores it, bit for bit."""
+        batch = self.rest.residual_mass.shape[:-1]
+        some = (one for run in self.runs for one in run.blocks(self.rest.config, batch))
+        return self.rest._replace(blocks=tuple(some))
+
+
+def kept_of(block: HexBlock, config: HexConfig) -> Kept:
+    """Return what the static mask keeps of blocks side by side."""
+    heads, width = block.key_steps.shape[2:]
+    dynamic = block.dynamic
+    return kept_by(mask_alone(config), dynamic.shape[-1], heads, width, dynamic.device, block.bits)
+
+
+def moderate(block: HexBlock) -> bool:
+    """Whether products with codes overflow nowhere, and are of as many bits as a float has.
+
+    Keys may be as small as they like: so are the logits, then, beside others.
+    """
+    groups = torch.maximum(largest(block.value_minima), largest(block.value_steps))
+    every = block.key_minima, block.key_steps, block.kept_keys, block.kept_values, groups
+    return all(map(near_enough, every)) and near_enough(1 / groups[groups > 0])
+
+
+def largest(scales: Tensor) -> Tensor:
+    """Return the largest magnitude of each row."""
+    return norm(scales.flatten(0, -2), torch.inf, 1, dtype=torch.float32)
+
+
+def near_enough(some: Tensor) -> bool:
+    """Whether no number is so large that a product with codes may overflow."""
+    return not some.numel() or float(norm(some, torch.inf)) <= 1 / FAR
+
+
+def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
+    """Return how many entries are stored of each token of each head, and where they begin."""
+    width = block.key_steps.shape[-1]
+    sizes = torch.where(block.dynamic[:, :, None], width, kept.counts)
+    return sizes, (sizes.flatten().cumsum(0, dtype=INDEX) - sizes.flatten()).view(sizes.shape)
+
+
+def whole_entries(
+    block: HexBlock, begins: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Find the tokens that are kept whole, the same number in every row, and their entries."""
+    marked, rows = block.dynamic.movedim(0, 1).flatten(1), block.dynamic.shape[1]
+    begins = begins.permute(1, 2, 0, 3).flatten(2)
+    inside = torch.arange(block.key_steps.shape[-1], device=marked.device, dtype=INDEX)
+    if rows == 1:
+        places = marked[0].nonzero().T
+        return places, begins.index_select(2, places[0])[..., None] + inside, None, None
+    sizes, (row, place) = marked.sum(1), marked.nonzero(as_tuple=True)
+    rank = torch.arange(len(row), device=marked.device) - (sizes.cumsum(0) - sizes)[row]
+    places = row.new_zeros(rows, int(rank.max()) + 1 if len(rank) else 0)
+    places[row, rank] = place
+    number = torch.arange(places.shape[1], device=marked.device)
+    places = places.gather(1, torch.minimum(number, (sizes - 1).clamp(min=0)[:, None]))
+    entry = begins.gather(2, places[:, None].expand(-1, begins.shape[1], -1))[..., None] + inside
+    return places, entry, marked.gather(1, places), number < sizes[:, None]
+
+
+def kept_whole(block: HexBlock, begins: Tensor) -> Whole:
+    """Collect the tokens that are kept whole."""
+    places, entry, real, first = whole_entries(block, begins)
+    # filling may lie at the end of what is stored
+    entry = entry.clamp(max=max(0, block.kept_keys.numel() - 1))
+    keys, values = (x.index_select(0, entry.flatten()).view(entry.shape) for x in block[-3:-1])
+    length = block.dynamic.shape[-1]
+    there = slots(block.bits, length, places.device)
+    lying = there.of_token[places % length] + places // length * len(there.token)
+    return Whole(lying, keys, values, real, first)
+
+
+def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
+    """Stack blocks along a new first axis, the batch axes flattened into the next."""
+    batch = blocks[0].dynamic.ndim - 1
+
+    def part(name: str) -> Tensor:
+        some = [getattr(block, name) for block in blocks]
+        if name.startswith("kept"):
+            return torch.cat(some) if len(some) > 1 else some[0]
+        joined = torch.stack(some) if len(some) > 1 else some[0][None]
+        return joined if batch == 1 else joined.reshape(len(some), rows, *some[0].shape[batch:])
+
+    return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
+
+
+def mask_alone(config: HexConfig) -> HexConfig:
+    """Return the settings that draw the static mask, so that nothing else tells two masks apart."""
+    return HexConfig()._replace(
+        density=config.density,
+        seed=config.seed,
+        near=config.near,
+        tile=config.tile,
+        block=config.block,
+    )
