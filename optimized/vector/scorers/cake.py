@@ -63,5 +63,6 @@ def _observed(queries: Tensor, keys: Tensor, window: int, valid: Tensor | None) 
     else:
         unseen = later(last, keys) | ~valid[..., None, None, :]
         weights = masked_weights(last, keys, unseen).masked_fill(unseen, 0)
+    weights = weights[..., :old]
     errors.in_range("queries", weights)
-    return weights[..., :old]
+    return weights

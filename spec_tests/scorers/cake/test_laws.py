@@ -95,6 +95,16 @@ def test_the_variance_counts_gamma_times(impl, x, gamma):
     assert_close(many.float(), none + gamma * (one - none), 16 * gamma)
 
 
+def test_a_row_within_the_window_has_nothing_to_refuse(impl):
+    """It is protected as a whole: nobody asks for its logits, which no number holds."""
+    x = dict(queries=torch.ones(2, 1, 6, 2), keys=torch.ones(2, 1, 6, 2), window=3)
+    alone = impl.cake(**{name: x[name][1:] for name in ("queries", "keys")}, window=3).scores
+    x["queries"][0], x["keys"][0] = 2.0**100, 2.0**100
+    x["valid"] = torch.tensor([[False] * 3 + [True] * 3, [True] * 6])
+    assert_equal(impl.cake(**x).scores, torch.cat([torch.zeros(1, 1, 6), alone]))
+    assert_equal(impl.cake_preference(**x)[0], torch.tensor(0.0))
+
+
 @given(cake(), st.integers(2, 3))
 def test_repeated_query_heads_change_nothing(impl, x, times):
     repeated = x["queries"].repeat_interleave(times, -3)
