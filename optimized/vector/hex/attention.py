@@ -185,13 +185,17 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> C
     """Prepare blocks that stand side by side for multiplication.
 
     Where codes are centred, so that sums stay as small as what they are sums of, the minima are
-    the middles of what codes can be.
+    the middles of what codes can be: not where loud ones are so far from the rest that these have
+    nothing in common with a middle.
     """
     block, kept = run.block, kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
-    keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length, centred)
-    values = Stream.of(block.value_words.flatten(0, 2), block.bits, length, centred)
+    around = [centred and even for even in run.even]
+    keys, values = (
+        Stream.of(words.flatten(0, 2), block.bits, length, one)
+        for words, one in zip((block.key_words, block.value_words), around, strict=True)
+    )
     steps, minima = (
         in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
     )
@@ -203,10 +207,11 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> C
     each = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
     beyond = block.kept_values.to(exact) - picked(each, by.slots)
     kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
-    if centred:
-        middle = (2**block.bits - 1) / 2
+    middle = (2**block.bits - 1) / 2
+    if around[0]:
         # all tokens of a block have this in common: what it lacks sets it apart from the others
         key_minima = torch.add(key_minima.double(), key_steps.double(), alpha=middle)
+    if around[1]:
         minima = torch.add(minima, steps, alpha=middle)
     whole = run.whole._replace(keys=run.whole.keys.to(key_minima.dtype))
     whole = whole._replace(values=whole.values.to(exact))

@@ -26,6 +26,10 @@ FAR = 2.0**-56
 """Numbers from this to its inverse are multiplied with codes, and with one another."""
 
 
+LOUD = 16.0
+"""How many times its minimum a group's codes may span and be centred."""
+
+
 class Entries(NamedTuple):
     """What a static mask keeps, in some order: token, channel, and which of its token's it is.
 
@@ -140,6 +144,7 @@ class Spans(NamedTuple):
     block: HexBlock
     whole: Whole
     moderate: bool
+    even: tuple[bool, bool]
 
     @classmethod
     def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "Spans":
@@ -152,7 +157,9 @@ class Spans(NamedTuple):
             for stored, by in zip(block[-3:-1], kept[1:], strict=True)
         )
         whole, fine = kept_whole(block, begins), moderate(block)
-        return cls(block._replace(kept_keys=keys, kept_values=values), whole, fine)
+        scales = block[2:4], block[5:7]
+        alike = even(*scales[0], block.bits), even(*scales[1], block.bits)
+        return cls(block._replace(kept_keys=keys, kept_values=values), whole, fine, alike)
 
     def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
         """Return the blocks, with their batch axes."""
@@ -222,6 +229,18 @@ def moderate(block: HexBlock) -> bool:
     groups = torch.maximum(largest(block.value_minima), largest(block.value_steps))
     every = block.key_minima, block.key_steps, block.kept_keys, block.kept_values, groups
     return all(map(near_enough, every)) and near_enough(1 / groups[groups > 0])
+
+
+def even(steps: Tensor, minima: Tensor, bits: int) -> bool:
+    """Whether no group is spread far beyond its minimum, by a few of it that are loud.
+
+    The others' codes are 0 then, and from their middle one nothing is left of what they are.
+    """
+    if not steps.numel():
+        return True
+    least = minima.abs().float()
+    usual = torch.maximum(least, least.median(-1, keepdim=True).values)
+    return bool((steps.float() * ((2**bits - 1) / LOUD) <= usual).all())
 
 
 def largest(scales: Tensor) -> Tensor:

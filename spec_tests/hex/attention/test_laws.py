@@ -77,6 +77,32 @@ def test_what_is_read_may_be_far_smaller_than_the_least_code(impl, bits, mean):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("part", ["keys", "values"])
+@pytest.mark.parametrize("density", [0.0, 0.5])
+@pytest.mark.parametrize("power", [12, 24])
+def test_loud_ones_leave_the_others_what_they_are(impl, part, density, power):
+    """A key that no query looks at, a channel of the values: codes of the others are 0."""
+    generator = torch.Generator().manual_seed(1)
+    stream = torch.randn(3, 1, 97, 16, generator=generator)
+    stream[0, :, -1] = -stream[0, :, -1].abs()
+    if part == "keys":
+        stream[1, :, 5] = stream[1, :, 5].abs() * 2.0**power
+    else:
+        stream[2, :, :, 3] = stream[2, :, :, 3].abs() * 2.0**power
+    config = reference.HexConfig(bits=4, density=density, heavy=0.0, recent=0, block=96, near=True)
+    cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+    quiet = [channel for channel in range(16) if channel != 3]
+    exact = reference.attention(
+        x["queries"].double(), *(x.double() for x in reference.hex_read(cache))
+    )
+    assert_close(attended.output[..., quiet], exact[..., quiet], 4.0)
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("power", [-118, 125])
 @pytest.mark.parametrize("density", [0.0, 0.125])
 def test_values_of_both_signs_are_read_wherever_floats_end(impl, power, density):
