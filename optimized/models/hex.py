@@ -34,9 +34,9 @@ class HexLayer(RestoringLayer):
         self.config = config
 
     @property
-    def cache(self) -> optimized.HexCache:
-        """Return what is held as the specification stores it."""
-        return self.held if isinstance(self.held, optimized.HexCache) else self.held.cache()
+    def cache(self) -> Any:
+        """Return what is held as the specification stores it, of a padded batch row by row."""
+        return stored(self.held)
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> optimized.HexCache:
         """Compress the first tokens."""
@@ -75,6 +75,13 @@ class HexLayer(RestoringLayer):
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens, and compress a block that is full."""
         self.held = self.kv.hex_append(self.held, query, keys, values)
+
+
+def stored(held: Any) -> Any:
+    """Return caches as the specification stores them."""
+    if type(held) is tuple:
+        return tuple(map(stored, held))
+    return held.cache() if hasattr(held, "cache") else held
 
 
 class HexTransformersCache(AttendingCache):

@@ -6,7 +6,7 @@ import torch
 import optimized
 import reference
 from optimized.vector.hex.laid import Laid
-from spec_tests.accuracy import assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.models.oracle import assert_logits
 from spec_tests.models.random_model import (
     TOKENS,
@@ -64,6 +64,30 @@ def test_both_implementations_store_the_same(mode):
         assert optimized.stored_bytes(mine.cache) == optimized.stored_bytes(theirs.cache)
         assert isinstance(mine.held, Laid)
         assert len(mine.cache.blocks) == (2 if mode == "append" else 1)
+
+
+def test_a_padded_batch_is_stored_row_by_row():
+    ids, mask = prompts(3)
+    cache = models.HexTransformersCache(attached("llama").config, SMALL)
+    assert cache.layers[0].cache is None
+    generated(attached("llama"), ids, mask, cache)
+    for layer in cache.layers:
+        assert all(isinstance(row, Laid) for row in layer.held)
+        assert all(isinstance(row, optimized.HexCache) for row in layer.cache)
+
+
+def test_steps_are_answered_where_gradients_are_recorded():
+    """Whatever was read before under `inference_mode`, of which no gradient may be taken."""
+    ids, _ = unpadded(3)
+    settings = SMALL._replace(density=0.25, seed=1, near=True)
+    answers = []
+    for mode in (torch.inference_mode(), torch.enable_grad()):
+        cache = models.HexTransformersCache(attached("llama").config, settings)
+        with mode:
+            for some in ids.split([TOKENS, 1, 1, 1], 1):
+                last = attached("llama")(some, past_key_values=cache).logits
+        answers.append(last.detach().clone())
+    assert_close(answers[1], answers[0].double(), 32.0)
 
 
 def test_codes_take_fewer_bytes_and_the_residual_takes_its_own():

@@ -147,11 +147,13 @@ class Plain(NamedTuple):
 def joined(cache: HexCache | Laid, queries: Tensor, centred: bool) -> list[Coded | Plain]:
     """Return what queries read, blocks of one length joined, the residual buffer last.
 
-    Where numbers are far from one the tokens are restored.
+    Where numbers are far from one, or gradients are asked for, the tokens are restored.
     """
     exact = queries.dtype
-    if isinstance(cache, HexCache) and not multiplied(cache, exact):
-        return [restored(cache, exact)]
+    rest = cache.rest if isinstance(cache, Laid) else cache
+    asked = learning(queries, rest.residual_keys, rest.residual_values)
+    if asked or (isinstance(cache, HexCache) and not multiplied(cache, exact)):
+        return [restored(cache.cache() if isinstance(cache, Laid) else cache, exact)]
     laid = cache if isinstance(cache, Laid) else Laid.of(cache)
     near = all(run.moderate for run in laid.runs) and near_enough(queries)
     if not near:
@@ -166,6 +168,12 @@ def multiplied(cache: HexCache, exact: torch.dtype) -> bool:
     In double precision what is restored has been rounded to the precision of its scales.
     """
     return cache.config.density < 1 and exact != torch.float64
+
+
+def learning(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether gradients are asked for of what is made of these."""
+    some = queries.requires_grad or keys.requires_grad or values.requires_grad
+    return some and torch.is_grad_enabled()
 
 
 def restored(cache: HexCache, exact: torch.dtype) -> Plain:
@@ -191,11 +199,9 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> C
     block, kept = run.block, kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
-    around = [centred and even for even in run.even]
-    keys, values = (
-        Stream.of(words.flatten(0, 2), block.bits, length, one)
-        for words, one in zip((block.key_words, block.value_words), around, strict=True)
-    )
+    by_channel, by_token = centred and run.even[0], centred and run.even[1]
+    keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length, by_channel)
+    values = Stream.of(block.value_words.flatten(0, 2), block.bits, length, by_token)
     steps, minima = (
         in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
     )
@@ -208,10 +214,10 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> C
     beyond = block.kept_values.to(exact) - picked(each, by.slots)
     kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
     middle = (2**block.bits - 1) / 2
-    if around[0]:
+    if by_channel:
         # all tokens of a block have this in common: what it lacks sets it apart from the others
         key_minima = torch.add(key_minima.double(), key_steps.double(), alpha=middle)
-    if around[1]:
+    if by_token:
         minima = torch.add(minima, steps, alpha=middle)
     whole = run.whole._replace(keys=run.whole.keys.to(key_minima.dtype))
     whole = whole._replace(values=whole.values.to(exact))

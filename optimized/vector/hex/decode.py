@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from optimized._composed import composed
-from optimized.vector.hex.attention import attend, hex_attention, multiplied
+from optimized.vector.hex.attention import attend, hex_attention, learning, multiplied
 from optimized.vector.hex.cache import settled
 from optimized.vector.hex.laid import Laid
 from reference import errors
@@ -37,9 +37,12 @@ def decoded(
 ) -> tuple[Tensor, HexCache | Laid]:
     """Return what `hex_decode` does; the cache stays laid out from one token to the next."""
     exact = widest(queries, keys)
-    if isinstance(cache, HexCache) and queries.shape[-2] == 1 and multiplied(cache, exact):
+    rest = cache.rest if isinstance(cache, Laid) else cache
+    anew = queries.shape[-2] != 1 or learning(queries, keys, values)
+    anew |= learning(queries, rest.residual_keys, rest.residual_values)
+    if isinstance(cache, HexCache) and not anew and multiplied(cache, exact):
         cache = Laid.of(cache)
-    if isinstance(cache, HexCache) or queries.shape[-2] != 1:
+    if isinstance(cache, HexCache) or anew:
         whole = cache.cache() if isinstance(cache, Laid) else cache
         return hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=arrived(cache.rest, keys, values))

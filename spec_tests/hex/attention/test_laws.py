@@ -103,6 +103,19 @@ def test_loud_ones_leave_the_others_what_they_are(impl, part, density, power):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
+def test_gradients_of_queries_are_those_of_what_is_restored(impl):
+    generator = torch.Generator().manual_seed(0)
+    stream = torch.randn(3, 2, 97, 16, generator=generator)
+    config = reference.HexConfig(bits=4, density=0.25, heavy=0.02, recent=2, block=32)
+    cache = reference.hex_prefill(*(x[:, :-1] for x in stream), config=config)
+    query = stream[0][:, -1:].clone().requires_grad_()
+    wide = query.detach().double().requires_grad_()
+    impl.hex_attention(query, cache).output.sum().backward()
+    reference.attention(wide, *(x.double() for x in reference.hex_read(cache))).sum().backward()
+    assert_close(query.grad, wide.grad, 4.0)
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("power", [-118, 125])
 @pytest.mark.parametrize("density", [0.0, 0.125])
 def test_values_of_both_signs_are_read_wherever_floats_end(impl, power, density):
