@@ -72,7 +72,8 @@ def proven(model: PreTrainedModel) -> bool:
                 "model must attend through the attention interface of transformers, got "
                 f"{named!r}, which keeps {kept!r}"
             )
-        with torch.no_grad():
+        # a model is proven by what it computes in its own precision, wherever it is attached
+        with torch.no_grad(), torch.autocast(decoder.device.type, enabled=False):
             for call in CALLS:
                 run.call(*call)
     except (TypeError, AttributeError, RuntimeError, KeyError, IndexError) as error:

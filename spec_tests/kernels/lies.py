@@ -247,7 +247,7 @@ hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.
   kernel_sums_of_channels: sums over channels are as large as channels are many
   - SPREAD = 128.0
   + SPREAD = 1.0
-hex/attention/test_laws.py::test_queries_near_the_largest_float_are_read[torch.float32-0.0-None]
+hex/attention/test_laws.py::test_queries_near_the_largest_float_are_read[torch.float32-0.0-1.0]
   kernel_scales_of_one_factor: what a query is multiplied by is one number
   -     scales = tops * (scale / more)
   -     more *= SPREAD

@@ -313,9 +313,9 @@ def test_a_cache_works_under_autocast(prompt):
     every = torch.ones_like(ids)
     with torch.autocast("cpu", torch.bfloat16):
         cache = hex_cache() if prompt == "hex" else half(4, padded=False, scope="layer")[0]
-        text = generated(attached("llama"), ids, every, cache)
+        text = generated(models.attach(fresh("llama")), ids, every, cache)
     assert text.shape[1] == ids.shape[1] + 8
-    exact = [layer.held.residual_keys if prompt == "hex" else layer.keys for layer in cache.layers]
+    exact = [layer.cache.residual_keys if prompt == "hex" else layer.keys for layer in cache.layers]
     assert all(keys.dtype == torch.bfloat16 for keys in exact)
 
 

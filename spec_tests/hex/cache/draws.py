@@ -46,7 +46,7 @@ def streams(draw, tokens, batch=((), (2,), (), (2,), (0,))):
     group = draw(st.integers(1, 2))
     noise = torch.randn(*shape, KV_HEADS * (2 + group), tokens, WIDTH, generator=generator)
     keys, values, queries = noise.split([KV_HEADS, KV_HEADS, KV_HEADS * group], -3)
-    keys, queries = keys / 4, 6 + queries / 4
+    keys, queries = keys / 4, 2 + queries / 4
     for start in range(0, tokens, BLOCK):
         heavy = start + draw(st.integers(0, 1))
         keys[..., heavy : heavy + 1, :] += 2
