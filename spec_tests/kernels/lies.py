@@ -256,6 +256,14 @@ hex/attention/test_laws.py::test_where_logits_are_huge_a_query_reads_the_token_i
   kernel_largest_and_offset: what powers are measured from is added to the largest logit
   - tl.exp2((s - largest[None, :]) * 2.0 - offset[None, :])
   + tl.exp2((s - (largest + 0.5 * offset)[None, :]) * 2.0)
+hex/attention/test_laws.py::test_loud_ones_leave_the_others_what_they_are[64-0.0625-12-keys]
+  kernel_centred_keys: keys are measured from the middle of their codes, however loud one is
+  - KEY_MIDDLE=run.even[0] *
+  + KEY_MIDDLE=
+hex/attention/test_laws.py::test_loud_ones_leave_the_others_what_they_are[64-0.0-24-values]
+  kernel_centred_values: values are measured from the middle of their codes, however loud one is
+  - VALUE_MIDDLE=run.even[1] *
+  + VALUE_MIDDLE=
 hex/attention/test_laws.py::test_logits_beyond_a_float_read_no_number
   kernel_bounded_none: what is no number becomes the largest
   - tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))

@@ -326,7 +326,7 @@ def test_a_trusted_selection_without_padding_waits_for_nothing_from_end_to_end(c
 
 def test_a_cache_that_is_not_laid_out_is_refused_while_a_graph_is_captured():
     given = decode(GPU)
-    yes = dict(is_available=lambda: True, is_current_stream_capturing=lambda: True)
+    yes: dict[str, Any] = dict(is_available=lambda: True, is_current_stream_capturing=lambda: True)
     with patch.multiple(torch.cuda, **yes), recorded() as none:
         with pytest.raises(TypeError, match="cache must be a PackedCache while a CUDA graph"):
             optimized.hex_attention(*given)

@@ -50,7 +50,8 @@ def halves(words, MASK: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
     """Return the masked codes of the low and the high half of words, joined along the last axis.
 
     Under the exponent of 1024 in half precision a code is a number as it stands. They are measured
-    from the middle of their range, where sums lose least.
+    from the middle of their range, where sums lose least; from 0 where loud ones spread a group,
+    and the others are 0.
     """
     if PTX:
         # by itself the compiler takes two instructions, lest a register hold one of the constants
@@ -71,41 +72,49 @@ def halves(words, MASK: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
 
 
 @triton.jit
-def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
+def masked(words, i, BITS: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
     """Return the i-th codes of each half."""
     ONES: tl.constexpr = (2**BITS - 1) * 0x00010001
-    return halves(words >> (BITS * i), ONES, 2.0 ** (BITS - 1), PTX)
+    return halves(words >> (BITS * i), ONES, MIDDLE, PTX)
 
 
 @triton.jit
-def keys_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
+def keys_of(
+    words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, MIDDLE: tl.constexpr,
+    PTX: tl.constexpr,
+):  # fmt: skip
     """Return the i-th codes of some keys, `[tokens, channels]`; PAIRED, of two groups in turn."""
     if PAIRED:
-        both = tl.join(masked(words, 2 * i, BITS, PTX), masked(words, 2 * i + 1, BITS, PTX))
+        even = masked(words, 2 * i, BITS, MIDDLE, PTX)
+        both = tl.join(even, masked(words, 2 * i + 1, BITS, MIDDLE, PTX))
         return tl.reshape(both, (both.shape[0], 2 * both.shape[1]))
     else:
-        return masked(words, i, BITS, PTX)
+        return masked(words, i, BITS, MIDDLE, PTX)
 
 
 @triton.jit
-def values_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
+def values_of(
+    words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, MIDDLE: tl.constexpr,
+    PTX: tl.constexpr,
+):  # fmt: skip
     """Return the i-th codes of some values, `[channels, tokens]`; PAIRED, of two groups in turn."""
     if PAIRED:
-        both = tl.join(masked(words, 2 * i, BITS, PTX), masked(words, 2 * i + 1, BITS, PTX))
+        even = masked(words, 2 * i, BITS, MIDDLE, PTX)
+        both = tl.join(even, masked(words, 2 * i + 1, BITS, MIDDLE, PTX))
         both = tl.permute(both, (0, 2, 1))
         return tl.reshape(both, (2 * both.shape[0], both.shape[2]))
     else:
-        return masked(words, i, BITS, PTX)
+        return masked(words, i, BITS, MIDDLE, PTX)
 
 
 @triton.jit
-def third(planes, u: tl.constexpr, PTX: tl.constexpr):
+def third(planes, u: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
     """Return the codes of a group of three bits."""
     if u < 15:
-        return masked(planes[u // 5], u % 5, 3, PTX)
+        return masked(planes[u // 5], u % 5, 3, MIDDLE, PTX)
     else:
         words = (planes[0] >> 15 & 0x00010001) | (planes[1] >> 14 & 0x00020002)
-        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, 4.0, PTX)
+        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, MIDDLE, PTX)
 
 
 @triton.jit
@@ -251,6 +260,7 @@ def codes_kernel(
     BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr,
     EXACT: tl.constexpr, PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, PLAIN: tl.constexpr,
     LOGITS: tl.constexpr, MASS: tl.constexpr, PTX: tl.constexpr,
+    KEY_MIDDLE: tl.constexpr, VALUE_MIDDLE: tl.constexpr,
 ):  # fmt: skip
     """Attend to some tiles of codes; programs beyond those that do so attend to the residual."""
     THREE: tl.constexpr = BITS == 3
@@ -263,7 +273,6 @@ def codes_kernel(
     PARTS: tl.constexpr = STEPS * EVERY
     ROWS: tl.constexpr = 16 if THREE else 32  # tokens of a part
     HOLES: tl.constexpr = THREE and WIDTH < 128  # rows of a part that are of no tile
-    MIDDLE: tl.constexpr = 2.0 ** (BITS - 1)
     pid = tl.program_id(0).to(tl.int64)
     head = pid // parts  # of all rows
     value_row = head // heads * value_heads + head % heads % value_heads
@@ -333,7 +342,7 @@ def codes_kernel(
             top = tl.maximum(top, beyond * 2.0**-100)
         at = query + channels[:, None] * HELD + g[None, :]
         q = tl.load(at, mask=real[None, :], other=0.0)
-        middle = widened(tl.load(key_minima + group * WIDTH + channels)) + MIDDLE * step
+        middle = widened(tl.load(key_minima + group * WIDTH + channels)) + KEY_MIDDLE * step
         below = tl.sum(q * middle[:, None], 0)
         asked = ()
         for i in tl.static_range(GROUPS):
@@ -368,9 +377,9 @@ def codes_kernel(
                 x = tl.zeros([ROWS, C], tl.float32)
             for i in tl.static_range(GROUPS):
                 if THREE:
-                    codes = third(keys, part % EVERY * GROUPS + i, PTX)
+                    codes = third(keys, part % EVERY * GROUPS + i, KEY_MIDDLE, PTX)
                 else:
-                    codes = keys_of(keys[0], i, BITS, PAIRED, PTX)
+                    codes = keys_of(keys[0], i, BITS, PAIRED, KEY_MIDDLE, PTX)
                 x = added(codes, asked[i], x, EXACT)
             s += (x,)
         if LOGITS:
@@ -443,14 +452,14 @@ def codes_kernel(
                     low = tl.load(value_minima + tokens + token)
                 step = widened(step)
                 p = s[i * EVERY + k]
-                middles += tl.sum(p * (widened(low) + MIDDLE * step)[:, None], 0)
+                middles += tl.sum(p * (widened(low) + VALUE_MIDDLE * step)[:, None], 0)
                 p = p * (step * inverse)[:, None]
                 mixed = ()
                 for n in tl.static_range(GROUPS):
                     if THREE:
-                        codes = third(v, k * GROUPS + n, PTX)
+                        codes = third(v, k * GROUPS + n, VALUE_MIDDLE, PTX)
                     else:
-                        codes = values_of(v[0], n, BITS, PAIRED, PTX)
+                        codes = values_of(v[0], n, BITS, PAIRED, VALUE_MIDDLE, PTX)
                     mixed += (added(codes, p, o[n], EXACT),)
                 o = mixed
         if ENTRIES:
@@ -648,6 +657,8 @@ def attended(
             BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held, EXACT=exact,
             PARTIAL=run.length % TILE > 0, ENTRIES=kept, PLAIN=extra > 0, LOGITS=mass and of_all,
             MASS=mass, PTX=PTX,
+            KEY_MIDDLE=run.even[0] * 2.0 ** (run.bits - 1),
+            VALUE_MIDDLE=run.even[1] * 2.0 ** (run.bits - 1),
             # a loop in stages that stores logits too has not registers enough
             num_warps=warps(run.bits, width), num_stages=1 if mass else 2,
             **REGISTERS if kept else {},

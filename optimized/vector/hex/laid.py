@@ -15,6 +15,7 @@ from torch.linalg import vector_norm as norm
 
 from optimized.vector.hex._codes import slots
 from optimized.vector.hex.expander import static_mask
+from reference.contract import scanning
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
 from reference.hex.presets import HexConfig
@@ -236,10 +237,11 @@ def even(steps: Tensor, minima: Tensor, bits: int) -> bool:
 
     The others' codes are 0 then, and from their middle one nothing is left of what they are.
     """
-    if not steps.numel():
+    if not scanning(steps):
         return True
     least = minima.abs().float()
-    usual = torch.maximum(least, least.median(-1, keepdim=True).values)
+    middle = (least.shape[-1] - 1) // 2  # a median is found in no fixed order on a GPU
+    usual = torch.maximum(least, least.sort(-1).values[..., middle : middle + 1])
     return bool((steps.float() * ((2**bits - 1) / LOUD) <= usual).all())
 
 

@@ -97,10 +97,11 @@ def test_the_variance_counts_gamma_times(impl, x, gamma):
 
 def test_a_row_within_the_window_has_nothing_to_refuse(impl):
     """It is protected as a whole: nobody asks for its logits, which no number holds."""
-    x = dict(queries=torch.ones(2, 1, 6, 2), keys=torch.ones(2, 1, 6, 2), window=3)
-    alone = impl.cake(**{name: x[name][1:] for name in ("queries", "keys")}, window=3).scores
-    x["queries"][0], x["keys"][0] = 2.0**100, 2.0**100
-    x["valid"] = torch.tensor([[False] * 3 + [True] * 3, [True] * 6])
+    ones = torch.ones(2, 1, 6, 2)
+    alone = impl.cake(ones[1:], ones[1:], window=3).scores
+    ones[0] = 2.0**100
+    valid = torch.tensor([[False] * 3 + [True] * 3, [True] * 6])
+    x = dict(queries=ones, keys=ones.clone(), window=3, valid=valid)
     assert_equal(impl.cake(**x).scores, torch.cat([torch.zeros(1, 1, 6), alone]))
     assert_equal(impl.cake_preference(**x)[0], torch.tensor(0.0))
 
