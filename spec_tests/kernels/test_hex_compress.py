@@ -79,7 +79,7 @@ def packed(
     static = expander.view(tokens, heads, width).sum(-1).T
     begins = first_entries(dynamic[None], static, width)
     kept_rest = kept_keys, kept_values, (kept_keys.numel(),), dynamic[None].clone(), begins
-    return Run(bits, tokens, *codes, *kept_rest)
+    return Run._make((bits, tokens, *codes, *kept_rest, None, (True, True)))
 
 
 def unpacked(run: Run, expander: Tensor) -> tuple[Tensor, Tensor]:
