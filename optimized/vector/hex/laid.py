@@ -26,7 +26,6 @@ INDEX = torch.int32
 FAR = 2.0**-56
 """Numbers from this to its inverse are multiplied with codes, and with one another."""
 
-
 LOUD = 16.0
 """How many times its minimum a group's codes may span and be centred."""
 
@@ -104,7 +103,7 @@ class Whole(NamedTuple):
     """Tokens that are kept whole, and their slots, `[rows, count]`.
 
     Where rows keep different numbers, those with fewer repeat their last one: `real` is false at a
-    token of a row that keeps none, `first` where a token is a repetition.
+    token of a row that keeps none, `first` where a token is no repetition.
     """
 
     places: Tensor
