@@ -42,4 +42,5 @@ def balanced(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def power_of_two(x: Tensor) -> Tensor:
     """Return the largest power of two that is at most `x`, which is at least 0; 1 for 0."""
+    x = x.detach()  # a step function of `x`, with no gradient of its own
     return torch.where(x > 0, x / (2 * torch.frexp(x).mantissa), 1)

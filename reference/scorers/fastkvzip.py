@@ -4,12 +4,13 @@ import math
 from itertools import product
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.careful import balanced
+from reference.careful import power_of_two
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widest
@@ -97,9 +98,9 @@ def fastkvzip(
     kv_heads, group, dim = gate.query.shape[:3]
     scores = x.new_zeros(*x.shape[:-2], kv_heads, x.shape[-2])
     for h, g in product(range(kv_heads), range(group)):
-        key = _rms_norm(x @ gate.key[h].mT, gate.key_scale, epsilon)
+        key = rms_norm(x @ gate.key[h].mT, gate.key_scale, epsilon)
         query = x @ gate.query[h, g].mT + gate.query_bias[h, g]
-        query = _rms_norm(query, gate.query_scale, epsilon)
+        query = rms_norm(query, gate.query_scale, epsilon)
         logit = (key * query).sum(-1) / math.sqrt(dim) + gate.bias[h, g]
         rivals = query @ gate.learned[h].mT / math.sqrt(dim)
         # 1 / (1 + sum of e^(rival - logit)), without its overflow
@@ -143,7 +144,11 @@ def fastkvzip_loss(
     return entropy.mean() * scores.shape[-2]
 
 
-def _rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
+def rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
     """Divide by the root of the mean square."""
-    y, power = balanced(y)
-    return scale * (y / (y.square().mean(-1, keepdim=True) + epsilon / power / power).sqrt())
+    # where squares would vanish beside epsilon, its root is what both are measured by
+    limits, root = torch.finfo(y.dtype), math.sqrt(epsilon)
+    least = min(max(root, limits.tiny), limits.max)
+    power = power_of_two(y.abs().amax(-1, keepdim=True).clamp(min=least))
+    y = y / power
+    return scale * (y / (y.square().mean(-1, keepdim=True) + (root / power).square()).sqrt())

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from optimized.vector.scorers._rows import protected_ends
 from reference import GateWeights, Scored, errors
-from reference.careful import balanced
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
+from reference.scorers.fastkvzip import rms_norm
 
 
 def fastkvzip(
@@ -28,17 +28,11 @@ def fastkvzip(
     projected = hidden.to(exact) @ matrices.reshape(-1, hidden.shape[-1]).mT
     projected = projected.unflatten(-1, (kv_heads, group + 1, dim)).movedim(-4, -2)
     query = projected[..., :group, :, :] + weights.query_bias.to(exact)[:, :, None, :]
-    query = _rms_norm(query, weights.query_scale.to(exact), epsilon) / math.sqrt(dim)
-    key = _rms_norm(projected[..., group:, :, :], weights.key_scale.to(exact), epsilon)
+    query = rms_norm(query, weights.query_scale.to(exact), epsilon) / math.sqrt(dim)
+    key = rms_norm(projected[..., group:, :, :], weights.key_scale.to(exact), epsilon)
     logits = (query * key).sum(-1) + weights.bias.to(exact)[..., None]
     rivals = query @ weights.learned.to(exact)[:, None].mT
     scores = (logits - rivals.logsumexp(-1)).sigmoid().mean(-2)
     scores = scores.masked_fill(~mask[..., None, :], 0)
     errors.in_range("hidden", scores)
     return Scored(scores, protected_ends(mask, kv_heads, sinks, recent))
-
-
-def _rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
-    """Divide by the root of the mean square."""
-    y, power = balanced(y)
-    return scale * (y * (y.square().mean(-1, keepdim=True) + epsilon / power / power).rsqrt())

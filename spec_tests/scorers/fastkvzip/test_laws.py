@@ -50,6 +50,21 @@ def test_scores_agree_with_scalar_loops(impl, group, data):
             assert_close(scores[row, 0, j], expected)
 
 
+@given(grouped(1), st.sampled_from([80, 100]))
+def test_a_faint_hidden_state_is_heard_beside_epsilon(impl, x, power):
+    """Its square vanishes, and its norm need not: a scale may make it as loud as any."""
+    faint = x["hidden"] * 2.0**-power
+    loud = x["weights"]._replace(key_scale=x["weights"].key_scale * 2.0**power)
+    x = x | dict(hidden=faint, weights=loud, valid=None)
+    scores = impl.fastkvzip(**x).scores
+    gate = {name: part.double().tolist() for name, part in loud._asdict().items()}
+    expected = [
+        [oracle.score(state, gate, 0, x["epsilon"]) for state in row]
+        for row in faint.double().tolist()
+    ]
+    assert_close(scores[:, 0], torch.tensor(expected, dtype=torch.float64))
+
+
 @given(gated, st.randoms(use_true_random=False))
 def test_no_token_depends_on_another(impl, x, random):
     order = [*range(x["hidden"].shape[-2])]
