@@ -18,13 +18,19 @@ def mean(x: Tensor) -> Tensor:
 def deviation(x: Tensor) -> Tensor:
     """Return the population deviation along the last axis, which stays: of equal numbers 0."""
     above, power = balanced(x - lowest(x))
-    return mean((above - mean(above)) ** 2).sqrt() * power
+    return root(mean((above - mean(above)) ** 2)) * power
 
 
 def length(x: Tensor) -> Tensor:
     """Return the Euclidean length along the last axis, which goes."""
     x, power = balanced(x)
-    return x.square().sum(-1).sqrt() * power[..., 0]
+    return root(x.square().sum(-1)) * power[..., 0]
+
+
+def root(x: Tensor) -> Tensor:
+    """Return the square root; its gradient at 0, where it has none, is 0."""
+    nothing = x == 0
+    return x.masked_fill(nothing, 1).sqrt().masked_fill(nothing, 0)
 
 
 def lowest(x: Tensor) -> Tensor:

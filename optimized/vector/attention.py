@@ -112,6 +112,7 @@ def attention_drawn(
         else:
             weights = torch.softmax(logits, -1, out=second)
             if blind is not None:
-                weights.masked_fill_(blind[piece], 0)
+                blank = torch.masked_fill if learns else Tensor.masked_fill_
+                weights = blank(weights, blind[piece], 0)
         out[piece] = weights.sum(-2)
     return out.view(*batch, kv_heads, group, tokens)

@@ -75,7 +75,7 @@ def attend(
     logits[..., longest:] = fresh if unseen is None else fresh.masked_fill(unseen, -torch.inf)
     weights = logits.softmax(-1)
     if unseen is not None or not since[0].shape[2]:
-        weights.masked_fill_((logits == -torch.inf).all(-1, keepdim=True), 0)
+        weights = weights.masked_fill((logits == -torch.inf).all(-1, keepdim=True), 0)
     out = weights[..., longest:] @ since[1]
     for head, span in enumerate(spans):
         left = cache.values[span].to(queries.dtype)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.careful import balanced
+from reference.careful import balanced, root
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Share, Whole
 from reference.precision import widen
@@ -149,8 +149,10 @@ def edges(
     for i in range(sources.shape[-1]):
         source = start.take_along_dim(sources[..., i, None, None], -2)
         inner = (source * end).sum(-1)
-        lengths = source.square().sum(-1).sqrt() * end.square().sum(-1).sqrt()
-        weights[..., i, :] = torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)
+        lengths = root(source.square().sum(-1)) * root(end.square().sum(-1))
+        nothing = lengths == 0
+        cosines = inner / lengths.masked_fill(nothing, 1)
+        weights[..., i, :] = cosines.masked_fill(nothing, 0).clamp(-1, 1)
     return weights.clamp(min=0) if clamp else weights
 
 

@@ -148,9 +148,9 @@ def _waterfill(heads: list[Tensor], places: int) -> list[int]:
 
 def _parts(heads: list[Tensor], rule: str, epsilon: NonNegative) -> list[int]:
     """Return each head's weight as whole parts in 2^24 of the layer's, at least one."""
-    spread = [float(selectivity(content, epsilon=epsilon)) for content in heads]
+    spread = [selectivity(content, epsilon=epsilon).item() for content in heads]
     width = [
-        float(torch.special.entr(_shares(content)).sum().exp()) if len(content) else 0.0
+        torch.special.entr(_shares(content)).sum().exp().item() if len(content) else 0.0
         for content in heads
     ]
     weights = {

@@ -3,6 +3,7 @@
 from itertools import product
 from math import inf
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -84,8 +85,11 @@ def head_weights(
         E-U9: where no head of a layer is selective ($\bar c_\ell = 0$) the quotient is read as 1.
     """
     c = selectivity.double()
-    weights = (c / mean(c)) ** tau
-    weights = weights.nan_to_num(1, inf)  # 0 / 0: where no head is selective all are alike
+    average = mean(c)
+    # 0 / 0: where no head is selective all are alike
+    share = torch.where(average > 0, c / average.masked_fill(average == 0, 1), 1)
+    # a root is infinitely steep at 0, where the lower bound is flat
+    weights = torch.where(share > 0, share.masked_fill(share == 0, 1) ** tau, 0.0**tau)
     return weights.clamp(minimum, maximum).to(widen(selectivity).dtype)
 
 

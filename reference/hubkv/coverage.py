@@ -153,7 +153,9 @@ def overlap(
         own, power = balanced(weights[..., :, i].contiguous())
         score = own.sum(-1)
         shared = torch.minimum(own, weights[..., :, hub] / power).contiguous().sum(-1)
-        shares[..., i] = torch.where(score > 0, shared / score, 0).clamp(max=1)
+        nothing = score == 0
+        share = shared / score.masked_fill(nothing, 1)
+        shares[..., i] = share.masked_fill(nothing, 0).clamp(max=1)
     return shares
 
 

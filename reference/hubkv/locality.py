@@ -59,9 +59,9 @@ def autocorrelation(
     tokens = values.shape[-1]
     exact, _ = balanced(values.double())
     centred = exact - exact.mean(-1, keepdim=True)
-    variance = (centred * centred).mean(-1)
     # a rounded mean leaves a constant sequence a variance
     constant = (values == values[..., :1]).all(-1)
+    variance = (centred * centred).mean(-1).masked_fill(constant, 1)
     correlations = [
         (centred[..., : tokens - d] * centred[..., d:]).mean(-1) / variance
         for d in range(distances + 1)

@@ -136,8 +136,8 @@ def train_fastkvzip(
     """
     valid = real_tokens(valid, hidden[..., None, :, :])
     exact = widen(hidden).dtype
-    examples = hidden[valid].to(exact)
-    wanted = targets.movedim(-2, 0)[:, valid].to(exact)
+    examples = hidden.detach()[valid].to(exact)
+    wanted = targets.detach().movedim(-2, 0)[:, valid].to(exact)
     size = min(sample, len(examples))
     with torch.enable_grad():
         gate = FastKVzipGate(

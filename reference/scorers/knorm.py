@@ -5,7 +5,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
-from reference.careful import balanced
+from reference.careful import balanced, root
 from reference.contract import requires
 from reference.kinds import Finite
 from reference.precision import widen
@@ -48,7 +48,7 @@ def knorm(
     squares = keys.new_zeros(keys.shape[:-1])
     for c in range(keys.shape[-1]):
         squares += keys[..., c] ** 2
-    lengths = squares.sqrt() * power[..., 0]
+    lengths = root(squares) * power[..., 0]
     errors.in_range("keys", lengths)
     real = valid[..., None, :].expand(lengths.shape)
     lengths = torch.where(real, lengths, 0)

@@ -30,7 +30,8 @@ def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
     lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None]
     lengths = lengths * torch.linalg.vector_norm(end, dim=-1)[..., None, :]
     # quotient of the product, never a product of quotients: exact where the lengths are
-    inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
+    nothing = lengths == 0
+    inner = (source @ end.mT).div_(lengths.masked_fill_(nothing, 1)).masked_fill_(nothing, 0)
     # a matrix product rounds by the column's place: equal vectors take the edge of the first
     inner = inner.take_along_dim(first_equal(end)[..., None, :], -1)
     return inner.clamp_(0 if clamp else -1, 1)

@@ -272,7 +272,8 @@ def attend(
             by_query.masked_fill_(unseen, -torch.inf)
         weights = logits.softmax(-1)
         if valid is not None and unseen is not None:
-            weights.view_as(by_query).masked_fill_(unseen.all(-1, keepdim=True), 0)
+            blind = unseen.all(-1, keepdim=True)
+            weights = weights.view_as(by_query).masked_fill(blind, 0).view_as(weights)
         masses.append(weights.sum((1, 2)))
         if reading:
             shares = zip(parts, weights.split(places, -1), strict=True)

@@ -15,8 +15,8 @@ def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | No
     low = high = wide.new_zeros(x.shape[:-1])
     if x.shape[-1]:
         empty = kept.all(-1)
-        low = wide.masked_fill(kept, torch.inf).amin(-1).masked_fill_(empty, 0)
-        high = wide.masked_fill(kept, -torch.inf).amax(-1).masked_fill_(empty, 0)
+        low = wide.masked_fill(kept, torch.inf).amin(-1).masked_fill(empty, 0)
+        high = wide.masked_fill(kept, -torch.inf).amax(-1).masked_fill(empty, 0)
     step = (high - low) / top
     storable(name, torch.stack([low, step], -1), stored)
     minima, steps = low.to(stored), step.to(stored)

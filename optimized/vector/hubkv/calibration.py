@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from reference.careful import power_of_two
+from reference.careful import power_of_two, root
 from reference.contract import scanning
 from reference.precision import widen
 
@@ -39,11 +39,12 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
         rise, deviation = _moments(above / power, count, inside)
         rise, deviation = rise * power, deviation * power
     scale = low + rise + epsilon
-    return (deviation / scale).masked_fill_(scale <= 0, 0).squeeze(-1)
+    nothing = scale <= 0
+    return (deviation / scale.masked_fill(nothing, 1)).masked_fill(nothing, 0).squeeze(-1)
 
 
 def _moments(above: Tensor, count: Tensor | int, inside: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the mean of so many numbers of each row, and their deviation."""
     mean = above.sum(-1, keepdim=True) / count
     apart = above - mean if inside is None else (above - mean) * inside
-    return mean, (apart.square().sum(-1, keepdim=True) / count).sqrt()
+    return mean, root(apart.square().sum(-1, keepdim=True) / count)

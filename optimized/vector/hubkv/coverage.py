@@ -30,7 +30,8 @@ def overlap(weights: Tensor, hub: int) -> Tensor:
     scores = own.sum(-1)
     shared = torch.minimum(own, own[..., hub : hub + 1, :] * power[..., hub : hub + 1, :] / power)
     shared = shared.sum(-1)
-    return torch.where(scores > 0, shared / scores, 0).clamp(max=1)
+    nothing = scores == 0
+    return (shared / scores.masked_fill(nothing, 1)).masked_fill(nothing, 0).clamp(max=1)
 
 
 def gains(weights: Tensor, covered: Tensor) -> Tensor:

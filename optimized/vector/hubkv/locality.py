@@ -19,8 +19,9 @@ def autocorrelation(values: Tensor, distances: int) -> Tensor:
     shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
     pairs = tokens - torch.arange(distances + 1, device=values.device)
     covariances = (shifted @ centred[..., None])[..., 0] / pairs
-    constant = (values == values[..., :1]).all(-1)
-    found = (covariances / covariances[..., :1]).masked_fill(constant[..., None], 0)
+    constant = (values == values[..., :1]).all(-1, keepdim=True)
+    variance = covariances[..., :1].masked_fill(constant, 1)
+    found = (covariances / variance).masked_fill(constant, 0)
     return found.to(widen(values).dtype)
 
 

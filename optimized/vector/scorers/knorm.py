@@ -12,15 +12,18 @@ from reference.precision import widen
 def knorm(keys: Tensor, valid: Tensor | None, shift: bool) -> Scored:
     # contiguous: a row is summed in the same order whatever lies beside it
     keys = widen(keys).contiguous()
-    lengths = (keys * keys).sum(-1).sqrt_()
-    far = ~((lengths > 2.0**-40) & (lengths < 2.0**60))  # squares may have overflowed, or vanished
-    if not scanning(far) or bool(far.any()):
+    squares = (keys * keys).sum(-1)
+    far = ~((squares > 2.0**-80) & (squares < 2.0**120))  # they may have overflowed, or vanished
+    lengths = squares.masked_fill(far, 1).sqrt()
+    if scanning(far):
+        lengths = lengths.masked_scatter(far, length(keys[far]))
+    else:
         lengths = torch.where(far, length(keys), lengths)
     errors.in_range("keys", lengths)
     if valid is not None:
-        lengths.masked_fill_(~valid[..., None, :], 0)
+        lengths = lengths.masked_fill(~valid[..., None, :], 0)
     longest = lengths.amax(-1, keepdim=True) if shift and lengths.shape[-1] else 0
     scores = longest - lengths
     if valid is not None and shift:
-        scores.masked_fill_(~valid[..., None, :], 0)
+        scores = scores.masked_fill(~valid[..., None, :], 0)
     return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))

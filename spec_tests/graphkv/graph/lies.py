@@ -21,20 +21,22 @@ test_sources_are_the_best_content_tokens_in_order_the_first_of_equals_first
   + pass
 test_the_graph_is_that_of_algorithm_1
   inner_product: no lengths
-  - torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)
+  - cosines.masked_fill(nothing, 0).clamp(-1, 1)
   + inner
 test_a_key_scaled_by_any_other_number_has_the_same_edges_up_to_rounding
   half_precision_cosine: cosine in half precision
-  - inner / lengths, 0)
-  + (inner / lengths).bfloat16(), 0)
+  - cosines.masked_fill(nothing, 0)
+  + cosines.masked_fill(nothing, 0).bfloat16()
 test_no_edge_leaves_the_interval_from_minus_1_to_1
   unbounded_cosine: rounding leaves [-1, 1]
-  - inner / lengths, 0).clamp(-1, 1)
-  + inner / lengths, 0)
+  - cosines.masked_fill(nothing, 0).clamp(-1, 1)
+  + cosines.masked_fill(nothing, 0)
 test_a_vector_of_length_0_is_like_nothing
   undefined_edges: 0/0 is NaN
-  - torch.where(lengths > 0, inner / lengths, 0)
-  + (inner / lengths)
+  - lengths.masked_fill(nothing, 1)
+  -         weights[..., i, :] = cosines.masked_fill(nothing, 0)
+  + lengths
+  +         weights[..., i, :] = cosines
 test_each_kind_compares_the_vectors_it_names_source_first
   backward_edges: from the token to the source
   - (start, _), (end, _) = balanced

@@ -10,21 +10,20 @@ test_selectivity_is_that_of_the_content_alone
   + wide[head]
 test_layers_are_averaged_apart
   one_mean_for_all: one mean over all layers
-  - (c / mean(c)) ** tau
-  + (c / c.mean()) ** tau
+  - average = mean(c)
+  + average = c.mean()
 vector:weights-are-clipped-last
   clipped_first: clipped before the power
-  - weights = weights.nan_to_num(1, inf)
-  + weights = (c / mean(c)).nan_to_num(1, inf).clamp(minimum, maximum) ** tau
-  +     return weights.to(widen(selectivity).dtype)
+  - return weights.clamp(minimum, maximum)
+  + return (share.clamp(minimum, maximum) ** tau)
 test_weights_stay_within_the_bounds
   unclipped: nothing is clipped
   - weights.clamp(minimum, maximum)
   + weights
 test_a_layer_without_any_selectivity_weighs_one
   unguarded_quotient: 0 / 0 where no head is selective
-  - weights.nan_to_num(1, inf)
-  + weights
+  - torch.where(average > 0, c / average.masked_fill(average == 0, 1), 1)
+  + c / average
 test_a_score_that_a_weight_raises_beyond_the_range_is_refused
   calibrated_to_infinity: what overflows is infinite
   -     errors.in_range("scores", calibrated)
@@ -39,17 +38,17 @@ lie = lies("careful")
 lie("""
 hubkv/calibration/test_laws.py::test_selectivity_is_deviation_over_mean
   sample_deviation: the sample's deviation, not the population's
-  - return mean((above - mean(above)) ** 2).sqrt() * power
+  - return root(mean((above - mean(above)) ** 2)) * power
   + return mean((above - mean(above)) ** 2 * x.shape[-1] / max(1, x.shape[-1] - 1)).sqrt() * power
 hubkv/calibration/test_laws.py::test_equal_scores_have_a_selectivity_of_exactly_zero
   noisy_constant: equal scores deviate by a rounding error
-  - return mean((above - mean(above)) ** 2).sqrt() * power
+  - return root(mean((above - mean(above)) ** 2)) * power
   + return ((x * x).mean(-1) - x.mean(-1) ** 2).abs().sqrt()
 hubkv/calibration/test_laws.py::test_scale_does_not_matter_without_epsilon
   deviation_as_it_comes: large deviations overflow, and small ones vanish
   -     above, power = balanced(x - lowest(x))
   +     above, power = x - lowest(x), 1
-        return mean((above
+        return root(mean((above
   sums_as_they_come: the sum of large numbers overflows
   - above, power = balanced(x - low)
   + above, power = x - low, 1
@@ -57,7 +56,7 @@ attention/test_laws.py::test_the_deviation_scales_with_the_values_and_ignores_wh
   lengths_as_they_come: squares overflow, or vanish
   -     x, power = balanced(x)
   +     power = x.new_ones(*x.shape[:-1], 1)
-        return x.square()
+        return root(x.square()
 attention/test_laws.py::test_an_uncompressed_cache_has_no_deviation
   power_of_nothing: 0 is divided by 0
   - torch.where(x > 0, x / (2 * torch.frexp(x).mantissa), 1)

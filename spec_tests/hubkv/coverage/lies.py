@@ -37,8 +37,8 @@ test_beside_a_hub_the_gain_is_what_the_overlap_leaves
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
   + weights[..., :, k].sum(-1)
   overlap_of_the_hub: a share of the hub's score
-  - shared / score, 0)
-  + shared * power[..., 0] / weights[..., :, hub].sum(-1), 0)
+  - shared / score.masked_fill(nothing, 1)
+  + shared * power[..., 0] / weights[..., :, hub].sum(-1)
 test_the_discounted_score_is_within_eta_of_the_gain
   gain_is_the_discount: all gains are half of the score, as if the overlap were one half
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)

@@ -15,7 +15,7 @@ test_autocorrelation_ignores_shift_scale_and_direction
 test_a_sequence_is_its_own_perfect_match
   correlation_with_bessel: the variance of a sample, n - 1
   - (centred * centred).mean(-1)
-  + (centred * centred).sum(-1) / (tokens - 1)
+  + ((centred * centred).sum(-1) / (tokens - 1))
 test_a_constant_sequence_has_no_correlation
   correlation_of_nothing: a constant sequence matches itself
   - masked_fill(constant[..., None], 0)

@@ -30,7 +30,7 @@ test_the_loss_agrees_with_scalar_loops
 test_a_norm_forgets_the_size_of_the_hidden_states
   norm_as_it_comes: a mean square overflows, and the norm is 0
   -     power = power_of_two(y.abs().amax(-1, keepdim=True).clamp(min=least))
-  +     power = 1.0
+  +     power = y.new_ones(1)
 test_a_faint_hidden_state_is_heard_beside_epsilon
   epsilon_overflows: epsilon over a square that vanishes is infinite, and the norm is 0
   - .clamp(min=least)

@@ -6,7 +6,7 @@ lie = lies("scorers/knorm")
 lie("""
 test_a_score_is_minus_the_length_of_the_key
   squared_lengths: lengths are squared
-  - squares.sqrt()
+  - root(squares)
   + squares
 test_the_longest_real_key_of_a_head_is_shifted_to_zero
   longest_of_the_layer: lengths are compared over all heads

@@ -12,12 +12,12 @@ vector:the-best-query-counts
   - torch.cat([seen, echo], -2)
   + seen
   mean_of_queries: queries are averaged
-  - torch.maximum(best, drawn)
-  + best + drawn / count
+  - torch.maximum(best[h // group], drawn)
+  + best[h // group] + drawn / count
 vector:only-its-own-chunk-is-seen
   past_lost: the past is overwritten
-  - past.to(torch.promote_types(exact, past.dtype), copy=True)
-  + torch.zeros_like(past)
+  - dtype=exact) if past is None else past
+  + dtype=exact)
 test_only_the_chunk_gets_scores_and_the_past_is_never_undone
   sinks_in_the_chunk: the first chunk begins at the first token
   - start = first + sinks + index * chunk
