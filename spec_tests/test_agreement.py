@@ -129,12 +129,22 @@ def test_gradients_are_those_of_the_reference(impl, name, data):
 
 @pytest.mark.gradients
 @pytest.mark.parametrize("name", sorted({*filter(is_floating, GOOD)} - UNBOUNDED))
-@settings(max_examples=3)
-@given(data=st.data())
-def test_gradients_are_finite_at_corners_too(impl, name, data):
-    """Of zeros, of padding and of ties as well: one that is not would spoil all that is learned."""
-    for gradient in gradients(getattr(impl, name), data.draw(INPUTS[name])):
-        assert gradient.isfinite().all()
+def test_gradients_are_finite_beside_zeros_too(impl, name):
+    """One that is not would spoil all that is learned."""
+    for inputs in (GOOD[name], mapped(hollow, GOOD[name])):
+        try:
+            found = gradients(getattr(impl, name), inputs)
+        except ValueError:  # what must not be 0
+            continue
+        assert all(gradient.isfinite().all() for gradient in found)
+
+
+def hollow(x: Tensor) -> Tensor:
+    """Return numbers of which every second row, or element, is 0, as padding is."""
+    if not x.is_floating_point() or not x.ndim:
+        return x
+    places = torch.arange(x.shape[-2:][0])
+    return x * (places % 2).view(-1, *[1] * (min(x.ndim, 2) - 1))
 
 
 def untied(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -155,14 +165,15 @@ def gradients(function: Callable[..., Any], inputs: dict[str, Any]) -> list[Tens
         lambda x: x.double().clone().requires_grad_() if x.is_floating_point() else x, inputs
     )
     sources = [leaf for leaf in tensors(leaves) if leaf.requires_grad]
-    results = enumerate(result.flatten() for result in tensors(function(**leaves)))
+    results = [result.flatten() for result in tensors(function(**leaves))]
     assert all(leaf.grad is None for leaf in sources), "an input was handed a gradient"
-    weighed = [(x, torch.cos(torch.arange(len(x)) + k).to(x)) for k, x in results if x.requires_grad]
-    if not weighed:
+    weights = [torch.cos(torch.arange(len(x)) + place).to(x) for place, x in enumerate(results)]
+    learned = [place for place, x in enumerate(results) if x.requires_grad]
+    if not learned:
         return [torch.zeros_like(leaf) for leaf in sources]
-    ends, weights = zip(*weighed, strict=True)
+    ends, slopes = ([some[place] for place in learned] for some in (results, weights))
     try:
-        return [*torch.autograd.grad(ends, sources, weights, materialize_grads=True)]
+        return [*torch.autograd.grad(ends, sources, slopes, materialize_grads=True)]
     except RuntimeError as error:
         raise AssertionError("no gradient, but an error from within torch") from error
 

@@ -1,7 +1,6 @@
 """Head calibration: a head that singles tokens out speaks louder than one that spreads evenly."""
 
 from itertools import product
-from math import inf
 
 import torch
 from jaxtyping import Bool, Float

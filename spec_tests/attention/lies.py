@@ -55,4 +55,8 @@ test_the_weights_of_a_query_sum_to_one
                 if log_sum_exp is None:
   -                 weights[..., h, t, :seen] = logits.softmax(-1)
   +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
+test_agreement.py::test_gradients_are_those_of_the_reference[attention]
+  taught_nothing: no gradient reaches the queries and keys
+  - weights = attention_weights(queries, keys, causal, scale)
+  + weights = attention_weights(queries, keys, causal, scale).detach()
 """)

@@ -93,6 +93,25 @@ def test_steps_are_answered_where_gradients_are_recorded():
     assert_close(answers[1], answers[0].double(), 32.0)
 
 
+@every_mode
+def test_gradients_flow_through_a_step_that_compresses(mode):
+    ids, _ = unpadded(9)
+    settings = SMALL._replace(density=0.25, seed=1, near=True, mode=mode)
+    embedded = attached("llama").get_input_embeddings()(ids).detach()
+    slopes = []
+    for kv in (reference, optimized):
+        cache = models.HexTransformersCache(attached("llama").config, settings, kv)
+        read = embedded.clone().requires_grad_()
+        logits = [
+            attached("llama")(inputs_embeds=some, past_key_values=cache).logits
+            for some in read.split([TOKENS] + [1] * 9, 1)
+        ]
+        torch.cat(logits, 1).square().mean().backward()
+        assert read.grad is not None
+        slopes.append(read.grad)
+    assert_close(slopes[1], slopes[0].double(), 32.0)
+
+
 def test_codes_take_fewer_bytes_and_the_residual_takes_its_own():
     ids, mask = unpadded(8)
     exact = 2 * 2 * (TOKENS + 8) * 2 * 2 * 8 * 4

@@ -30,8 +30,8 @@ test_uniform_scores_share_equally
   + (-share, 0, head)
 test_entropy_counts_the_tokens_a_head_spreads_over
   logarithmic_weights: the entropy itself is the weight
-  - .sum().exp())
-  + .sum())
+  - .sum().exp().item()
+  + .sum().item()
 test_a_more_selective_head_gets_no_less
   rules_exchanged: the flattest head gets the most
   -         "selectivity": _fractions(spread),
