@@ -17,7 +17,7 @@ from jaxtyping import jaxtyped
 from torch import Tensor
 
 import reference
-from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal, cast
+from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.implementation import COMPOSED
 from spec_tests.inputs import CORNERS, GOOD, INPUTS
 from spec_tests.records import RECORDS, Own, taken
@@ -30,8 +30,6 @@ def is_floating(name: str) -> bool:
 
 
 every_function = pytest.mark.parametrize("name", sorted(INPUTS))
-UNBOUNDED = {"fastkvzip_loss", "principal_components"}
-"""Have no gradient at targets of 0 or 1, or where eigenvalues are equal."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -111,71 +109,6 @@ def test_agrees_far_from_one(impl, name, data):
         assert has_nan(function(**far))
     else:
         assert_as_accurate(function(**far), spec, far)
-
-
-@pytest.mark.compared
-@pytest.mark.gradients
-@pytest.mark.parametrize("name", sorted(filter(is_floating, GOOD)))
-@settings(max_examples=4)
-@given(data=st.data())
-def test_gradients_are_those_of_the_reference(impl, name, data):
-    """In double precision, judged in single; none where nothing is learned, or nothing rises."""
-    inputs = untied(data.draw(INPUTS[name]))
-    expected = gradients(getattr(reference, name), inputs)
-    for one, exact in zip(gradients(getattr(impl, name), inputs), expected, strict=True):
-        known = exact.isfinite()  # of equal eigenvalues it is not
-        assert_close(one[known].float(), exact[known])
-
-
-@pytest.mark.gradients
-@pytest.mark.parametrize("name", sorted({*filter(is_floating, GOOD)} - UNBOUNDED))
-def test_gradients_are_finite_beside_zeros_too(impl, name):
-    """One that is not would spoil all that is learned."""
-    for inputs in (GOOD[name], mapped(hollow, GOOD[name])):
-        try:
-            found = gradients(getattr(impl, name), inputs)
-        except ValueError:  # what must not be 0
-            continue
-        assert all(gradient.isfinite().all() for gradient in found)
-
-
-def hollow(x: Tensor) -> Tensor:
-    """Return numbers of which every second row, or element, is 0, as padding is."""
-    if not x.is_floating_point() or not x.ndim:
-        return x
-    places = torch.arange(x.shape[-2:][0])
-    return x * (places % 2).view(-1, *[1] * (min(x.ndim, 2) - 1))
-
-
-def untied(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Move numbers a little, so that no two are equal and none is 0; shares stay shares."""
-    generator = torch.Generator().manual_seed(0)
-
-    def moved(x: Tensor) -> Tensor:
-        return 0.875 * x + torch.rand(x.shape, generator=generator, dtype=torch.float64) / 16
-
-    moved_inputs = mapped(lambda x: moved(x) if x.is_floating_point() else x, inputs)
-    # a known sum of logits is one of the others
-    return moved_inputs | ({"log_sum_exp": None} if "log_sum_exp" in inputs else {})
-
-
-def gradients(function: Callable[..., Any], inputs: dict[str, Any]) -> list[Tensor]:
-    """Return the slopes of a sum of all results, each weighed otherwise, along every input."""
-    leaves = mapped(
-        lambda x: x.double().clone().requires_grad_() if x.is_floating_point() else x, inputs
-    )
-    sources = [leaf for leaf in tensors(leaves) if leaf.requires_grad]
-    results = [result.flatten() for result in tensors(function(**leaves))]
-    assert all(leaf.grad is None for leaf in sources), "an input was handed a gradient"
-    weights = [torch.cos(torch.arange(len(x)) + place).to(x) for place, x in enumerate(results)]
-    learned = [place for place, x in enumerate(results) if x.requires_grad]
-    if not learned:
-        return [torch.zeros_like(leaf) for leaf in sources]
-    ends, slopes = ([some[place] for place in learned] for some in (results, weights))
-    try:
-        return [*torch.autograd.grad(ends, sources, slopes, materialize_grads=True)]
-    except RuntimeError as error:
-        raise AssertionError("no gradient, but an error from within torch") from error
 
 
 def has_nan(value: Any) -> bool:

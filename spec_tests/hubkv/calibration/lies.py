@@ -32,7 +32,7 @@ test_weights_are_not_rounded_before_they_multiply
   rounded_weights: the weights are rounded to the scores' precision first
   - widen(weights)
   + weights.to(scores.dtype)
-test_agreement.py::test_gradients_are_finite_beside_zeros_too[head_weights]
+test_common_laws.py::test_gradients_are_finite_beside_zeros_too[head_weights]
   steep_root: the slope at a head without selectivity is infinite, and its gradient NaN
   - share.masked_fill(share == 0, 1) ** tau
   + share**tau
@@ -65,11 +65,11 @@ attention/test_laws.py::test_an_uncompressed_cache_has_no_deviation
   power_of_nothing: 0 is divided by 0
   - torch.where(x > 0, x / (2 * torch.frexp(x).mantissa), 1)
   + x / (2 * torch.frexp(x).mantissa)
-test_agreement.py::test_gradients_are_finite_beside_zeros_too[knorm]
+test_common_laws.py::test_gradients_are_finite_beside_zeros_too[knorm]
   infinitely_steep: the slope of a length of 0 is infinite, and its gradient NaN
   - x.masked_fill(nothing, 1).sqrt()
   + x.sqrt()
-test_agreement.py::test_gradients_are_finite_beside_zeros_too[edges]
+test_common_laws.py::test_gradients_are_finite_beside_zeros_too[edges]
   steep_power: 0 is divided by 0 in the gradient of a power of two
   -     x = x.detach()
   +     x = x.clone()

@@ -43,7 +43,7 @@ vector:the-last-chunk-may-be-short
   one_chunk: there is one chunk
   - repeat_keys[index], index, chunk,
   + repeat_keys[index], 0, keys.shape[-2] + 1,
-test_agreement.py::test_gradients_are_finite_beside_zeros_too[kvzip_chunk]
+test_common_laws.py::test_gradients_are_finite_beside_zeros_too[kvzip_chunk]
   written_over: what gradients need is written over
   - best = [*past[row][:, start:stop]
   + best = [*scores[row][:, start:stop]
