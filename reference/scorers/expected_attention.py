@@ -66,6 +66,7 @@ def expected_attention(
     exact = widest(keys, statistics.mean, statistics.covariance, values, rotation)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
+    counted = torch.zeros_like(protected)
     group = heads // max(1, keys.shape[-3])
     for row, first in rows(real_tokens(valid, keys)):
         start = first + sinks
@@ -78,7 +79,7 @@ def expected_attention(
             logits = key @ mean / math.sqrt(width)
             logits += ((key @ covariance) * key).sum(-1) / (2 * width)
             scores[row][h // group, start:] += logits.softmax(-1) / group
-        scores[row][:, start:] += epsilon
-        scores[row][:, start:] *= length(values[row][:, start:].to(exact))
+        counted[row][:, start:] = True
+    scores = torch.where(counted, (scores + epsilon) * length(values.to(exact)), 0)
     errors.in_range("keys", scores)
     return Scored(scores, protected)

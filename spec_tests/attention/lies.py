@@ -59,7 +59,7 @@ test_common_laws.py::test_gradients_are_those_of_the_reference[attention]
   taught_nothing: no gradient reaches the queries and keys
   - weights = attention_weights(queries, keys, causal, scale)
   + weights = attention_weights(queries, keys, causal, scale).detach()
-test_common_laws.py::test_a_row_beside_a_loud_one_is_what_it_is_alone[attention_weights]
+test_common_laws.py::test_a_row_beside_a_loud_one_is_what_it_is_alone[attention_mass]
   one_largest_logit: what no exponential exceeds is the largest logit of all rows
   - weights[..., h, t, :seen] = logits.softmax(-1)
   + some = (logits - logits.max()).exp() if logits.numel() else logits

@@ -6,11 +6,11 @@ lie = lies("scorers/expected_attention")
 lie("""
 test_epsilon_adds_the_length_of_the_value
   epsilon_ignored: epsilon is left out
-  - += epsilon
-  + += 0
+  - (scores + epsilon) * length
+  + scores * length
 test_scores_scale_with_the_values
   values_ignored: values do not weigh
-  - length(values[row][:, start:].to(exact))
+  - length(values.to(exact))
   + 1
 test_scores_are_in_the_ratio_of_mean_exponentials
   covariance_whole: the covariance is not halved
