@@ -16,9 +16,9 @@ def mean(x: Tensor) -> Tensor:
 
 
 def deviation(x: Tensor) -> Tensor:
-    """Return the population deviation along the last axis, which stays: of equal numbers 0."""
-    above, power = balanced(x - lowest(x))
-    return root(mean((above - mean(above)) ** 2)) * power
+    """Return the population deviation of numbers near one, as `mean`: of equal ones 0."""
+    above = x - lowest(x)
+    return root(mean((above - mean(above)) ** 2))
 
 
 def length(x: Tensor) -> Tensor:
@@ -42,7 +42,8 @@ def balanced(x: Tensor) -> tuple[Tensor, Tensor]:
     """Divide by the power of two of the largest along the last axis, and return that as well."""
     if not x.shape[-1]:
         return x, x.new_ones(*x.shape[:-1], 1)
-    power = power_of_two(x.abs().amax(-1, keepdim=True))
+    # the reciprocal of a power below `tiny` overflows
+    power = power_of_two(x.abs().amax(-1, keepdim=True)).clamp(min=torch.finfo(x.dtype).tiny)
     return x / power, power
 
 

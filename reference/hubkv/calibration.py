@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.careful import deviation, mean
+from reference.careful import balanced, deviation, mean
 from reference.contract import requires
 from reference.kinds import FiniteAbove0, Importance, NonNegative
 from reference.precision import widen
@@ -42,9 +42,10 @@ def selectivity(
     variation = wide.new_zeros(scores.shape[:-1])
     for head in product(*map(range, scores.shape[:-1])):
         content = wide[head] if protected is None else wide[head][~protected[head]]
+        content, power = balanced(content)  # a mean of subnormal scores is rounded, or vanishes
         mu, sigma = mean(content), deviation(content)
-        if mu + epsilon > 0:
-            variation[head] = sigma / (mu + epsilon)
+        if mu + epsilon / power > 0:
+            variation[head] = sigma / (mu + epsilon / power)
     return variation
 
 

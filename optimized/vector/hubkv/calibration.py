@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from reference.careful import power_of_two, root
+from reference.careful import balanced, root
 from reference.contract import scanning
 from reference.precision import widen
 
@@ -33,12 +33,13 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
         low = (content + (1 - inside) * content.amax(-1, keepdim=True)).amin(-1, keepdim=True)
         above = (content - low) * inside
     rise, deviation = _moments(above, count, inside)
+    scale = low + rise + epsilon
     far = ~((deviation > 2.0**-40) & (deviation < 2.0**40))  # may have overflowed, or vanished
     if not scanning(far) or bool(far.any()):
-        power = power_of_two(above.amax(-1, keepdim=True))
-        rise, deviation = _moments(above / power, count, inside)
-        rise, deviation = rise * power, deviation * power
-    scale = low + rise + epsilon
+        _, power = balanced(content)
+        low, above = low / power, above / power
+        rise, deviation = _moments(above, count, inside)
+        scale = low + rise + epsilon / power
     nothing = scale <= 0
     return (deviation / scale.masked_fill(nothing, 1)).masked_fill(nothing, 0).squeeze(-1)
 

@@ -16,6 +16,10 @@ vector:weights-are-clipped-last
   clipped_first: clipped before the power
   - return weights.clamp(minimum, maximum)
   + return (share.clamp(minimum, maximum) ** tau)
+test_scale_does_not_matter_without_epsilon
+  mean_as_it_comes: the mean of subnormal scores is rounded as they are
+  -         content, power = balanced(content)
+  +         power = content.new_ones(1)
 test_weights_stay_within_the_bounds
   unclipped: nothing is clipped
   - weights.clamp(minimum, maximum)
@@ -42,17 +46,17 @@ lie = lies("careful")
 lie("""
 hubkv/calibration/test_laws.py::test_selectivity_is_deviation_over_mean
   sample_deviation: the sample's deviation, not the population's
-  - return root(mean((above - mean(above)) ** 2)) * power
-  + return mean((above - mean(above)) ** 2 * x.shape[-1] / max(1, x.shape[-1] - 1)).sqrt() * power
+  - return root(mean((above - mean(above)) ** 2))
+  + return mean((above - mean(above)) ** 2 * x.shape[-1] / max(1, x.shape[-1] - 1)).sqrt()
 hubkv/calibration/test_laws.py::test_equal_scores_have_a_selectivity_of_exactly_zero
   noisy_constant: equal scores deviate by a rounding error
-  - return root(mean((above - mean(above)) ** 2)) * power
+  - return root(mean((above - mean(above)) ** 2))
   + return ((x * x).mean(-1) - x.mean(-1) ** 2).abs().sqrt()
 hubkv/calibration/test_laws.py::test_scale_does_not_matter_without_epsilon
-  deviation_as_it_comes: large deviations overflow, and small ones vanish
-  -     above, power = balanced(x - lowest(x))
-  +     above, power = x - lowest(x), 1
-        return root(mean((above
+  power_below_all: the reciprocal of a subnormal power overflows
+  - .clamp(min=torch.finfo(x.dtype).tiny)
+  +
+hubkv/calibration/test_laws.py::test_weights_forget_the_size_of_the_selectivity
   sums_as_they_come: the sum of large numbers overflows
   - above, power = balanced(x - low)
   + above, power = x - low, 1

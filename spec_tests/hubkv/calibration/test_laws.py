@@ -72,7 +72,7 @@ def test_scores_that_differ_in_their_last_bit_still_vary(impl, steps):
 
 
 @pytest.mark.spec("HubKV-8")
-@given(grid(3, 12), st.sampled_from([-120, -20, 20, 127]))
+@given(grid(3, 12), st.sampled_from([-145, -120, -20, 20, 127]))
 def test_scale_does_not_matter_without_epsilon(impl, scores, exponent):
     scaled = impl.selectivity(scores * 2.0**exponent, None, 0.0)
     assert_equal(scaled, impl.selectivity(scores, None, 0.0))
@@ -85,6 +85,14 @@ def test_weights_stay_within_the_bounds(impl, x):
     out = impl.head_weights(**x)
     assert_at_most(torch.tensor(x["minimum"]), out)
     assert_at_most(out, torch.tensor(x["maximum"]))
+
+
+@pytest.mark.spec("HubKV-9")
+@given(selective_heads())
+def test_weights_forget_the_size_of_the_selectivity(impl, selectivity):
+    """Which may be the largest there is: a sum of such overflows."""
+    selectivity = selectivity.double()
+    assert_equal(impl.head_weights(selectivity * 2.0**1023), impl.head_weights(selectivity))
 
 
 @pytest.mark.spec("HubKV-9")
