@@ -6,7 +6,7 @@ calls in Triton's interpreter.
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from triton.runtime.jit import JITFunction
 
 import optimized as kv
 from optimized import kernels, vector
+from optimized.kernels.hex import attention as launcher
 from optimized.kernels.hex.attention import CODES, PROGRAMS, attended
 from optimized.layout import PackedCache
 
@@ -268,22 +269,24 @@ def ragged(tokens: int, small: bool) -> Operation:
 def operations(small: bool) -> list[Operation]:
     """Return every operation, in order; small ones for the interpreter."""
     presets = [name for bits in (4, 3) if bits in CODES for name in (f"KCVT-{bits}", f"HEX-{bits}")]
+    choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
+    choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
+    swept = (1, 101) if small else (8, 32735)
+    sweeps = [compressed(*swept, preset, small, one) for preset in presets for one in choices]
     if small:
         return [
             attention(1, 101, small),
             *(compressed(1, 101, preset, small) for preset in presets),
-            compressed(1, 101, presets[0], small, dict(num_warps=2, num_stages=3)),
-            *(packing(name, 96, 4, small) for name in PACKS),
+            *sweeps,
+            *(packing(name, 96, bits, small) for bits in sorted(CODES) for name in PACKS),
             selection(2, 1, 2, 300),
             graph(64, small),
             *(mass("h2o_mass", "prompt", 40, 40, small, known) for known in (False, True)),
-            mass("snapkv", "window", 8, 40, small, window=8),
+            *(mass("snapkv", "window", 8, 40, small, known, window=8) for known in (False, True)),
             eviction(64, small),
             ragged(32, small),
         ]
     sizes = (8192, 32768, 131072)
-    choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
-    choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
     return [
         *(attention(rows, tokens, small) for tokens in sizes for rows in (1, 8, 32)),
         *(
@@ -291,7 +294,7 @@ def operations(small: bool) -> list[Operation]:
             for preset in presets
             for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
         ),
-        *(compressed(8, 32735, preset, small, one) for preset in presets for one in choices),
+        *sweeps,
         *(packing(name, 32640, bits, small) for bits in sorted(CODES) for name in PACKS),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),
@@ -321,9 +324,10 @@ def tuned(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
 
         return launch
 
-    with (
-        patch.dict(attended.__globals__, constants),
-        patch.object(JITFunction, "run", launching(JITFunction.run)),
-        patch.object(InterpretedFunction, "run", launching(InterpretedFunction.run)),
-    ):
+    with ExitStack() as patches:
+        # one by one: Triton's interpreter adds names of its own to a module, which must stay
+        for name, value in constants.items():
+            patches.enter_context(patch.object(launcher, name, value))
+        for kind in (JITFunction, InterpretedFunction):
+            patches.enter_context(patch.object(kind, "run", launching(kind.run)))
         yield
