@@ -55,11 +55,22 @@ class Operation(NamedTuple):
     options: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
     """Of `tuned`, in place of what the launcher chooses."""
 
+    @property
+    def title(self) -> str:
+        """The operation at its shape, with its options."""
+        options = (f", {name} {value}" for name, value in self.options.items())
+        return f"{self.name} {self.shape}{''.join(options)}"
+
 
 def normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
     """Return numbers without structure."""
     numbers = torch.randn(shape, generator=torch.Generator(device).manual_seed(0), device=device)
     return numbers.to(dtype)
+
+
+def uniform(device: torch.device, *shape: int) -> Tensor:
+    """Return numbers in [0, 1)."""
+    return torch.rand(shape, generator=torch.Generator(device).manual_seed(0), device=device)
 
 
 def cache(
@@ -178,7 +189,7 @@ def selection(*shape: int) -> Operation:
     """Return what the HubKV paper times."""
 
     def inputs(device: torch.device) -> Inputs:
-        scores = torch.rand(shape, device=device).to(torch.bfloat16)
+        scores = uniform(device, *shape).to(torch.bfloat16)
         protected = kv.protected_mask(shape[-1]).to(device).expand(shape)
         return Inputs(*[dict(scores=scores, protected=protected)] * 2)
 
@@ -192,7 +203,7 @@ def graph(tokens: int, small: bool) -> Operation:
     rest = dict(keep=keep, count=count, adaptive=False)
 
     def inputs(device: torch.device) -> Inputs:
-        scores = torch.rand(heads, tokens, device=device).to(torch.bfloat16)
+        scores = uniform(device, heads, tokens).to(torch.bfloat16)
         keys = normal(device, heads, tokens, width, dtype=torch.bfloat16)
         return Inputs(*[dict(scores=scores, keys=keys)] * 2)
 
@@ -233,7 +244,7 @@ def eviction(tokens: int, small: bool) -> Operation:
         made = cache(device, 1, (heads, heads), tokens, width)
         del made["queries"]
         made = {name: x.to(torch.bfloat16) for name, x in made.items()}
-        scores = torch.rand(1, heads, tokens, device=device)
+        scores = uniform(device, 1, heads, tokens)
         made["kept"] = vector.retain(scores, ratio=0.5, scope="layer")
         return Inputs(made, made)
 
@@ -249,7 +260,7 @@ def ragged(tokens: int, small: bool) -> Operation:
         made = cache(device, 1, (asked, heads), 2 * tokens, width)
         made = {name: x.to(torch.bfloat16) for name, x in made.items()}
         # from each head another share, lest all of them keep equally many
-        scores = torch.rand(1, heads, 2 * tokens, device=device)
+        scores = uniform(device, 1, heads, 2 * tokens)
         scores *= torch.arange(1, heads + 1, device=device)[:, None]
         kept = vector.retain(scores, ratio=0.5, scope="layer")
         held = kv.evict(made["keys"], made["values"], kept)
