@@ -91,7 +91,7 @@ def test_a_press_is_asked_with_every_argument_that_a_vector_may_have():
         for part in ast.walk(asked)
         if isinstance(part, ast.Dict)
         for name, ask in zip(part.keys, part.values, strict=True)
-        if isinstance(ask, ast.Name)
+        if name and isinstance(ask, ast.Name)
     }
     assert {"h2o_mass", "snapkv", "kvzip"} <= pairs.keys()
     for name, ask in pairs.items():
