@@ -41,9 +41,8 @@ def disagreeing(functions: list[str], device: str) -> set[str]:
         file = Path(folder, "tests.xml")
         if not functions or not agreement(functions, device, *cores, f"--junitxml={file}"):
             return set()
-        failed = failing(file) & {*functions} if file.exists() else {*functions}
-    # where no test tells which, none is known to agree
-    failed = failed or {*functions}
+        told = failing(file) & {*functions} if file.exists() else set[str]()
+    failed = told or {*functions}  # where no test tells which, none is known to agree
     return failed if len(functions) == 1 else {x for x in failed if disagreeing([x], device)}
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -126,6 +127,8 @@ class Bench:
                 return x + 1
 
             def inputs(device):
+                if reason := self.failing.get(f"inputs of {name}"):
+                    raise reason
                 return Inputs(dict(x=torch.zeros(4, device=device)))
 
             return Operation(step, name, shape, inputs, kernel)
@@ -153,7 +156,7 @@ class Bench:
     def rows(self):
         """What the file holds, run by run."""
         runs = json.loads(self.file.read_text())["runs"]
-        return [[(row["operation"], row["shape"]) for row in run["rows"]] for run in runs]
+        return [[(row["operation"], row.get("shape")) for row in run["rows"]] for run in runs]
 
 
 @pytest.fixture
@@ -198,6 +201,14 @@ def test_what_is_on_file_is_measured_again_if_asked_and_the_rest_stays(bench):
     assert bench.rows == [[("retain", "[4]"), ("evict", "[4]"), ("retain", "[5]")]]
 
 
+def test_bits_are_compared_anew_and_written_once(bench, monkeypatch):
+    outputs = bench.cuda.outputs
+    monkeypatch.setattr(bench.cuda, "interpreted", lambda only: outputs("cpu", only))
+    for _ in range(2):
+        assert bench("bits", "--only", "retain")[1:] == ["('retain', '[4]')", "('retain', '[5]')"]
+    assert bench.rows == [[("retain [4]", None), ("retain [5]", None)]]
+
+
 def test_rows_of_other_code_are_rows_of_another_run(bench):
     bench("evict")
     bench.code = "b"
@@ -205,8 +216,11 @@ def test_rows_of_other_code_are_rows_of_another_run(bench):
     assert bench.rows == [[("evict", "[4]")]] * 2
 
 
-def test_a_row_that_fails_is_printed_and_written_and_ends_the_run_amiss_after_the_others(bench):
-    bench.failing["retain"] = torch.OutOfMemoryError("no room")
+@pytest.mark.parametrize("what", ["retain", "inputs of retain"])
+def test_a_row_that_fails_is_printed_and_written_and_ends_the_run_amiss_after_the_others(
+    bench, what
+):
+    bench.failing[what] = torch.OutOfMemoryError("no room")
     for _ in range(2):  # on file it is no better
         with pytest.raises(SystemExit, match=r"retain \[4\].*no room\n.*retain \[5\]"):
             bench("select", "evict")
@@ -350,7 +364,19 @@ def test_agreement_is_asked_once_more_of_what_fails_among_others(monkeypatch):
     assert agreement.disagreeing(["retain", "smd", "evict"], "cpu") == {"retain"}
     assert sorted(asked[1:]) == ["[optimized-evict]", "[optimized-retain]"]
     assert agreement.disagreeing([], "cpu") == set()
-    monkeypatch.setattr(agreement, "pytest", lambda *_: 3)  # it broke off, and says nothing
+
+
+@pytest.mark.parametrize("says", ["", "<suite/>"])
+def test_where_agreement_breaks_off_nothing_is_known_to_agree(monkeypatch, says):
+    from optimized.bench import agreement
+
+    def pytest_(*words):
+        if says:
+            file = next(word for word in words if word.startswith("--junitxml="))
+            Path(file.partition("=")[2]).write_text(says)
+        return 3
+
+    monkeypatch.setattr(agreement, "pytest", pytest_)
     assert agreement.disagreeing(["smd", "evict"], "cpu") == {"smd", "evict"}
 
 
