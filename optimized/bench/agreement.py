@@ -36,7 +36,7 @@ def disagreeing(functions: list[str], device: str) -> set[str]:
     A kernel that reads what is not there takes the GPU from all tests after it: what fails among
     others is asked once more in a process of its own.
     """
-    cores = ("-n", "logical") if find_spec("xdist") else ()
+    cores = ("-n", "logical") if len(functions) > 1 and find_spec("xdist") else ()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "tests.xml")
         if not functions or not agreement(functions, device, *cores, f"--junitxml={file}"):

@@ -348,6 +348,7 @@ def test_agreement_is_asked_once_more_of_what_fails_among_others(monkeypatch):
     def pytest_(_, *words):
         names = words[words.index("-k") + 1]
         asked.append(names)
+        assert " or " in names or "-n" not in words, "not a process of its own"
         said = "".join(
             f'<testcase name="test_manners[optimized-{name}]"><failure/></testcase>'
             for name in ("retain", "evict")
