@@ -389,9 +389,9 @@ def test_options_leave_a_module_what_others_add_to_it():
     before = attention.PROGRAMS
     with tuned(dict(PROGRAMS=before + 1, num_warps=2)):
         assert before + 1 == attention.PROGRAMS
-        attention.__dict__["added"] = 1
+        assert attention.__dict__.setdefault("of_the_interpreter", 1) == 1
     assert before == attention.PROGRAMS
-    assert attention.__dict__.pop("added") == 1
+    assert attention.__dict__.pop("of_the_interpreter") == 1
 
 
 def test_a_run_times_every_kernel_and_what_it_is_raced_against(dry):
