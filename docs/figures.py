@@ -140,7 +140,7 @@ def timings() -> str:
     """Return the benchmarks' last figures as a table, if there are any."""
     file = DOCS / "performance.csv"
     if not file.exists():
-        return "None yet: `python -m optimized.bench NAME` writes them.\n"
+        return "None yet: `python -m optimized.bench NAME --write` writes them.\n"
     return markdown(csv.reader(file.read_text().splitlines()))
 
 

@@ -66,9 +66,11 @@ def snapkv(
     kernel: int = 5,
     pooling: str = "average",
     valid: Any = None,
+    log_sum_exp: Any = None,
 ) -> Tensor:
     """Score as SnapKVPress does."""
     unpadded(valid=valid, pooling=None if pooling == "average" else pooling)
+    unpadded(log_sum_exp=log_sum_exp)
     keys = row(keys)
     module, hidden, kwargs = attention(queries, *keys.shape[1:3])
     press = kvpress.SnapKVPress(window_size=window, kernel_size=kernel)
@@ -81,16 +83,17 @@ def knorm(keys: Tensor, valid: Any = None, shift: bool = False) -> Tensor:
     return kvpress.KnormPress().score(None, None, row(keys), None, None, {})
 
 
-def h2o_mass(queries: Tensor, keys: Tensor, mass: Any = None, valid: Any = None) -> Tensor:
+def h2o_mass(
+    queries: Tensor, keys: Tensor, mass: Any = None, valid: Any = None, log_sum_exp: Any = None
+) -> Tensor:
     """Score as ObservedAttentionPress does, by the weights that eager attention returns."""
-    unpadded(mass=mass, valid=valid)
+    unpadded(mass=mass, valid=valid, log_sum_exp=log_sum_exp)
     weights = reference.attention_weights(queries, keys)
     return kvpress.ObservedAttentionPress().score(None, None, row(keys), None, row(weights), {})
 
 
-def h2o(mass: Tensor, keep: int, recent: int | None = None) -> Tensor:
+def h2o(**_: Any) -> Tensor:
     """Say that ObservedAttentionPress has no budget, and no recent tokens."""
-    del mass, keep, recent
     raise Unasked("keep")
 
 
@@ -190,9 +193,10 @@ def kvzip(
     sinks: int = 4,
     recent: int | None = None,
     valid: Any = None,
+    repeat_valid: Any = None,
 ) -> Tensor:
     """Score a context as KVzipPress does behind a prefix of as many tokens as there are sinks."""
-    unpadded(valid=valid, recent=recent or None)
+    unpadded(valid=valid, repeat_valid=repeat_valid, recent=recent or None)
     press = kvzip_press(keys, sinks, chunk)
     for index, (asking, echo) in enumerate(zip(queries, repeat_keys, strict=True)):
         repeated(press, asking, keys, echo, sinks + index * chunk)

@@ -4,10 +4,12 @@ Every figure is a median of runs between two CUDA events, 50 of a kernel, each o
 and after a pass over more memory than the L2 has. With `--dry-run` it is one run of small
 shapes on a CPU, in Triton's interpreter, which tell that the command works and nothing else. What
 is measured on a GPU goes to docs/measured.json, row by row: a run that is cut short leaves what it
-has.
+has, and the next one of the same code goes on behind it.
 """
 
 import argparse
+import gc
+import hashlib
 import json
 import os
 import platform
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -25,9 +28,9 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
-from optimized.bench.agreement import agree
+from optimized.bench.agreement import disagreeing
 from optimized.bench.operations import STEPS, Inputs, Named, Operation, operations, tuned
-from optimized.bench.report import MEASURED, PREDICTED, replace, surroundings
+from optimized.bench.report import MEASURED, PREDICTED, ROOT, replace, surroundings
 from optimized.bench.row import moved
 from reference.contract import trusted
 
@@ -39,10 +42,18 @@ RUNS, SECONDS = 50, 3.0
 """Of a kernel; an eager side that takes long runs for that many seconds, and 5 times at least."""
 
 
+DISAGREES = "does not agree with the reference"
+
+
+class Lost(Exception):
+    """The GPU is lost to this process: what it measures from here on is nothing."""
+
+
 class Clock:
     """Seconds of a call on a GPU, between two events."""
 
     dry = False
+    amiss = False
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -76,13 +87,36 @@ class Clock:
         """Return what replays a call as a CUDA graph."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            call()
+        # what waits for the GPU is refused here: a capture that fails leaves the allocator amiss
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            with torch.cuda.stream(aside):
+                call()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
         torch.cuda.current_stream().wait_stream(aside)
         recorded = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(recorded):
-            call()
+        try:
+            with torch.cuda.graph(recorded):
+                call()
+        except Exception:
+            self.amiss = True
+            raise
         return recorded.replay
+
+    def lost(self) -> bool:
+        """Whether the process can measure nothing more: a kernel has read what is not there."""
+        try:
+            torch.cuda.synchronize()
+        except Exception:
+            self.amiss = True
+        return self.amiss
+
+    def forget(self) -> None:
+        """Give back the memory of a row."""
+        gc.collect()
+        if not self.lost():
+            torch.cuda.empty_cache()
 
 
 class DryClock(Clock):
@@ -93,9 +127,9 @@ class DryClock(Clock):
     def __init__(self, device: torch.device) -> None:
         self.device, self.flushed = device, torch.empty(2**16, dtype=torch.int8)
 
-    def once(self, call: Callable[[], object]) -> float:
-        """Return the seconds of a first call."""
-        return self.each(call, lambda _: None, 1)[0]
+    def once(self, call: Callable[[], object]) -> float:  # noqa: ARG002
+        """Leave the first call to `each`."""
+        return 0.0
 
     def each(
         self, call: Callable[[], object], fresh: Callable[[int], None], runs: int
@@ -113,6 +147,13 @@ class DryClock(Clock):
     def captured(self, call: Callable[[], object]) -> Callable[[], object]:
         """Return the call itself."""
         return call
+
+    def lost(self) -> bool:
+        """Whether the process can measure nothing more."""
+        return False
+
+    def forget(self) -> None:
+        """Leave memory alone."""
 
 
 def tensors(value: object) -> Iterator[Tensor]:
@@ -155,9 +196,7 @@ def redraw(inputs: Inputs, seed: int) -> None:
                     tensor.random_(0, 256, generator=generator)
 
 
-def timed(
-    clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None = RUNS
-) -> Named:
+def timed(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
     """Return the median of a side, or why there is none; without `runs`, as many as fit."""
     try:
         first = clock.once(call)
@@ -166,42 +205,54 @@ def timed(
             runs = runs or max(5, min(RUNS, int(SECONDS / again)))
         seconds = clock.each(call, lambda seed: redraw(inputs, seed), runs or RUNS)
     except Exception as reason:  # a rival that is not there, or takes other shapes
-        return dict(refused=f"{type(reason).__name__}: {reason}".splitlines()[0][:200])
+        return refused(reason)
     return dict(us=1e6 * median(seconds), runs=len(seconds), first_ms=1e3 * first)
+
+
+def replayed(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
+    """Return the median of a side as a CUDA graph, or why there is none."""
+    try:
+        return timed(clock, clock.captured(call), inputs, runs)
+    except Exception as reason:  # what waits for the GPU cannot be captured
+        return refused(reason)
+
+
+def refused(reason: Exception) -> Named:
+    """Return a side that has no figure."""
+    return dict(refused=f"{type(reason).__name__}: {reason}".splitlines()[0][:200])
 
 
 def copying(clock: Clock) -> float:
     """Return the bytes a second that a copy reads and writes."""
-    source = torch.empty(2**16 if clock.dry else 2**30, dtype=torch.int8, device=clock.device)
-    target = torch.empty_like(source)
+    source = torch.empty(2**16 if clock.dry else 2**30, dtype=torch.uint8, device=clock.device)
+    target = torch.empty_like(source.random_(0, 256))
     seconds = clock.each(lambda: target.copy_(source), lambda _: None, RUNS)
     return 2 * source.nbytes / median(seconds)
 
 
 def measured(clock: Clock, one: Operation, bandwidth: float, predictions: list[Named]) -> Named:
     """Return the row of an operation."""
-    row: Named = dict(step=one.step, operation=one.name, shape=one.shape, options=dict(one.options))
+    row = about_row(one, copy_bytes_per_s=bandwidth)
     inputs = one.inputs(clock.device)
     with trusted(), tuned(one.options) if one.options else nullcontext():
         if one.kernel is not None:
             row |= of_kernel(clock, one, inputs, bandwidth)
         if one.eager is not None:
             row["eager"] = timed(clock, lambda: one.eager(**inputs.eager), inputs, None)  # pyright: ignore[reportOptionalCall]
-        fp16 = {
-            name: timed(clock, lambda rival=rival: rival(**inputs.fp16), inputs, None)
-            for name, rival in one.rivals.items()
-        }
-    if fp16:
-        there = {name: side["us"] for name, side in fp16.items() if "us" in side}
-        fastest = min(there, key=there.__getitem__) if there else None
-        row["fp16"] = dict(fastest=fastest, sides=fp16)
-        if fastest:
-            rate = held(inputs.fp16) / there[fastest] * 1e6
-            row["fp16"] |= dict(us=there[fastest], bytes_per_s=rate, of_copy=rate / bandwidth)
+        if one.rivals:
+            row["fp16"] = of_rivals(clock, one, inputs, bandwidth)
     for name in ("eager", "fp16"):
         if "us" in row.get("kernel", {}) and "us" in row.get(name, {}):
             row[f"{name}_ratio"] = row[name]["us"] / row["kernel"]["us"]
+    if "us" in row.get("graph", {}) and "us" in row.get("fp16", {}).get("graph", {}):
+        row["fp16_graph_ratio"] = row["fp16"]["graph"]["us"] / row["graph"]["us"]
     return row | expected(one, predictions, clock)
+
+
+def about_row(one: Operation, **rest: object) -> Named:
+    """Return what tells a row from the others, and what else is said of it."""
+    about = dict(step=one.step, operation=one.name, shape=one.shape, options=dict(one.options))
+    return about | rest
 
 
 def of_kernel(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) -> Named:
@@ -211,17 +262,43 @@ def of_kernel(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) ->
         assert one.kernel is not None
         return one.kernel(**inputs.kernel)
 
-    row: Named = dict(kernel=timed(clock, call, inputs))
+    row: Named = dict(kernel=timed(clock, call, inputs, RUNS))
     if "us" not in row["kernel"]:
         return row
-    try:
-        row["graph"] = timed(clock, clock.captured(call), inputs)
-    except Exception as reason:  # what waits for the GPU cannot be captured
-        row["graph"] = dict(refused=f"{type(reason).__name__}: {reason}".splitlines()[0][:200])
-    least = min(side["us"] for side in row.values() if "us" in side)
     moved = held(inputs.kernel) + held(call())
+    row["graph"] = replayed(clock, call, inputs, RUNS)
+    least = min(side["us"] for side in row.values() if "us" in side)
     rate = moved / least * 1e6
     return row | dict(bytes=moved, bytes_per_s=rate, of_copy=rate / bandwidth)
+
+
+def of_rivals(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) -> Named:
+    """Return what each rival takes, the fastest of them, and the fastest of their graphs."""
+    sides: dict[str, Named] = {}
+    graphs: dict[str, Named] = {}
+    for name, rival in one.rivals.items():
+
+        def call(rival: Callable[..., object] = rival) -> object:
+            return rival(**inputs.fp16)
+
+        sides[name] = timed(clock, call, inputs, None)
+        if "us" in sides[name] and not clock.amiss:
+            graphs[name] = replayed(clock, call, inputs, None)
+    row: Named = fastest(sides) | dict(graph=fastest(graphs))
+    if "us" in row:
+        least = min(side["us"] for side in (row, row["graph"]) if "us" in side)
+        rate = held(inputs.fp16) / least * 1e6
+        row |= dict(bytes_per_s=rate, of_copy=rate / bandwidth)
+    return row
+
+
+def fastest(sides: dict[str, Named]) -> Named:
+    """Return all sides and the fastest of those that have a figure."""
+    there = {name: side["us"] for name, side in sides.items() if "us" in side}
+    if not there:
+        return dict(fastest=None, sides=sides)
+    name = min(there, key=there.__getitem__)
+    return dict(fastest=name, us=there[name], sides=sides)
 
 
 def expected(one: Operation, predictions: list[Named], clock: Clock) -> Named:
@@ -238,24 +315,33 @@ def expected(one: Operation, predictions: list[Named], clock: Clock) -> Named:
     )
 
 
-def outputs(device: torch.device) -> dict[str, list[Tensor]]:
+def outputs(device: torch.device, only: str = "") -> dict[str, list[Tensor]]:
     """Return what kernels make of small inputs, the same on every device."""
     made = {}
-    for one in operations(small=True):
-        if one.kernel is not None and not one.options:
-            torch.manual_seed(0)
-            inputs = one.inputs(torch.device("cpu"))
-            with trusted():
-                found = one.kernel(**moved(inputs.kernel, device))
-            made[f"{one.name} {one.shape}"] = [tensor.cpu() for tensor in tensors(found)]
+    for one in compared_ones(only):
+        assert one.kernel is not None
+        torch.manual_seed(0)
+        inputs = one.inputs(torch.device("cpu"))
+        with trusted():
+            found = one.kernel(**moved(inputs.kernel, device))
+        made[one.title] = [tensor.cpu() for tensor in tensors(found)]
     return made
 
 
-def interpreted() -> dict[str, list[Tensor]]:
+def compared_ones(only: str) -> list[Operation]:
+    """Return the operations whose bits are compared."""
+    return [
+        one
+        for one in operations(True)
+        if one.kernel is not None and not one.options and only in one.title
+    ]
+
+
+def interpreted(only: str = "") -> dict[str, list[Tensor]]:
     """Return what Triton's interpreter makes of the same, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "outputs.pt")
-        again(["--outputs", str(file)], check=True)
+        again(["--outputs", str(file), "--only", only], check=True)
         return torch.load(file)
 
 
@@ -279,14 +365,19 @@ def compared(ours: dict[str, list[Tensor]], theirs: dict[str, list[Tensor]]) -> 
 
 def again(words: list[str], check: bool = False) -> int:
     """Run the command in Triton's interpreter, in a process of its own."""
-    command = [sys.executable, "-m", "optimized.bench", "cuda", *words]
-    there = os.environ | dict(TRITON_INTERPRET="1")
-    return subprocess.run(command, env=there, check=check).returncode
+    # of an overflow a GPU says nothing
+    there = os.environ | dict(TRITON_INTERPRET="1", PYTHONWARNINGS="ignore::RuntimeWarning")
+    return subprocess.run([*command(), *words], env=there, check=check).returncode
 
 
-def about(clock: Clock, bandwidth: float) -> Named:
-    """Say where and of what a run is."""
-    device, torch_version, triton, commit, date = surroundings(str(clock.device), 1)
+def command() -> list[str]:
+    """Return what runs the command in another process."""
+    return [sys.executable, "-m", "optimized.bench", "cuda"]
+
+
+def about(clock: Clock, commit: str = "") -> Named:
+    """Say where and of what a run is; rows of the same are rows of one run."""
+    device, torch_version, triton, found, date = surroundings(str(clock.device), 1)
     return dict(
         dry_run=clock.dry,
         device=device,
@@ -294,38 +385,96 @@ def about(clock: Clock, bandwidth: float) -> Named:
         torch=torch_version,
         triton=triton,
         cuda=torch.version.cuda,
-        commit=commit,
+        commit=commit or found,
+        code=code(),
         date=date,
-        copy_bytes_per_s=bandwidth,
         flushed_bytes=clock.flushed.nbytes,
-        agreement="passed",
     )
 
 
-def record(file: Path, run: Named) -> None:
-    """Write a run behind those that the file holds, or over itself."""
-    runs = json.loads(file.read_text())["runs"] if file.exists() else []
-    runs = [one for one in runs if one["about"] != run["about"]]
-    replace(file, json.dumps(dict(schema_version=SCHEMA, runs=[*runs, run]), indent=1) + "\n")
+def code() -> str:
+    """Return a digest of what is measured, committed or not."""
+    files = sorted(
+        file for folder in ("optimized", "reference") for file in Path(ROOT, folder).rglob("*.py")
+    )
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class Record:
+    """A run as its file has it: what agrees, and the rows, each written as soon as it is there."""
+
+    def __init__(self, about: Named, file: Path | None) -> None:
+        self.about, self.file = about, file
+        self.agreed: list[str] = []
+        self.rows: list[Named] = []
+        there = file is not None and file.exists()
+        self.others = json.loads(file.read_text())["runs"] if there else []  # pyright: ignore[reportOptionalMemberAccess]
+        for run in [one for one in self.others if one["about"] == about]:
+            self.others.remove(run)
+            self.agreed, self.rows = run["agreed"], run["rows"]
+
+    def forget(self, some: list[Named]) -> None:
+        """Take back that anything agrees, and some rows."""
+        keys = [key(row) for row in some]
+        self.agreed, self.rows = [], [row for row in self.rows if key(row) not in keys]
+
+    def row(self, wanted: Named) -> Named | None:
+        """Return the row of an operation, if there is one."""
+        return next((row for row in self.rows if key(row) == key(wanted)), None)
+
+    def add(self, row: Named) -> None:
+        """Write a row, in place of the one there was."""
+        self.rows = [one for one in self.rows if key(one) != key(row)] + [row]
+        self.write()
+
+    def write(self) -> None:
+        """Write all there is, at once or not at all."""
+        if self.file is not None:
+            run = dict(about=self.about, agreed=self.agreed, rows=self.rows)
+            said = dict(schema_version=SCHEMA, runs=[*self.others, run])
+            replace(self.file, json.dumps(said, indent=1) + "\n")
+
+
+def key(row: Named) -> Named:
+    """Return what tells a row from the others."""
+    return {name: row.get(name) for name in ("step", "operation", "shape", "options")}
+
+
+def failure(row: Named) -> str:
+    """Return why a row is none, or nothing; what an eager side has no memory for is no failure."""
+    said = [row.get("failed"), row.get("kernel", {}).get("refused")]
+    eager = row.get("eager", {}).get("refused", "")
+    said.append("" if "OutOfMemoryError" in eager else eager)
+    if row["step"] == "fp16" and "us" not in row.get("fp16", {}):
+        said.append("nothing attends in half precision")
+    return next(filter(None, said), "")
 
 
 def line(row: Named) -> str:
     """Return a row in one line."""
+    if "failed" in row:
+        return "; ".join(
+            [f"{row['step']:7} {row['operation']} {row.get('shape', '')}", failure(row)]
+        )
     if row["step"] == "bits":
         found = f"{row['differ']} of {row['numbers']} differ, by {row['largest']:.3g} at most"
         return f"bits    {row['operation']}; {found}"
     cells = [f"{row['step']:7} {row['operation']} {row['shape']}"]
     cells += [f"{name} {value}" for name, value in row["options"].items()]
-    for name in SIDES:
-        side = row.get(name, {})
+    sides = {name: row.get(name, {}) for name in SIDES}
+    sides["fp16 graph"] = sides["fp16"].get("graph", {})
+    for name, side in sides.items():
         if "us" in side:
             by = f" ({side['fastest']})" if "fastest" in side else ""
             cells.append(f"{name} {side['us']:.1f} µs{by}")
         elif "refused" in side:
             cells.append(f"{name} {side['refused']}")
-    for name in SIDES:
+    for name in ("eager", "fp16", "fp16_graph"):
         if f"{name}_ratio" in row:
-            cells.append(f"{row[f'{name}_ratio']:.2f} × {name}")
+            cells.append(f"{row[f'{name}_ratio']:.2f} × {name.replace('_', ' ')}")
     rated = row if "of_copy" in row else row.get("fp16", {})
     if "of_copy" in rated:
         rate = f"{rated['bytes_per_s'] / 1e9:.0f} GB/s"
@@ -336,52 +485,92 @@ def line(row: Named) -> str:
     return "; ".join(cells)
 
 
-def concerned(chosen: list[Operation], steps: list[str]) -> list[str]:
-    """Return the kernels of some operations, all of them where bits are compared."""
-    names = {word for one in chosen if one.kernel for word in one.name.split(" + ")}
-    return [name for name in kernels.LAUNCHERS if name in names or "bits" in steps]
+def asked(steps: list[str], small: bool, only: str = "") -> list[Operation]:
+    """Return the operations of some steps whose titles hold a text."""
+    return [one for one in operations(small) if one.step in steps and only in one.title]
 
 
-def run(clock: Clock, steps: list[str], file: Path | None, only: str = "") -> list[Named]:
+def concerned(some: list[Operation]) -> list[str]:
+    """Return the kernels of some operations."""
+    names = {word for one in some if one.kernel for word in one.name.split(" + ")}
+    return [name for name in kernels.LAUNCHERS if name in names]
+
+
+def run(
+    clock: Clock,
+    steps: list[str],
+    file: Path | None,
+    only: str = "",
+    anew: bool = False,
+    commit: str = "",
+) -> list[Named]:
     """Measure the operations of some steps, print each row and write it down; agreement first.
 
-    `only` those whose name and shape, as printed, hold a text.
+    What the file holds of the same code and the same machine is not measured again, unless `anew`;
+    what does not agree is not measured.
     """
-    chosen = [
-        one
-        for one in operations(clock.dry)
-        if one.step in steps and only in f"{one.name} {one.shape}"
-    ]
-    agree(concerned(chosen, steps), str(clock.device))
-    bandwidth = copying(clock)
-    where, rows = about(clock, bandwidth), list[Named]()
+    where = about(clock, commit)
+    record = Record(where, file)
     print(", ".join(f"{name} {value}" for name, value in where.items()), flush=True)
+    some = asked(steps, clock.dry, only)
+    bits = compared_ones(only) if "bits" in steps else []
+    if anew:
+        record.forget([about_row(one) for one in some])
+    everything = bits and not only
+    names = list(kernels.LAUNCHERS) if everything else concerned(some + bits)
+    names = [name for name in names if name not in record.agreed]
+    apart = disagreeing(names, str(clock.device))
+    record.agreed += [name for name in names if name not in apart]
+    bandwidth = copying(clock)
+    print(f"a copy passes {bandwidth / 1e9:.0f} GB/s", flush=True)
     predictions = json.loads(PREDICTED.read_text())["rows"]
+    rows = list[Named]()
 
     def add(row: Named) -> None:
         rows.append(row)
         print(line(row), flush=True)
-        if file is not None:
-            record(file, dict(about=where, rows=rows))
+        if row.get("failed") != DISAGREES:  # another time it may
+            record.add(row)
 
-    for one in chosen:
-        add(measured(clock, one, bandwidth, predictions))
-        if not clock.dry:
-            torch.cuda.empty_cache()
-    if "bits" in steps:
-        for row in compared(outputs(clock.device), interpreted()):
+    for one in some:
+        if (known := record.row(about_row(one))) is not None:
+            rows.append(known)
+            print(f"{line(known)} (on file)", flush=True)
+        elif wrong := apart & set(one.name.split(" + ")):
+            add(about_row(one, failed=DISAGREES, kernels=sorted(wrong)))
+        else:
+            try:
+                row = measured(clock, one, bandwidth, predictions)
+            except Exception as reason:
+                row = about_row(one, failed=refused(reason)["refused"])
+            add(row)
+            clock.forget()
+            if clock.lost():
+                raise Lost
+    if bits:
+        for row in of_bits(clock, only):
             add(row)
     return rows
 
 
+def of_bits(clock: Clock, only: str) -> list[Named]:
+    """Return the rows of bits, or one that says why there are none."""
+    try:
+        return compared(outputs(clock.device, only), interpreted(only))
+    except Exception as reason:
+        return [dict(step="bits", operation="all", failed=refused(reason)["refused"])]
+
+
 def arguments(words: list[str]) -> argparse.Namespace:
     """Return what the command line asks for."""
-    steps = (*STEPS, "bits")
+    steps: tuple[str, ...] = (*STEPS, "bits")
     parser = argparse.ArgumentParser(prog="python -m optimized.bench cuda", description=__doc__)
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(steps)}")
     parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold it: HEX-4")
+    parser.add_argument("--anew", action="store_true", help="measure again what is on file")
     parser.add_argument("--dry-run", action="store_true", help="small shapes on a CPU")
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"in place of {MEASURED.name}")
+    parser.add_argument("--commit", default="", help="where there is no git to ask")
     parser.add_argument("--outputs", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     if unknown := [step for step in given.steps if step not in steps]:
@@ -390,7 +579,12 @@ def arguments(words: list[str]) -> argparse.Namespace:
         parser.error(f"nothing of a dry run is measured: {MEASURED.name} is not for it")
     if not (given.dry_run or given.outputs or torch.cuda.is_available()):
         parser.error("there is no GPU here; --dry-run tries the command on a CPU")
-    given.steps = given.steps or list(steps)
+    given.steps = [*(given.steps or steps)]
+    there = asked(given.steps, given.dry_run)
+    there += compared_ones("") if "bits" in given.steps else []
+    if not any(given.only in one.title for one in there):
+        titles = "\n  ".join(dict.fromkeys(one.title for one in there))
+        parser.error(f"no row holds {given.only!r}; there are\n  {titles}")
     return given
 
 
@@ -400,11 +594,19 @@ def main(words: list[str]) -> None:
     dry = given.dry_run or given.outputs
     if dry and os.environ.get("TRITON_INTERPRET") != "1":
         sys.exit(again(words))
+    if dry:  # it is many times as fast, rounds as a GPU does, and reads nothing beside a tensor
+        import_module("spec_tests.kernels.interpreter").patch_once()
     if given.outputs:
-        torch.save(outputs(torch.device("cpu")), given.outputs)
+        torch.save(outputs(torch.device("cpu"), given.only), given.outputs)
         return
     device = torch.device("cpu" if dry else "cuda")
     clock = DryClock(device) if dry else Clock(device)
-    rows = run(clock, given.steps, given.json or (None if dry else MEASURED), given.only)
-    if failed := [line(row) for row in rows if "refused" in row.get("kernel", {})]:
-        sys.exit("\n".join(["kernels that failed:", *failed]))
+    file = given.json or (None if dry else MEASURED)
+    try:
+        rows = run(clock, given.steps, file, given.only, given.anew, given.commit)
+    except Lost:
+        print("the GPU is lost to this process; another goes on", flush=True)
+        rest = [word for word in words if word != "--anew"]
+        return os.execv(sys.executable, [*command(), *rest])
+    if failed := [line(row) for row in rows if failure(row)]:
+        sys.exit("\n".join(["rows that failed:", *failed]))

@@ -6,7 +6,7 @@ calls in Triton's interpreter.
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from triton.runtime.jit import JITFunction
 
 import optimized as kv
 from optimized import kernels, vector
+from optimized.kernels.hex import attention as launcher
 from optimized.kernels.hex.attention import CODES, PROGRAMS, attended
 from optimized.layout import PackedCache
 
@@ -54,11 +55,22 @@ class Operation(NamedTuple):
     options: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
     """Of `tuned`, in place of what the launcher chooses."""
 
+    @property
+    def title(self) -> str:
+        """The operation at its shape, with its options."""
+        options = (f", {name} {value}" for name, value in self.options.items())
+        return f"{self.name} {self.shape}{''.join(options)}"
+
 
 def normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
     """Return numbers without structure."""
     numbers = torch.randn(shape, generator=torch.Generator(device).manual_seed(0), device=device)
     return numbers.to(dtype)
+
+
+def uniform(device: torch.device, *shape: int) -> Tensor:
+    """Return numbers in [0, 1)."""
+    return torch.rand(shape, generator=torch.Generator(device).manual_seed(0), device=device)
 
 
 def cache(
@@ -177,7 +189,7 @@ def selection(*shape: int) -> Operation:
     """Return what the HubKV paper times."""
 
     def inputs(device: torch.device) -> Inputs:
-        scores = torch.rand(shape, device=device).to(torch.bfloat16)
+        scores = uniform(device, *shape).to(torch.bfloat16)
         protected = kv.protected_mask(shape[-1]).to(device).expand(shape)
         return Inputs(*[dict(scores=scores, protected=protected)] * 2)
 
@@ -191,7 +203,7 @@ def graph(tokens: int, small: bool) -> Operation:
     rest = dict(keep=keep, count=count, adaptive=False)
 
     def inputs(device: torch.device) -> Inputs:
-        scores = torch.rand(heads, tokens, device=device).to(torch.bfloat16)
+        scores = uniform(device, heads, tokens).to(torch.bfloat16)
         keys = normal(device, heads, tokens, width, dtype=torch.bfloat16)
         return Inputs(*[dict(scores=scores, keys=keys)] * 2)
 
@@ -232,7 +244,7 @@ def eviction(tokens: int, small: bool) -> Operation:
         made = cache(device, 1, (heads, heads), tokens, width)
         del made["queries"]
         made = {name: x.to(torch.bfloat16) for name, x in made.items()}
-        scores = torch.rand(1, heads, tokens, device=device)
+        scores = uniform(device, 1, heads, tokens)
         made["kept"] = vector.retain(scores, ratio=0.5, scope="layer")
         return Inputs(made, made)
 
@@ -248,7 +260,7 @@ def ragged(tokens: int, small: bool) -> Operation:
         made = cache(device, 1, (asked, heads), 2 * tokens, width)
         made = {name: x.to(torch.bfloat16) for name, x in made.items()}
         # from each head another share, lest all of them keep equally many
-        scores = torch.rand(1, heads, 2 * tokens, device=device)
+        scores = uniform(device, 1, heads, 2 * tokens)
         scores *= torch.arange(1, heads + 1, device=device)[:, None]
         kept = vector.retain(scores, ratio=0.5, scope="layer")
         held = kv.evict(made["keys"], made["values"], kept)
@@ -268,22 +280,24 @@ def ragged(tokens: int, small: bool) -> Operation:
 def operations(small: bool) -> list[Operation]:
     """Return every operation, in order; small ones for the interpreter."""
     presets = [name for bits in (4, 3) if bits in CODES for name in (f"KCVT-{bits}", f"HEX-{bits}")]
+    choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
+    choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
+    swept = (1, 101) if small else (8, 32735)
+    sweeps = [compressed(*swept, preset, small, one) for preset in presets for one in choices]
     if small:
         return [
             attention(1, 101, small),
             *(compressed(1, 101, preset, small) for preset in presets),
-            compressed(1, 101, presets[0], small, dict(num_warps=2, num_stages=3)),
-            *(packing(name, 96, 4, small) for name in PACKS),
+            *sweeps,
+            *(packing(name, 96, bits, small) for bits in sorted(CODES) for name in PACKS),
             selection(2, 1, 2, 300),
             graph(64, small),
             *(mass("h2o_mass", "prompt", 40, 40, small, known) for known in (False, True)),
-            mass("snapkv", "window", 8, 40, small, window=8),
+            *(mass("snapkv", "window", 8, 40, small, known, window=8) for known in (False, True)),
             eviction(64, small),
             ragged(32, small),
         ]
     sizes = (8192, 32768, 131072)
-    choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
-    choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
     return [
         *(attention(rows, tokens, small) for tokens in sizes for rows in (1, 8, 32)),
         *(
@@ -291,7 +305,7 @@ def operations(small: bool) -> list[Operation]:
             for preset in presets
             for rows, tokens in ((8, 32735), (1, 8255), (1, 32735), (32, 8255))
         ),
-        *(compressed(8, 32735, preset, small, one) for preset in presets for one in choices),
+        *sweeps,
         *(packing(name, 32640, bits, small) for bits in sorted(CODES) for name in PACKS),
         *(selection(36, 1, 8, tokens) for tokens in (4096, 8192, 16384, 32768)),
         selection(36, 4, 8, 32768),
@@ -321,9 +335,10 @@ def tuned(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
 
         return launch
 
-    with (
-        patch.dict(attended.__globals__, constants),
-        patch.object(JITFunction, "run", launching(JITFunction.run)),
-        patch.object(InterpretedFunction, "run", launching(InterpretedFunction.run)),
-    ):
+    with ExitStack() as patches:
+        # one by one: Triton's interpreter adds names of its own to a module, which must stay
+        for name, value in constants.items():
+            patches.enter_context(patch.object(launcher, name, value))
+        for kind in (JITFunction, InterpretedFunction):
+            patches.enter_context(patch.object(kind, "run", launching(kind.run)))
         yield

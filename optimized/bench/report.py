@@ -188,21 +188,25 @@ def measurements(file: Path = MEASURED) -> str:
 def on_gpu(run: dict[str, Any]) -> str:
     """Return one run: where and of what it is, and a line an operation."""
     about = run["about"]
-    names = ("python", "torch", "triton", "cuda", "commit", "date")
+    names = ("python", "torch", "triton", "cuda", "commit", "code", "date")
     where = ", ".join(f"{name} {about[name]}" for name in names)
-    copy = f"a copy passes {about['copy_bytes_per_s'] / 1e9:.0f} GB/s"
-    lines = [["operation", "shape", "µs", "as a graph", "of a copy", "eager ÷", "fp16 ÷", "by"]]
+    head = ["operation", "shape", "µs", "as a graph", "of a copy", "eager ÷", "fp16 ÷", "by"]
+    lines = [[*head, "fp16 ÷, graphs"]]
     for row in run["rows"]:
-        if row["step"] != "bits":
+        if row["step"] != "bits" and "failed" not in row:
             options = "".join(f", {name} {value}" for name, value in row["options"].items())
             fp16 = row.get("fp16", {})
             first = row.get("kernel", fp16)
+            graph = row.get("graph", fp16.get("graph", {}))
             rated = row if "of_copy" in row else fp16
-            cells = [row["operation"], row["shape"] + options, taken(first)]
-            cells += [taken(row.get("graph", {})), share(rated.get("of_copy"), ".0%")]
+            cells = [row["operation"], row["shape"] + options, taken(first), taken(graph)]
+            cells.append(share(rated.get("of_copy"), ".0%"))
             cells += [share(row.get(f"{name}_ratio"), ".2f") for name in ("eager", "fp16")]
-            lines.append([*cells, fp16.get("fastest") or ""])
-    return f"{about['device']}, {where}; {copy}.\n\n{markdown(lines)}"
+            cells += [fp16.get("fastest") or "", share(row.get("fp16_graph_ratio"), ".2f")]
+            lines.append(cells)
+    rates = [row["copy_bytes_per_s"] / 1e9 for row in run["rows"] if "copy_bytes_per_s" in row]
+    copy = f"; a copy passes {min(rates):.0f} to {max(rates):.0f} GB/s" if rates else ""
+    return f"{about['device']}, {where}{copy}.\n\n{markdown(lines)}"
 
 
 def taken(side: dict[str, Any]) -> str:

@@ -2,6 +2,9 @@
 
 import json
 import re
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -69,17 +72,24 @@ def test_a_prediction_is_never_shown_as_measured():
 
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory):
-    """A dry run of everything, what it printed its rows to, and what it did in which order."""
+    """A dry run of all but some, what it printed its rows to, and what it did in which order."""
     pytest.importorskip("triton")
     if torch.cuda.is_available():
         pytest.skip("with a GPU kernels are not interpreted")
     from optimized.bench import cuda
+    from optimized.bench.operations import operations
 
+    few, seen = [], set[tuple[str, str]]()
+    for one in operations(small=True):  # of what differs in its options or its bits, one is enough
+        if one.step not in ("sweep", "pack") or (one.step, one.name) not in seen:
+            few.append(one)
+        seen.add((one.step, one.name))
     file, done = tmp_path_factory.mktemp("cuda") / "rows.json", []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuda, "agree", lambda names, device: done.append((names, device)))
+        patch.setattr(cuda, "operations", lambda _: few)
+        patch.setattr(cuda, "disagreeing", lambda *given: done.append(given) or set())
         patch.setattr(cuda, "copying", lambda _: done.append("copy") or 1e9)
-        patch.setattr(cuda, "interpreted", lambda: cuda.outputs(torch.device("cpu")))
+        patch.setattr(cuda, "interpreted", lambda _: cuda.outputs(torch.device("cpu")))
         rows = cuda.run(cuda.DryClock(torch.device("cpu")), [*cuda.STEPS, "bits"], file)
     return rows, json.loads(file.read_text()), done
 
@@ -88,16 +98,7 @@ def test_a_run_on_a_gpu_begins_with_the_agreement_of_every_kernel(dry):
     from optimized import kernels
 
     assert dry[2] == [(list(kernels.LAUNCHERS), "cpu"), "copy"]
-
-
-def test_disagreement_ends_a_run_before_anything_is_timed(monkeypatch, tmp_path):
-    pytest.importorskip("triton")
-    from optimized.bench import agreement, cuda
-
-    monkeypatch.setattr(agreement, "pytest", lambda *_: 1)
-    with pytest.raises(SystemExit):
-        cuda.run(cuda.DryClock(torch.device("cpu")), ["select"], tmp_path / "rows.json")
-    assert not [*tmp_path.iterdir()]
+    assert dry[1]["runs"][0]["agreed"] == list(kernels.LAUNCHERS)
 
 
 def test_a_step_alone_asks_for_the_agreement_of_its_own_kernels():
@@ -106,7 +107,291 @@ def test_a_step_alone_asks_for_the_agreement_of_its_own_kernels():
     from optimized.bench.operations import operations
 
     chosen = [one for one in operations(small=True) if one.step == "select"]
-    assert set(cuda.concerned(chosen, ["select"])) == {"hubkv_refine", "retain"}
+    assert set(cuda.concerned(chosen)) == {"hubkv_refine", "retain"}
+
+
+class Bench:
+    """The command over operations of a few numbers, some of which may fail."""
+
+    def __init__(self, cuda, file, patch):
+        from optimized.bench.operations import Inputs, Operation
+
+        self.cuda, self.file, self.done = cuda, file, []
+        self.apart, self.failing, self.code = set[str](), dict[str, BaseException](), "a"
+
+        def one(step, name, shape):
+            def kernel(x):
+                self.done.append((name, shape))
+                if reason := self.failing.get(name):
+                    raise reason
+                return x + 1
+
+            def inputs(device):
+                if reason := self.failing.get(f"inputs of {name}"):
+                    raise reason
+                return Inputs(dict(x=torch.zeros(4, device=device)))
+
+            return Operation(step, name, shape, inputs, kernel)
+
+        names = [("select", "retain", "[4]"), ("select", "retain", "[5]")]
+        names += [("evict", "evict", "[4]")]
+        few = [one(*name) for name in names]
+
+        def disagreeing(names, _):
+            self.done.append(sorted(names))
+            return self.apart & {*names}
+
+        patch.setattr(cuda, "operations", lambda _: few)
+        patch.setattr(cuda, "disagreeing", disagreeing)
+        patch.setattr(cuda, "code", lambda: self.code)
+        patch.setenv("TRITON_INTERPRET", "1")
+
+    def __call__(self, *words):
+        """Return what a run did: what it asked agreement of, and what it called."""
+        self.done.clear()
+        self.cuda.main(["--dry-run", "--json", str(self.file), *words])
+        return list(dict.fromkeys(map(str, self.done)))
+
+    @property
+    def rows(self):
+        """What the file holds, run by run."""
+        runs = json.loads(self.file.read_text())["runs"]
+        return [[(row["operation"], row.get("shape")) for row in run["rows"]] for run in runs]
+
+
+@pytest.fixture
+def bench(monkeypatch, tmp_path):
+    pytest.importorskip("triton")
+    from optimized.bench import cuda
+
+    return Bench(cuda, tmp_path / "rows.json", monkeypatch)
+
+
+def test_only_rows_that_hold_a_text_are_measured(bench):
+    assert bench("select", "--only", "[5]") == ["['retain']", "('retain', '[5]')"]
+    assert bench.rows == [[("retain", "[5]")]]
+
+
+def test_a_text_that_no_row_holds_is_refused_with_those_there_are(bench, capsys):
+    with pytest.raises(SystemExit) as end:
+        bench("select", "--only", "HEX-5")
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert "HEX-5" in said
+    assert "retain [4]" in said
+    assert "retain [5]" in said
+    assert "evict" not in said
+    assert not bench.file.exists()
+
+
+def test_a_run_goes_on_where_one_was_cut_short(bench):
+    bench.failing["evict"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        bench("select", "evict")
+    assert bench.rows == [[("retain", "[4]"), ("retain", "[5]")]]
+    bench.failing.clear()
+    assert bench("select", "evict") == ["[]", "('evict', '[4]')"]
+    assert bench.rows == [[("retain", "[4]"), ("retain", "[5]"), ("evict", "[4]")]]
+
+
+def test_what_is_on_file_is_measured_again_if_asked_and_the_rest_stays(bench):
+    bench("select", "evict")
+    again = bench("select", "--only", "[5]", "--anew")
+    assert again == ["['retain']", "('retain', '[5]')"]
+    assert bench.rows == [[("retain", "[4]"), ("evict", "[4]"), ("retain", "[5]")]]
+
+
+def test_bits_are_compared_anew_and_written_once(bench, monkeypatch):
+    outputs = bench.cuda.outputs
+    monkeypatch.setattr(bench.cuda, "interpreted", lambda only: outputs("cpu", only))
+    for _ in range(2):
+        assert bench("bits", "--only", "retain")[1:] == ["('retain', '[4]')", "('retain', '[5]')"]
+    assert bench.rows == [[("retain [4]", None), ("retain [5]", None)]]
+
+
+def test_rows_of_other_code_are_rows_of_another_run(bench):
+    bench("evict")
+    bench.code = "b"
+    assert bench("evict") == ["['evict']", "('evict', '[4]')"]
+    assert bench.rows == [[("evict", "[4]")]] * 2
+
+
+@pytest.mark.parametrize("what", ["retain", "inputs of retain"])
+def test_a_row_that_fails_is_printed_and_written_and_ends_the_run_amiss_after_the_others(
+    bench, what
+):
+    bench.failing[what] = torch.OutOfMemoryError("no room")
+    for _ in range(2):  # on file it is no better
+        with pytest.raises(SystemExit, match=r"retain \[4\].*no room\n.*retain \[5\]"):
+            bench("select", "evict")
+        assert bench.rows == [[("retain", "[4]"), ("retain", "[5]"), ("evict", "[4]")]]
+
+
+def test_what_does_not_agree_is_not_measured_and_the_rest_is(bench):
+    bench.apart = {"retain"}
+    with pytest.raises(SystemExit, match=r"retain \[4\].*does not agree"):
+        bench("select", "evict")
+    assert bench.done[1:] == [("evict", "[4]")] * len(bench.done[1:])
+    assert bench.rows == [[("evict", "[4]")]]
+    bench.apart = set()
+    assert bench("select") == ["['retain']", "('retain', '[4]')", "('retain', '[5]')"]
+
+
+def test_a_process_that_lost_the_gpu_leaves_the_rest_to_another(bench, monkeypatch):
+    gone = []
+    monkeypatch.setattr(bench.cuda.DryClock, "lost", lambda _: bench.done[-1] == ("retain", "[5]"))
+    monkeypatch.setattr(bench.cuda.os, "execv", lambda _, words: gone.append(words))
+    bench("select", "evict", "--anew")
+    assert bench.rows == [[("retain", "[4]"), ("retain", "[5]")]]
+    assert gone[0][1:4] == ["-m", "optimized.bench", "cuda"]
+    assert "--anew" not in gone[0]
+    assert "evict" in gone[0]
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A clock of a GPU that is none, and what it did in which order."""
+    pytest.importorskip("triton")
+    from optimized.bench import cuda
+
+    done, ticks = [], iter(range(0, 10**4, 5))
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = next(ticks)
+            done.append("event")
+
+        def elapsed_time(self, other):
+            assert "wait" in done, "nobody waited for the event"
+            return float(other.at - self.at)
+
+    class Stream:
+        def wait_stream(self, _):
+            done.append("other stream")
+
+    class Graph:
+        def replay(self):
+            done.append("replay")
+
+    @contextmanager
+    def capture(graph):
+        assert isinstance(graph, Graph)
+        done.append("capture")
+        yield
+
+    fakes = dict(Event=Event, Stream=Stream, current_stream=Stream, CUDAGraph=Graph, graph=capture)
+    fakes |= dict(stream=nullcontext, synchronize=lambda: done.append("wait"))
+    fakes |= dict(set_sync_debug_mode=lambda mode: done.append(f"sync {mode}"))
+    fakes |= dict(get_device_properties=lambda _: SimpleNamespace(L2_cache_size=8))
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    clock = cuda.Clock(torch.device("cpu"))
+    monkeypatch.setattr(clock, "flushed", SimpleNamespace(zero_=lambda: done.append("flush")))
+    return clock, done
+
+
+def test_a_gpu_is_timed_between_events_after_a_flush_on_inputs_drawn_anew(gpu):
+    clock, done = gpu
+    seconds = clock.each(lambda: done.append("call"), lambda n: done.append(f"draw {n}"), 3)
+    assert seconds == [0.005] * 3
+    each = ["flush", "event", "call", "event"]
+    assert done == ["draw 0", *each, "draw 1", *each, "draw 2", *each, "wait"]
+
+
+def test_a_graph_is_captured_of_what_was_seen_to_wait_for_nothing(gpu):
+    clock, done = gpu
+    clock.captured(lambda: done.append("call"))()
+    first = ["other stream", "sync error", "call", "sync default", "other stream"]
+    assert done == [*first, "capture", "call", "replay"]
+    done.clear()
+
+    def waits():
+        if done[-1] == "sync error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+
+    with pytest.raises(RuntimeError, match="synchronizing"):
+        clock.captured(waits)
+    assert done[-1] == "sync default"
+    assert not clock.lost()
+
+
+def test_a_gpu_is_lost_to_who_failed_to_capture_or_read_what_is_not_there(gpu, monkeypatch):
+    from optimized.bench import cuda
+
+    clock, done = gpu
+
+    def fails():
+        if done[-1] == "capture":
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="capturing"):
+        clock.captured(fails)
+    assert clock.lost()
+
+    def illegal():
+        raise RuntimeError("an illegal memory access was encountered")
+
+    other = cuda.Clock(torch.device("cpu"))
+    assert not other.lost()
+    monkeypatch.setattr(torch.cuda, "synchronize", illegal)
+    assert other.lost()
+
+
+def test_agreement_is_asked_once_more_of_what_fails_among_others(monkeypatch):
+    from optimized.bench import agreement
+
+    asked = []
+
+    def pytest_(_, *words):
+        names = words[words.index("-k") + 1]
+        asked.append(names)
+        assert " or " in names or "-n" not in words, "not a process of its own"
+        said = "".join(
+            f'<testcase name="test_manners[optimized-{name}]"><failure/></testcase>'
+            for name in ("retain", "evict")
+            if f"-{name}]" in names
+        )
+        file = next(word for word in words if word.startswith("--junitxml="))
+        with open(file.partition("=")[2], "w") as report_file:
+            report_file.write(
+                f"<suite><testcase name='test_manners[optimized-smd]'/>{said}</suite>"
+            )
+        return names != "[optimized-evict]"
+
+    monkeypatch.setattr(agreement, "pytest", pytest_)
+    assert agreement.disagreeing(["retain", "smd", "evict"], "cpu") == {"retain"}
+    assert sorted(asked[1:]) == ["[optimized-evict]", "[optimized-retain]"]
+    assert agreement.disagreeing([], "cpu") == set()
+
+
+@pytest.mark.parametrize("says", ["", "<suite/>"])
+def test_where_agreement_breaks_off_nothing_is_known_to_agree(monkeypatch, says):
+    from optimized.bench import agreement
+
+    def pytest_(*words):
+        if says:
+            file = next(word for word in words if word.startswith("--junitxml="))
+            Path(file.partition("=")[2]).write_text(says)
+        return 3
+
+    monkeypatch.setattr(agreement, "pytest", pytest_)
+    assert agreement.disagreeing(["smd", "evict"], "cpu") == {"smd", "evict"}
+
+
+def test_options_leave_a_module_what_others_add_to_it():
+    pytest.importorskip("triton")
+    from optimized.bench.operations import tuned
+    from optimized.kernels.hex import attention
+
+    before = attention.PROGRAMS
+    with tuned(dict(PROGRAMS=before + 1, num_warps=2)):
+        assert before + 1 == attention.PROGRAMS
+        assert attention.__dict__.setdefault("of_the_interpreter", 1) == 1
+    assert before == attention.PROGRAMS
+    assert attention.__dict__.pop("of_the_interpreter") == 1
 
 
 def test_a_run_times_every_kernel_and_what_it_is_raced_against(dry):
@@ -133,8 +418,8 @@ def test_a_run_says_where_and_of_what_it_is(dry):
     about = dry[1]["runs"][0]["about"]
     assert dry[1]["schema_version"] == 1
     assert about["dry_run"]
-    assert {"device", "python", "torch", "triton", "commit", "date"} <= about.keys()
-    assert all(about[name] for name in ("device", "python", "torch", "triton", "commit", "date"))
+    names = ("device", "python", "torch", "triton", "commit", "code", "date")
+    assert all(about[name] for name in names)
 
 
 def test_a_kernel_that_runs_twice_gives_the_same_bits(dry):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate
+from spec_tests.implementation import carry
 from spec_tests.index import ROOT
 from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
 from spec_tests.needs import asked
@@ -239,3 +240,19 @@ def test_each_setting_decides_what_comes_of_some_corner(name, settings):
                 if not torch.equal(select(**x), select(**without)):
                     idle.discard(field)
     assert not idle
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(24.0).view(2, 3, 4)[..., 1],
+        torch.arange(3).expand(2, 3),
+        torch.ones(3, 4, dtype=torch.bool).mT,
+        torch.zeros(0, 3),
+    ],
+)
+def test_inputs_lie_on_a_device_as_they_lay(tensor):
+    (there,) = carry((tensor,), torch.device("meta"))
+    assert (there.shape, there.dtype) == (tensor.shape, tensor.dtype)
+    assert (there.stride(), there.storage_offset()) == (tensor.stride(), tensor.storage_offset())
+    assert torch.equal(carry([tensor], torch.device("cpu"))[0], tensor)

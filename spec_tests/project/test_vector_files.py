@@ -1,10 +1,13 @@
 """The worked examples are of the form that their schema says, and need no PyTorch."""
 
+import ast
 import json
 import subprocess
 import sys
+from inspect import signature
 
-from spec_tests.index import HERE, equations
+import reference
+from spec_tests.index import HERE, ROOT, equations
 from spec_tests.project.schemas import faults
 
 SCHEMA = json.loads((HERE / "vectors.schema.json").read_text())
@@ -77,3 +80,21 @@ def test_the_examples_are_read_and_worked_without_pytorch():
     done = subprocess.run(run, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 2
+
+
+def test_a_press_is_asked_with_every_argument_that_a_vector_may_have():
+    file = ast.parse((ROOT / "docs/kvpress_vectors.py").read_text())
+    asks = {node.name: node.args for node in file.body if isinstance(node, ast.FunctionDef)}
+    (asked,) = (node for node in file.body if ast.unparse(node).startswith("ASKED:"))
+    pairs = {
+        ast.literal_eval(name): ast.unparse(ask)
+        for part in ast.walk(asked)
+        if isinstance(part, ast.Dict)
+        for name, ask in zip(part.keys, part.values, strict=True)
+        if name and isinstance(ask, ast.Name)
+    }
+    assert {"h2o_mass", "snapkv", "kvzip"} <= pairs.keys()
+    for name, ask in pairs.items():
+        takes = {arg.arg for arg in asks[ask].args}
+        missing = signature(getattr(reference, name)).parameters.keys() - takes
+        assert not missing or asks[ask].kwarg, f"{ask} does not take {missing}"
