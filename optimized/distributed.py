@@ -231,7 +231,7 @@ def retain(
     ranks, _ = meet(group, hold, "scores", scores, -2, same)
     if kept_here is not None:
         return kept_here
-    keys = pooled(sortable(scores), scope)
+    keys = pooled(sortable(scores), scope).contiguous()
     shape, layers = keys.shape, scores.shape[0] if scope == "model" else 1
     pool = layers * sum(ranks.heads) * scores.shape[-1]
     pooled_budget(keep, ratio, pool, shape[:-1])

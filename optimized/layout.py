@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.hex.laid import even, kept_by, mask_alone
+from optimized.vector.hex.laid import even, kept_by, kind, mask_alone
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -160,10 +160,8 @@ class PackedCache(NamedTuple):
     @classmethod
     def of(cls, cache: HexCache) -> "PackedCache":
         """Lay a cache out."""
-        alike = groupby(
-            cache.blocks, lambda x: (x.bits, x.dynamic.shape[-1], x.value_steps.ndim, x[2].dtype)
-        )
-        return cls(tuple(run(list(some), cache) for _, some in alike), cache._replace(blocks=()))
+        runs = (run(list(some), cache) for _, some in groupby(cache.blocks, kind))
+        return cls(tuple(runs), cache._replace(blocks=()))
 
     def cache(self) -> HexCache:
         """Return the cache as the specification stores it, bit for bit."""

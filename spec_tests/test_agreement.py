@@ -31,6 +31,8 @@ def is_floating(name: str) -> bool:
 
 every_function = pytest.mark.parametrize("name", sorted(INPUTS))
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+OF_MEMORY = {"stored_bytes"}
+"""What says how inputs lie in memory."""
 
 
 @every_function
@@ -123,7 +125,7 @@ def test_manners(impl, name, data):
     """The annotated types hold, inputs are left alone, and any memory layout gives the same."""
     function, spec = getattr(impl, name), getattr(reference, name)
     inputs = data.draw(INPUTS[name])
-    strided = {k: spread(v) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+    strided = inputs if name in OF_MEMORY else mapped(spread, inputs)
     before = deepcopy(inputs)
     held_to_its_types(spec, function)(**inputs)
     assert_as_accurate(function(**strided), spec, before)
@@ -153,6 +155,7 @@ def held_to_its_types(spec: Callable[..., Any], function: Callable[..., Any]) ->
 
 
 def spread(tensor: Tensor) -> Tensor:
-    """Return the same values, not contiguous, starting in the middle of a storage."""
-    padded = torch.stack([torch.zeros_like(tensor), tensor], -1)
-    return padded[..., 1]
+    """Return the same values, apart, the first axis last, starting in the middle of a storage."""
+    moved = tensor.movedim(0, -1) if tensor.ndim else tensor
+    apart = torch.stack([torch.zeros_like(moved), moved], -1)[..., 1]
+    return apart.movedim(-1, 0) if tensor.ndim else apart

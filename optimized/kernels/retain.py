@@ -97,14 +97,14 @@ def loaded(keys, start, i, inside):
 
 
 @triton.jit
-def pick(found, counts, pool, BINS: tl.constexpr, MOST: tl.constexpr):
+def pick(found, counts, pool, BINS: tl.constexpr):
     """Return the digits found with one more, and how many keys that share them are kept.
 
     The digit is the largest for which so many keys have it or a larger one.
     """
     before = tl.load(found + pool * 2)
     bins = tl.arange(0, BINS)
-    count = tl.load(counts + pool * MOST + bins)
+    count = tl.load(counts + bins)
     need = tl.load(found + pool * 2 + 1).to(count.dtype)
     digit = tl.maximum(tl.sum((tl.cumsum(count, 0, reverse=True) >= need).to(tl.int32), 0) - 1, 0)
     above = tl.sum(tl.where(bins > digit, count, 0), 0)
@@ -151,7 +151,7 @@ def count_kernel(
     start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
     key = loaded(keys, start, i, inside)
     before = found + (STEP - 1) * 2 * pools
-    prefix, need = pick(before, counts + (STEP - 1) * MOST * pools, pool, BEFORE, MOST)
+    prefix, need = pick(before, counts + ((STEP - 1) * pools + pool) * MOST, pool, BEFORE)
     if rank == 0:
         tl.store(before + (pools + pool) * 2, prefix)
         tl.store(before + (pools + pool) * 2 + 1, need)
@@ -176,7 +176,7 @@ def cut_kernel(
 ):  # fmt: skip
     """Find where a pool ends: its last key, the last tile of its ties, and how many that keeps."""
     pool = tl.program_id(0).to(tl.int64)
-    last, need = pick(found + STEP * 2 * pools, counts + STEP * MOST * pools, pool, BINS, MOST)
+    last, need = pick(found + STEP * 2 * pools, counts + (STEP * pools + pool) * MOST, pool, BINS)
     ties += pool * total * BINS + (last & (BINS - 1))  # of 64 bits the last key may be negative
     # tiles that keep all of their ties
     whole, kept, seen = 0, need * 0, need * 0
@@ -243,7 +243,7 @@ def tally_kernel(
     prefix = tl.full((), 0, tl.int64)
     if STEP > 0:
         before = found + (STEP - 1) * 2 * pools
-        prefix, need = pick(before, counts + (STEP - 1) * MOST * pools, pool, BEFORE, MOST)
+        prefix, need = pick(before, counts + ((STEP - 1) * pools + pool) * MOST, pool, BEFORE)
         if rank == 0:
             tl.store(before + (pools + pool) * 2, prefix)
             tl.store(before + (pools + pool) * 2 + 1, need)

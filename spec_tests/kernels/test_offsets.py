@@ -132,6 +132,30 @@ def test_wider_entries_are_selected(last):
     assert_equal(kept[-BLOCK:], scores[-BLOCK:] >= scores[middle - BLOCK])
 
 
+def test_the_last_of_many_pools_is_cut(last):
+    """Digits of all pools at a step lie behind those of the steps before."""
+    step, bins = 3, select.MOST
+    pools = (1 << 32) // (step * bins) + 1
+    found = sparse(torch.int64, (step + 1) * pools * 2)
+    found[-1] = 2
+    counts = sparse(torch.int32, (step + 1) * pools * bins)
+    ties = sparse(torch.int32, pools * bins)
+    counts[7 - bins] = ties[7 - bins] = 5
+    cuts = sparse(torch.int64, pools * 3)
+    last(select.cut_kernel, found, counts, ties, cuts, pools, 1, place=pools - 1,
+         STEP=step, BINS=bins, MOST=bins, TILES=1)  # fmt: skip
+    assert_equal(cuts[-3:], torch.tensor([7, 0, 2]))
+    # the digits of a step before are read, and those of this one are counted, by the next
+    keys = sparse(torch.int32, pools * BLOCK)
+    keys[-BLOCK:] = 7 << 8 | 9
+    found[-1] = found[-2 * pools - 1] = 2
+    counts[(step - 1 + 1) * pools * bins - bins + 7] = 5
+    last(select.count_kernel, keys, found, counts, ties, BLOCK, 1, pools, place=pools - 1,
+         STEP=step, SHIFT=0, BITS=8, BEFORE=bins, LAST=False, MOST=bins, EVEN=True)  # fmt: skip
+    assert_equal(found[-2:], torch.tensor([7, 2]))
+    assert counts[9 - bins] == BLOCK
+
+
 def at_the_end(part, size):
     """Return so many zeros that take no memory, and after them what there is."""
     made = sparse(part.dtype, size + part.numel())

@@ -109,6 +109,14 @@ def test_ranks_keep_what_one_process_keeps(ranks, heads):
         assert torch.equal(together, alone)
 
 
+def test_scores_may_lie_in_any_order(ranks):
+    """One head a rank, and tokens first in memory."""
+    scores = scores_of(3, torch.float32).movedim(-1, 0).contiguous().movedim(0, -1)
+    calls = [("retain", dict(scores=scores, scope=scope, ratio=0.5)) for scope in SCOPES]
+    for alone, together, _ in both(ranks, (1, 7), calls):
+        assert torch.equal(together, alone)
+
+
 @pytest.mark.parametrize("heads", SHARDS, ids=str)
 def test_ranks_refine_to_the_bits_of_one_process(ranks, heads):
     calls = [call for dtype in DTYPES for call in refinements(dtype)]

@@ -81,7 +81,8 @@ def _hash(vectors: Tensor) -> Tensor:
     unsigned = vectors + 0.0  # -0 equals 0
     if vectors.dtype == torch.float32 and vectors.shape[-1] % 2:
         unsigned = torch.nn.functional.pad(unsigned, (0, 1))
-    codes = unsigned.contiguous().view(torch.int64)
+    # an axis of one vector may have any stride, but as part of a flat one
+    codes = unsigned.reshape(-1).view(torch.int64).view(*unsigned.shape[:-1], -1)
     place = torch.arange(1, codes.shape[-1] + 1, device=codes.device)
     return _mixed(codes * (_mixed(place * ODD) * ODD | 1)).sum(-1)
 

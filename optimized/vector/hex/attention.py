@@ -97,7 +97,7 @@ class Coded(NamedTuple):
         out = self.values.mixed(scaled.flatten(0, 2)).unflatten(0, shape)
         out += split @ self.value_minima[..., None]
         if len(self.kept_values.entries):
-            beyond = self.kept_values.times(split.mT.reshape(-1, split.shape[-2]))
+            beyond = self.kept_values.times(split.mT.flatten(0, -2))
             out += beyond.view(out.mT.shape).mT
         out = out.sum(0) if len(out) > 1 else out[0]
         return out if read is None else out + read
@@ -206,7 +206,7 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> C
         in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
     )
     by = kept.by_token
-    beyond = picked(key_minima.view(count * rows, heads * width), by.channels)
+    beyond = picked(key_minima.reshape(count * rows, heads * width), by.channels)
     beyond = block.kept_keys.to(exact) - beyond
     kept_keys = Sparse.of(beyond, by.channels, by.starts, rows, heads * width)
     by, places = kept.by_channel, heads * len(values.slots.token)

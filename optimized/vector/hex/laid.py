@@ -5,13 +5,15 @@ which it is multiplied, keys slot by slot and values channel by channel, and tok
 whole lie apart. All else is as it was; the blocks come back bit for bit.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm as norm
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from optimized.vector.hex._codes import slots
 from optimized.vector.hex.expander import static_mask
@@ -28,6 +30,22 @@ FAR = 2.0**-56
 
 LOUD = 16.0
 """How many times its minimum a group's codes may span and be centred."""
+
+R = TypeVar("R")
+
+_beside: Any = WeakTensorKeyDictionary()
+
+
+def known(flags: Tensor, find: Callable[..., R], *asked: Any) -> R:
+    """Return what `find` says, which is remembered for as long as some flags are there.
+
+    Conversations of any number of lengths may so take turns, and nothing is kept of one that ended.
+    """
+    found = _beside.setdefault(flags, {})
+    key = find, asked
+    if key not in found:
+        found[key] = find(*asked)
+    return found[key]
 
 
 class Entries(NamedTuple):
@@ -62,7 +80,7 @@ class Kept(NamedTuple):
     by_channel: Entries
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def kept_by(
     static: HexConfig,
     tokens: int,
@@ -149,8 +167,8 @@ class Spans(NamedTuple):
     @classmethod
     def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "Spans":
         """Lay blocks out."""
-        block = side_by_side(some, rows)
-        kept = kept_of(block, config)
+        kept, block = kept_of(some[0], config), side_by_side(some, rows)
+        _beside[block.dynamic] = _beside[some[0].dynamic]
         begins = first_entries(block, kept)[1]
         keys, values = (
             stored.index_select(0, (places := by.stored(begins)).flatten()).view(places.shape)
@@ -193,15 +211,15 @@ class Laid(NamedTuple):
     @classmethod
     def of(cls, cache: HexCache) -> "Laid":
         """Lay a cache out."""
-        alike = groupby(cache.blocks, lambda one: (one.dynamic.shape[-1], one.key_steps.dtype))
         rows = cache.residual_mass.shape[:-1].numel()
+        alike = groupby(cache.blocks, kind)
         runs = [Spans.of(list(some), cache.config, rows) for _, some in alike]
         return cls(tuple(runs), cache._replace(blocks=()))
 
     def followed(self, block: HexBlock, rest: HexCache) -> "Laid":
         """Return a cache with one more block, and another rest."""
         (new,), runs = Laid.of(rest._replace(blocks=(block,))).runs, self.runs
-        if runs and runs[-1].block.dynamic.shape[-1] == block.dynamic.shape[-1]:
+        if runs and kind(runs[-1].block) == kind(block):
             before = runs[-1].blocks(rest.config, block.dynamic.shape[:-1])
             rows = rest.residual_mass.shape[:-1].numel()
             new, runs = Spans.of([*before, block], rest.config, rows), runs[:-1]
@@ -214,11 +232,17 @@ class Laid(NamedTuple):
         return self.rest._replace(blocks=tuple(some))
 
 
+def kind(block: HexBlock) -> tuple[Any, ...]:
+    """Return what blocks of one run have in common, side by side or not."""
+    by_head = block.value_steps.ndim == block.key_steps.ndim
+    return block.bits, block.dynamic.shape[-1], by_head, block.key_steps.dtype
+
+
 def kept_of(block: HexBlock, config: HexConfig) -> Kept:
-    """Return what the static mask keeps of blocks side by side."""
-    heads, width = block.key_steps.shape[2:]
-    dynamic = block.dynamic
-    return kept_by(mask_alone(config), dynamic.shape[-1], heads, width, dynamic.device, block.bits)
+    """Return what the static mask keeps of a block, or of some side by side."""
+    (heads, width), there = block.key_steps.shape[-2:], block.dynamic
+    asked = mask_alone(config), there.shape[-1], heads, width, there.device, block.bits
+    return known(there, kept_by, *asked)
 
 
 def moderate(block: HexBlock) -> bool:

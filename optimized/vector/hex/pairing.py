@@ -24,8 +24,13 @@ def pairing(tokens: int, channels: int, degree: int, seed: int, draw: int) -> np
 
 
 def double_edge_swaps(pairs: Tensor, channels: int, seed: int, draw: int) -> Tensor:
-    repaired = swaps(pairs.cpu().numpy(), channels, seed, draw)
+    repaired = swaps(in_rows(pairs), channels, seed, draw)
     return torch.from_numpy(repaired).to(pairs.device)
+
+
+def in_rows(pairs: Tensor) -> np.ndarray:
+    """Return pairs of which the edges lie row after row, so that a flat view changes them."""
+    return pairs.contiguous().numpy(force=True)
 
 
 def swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
@@ -65,7 +70,7 @@ def _once(values: np.ndarray) -> np.ndarray:
 
 
 def connecting_swaps(pairs: Tensor, channels: int, seed: int, draw: int) -> Tensor:
-    joined = connect(pairs.sort(1).values.numpy(force=True), channels, seed, draw)
+    joined = connect(in_rows(pairs.sort(1).values), channels, seed, draw)
     return torch.from_numpy(joined).to(pairs.device)
 
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import optimized
 import reference
-from optimized.vector.hex import attention, packing
+from optimized.vector.hex import attention, laid, packing
+from optimized.vector.hex.decode import decoded
+from optimized.vector.hex.laid import Laid
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
 from spec_tests.hex.attention.draws import asked
 from spec_tests.hex.attention.oracle import read, restored_mass
@@ -313,6 +315,39 @@ def test_codes_of_every_width_are_read_whole_beside_a_huge_channel_and_a_tiny_on
     assert_as_accurate(attended.mass, restored_mass, asking | dict(causal=True, scale=None))
 
 
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("change", [dict(bits=3), dict(value_group="head")], ids=str)
+def test_blocks_of_several_settings_are_read_together(impl, change):
+    """A cache whose settings change holds blocks of the old ones and of the new."""
+    generator = torch.Generator().manual_seed(0)
+    queries, *streams = torch.randn(3, 2, 4 * BLOCK, 4, generator=generator)
+    parts = [[x[:, i * BLOCK :][:, :BLOCK] for x in (queries, *streams)] for i in range(4)]
+    config = reference.HexConfig(bits=4, block=BLOCK, density=0.0, recent=2)
+    cache = impl.hex_prefill(*parts[0], config=config)
+    cache = cache._replace(config=config._replace(**change))
+    for part in parts[1:]:
+        cache = impl.hex_append(cache, *part)
+    assert len({block.bits for block in cache.blocks}) == 1 + ("bits" in change)
+    asking = dict(queries=queries[:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**asking, mass=True)
+    assert_as_accurate(attended.output, read, asking)
+    assert_as_accurate(attended.mass, restored_mass, asking | dict(causal=True, scale=None))
+    decoded = impl.hex_decode(cache, *(x[:, :1] for x in parts[0]))
+    assert decoded.cache.residual_mass.isfinite().all()
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+def test_no_query_heads_read_nothing(impl):
+    keys = torch.randn(2, BLOCK + 3, 4, generator=torch.Generator().manual_seed(0))
+    config = reference.HexConfig(block=BLOCK, density=0.25, recent=2, near=True)
+    cache = impl.hex_prefill(keys[:0], keys, keys, config)
+    attended = impl.hex_attention(keys[:0, :1].clone(), cache, mass=True)
+    assert_equal(attended.output, keys[:0, :1].clone())
+    assert_equal(attended.mass, torch.zeros(BLOCK + 3))
+    new = keys[:, :1].clone()
+    assert_equal(impl.hex_decode(cache, new[:0], new, new).output, new[:0])
+
+
 def quarter(tokens: int) -> tuple[torch.Tensor, reference.HexCache]:
     """Return a question, and a cache of which a mask of a quarter of the entries is kept."""
     queries, keys, values = torch.randn(3, 2, tokens, 6, generator=torch.Generator().manual_seed(1))
@@ -343,9 +378,14 @@ def test_the_twin_restores_what_is_far_from_one(monkeypatch, part, power):
 
 
 def test_a_step_makes_no_mask_anew_however_many_lengths_take_turns(monkeypatch):
-    asked = [quarter(12 * blocks) for blocks in range(1, 13)]
+    asked = [quarter(12 * blocks) for blocks in range(1, 67)]
+    held = []
     for queries, cache in asked:
         optimized.hex_attention(queries, cache)
-    monkeypatch.delattr(attention, "static_mask")
-    for queries, cache in asked:
+        held.append(decoded(cache, queries, *(queries[:2],) * 2)[1])
+    for module in (attention, laid):
+        monkeypatch.delattr(module, "static_mask")
+    for (queries, cache), one in zip(asked, held, strict=True):
         optimized.hex_attention(queries, cache)
+        assert isinstance(one, Laid)
+        decoded(one, queries, *(queries[:2],) * 2)
