@@ -424,6 +424,8 @@ def codes_kernel(
         if LOGITS:
             here = logits + (pid * count + tile) * (96 * HELD)
         sums = ()
+        if LOGITS:  # again, where registers are few
+            scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
         below = below * scale * more
         worth = (top - ASKED).to(tl.float32, bitcast=True) * scale * more
         for part in tl.static_range(PARTS):
