@@ -195,6 +195,41 @@ def test_queries_near_the_largest_float_are_read(impl, scale, density, dtype):
 
 
 @pytest.mark.spec("HEX-3.1a")
+@pytest.mark.parametrize("density", [0.0, 0.125])
+@pytest.mark.parametrize("power", [40, 60, 100])
+def test_channels_may_be_far_apart_and_queries_near_the_small_ones(impl, power, density):
+    """Each product is as large as another, and one query is large where another is small."""
+    generator = torch.Generator().manual_seed(power)
+    queries, keys, values = torch.randn(3, 8, 130, 64, generator=generator)
+    apart = 2.0 ** (torch.rand(64, generator=generator) * power - power / 2).round()
+    queries, keys, values = queries / apart, keys[:2] * apart, values[:2]
+    queries[::2, :, apart > 1] = 0
+    queries[1::2, :, apart <= 1] = 0
+    config = reference.HexConfig(bits=4, density=density, heavy=density / 4, recent=0, block=96)
+    cache = optimized.hex_prefill(queries[:, :-1], keys[:, :-1], values[:, :-1], config=config)
+    x = dict(queries=queries[:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("size", [1.0, 2.0**20])
+def test_what_is_kept_whole_beside_huge_keys_is_read_as_it_lies(impl, size):
+    """All that is not kept has no weight, however large its logits are."""
+    generator = torch.Generator().manual_seed(0)
+    queries, keys, values = torch.randn(3, 2, 97, 64, generator=generator)
+    queries = queries.abs()
+    keys[:, 3:] = -keys[:, 3:].abs() * size
+    config = reference.HexConfig(bits=8, density=0.0, heavy=0.04, recent=0, block=96)
+    cache = reference.hex_prefill(queries[:, :-1], keys[:, :-1], values[:, :-1], config=config)
+    x = dict(queries=queries[:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a")
 @pytest.mark.parametrize("size", [2.0**16, 2.0**60])
 @pytest.mark.parametrize("density", [0.0, 0.125])
 def test_where_logits_are_huge_a_query_reads_the_token_it_is_nearest_to(impl, size, density):
