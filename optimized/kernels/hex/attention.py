@@ -622,13 +622,13 @@ def told(queries: Tensor, cache: PackedCache, scale: float | None = None) -> boo
     heads, width = cache.rest.residual_keys.shape[-3], queries.shape[-1]
     asked = queries.float().abs().reshape(-1, heads, queries.shape[-3] // heads, width)
     scale = 1 / sqrt(width) if scale is None else abs(scale)
-    for run in cache.runs:
-        if run.kept_keys.numel():
-            extents = run.key_minima.float().abs() + run.key_steps.float() * (2**run.bits - 1)
-            # written so that what is no number is none
-            if not bool((asked @ extents[..., None]).amax() * scale <= LOUD):
-                return False
-    return True
+    extents = [
+        run.key_minima.float().abs() + run.key_steps.float() * (2**run.bits - 1)
+        for run in cache.runs
+        if run.kept_keys.numel()
+    ]
+    # written so that what is no number is none
+    return all(bool((asked @ x[..., None]).amax() * scale <= LOUD) for x in extents)
 
 
 def warps(bits: int, width: int) -> int:
