@@ -89,7 +89,7 @@ def test_what_is_read_may_be_far_smaller_than_the_least_code(impl, bits, mean):
         (64, 0.0, 24),
         (64, 0.0625, 8),
         (64, 0.0625, 12),
-    ],  # fmt: skip
+    ],
 )
 def test_loud_ones_leave_the_others_what_they_are(impl, width, part, density, power):
     """A key that no query looks at, a channel of the values: codes of the others are 0."""
