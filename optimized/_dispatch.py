@@ -90,6 +90,27 @@ def its_gpu(arguments: tuple[object, ...]) -> torch.cuda.device:
     return torch.cuda.device(place if place.type == "cuda" else -1)
 
 
+def learning(arguments: Iterable[object]) -> bool:
+    """Whether gradients are asked for of what is made of some arguments."""
+    return torch.is_grad_enabled() and any(
+        tensor.requires_grad
+        for argument in arguments
+        if isinstance(argument, HOLDING)
+        for tensor in tensors(argument)
+    )
+
+
+def forward(kernel: Callable[P, R], vector: Callable[[], Callable[P, R]]) -> Callable[P, R]:
+    """Return a launcher that leaves to the vectorised body what gradients are asked of."""
+
+    @wraps(kernel)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        body = vector() if learning((*args, *kwargs.values())) else kernel
+        return body(*args, **kwargs)
+
+    return call
+
+
 def tensors(value: object) -> Iterator[Tensor]:
     """Yield a tensor, or those of a record or of a tuple of them."""
     if isinstance(value, Tensor):

@@ -2,9 +2,11 @@
 
 A file holds one idea, at its path: its kernels, and under public names what launches them. Only a
 file that offers a public name may be called like it. A vectorised body that calls one of these
-names stands here as well, over the kernels. Where Triton is not installed there are no kernels.
+names stands here as well, over the kernels. Kernels have no gradients: a call that asks for them is
+the vectorised body's. Where Triton is not installed there are no kernels.
 """
 
+from functools import partial
 from importlib.util import find_spec
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import reference
 from optimized import vector
 from optimized._composed import modules, over
-from optimized._dispatch import fit
+from optimized._dispatch import fit, forward
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
@@ -23,7 +25,7 @@ def _rows() -> dict[str, Any]:
     if not find_spec("triton"):
         return {}
     return {
-        name: body
+        name: forward(body, partial(getattr, vector, name))
         for home in modules(__name__)
         for name, body in vars(home).items()
         if name in reference.__all__ and isfunction(body) and body.__module__ == home.__name__

@@ -22,6 +22,7 @@ from spec_tests.graphkv.refine.draws import graphkv_refine
 from spec_tests.inputs import INPUTS
 from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
 from spec_tests.mutants.patch import relaunched
+from spec_tests.report.calls import mapped, tensors
 
 every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
 WAITS = {"evict", "hex_compress"}  # for the size of what is left
@@ -175,3 +176,17 @@ def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
         assert launches
         inputs = {"scores": scores} | x
         assert_as_accurate(names[name](**inputs), getattr(reference, name), inputs)
+
+
+@pytest.mark.compared
+@pytest.mark.parametrize("name", kernels.__all__)
+@settings(max_examples=2)
+@given(data=st.data())
+def test_what_gradients_are_asked_of_has_them_where_the_vectorised_body_has(impl, name, data):
+    """Kernels have none: what they hand out would be a constant, and nobody would be told."""
+    inputs = cast(data.draw(SMALL[name]), torch.float32)
+    asked = mapped(lambda x: x.clone().requires_grad_(x.is_floating_point()), inputs)
+    found, wanted = (
+        [x.requires_grad for x in tensors(getattr(body, name)(**asked))] for body in (impl, vector)
+    )
+    assert found == wanted

@@ -41,6 +41,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "kernels/hex/_entries.py::tables": "tables of a mask",
     "kernels/hex/attention.py::attended": "compressed spans, joined where they are of one length",
     "kernels/hex/attention.py::taken": "compressed spans",
+    "kernels/hex/attention.py::told": "compressed spans, joined where they are of one length",
     "kernels/hex/compress.py::hex_compress": "stored parts that are numbers",
     "kernels/hex/compress.py::restored": "keys and values",
     "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",

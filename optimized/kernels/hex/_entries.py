@@ -81,12 +81,12 @@ def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
 def add_keys(
     bias, query, kept, minima, begins, tokens, channels, WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write what the kept keys of a tile add to its logits; return the largest magnitude.
+    """Write what the kept keys of a tile add to its logits; return each query's largest.
 
     A channel's row is up to 32 bytes, so that one lane reads it for its token. Nothing is scaled.
     """
     g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
-    most, far = tl.zeros([32], tl.float32), 0.0
+    most, far = tl.zeros([32, C], tl.float32), tl.zeros([C], tl.float32)
     for part in tl.range(0, 3, num_stages=1):
         pair = tokens + (part * 32 + t) * 2
         start, many = tl.load(pair), tl.load(pair + 1)
@@ -105,7 +105,7 @@ def add_keys(
             beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
             at = channel[:, None] * C + g[None, :]
             sums += tl.load(query + at) * beyond[:, None]
-        most = tl.maximum(most, tl.max(tl.abs(sums), 1))
+        most = tl.maximum(most, tl.abs(sums))
         tl.store(bias + token[:, None] * C + g[None, :], sums, mask=(~whole)[:, None])
         at = tl.min(tl.where(whole, token, 128), 0)
         while at < 128:
@@ -113,7 +113,7 @@ def add_keys(
             beyond = widened(tl.load(row + c)) - widened(tl.load(minima + c))
             q = tl.load(query + c[:, None] * C + g[None, :])
             added = tl.sum(q * beyond[:, None], 0)
-            far = tl.maximum(far, tl.max(tl.abs(added), 0))
+            far = tl.maximum(far, tl.abs(added))
             tl.store(bias + at * C + g, added)
             at = tl.min(tl.where(whole & (token > at), token, 128), 0)
     return tl.maximum(tl.max(most, 0), far)

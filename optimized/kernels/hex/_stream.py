@@ -3,7 +3,8 @@
 from torch import Tensor
 
 from optimized import kernels, vector
-from optimized.kernels.hex.attention import attended, taken
+from optimized._dispatch import learning
+from optimized.kernels.hex.attention import attended, taken, told
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.decode import full
 from reference import errors
@@ -17,11 +18,16 @@ def decoded(
     """Return what `hex_decode` does; the cache is laid out as soon as kernels are made for it.
 
     Blocks of other than whole tiles, which would take more memory laid out than as they are, and
-    several tokens at a time are a matter of the vectorised body.
+    several tokens at a time are a matter of the vectorised body, as are gradients and loud groups.
     """
     if isinstance(cache, HexCache) and cache.config.block % TILE == 0:
         cache = PackedCache.of(cache) if taken(queries[..., -1:, :], cache, None) else cache
-    if isinstance(cache, HexCache) or queries.shape[-2] != 1:
+    if (
+        isinstance(cache, HexCache)
+        or queries.shape[-2] != 1
+        or learning((queries, keys, values))
+        or not told(queries, cache)
+    ):
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=arrived(cache.rest, keys, values))

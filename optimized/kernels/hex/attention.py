@@ -23,6 +23,7 @@ from optimized.kernels._device import rounded, widened
 from optimized.kernels.hex._entries import ROOM, add_keys, add_values, begin, tables
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.laid import mask_alone
+from reference.contract import scanning
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -36,10 +37,16 @@ REGISTERS = dict(maxnreg=255) if PTX else {}
 """All that a lane may have: left to itself the assembler takes fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Numbers of each channel that are merged at once, so that none waits for the one before."""
+LOUD = 2.0**11
+"""Logits that are told from one another by 1 / 8192."""
 SPREAD = 128.0
 """What queries are divided by, so that no sum over channels is larger than a number of the keys."""
+ROOMY = 2.0**60
+"""What queries may be beside keys that are not of half precision."""
 UNIT = tl.constexpr(32768.0 * 128)
 """What stands for 1 in half precision, where all is below 1 / 128: the small keeps its bits."""
+ASKED = tl.constexpr(14 << 23)
+"""The exponent, where it stands in a float, of what stands for the largest product of a query."""
 LARGEST = tl.constexpr(torch.finfo(torch.float32).max)
 LOWEST = tl.constexpr(-LARGEST.value)
 """What stands for the largest of no logits: its difference to another is a number."""
@@ -118,12 +125,34 @@ def third(planes, u: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
 
 
 @triton.jit
-def added(codes, factors, sums, EXACT: tl.constexpr):
-    """Add a product of codes with factors of float32, which take two numbers of half precision."""
-    near = factors.to(tl.float16)
-    sums = tl.dot(codes, near, sums)
+def spread(x, C: tl.constexpr):
+    """Return numbers with columns of zeros behind theirs, so that there are as many as C."""
+    if x.shape[-1] < C:
+        both = tl.join(x, tl.zeros_like(x))
+        if len(x.shape) == 1:
+            both = tl.reshape(tl.permute(both, (1, 0)), (2 * x.shape[0],))
+        else:
+            both = tl.reshape(tl.permute(both, (0, 2, 1)), (x.shape[0], 2 * x.shape[1]))
+        return spread(both, C)
+    else:
+        return x
+
+
+@triton.jit
+def halved(x, EXACT: tl.constexpr):
+    """Return numbers of float32 as two of half precision, or as one."""
+    near = x.to(tl.float16)
     if EXACT:
-        sums = tl.dot(codes, (factors - near.to(tl.float32)).to(tl.float16), sums)
+        return near, (x - near.to(tl.float32)).to(tl.float16)
+    else:
+        return (near,)
+
+
+@triton.jit
+def multiplied(codes, factors, sums):
+    """Add a product of codes with numbers that are sums of some of half precision."""
+    for i in tl.static_range(len(factors)):
+        sums = tl.dot(codes, factors[i], sums)
     return sums
 
 
@@ -181,7 +210,7 @@ def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
 def weighed(rows, factors, sums, PTX: tl.constexpr):
     """Add a product of rows with factors of float32, on tensor cores where there are such."""
     if rows.dtype == tl.float16:
-        return added(rows, factors, sums, True)
+        return multiplied(rows, halved(factors, True), sums)
     elif PTX:
         # three numbers of bfloat16 are one of float32; the interpreter would multiply bits
         for i in tl.static_range(1 if rows.dtype == tl.bfloat16 else 3):
@@ -272,14 +301,16 @@ def codes_kernel(
     STEPS: tl.constexpr = (3 * WIDTH // 8 + 15) // 16 if THREE else 3
     PARTS: tl.constexpr = STEPS * EVERY
     ROWS: tl.constexpr = 16 if THREE else 32  # tokens of a part
+    TERMS: tl.constexpr = 2 if EXACT else 1  # of a number of float32, in half precision
     HOLES: tl.constexpr = THREE and WIDTH < 128  # rows of a part that are of no tile
     pid = tl.program_id(0).to(tl.int64)
     head = pid // parts  # of all rows
     value_row = head // heads * value_heads + head % heads % value_heads
     g, c, t = tl.arange(0, C), tl.arange(0, GROUP), tl.arange(0, ROWS)
+    h = tl.arange(0, HELD)
     place = c // 2 + FIELD * (c % 2) if PAIRED else c  # of a channel in a group, or in two
     j, r = tl.arange(0, FIELD // 2), tl.arange(0, ROWS // 2)
-    channels, all_of_group = tl.arange(0, WIDTH), tl.arange(0, FIELD)
+    all_of_group = tl.arange(0, FIELD)
     real = g < HELD  # the other columns are zeros, and nowhere in memory
     query += pid * WIDTH * HELD
     scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
@@ -334,22 +365,33 @@ def codes_kernel(
                 tokens_of + table * (96 * 2), channels_of, WIDTH, HELD,
             )  # fmt: skip
             tl.debug_barrier()
-        step = widened(tl.load(steps + channels))
-        top = tl.max(step, 0)
-        # so large that its inverse is a float
-        top = tl.maximum(tl.where(top > 0, top, 1.0), 2.0**-126)
-        if ENTRIES:  # and that what is kept can be told in it
-            top = tl.maximum(top, beyond * 2.0**-100)
-        at = query + channels[:, None] * HELD + g[None, :]
-        q = tl.load(at, mask=real[None, :], other=0.0)
-        middle = widened(tl.load(key_minima + group * WIDTH + channels)) + KEY_MIDDLE * step
-        below = tl.sum(q * middle[:, None], 0)
+        # each column is measured by the largest product of its own: queries may balance steps
+        below, most = tl.zeros([GROUP, HELD], tl.float32), tl.zeros([GROUP, HELD], tl.float32)
         asked = ()
         for i in tl.static_range(GROUPS):
             at = i * GROUP + place
-            q = query + at[:, None] * HELD + g[None, :]
-            q = tl.load(q, mask=real[None, :], other=0.0)
-            asked += (q * (widened(tl.load(steps + at)) / top * UNIT)[:, None],)
+            q = tl.load(query + at[:, None] * HELD + h[None, :])
+            step = widened(tl.load(steps + at))
+            middle = widened(tl.load(key_minima + group * WIDTH + at)) + KEY_MIDDLE * step
+            below += q * middle[:, None]
+            q *= step[:, None]
+            most = tl.maximum(most, tl.abs(q))
+            asked += (q,)
+        most = tl.max(most, 0)
+        # so large that its inverse is a float
+        most = tl.maximum(tl.where(most > 0, most, 1.0), 2.0**-105)
+        if ENTRIES:  # and that what is kept can be told in it
+            most = tl.maximum(most, beyond * 2.0**-100)
+        # a power of two, so that nothing is rounded: its exponent, where it stands in a float
+        top = most.to(tl.int32, bitcast=True) & 0x7F800000
+        fit = (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)
+        sums = ()
+        for i in tl.static_range(GROUPS):
+            both = halved(asked[i] * fit[None, :], EXACT)
+            for n in tl.static_range(len(both)):
+                sums += (spread(both[n], C),)
+        asked = sums
+        below, top = spread(tl.sum(below, 0), C), spread(top, C)
         s = ()
         for part in tl.static_range(PARTS):
             if part % EVERY == 0:
@@ -372,7 +414,7 @@ def codes_kernel(
                 at = bias + token[:, None] * HELD + g[None, :]
                 mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
                 x = tl.load(at, mask=mine, other=0.0)
-                x = x * (1.0 / top) * UNIT
+                x *= (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)[None, :]
             else:
                 x = tl.zeros([ROWS, C], tl.float32)
             for i in tl.static_range(GROUPS):
@@ -380,13 +422,15 @@ def codes_kernel(
                     codes = third(keys, part % EVERY * GROUPS + i, KEY_MIDDLE, PTX)
                 else:
                     codes = keys_of(keys[0], i, BITS, PAIRED, KEY_MIDDLE, PTX)
-                x = added(codes, asked[i], x, EXACT)
+                x = multiplied(codes, asked[i * TERMS : (i + 1) * TERMS], x)
             s += (x,)
         if LOGITS:
             here = logits + (pid * count + tile) * (96 * HELD)
         sums = ()
+        if LOGITS:  # again, where registers are few
+            scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
         below = below * scale * more
-        worth = top * scale * (more * (1.0 / UNIT))
+        worth = (top - ASKED).to(tl.float32, bitcast=True) * scale * more
         for part in tl.static_range(PARTS):
             token, mine = token_of(part, BITS, WIDTH)
             x = s[part] * worth[None, :] + below[None, :]
@@ -460,7 +504,7 @@ def codes_kernel(
                         codes = third(v, k * GROUPS + n, VALUE_MIDDLE, PTX)
                     else:
                         codes = values_of(v[0], n, BITS, PAIRED, VALUE_MIDDLE, PTX)
-                    mixed += (added(codes, p, o[n], EXACT),)
+                    mixed += (multiplied(codes, halved(p, EXACT), o[n]),)
                 o = mixed
         if ENTRIES:
             add_values(
@@ -567,6 +611,26 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
+def told(queries: Tensor, cache: PackedCache, scale: float | None = None) -> bool:
+    """Whether what is kept can be told from the minima of its groups, that it is added to.
+
+    It is not where these, or all that their codes may be, make logits beyond `LOUD`: what is kept
+    in such a group may be far below them, and is of as many bits in the reference as any number.
+    """
+    if not scanning(queries):
+        return True
+    heads, width = cache.rest.residual_keys.shape[-3], queries.shape[-1]
+    asked = queries.float().abs().reshape(-1, heads, queries.shape[-3] // heads, width)
+    scale = 1 / sqrt(width) if scale is None else abs(scale)
+    extents = [
+        run.key_minima.float().abs() + run.key_steps.float() * (2**run.bits - 1)
+        for run in cache.runs
+        if run.kept_keys.numel()
+    ]
+    # written so that what is no number is none
+    return all(bool((asked @ x[..., None]).amax() * scale <= LOUD) for x in extents)
+
+
 def warps(bits: int, width: int) -> int:
     """Return of how many warps a program is: one, where its registers hold a tile."""
     return 2 if bits == 8 or bits * width < 192 else 1
@@ -587,7 +651,10 @@ def hex_attention(
         )
     if not taken(queries, cache, valid):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
-    return attended(queries, PackedCache.of(cache), scale, mass)
+    laid = PackedCache.of(cache)
+    if not told(queries, laid, scale):
+        return vector.hex_attention(queries, cache, valid, causal, scale, mass)
+    return attended(queries, laid, scale, mass)
 
 
 def attended(
@@ -611,7 +678,9 @@ def attended(
     asked = queries.float().reshape(rows * heads, group, width)
     asked = F.pad(asked, (0, 0, 0, parts * held - group)).view(grid, held, width)
     tops = torch.linalg.vector_norm(asked, torch.inf, -1)
-    tops = tops.where(tops > 0, 1)
+    # as large as they are, up to what leaves tiny keys a product: half precision holds none
+    room = 1.0 if rest.residual_keys.dtype == torch.float16 else ROOMY
+    tops = torch.maximum(tops.clamp(torch.finfo(torch.float32).tiny, 1.0), tops / room)
     query = (asked / tops[..., None] / SPREAD).mT.contiguous()
     scale = (1 / sqrt(width) if scale is None else scale) * log2(e) / 2
     # in two factors, each of them a float
@@ -661,7 +730,7 @@ def attended(
             VALUE_MIDDLE=run.even[1] * 2.0 ** (run.bits - 1),
             # a loop in stages that stores logits too has not registers enough
             num_warps=warps(run.bits, width), num_stages=1 if mass else 2,
-            **REGISTERS if kept else {},
+            **REGISTERS,
         )  # fmt: skip
         first += several + extra
         extra = 0

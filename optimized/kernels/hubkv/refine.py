@@ -21,7 +21,7 @@ from reference.hubkv.refine import HubSettings
 
 BLOCK = 4096
 EACH = 16  # scores of a thread
-MOMENTS = 2048  # of so many blocks at a time a program adds up the moments
+MOMENTS = 512  # of so many blocks at a time a program adds up the moments
 
 
 @triton.jit

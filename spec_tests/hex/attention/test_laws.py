@@ -83,7 +83,15 @@ def test_what_is_read_may_be_far_smaller_than_the_least_code(impl, bits, mean):
 @pytest.mark.parametrize("part", ["keys", "values"])
 @pytest.mark.parametrize(
     ("width", "density", "power"),
-    [(16, 0.0, 12), (16, 0.0, 24), (16, 0.5, 12), (16, 0.5, 24), (64, 0.0, 24), (64, 0.0625, 12)],
+    [
+        (16, 0.0, 12),
+        (16, 0.0, 24),
+        (16, 0.5, 12),
+        (16, 0.5, 24),
+        (64, 0.0, 24),
+        (64, 0.0625, 8),
+        (64, 0.0625, 12),
+    ],
 )
 def test_loud_ones_leave_the_others_what_they_are(impl, width, part, density, power):
     """A key that no query looks at, a channel of the values: codes of the others are 0."""
@@ -194,6 +202,41 @@ def test_queries_near_the_largest_float_are_read(impl, scale, density, dtype):
     attended = impl.hex_attention(**x, mass=True)
     assert_as_accurate(attended.output, read, x | dict(causal=True))
     assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True))
+
+
+@pytest.mark.spec("HEX-3.1a")
+@pytest.mark.parametrize("density", [0.0, 0.125])
+@pytest.mark.parametrize("power", [40, 100])
+@pytest.mark.parametrize("size", [1.0, 2.0**40])
+def test_channels_may_be_far_apart_and_queries_near_the_small_ones(impl, size, power, density):
+    """Products are as large as one another, but those of some queries are beyond the others'."""
+    generator = torch.Generator().manual_seed(power)
+    queries, keys, values = torch.randn(3, 8, 130, 64, generator=generator)
+    apart = 2.0 ** (torch.rand(64, generator=generator) * power - power / 2).round()
+    queries, keys, values = queries / apart, keys[:2] * apart, values[:2]
+    queries[::2] *= size
+    config = reference.HexConfig(bits=4, density=density, heavy=density / 4, recent=0, block=96)
+    cache = optimized.hex_prefill(queries[:, :-1], keys[:, :-1], values[:, :-1], config=config)
+    x = dict(queries=queries[:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize("size", [1.0, 2.0**20])
+def test_what_is_kept_whole_beside_huge_keys_is_read_as_it_lies(impl, size):
+    """All that is not kept has no weight, however large its logits are."""
+    generator = torch.Generator().manual_seed(0)
+    queries, keys, values = torch.randn(3, 2, 97, 64, generator=generator)
+    queries = queries.abs()
+    keys[:, 3:] = -keys[:, 3:].abs() * size
+    config = reference.HexConfig(bits=8, density=0.0, heavy=0.04, recent=0, block=96)
+    cache = reference.hex_prefill(queries[:, :-1], keys[:, :-1], values[:, :-1], config=config)
+    x = dict(queries=queries[:, -1:].clone(), cache=cache)
+    attended = impl.hex_attention(**x, mass=True)
+    assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
 
 
 @pytest.mark.spec("HEX-3.1a")
