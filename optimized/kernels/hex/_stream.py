@@ -4,7 +4,7 @@ from torch import Tensor
 
 from optimized import kernels, vector
 from optimized._dispatch import learning
-from optimized.kernels.hex.attention import attended, taken, told
+from optimized.kernels.hex.attention import attended, near, taken
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.decode import full
 from reference import errors
@@ -26,7 +26,7 @@ def decoded(
         isinstance(cache, HexCache)
         or queries.shape[-2] != 1
         or learning((queries, keys, values))
-        or not told(queries, cache)
+        or not near(queries, cache)
     ):
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)

@@ -22,8 +22,7 @@ from optimized import vector
 from optimized.kernels._device import rounded, widened
 from optimized.kernels.hex._entries import ROOM, add_keys, add_values, begin, tables
 from optimized.layout import TILE, PackedCache
-from optimized.vector.hex.laid import mask_alone
-from reference.contract import scanning
+from optimized.vector.hex.laid import mask_alone, told
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -37,8 +36,6 @@ REGISTERS = dict(maxnreg=255) if PTX else {}
 """All that a lane may have: left to itself the assembler takes fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Numbers of each channel that are merged at once, so that none waits for the one before."""
-LOUD = 2.0**11
-"""Logits that are told from one another by 1 / 8192."""
 SPREAD = 128.0
 """What queries are divided by, so that no sum over channels is larger than a number of the keys."""
 ROOMY = 2.0**60
@@ -611,24 +608,13 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
-def told(queries: Tensor, cache: PackedCache, scale: float | None = None) -> bool:
-    """Whether what is kept can be told from the minima of its groups, that it is added to.
-
-    It is not where these, or all that their codes may be, make logits beyond `LOUD`: what is kept
-    in such a group may be far below them, and is of as many bits in the reference as any number.
-    """
-    if not scanning(queries):
-        return True
+def near(queries: Tensor, cache: PackedCache, scale: float | None = None) -> bool:
+    """Whether what is kept can be told from the groups of codes that it is added to."""
     heads, width = cache.rest.residual_keys.shape[-3], queries.shape[-1]
-    asked = queries.float().abs().reshape(-1, heads, queries.shape[-3] // heads, width)
-    scale = 1 / sqrt(width) if scale is None else abs(scale)
-    extents = [
-        run.key_minima.float().abs() + run.key_steps.float() * (2**run.bits - 1)
-        for run in cache.runs
-        if run.kept_keys.numel()
-    ]
-    # written so that what is no number is none
-    return all(bool((asked @ x[..., None]).amax() * scale <= LOUD) for x in extents)
+    scale = 1 / sqrt(width) if scale is None else scale
+    asked = queries.float().reshape(-1, heads, queries.shape[-3] // heads, width) * scale
+    some = (run for run in cache.runs if run.kept_keys.numel())
+    return told(asked, ((run.bits, run.key_steps, run.key_minima) for run in some))
 
 
 def warps(bits: int, width: int) -> int:
@@ -652,7 +638,7 @@ def hex_attention(
     if not taken(queries, cache, valid):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
     laid = PackedCache.of(cache)
-    if not told(queries, laid, scale):
+    if not near(queries, laid, scale):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
     return attended(queries, laid, scale, mass)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from optimized.vector.hex._codes import Slots, Stream
 from optimized.vector.hex.compress import hex_reconstruct
 from optimized.vector.hex.expander import static_mask
-from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, near_enough, picked
+from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, near_enough, picked, told
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
@@ -155,11 +155,22 @@ def joined(cache: HexCache | Laid, queries: Tensor, centred: bool) -> list[Coded
     if asked or (isinstance(cache, HexCache) and not multiplied(cache, exact)):
         return [restored(cache.cache() if isinstance(cache, Laid) else cache, exact)]
     laid = cache if isinstance(cache, Laid) else Laid.of(cache)
-    near = all(run.moderate for run in laid.runs) and near_enough(queries)
-    if not near:
+    if not near(laid, queries):
         return [restored(laid.cache() if isinstance(cache, Laid) else cache, exact)]
     runs = [coded(run, laid.rest.config, exact, centred) for run in laid.runs]
     return [*runs, restored(laid.rest, exact)]
+
+
+def near(laid: Laid, queries: Tensor) -> bool:
+    """Whether products with codes are of as many bits as those of what is restored."""
+    blocks = [run.block for run in laid.runs]
+    moderate = all(run.moderate for run in laid.runs) and near_enough(queries)
+    if not moderate or not blocks:
+        return moderate
+    rows, heads, width = blocks[0].key_steps.shape[1:]
+    asked = queries.reshape(rows, heads, -1, width) if queries.numel() else queries
+    some = (block for block in blocks if block.kept_keys.numel())
+    return told(asked, ((block.bits, block.key_steps, block.key_minima) for block in some))
 
 
 def multiplied(cache: HexCache, exact: torch.dtype) -> bool:

@@ -5,7 +5,7 @@ which it is multiplied, keys slot by slot and values channel by channel, and tok
 whole lie apart. All else is as it was; the blocks come back bit for bit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
@@ -30,6 +30,9 @@ FAR = 2.0**-56
 
 LOUD = 16.0
 """How many times its minimum a group's codes may span and be centred."""
+
+KEPT = 2.0**11
+"""What is kept is added to logits of groups up to this one, told from one another by 1 / 8192."""
 
 R = TypeVar("R")
 
@@ -266,6 +269,22 @@ def even(steps: Tensor, minima: Tensor, bits: int) -> bool:
     middle = (least.shape[-1] - 1) // 2  # a median is found in no fixed order on a GPU
     usual = torch.maximum(least, least.sort(-1).values[..., middle : middle + 1])
     return bool((steps.float() * ((2**bits - 1) / LOUD) <= usual).all())
+
+
+def told(queries: Tensor, groups: Iterable[tuple[int, Tensor, Tensor]]) -> bool:
+    """Whether what is kept can be told from the minima of its groups, that it is added to.
+
+    It is not where these, or all that their codes may be, make logits beyond `KEPT`: what is kept
+    in such a group may be far below them, and is of as many bits in the reference as any number.
+    Queries are scaled, `[rows, heads, queries, width]`; of each run that keeps some there are the
+    bits of its codes, the steps and the minima of its keys.
+    """
+    if not scanning(queries):
+        return True
+    asked = queries.float().abs()
+    extents = (least.float().abs() + step.float() * (2**bits - 1) for bits, step, least in groups)
+    # written so that what is no number is none
+    return all(bool((asked @ extent[..., None]).amax() <= KEPT) for extent in extents)
 
 
 def largest(scales: Tensor) -> Tensor:

@@ -416,6 +416,7 @@ def test_the_twin_restores_what_is_far_from_one(monkeypatch, part, power):
     cache = optimized.hex_prefill(**stream, config=config)
     monkeypatch.delattr(attention, "hex_reconstruct")
     far = power == 70 or (power == -70 and part == "values")
+    far |= power == 40 and part != "values"  # what is kept is beside logits that are huge
     with pytest.raises(NameError) if far else nullcontext():
         optimized.hex_attention(stream["queries"][:, -1:].clone(), cache)
 
