@@ -242,7 +242,7 @@ hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-values]
 hex/attention/test_laws.py::test_numbers_far_below_one_are_read[0.0-logits]
   kernel_tiny_keys: tiny keys are measured by more than their steps
   - tl.where(most > 0, most, 1.0), 2.0**-105)
-  + tl.where(most > 0, most, 1.0), 2.0**-48)
+  + tl.where(most > 0, most, 1.0), 2.0**-24)
 hex/attention/test_laws.py::test_numbers_far_above_one_are_read[torch.float32-0.0-values]
   kernel_plain_sums: sums over tokens are as large as tokens are many
   - tl.maximum(before + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
