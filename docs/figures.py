@@ -6,6 +6,8 @@ Written to docs/figures/, which git ignores. Run it before the site is built, as
 import csv
 import json
 import re
+from itertools import groupby
+from textwrap import indent
 
 import torch
 import walks  # noqa: F401  registers the pictures of the walks
@@ -17,6 +19,7 @@ from shipped_model import tables
 
 import reference as kv
 from optimized.bench.report import (
+    COLUMNS,
     PREDICTED,
     beside_goals,
     markdown,
@@ -24,6 +27,8 @@ from optimized.bench.report import (
     miss,
     predictions,
 )
+
+SHOWN, WHERE = COLUMNS[1:9], COLUMNS[9:]
 
 
 def clustered_scores(tokens: int = 48) -> torch.Tensor:
@@ -141,7 +146,15 @@ def timings() -> str:
     file = DOCS / "performance.csv"
     if not file.exists():
         return "None yet: `python -m optimized.bench NAME --write` writes them.\n"
-    return markdown(csv.reader(file.read_text().splitlines()))
+    parts, rows = [], list(csv.DictReader(file.read_text().splitlines()))
+    for (bench, *where), found in groupby(rows, lambda row: [row[x] for x in ("bench", *WHERE)]):
+        some = list(found)
+        slower = sum(float(row["ratio"]) < 1 for row in some)
+        about = f"{bench}: {len(some)} rows, {slower} of them below 1 ×"
+        cells = [SHOWN, *([row[x] for x in SHOWN] for row in some)]
+        said = ", ".join(f"{name} {value}" for name, value in zip(WHERE, where, strict=True))
+        parts.append(f'??? info "{about}"\n\n' + indent(f"{said}\n\n{markdown(cells)}", " " * 4))
+    return "\n".join(parts)
 
 
 def presses() -> dict[str, str]:
