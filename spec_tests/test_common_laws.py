@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -21,8 +21,13 @@ from spec_tests.test_agreement import is_floating
 FLOATING = sorted(filter(is_floating, GOOD))
 UNBOUNDED = {"fastkvzip_loss", "principal_components"}
 """Have no gradient at targets of 0 or 1, or where eigenvalues are equal."""
-ROWLESS = {"mean_rotation", "train_fastkvzip"}
-"""Take numbers without rows, or shares alone, none of which is loud."""
+SINGULAR = {"gear_prefill"}
+"""What has no gradient where what is left of a matrix has a lower rank than is asked for."""
+ROWLESS = {
+    *("mean_rotation", "train_fastkvzip", "fastkvzip_loss"),
+    *("hex_reconstruct", "ragged_attention"),
+}
+"""Take numbers without rows, shares alone, none of which is loud, or rows one behind the other."""
 LOUD = 2.0**20
 
 
@@ -96,7 +101,7 @@ every_axis = pytest.mark.parametrize(
 
 @pytest.mark.long
 @every_axis
-@settings(max_examples=12)  # some have nothing beside
+@settings(max_examples=12, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_what_is_loud_leaves_what_stands_beside_it_alone(impl, name, apart, data):
     """In units of its own: what one channel, query, token or head is rounded by is its own."""
@@ -106,14 +111,13 @@ def test_what_is_loud_leaves_what_stands_beside_it_alone(impl, name, apart, data
     head, *field = apart.argument.split(".")
     holder = inputs[head]
     quiet = getattr(holder, field[0]) if field else holder
-    if not quiet.numel() or (count := quiet.shape[apart.axis]) < 2:
-        return
+    count = quiet.shape[apart.axis]
+    assume(quiet.numel() and count > 1)
     which = data.draw(st.integers(0, count - 1))
     loud = quiet.clone()
     loud.select(apart.axis, which).mul_(LOUD)
     louder = inputs | {head: holder._replace(**{field[0]: loud}) if field else loud}
-    if refused(name, louder):  # for scores beyond the range
-        return
+    assume(not refused(name, louder))  # for scores beyond the range
     function = its_own(impl, name)
 
     @wraps(function)
@@ -126,14 +130,13 @@ def test_what_is_loud_leaves_what_stands_beside_it_alone(impl, name, apart, data
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*FLOATING} - ROWLESS))
-@settings(max_examples=4)
+@settings(max_examples=4, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_a_row_beside_a_loud_one_is_what_it_is_alone(impl, name, data):
     inputs = alone(data.draw(INPUTS[name]))
     hints = get_type_hints(unwrap(getattr(reference, name)))
     both = {k: by_rows(joined, hints[k], x) for k, x in inputs.items()}
-    if among_all(inputs) or refused(name, both):  # since no share is loud
-        return
+    assume(not among_all(inputs) and not refused(name, both))  # since no share is loud
     function = its_own(impl, name)
 
     @wraps(function)
@@ -240,7 +243,8 @@ def test_gradients_are_those_of_the_reference(impl, name, data):
 @pytest.mark.parametrize("name", sorted({*filter(is_floating, GOOD)} - UNBOUNDED))
 def test_gradients_are_finite_beside_zeros_too(impl, name):
     """One that is not would spoil all that is learned."""
-    for inputs in (GOOD[name], mapped(hollow, GOOD[name])):
+    beside = (hollow,) if name in SINGULAR else (hollow, empty)
+    for inputs in (GOOD[name], *(mapped(part, GOOD[name]) for part in beside)):
         try:
             found = gradients(getattr(impl, name), inputs)
         except ValueError:  # what must not be 0
@@ -254,6 +258,13 @@ def hollow(x: Tensor) -> Tensor:
         return x
     places = torch.arange(x.shape[-2:][0])
     return x * (places % 2).view(-1, *[1] * (min(x.ndim, 2) - 1))
+
+
+def empty(x: Tensor) -> Tensor:
+    """Return numbers of which the first of three axes, or of more, begins with nothing but 0."""
+    if not x.is_floating_point() or x.ndim < 3:
+        return x
+    return x * (torch.arange(len(x)) > 0).view(-1, *[1] * (x.ndim - 1))
 
 
 def untied(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -412,7 +412,8 @@ class Record:
         self.rows: list[Named] = []
         there = file is not None and file.exists()
         self.others = json.loads(file.read_text())["runs"] if there else []  # pyright: ignore[reportOptionalMemberAccess]
-        for run in [one for one in self.others if one["about"] == about]:
+        same = code_of(about)
+        for run in [one for one in self.others if code_of(one["about"]) == same]:
             self.others.remove(run)
             self.agreed, self.rows = run["agreed"], run["rows"]
 
@@ -420,6 +421,7 @@ class Record:
         """Take back that anything agrees, and some rows."""
         keys = [key(row) for row in some]
         self.agreed, self.rows = [], [row for row in self.rows if key(row) not in keys]
+        self.write()
 
     def row(self, wanted: Named) -> Named | None:
         """Return the row of an operation, if there is one."""
@@ -436,6 +438,11 @@ class Record:
             run = dict(about=self.about, agreed=self.agreed, rows=self.rows)
             said = dict(schema_version=SCHEMA, runs=[*self.others, run])
             replace(self.file, json.dumps(said, indent=1) + "\n")
+
+
+def code_of(about: Named) -> Named:
+    """Return what makes two runs one: all but the commit, which may be of other files alone."""
+    return {name: value for name, value in about.items() if name != "commit"}
 
 
 def key(row: Named) -> Named:

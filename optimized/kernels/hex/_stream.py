@@ -20,14 +20,13 @@ def decoded(
     Blocks of other than whole tiles, which would take more memory laid out than as they are, and
     several tokens at a time are a matter of the vectorised body, as are gradients and loud groups.
     """
-    if isinstance(cache, HexCache) and cache.config.block % TILE == 0:
-        cache = PackedCache.of(cache) if taken(queries[..., -1:, :], cache, None) else cache
-    if (
-        isinstance(cache, HexCache)
-        or queries.shape[-2] != 1
-        or learning((queries, keys, values))
-        or not near(queries, cache)
-    ):
+    fine = queries.shape[-2] == 1 and not learning((queries, keys, values, cache))
+    if isinstance(cache, HexCache):
+        fine = fine and cache.config.block % TILE == 0 and taken(queries, cache, None)
+    fine = fine and near(queries, cache)
+    if fine and isinstance(cache, HexCache):
+        cache = PackedCache.of(cache)
+    if isinstance(cache, HexCache) or not fine:
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=arrived(cache.rest, keys, values))

@@ -22,7 +22,7 @@ from optimized import vector
 from optimized.kernels._device import rounded, widened
 from optimized.kernels.hex._entries import ROOM, add_keys, add_values, begin, tables
 from optimized.layout import TILE, PackedCache
-from optimized.vector.hex.laid import mask_alone, told
+from optimized.vector.hex.laid import known, mask_alone, told
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -608,13 +608,18 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
-def near(queries: Tensor, cache: PackedCache, scale: float | None = None) -> bool:
+def near(queries: Tensor, cache: HexCache | PackedCache, scale: float | None = None) -> bool:
     """Whether what is kept can be told from the groups of codes that it is added to."""
-    heads, width = cache.rest.residual_keys.shape[-3], queries.shape[-1]
+    laid = isinstance(cache, PackedCache)
+    heads, _, width = (cache.rest if laid else cache).residual_keys.shape[-3:]
     scale = 1 / sqrt(width) if scale is None else scale
     asked = queries.float().reshape(-1, heads, queries.shape[-3] // heads, width) * scale
-    some = (run for run in cache.runs if run.kept_keys.numel())
-    return told(asked, ((run.bits, run.key_steps, run.key_minima) for run in some))
+    some = (part for part in (cache.runs if laid else cache.blocks) if part.kept_keys.numel())
+    shape = -1, len(asked), heads, width
+    parts = (
+        (part.bits, part.key_steps.reshape(shape), part.key_minima.reshape(shape)) for part in some
+    )
+    return told(asked, parts)
 
 
 def warps(bits: int, width: int) -> int:
@@ -635,12 +640,9 @@ def hex_attention(
             "cache must be a PackedCache while a CUDA graph is captured, got a HexCache: lay it "
             "out by PackedCache.of(cache) and capture optimized.kernels.hex.attention.attended"
         )
-    if not taken(queries, cache, valid):
+    if not taken(queries, cache, valid) or not near(queries, cache, scale):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
-    laid = PackedCache.of(cache)
-    if not near(queries, laid, scale):
-        return vector.hex_attention(queries, cache, valid, causal, scale, mass)
-    return attended(queries, laid, scale, mass)
+    return attended(queries, PackedCache.of(cache), scale, mass)
 
 
 def attended(
@@ -698,7 +700,8 @@ def attended(
         where = (run.tiles, rows, heads, parts)
         entries = [query] * 10
         if kept:
-            table = tables(mask_alone(rest.config), run.length, heads, width, run.dynamic.device)
+            asked = mask_alone(rest.config), run.length, heads, width, run.dynamic.device
+            table = known(run.dynamic, tables, *asked)
             room = ROOM + (TILE + 1 + (TILE if exact else TILE // 2)) * held
             entries = [
                 run.kept_keys, run.kept_values, run.begins, run.dynamic, *table,

@@ -150,9 +150,7 @@ def joined(cache: HexCache | Laid, queries: Tensor, centred: bool) -> list[Coded
     Where numbers are far from one, or gradients are asked for, the tokens are restored.
     """
     exact = queries.dtype
-    rest = cache.rest if isinstance(cache, Laid) else cache
-    asked = learning(queries, rest.residual_keys, rest.residual_values)
-    if asked or (isinstance(cache, HexCache) and not multiplied(cache, exact)):
+    if learning(queries, cache) or (isinstance(cache, HexCache) and not multiplied(cache, exact)):
         return [restored(cache.cache() if isinstance(cache, Laid) else cache, exact)]
     laid = cache if isinstance(cache, Laid) else Laid.of(cache)
     if not near(laid, queries):
@@ -181,10 +179,15 @@ def multiplied(cache: HexCache, exact: torch.dtype) -> bool:
     return cache.config.density < 1 and exact != torch.float64
 
 
-def learning(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether gradients are asked for of what is made of these."""
-    some = queries.requires_grad or keys.requires_grad or values.requires_grad
-    return some and torch.is_grad_enabled()
+def learning(queries: Tensor, cache: HexCache | Laid) -> bool:
+    """Whether gradients are asked for of what queries read."""
+    if not torch.is_grad_enabled():
+        return False
+    rest = cache.rest if isinstance(cache, Laid) else cache
+    some = [queries, rest.residual_keys, rest.residual_values]
+    for block in [run.block for run in cache.runs] if isinstance(cache, Laid) else cache.blocks:
+        some += block[1:]
+    return any(part.requires_grad for part in some)
 
 
 def restored(cache: HexCache, exact: torch.dtype) -> Plain:

@@ -37,9 +37,8 @@ def decoded(
 ) -> tuple[Tensor, HexCache | Laid]:
     """Return what `hex_decode` does; the cache stays laid out from one token to the next."""
     exact = widest(queries, keys)
-    rest = cache.rest if isinstance(cache, Laid) else cache
-    anew = queries.shape[-2] != 1 or learning(queries, keys, values)
-    anew |= learning(queries, rest.residual_keys, rest.residual_values)
+    anew = queries.shape[-2] != 1 or learning(queries, cache)
+    anew |= torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
     if isinstance(cache, HexCache) and not anew and multiplied(cache, exact):
         cache = Laid.of(cache)
     if isinstance(cache, HexCache) or anew:

@@ -359,6 +359,33 @@ def test_codes_of_every_width_are_read_whole_beside_a_huge_channel_and_a_tiny_on
     assert_as_accurate(attended.mass, restored_mass, asking | dict(causal=True, scale=None))
 
 
+@pytest.mark.gradients
+@pytest.mark.spec("HEX-3.1a", "HEX-5a")
+@pytest.mark.parametrize(
+    "part",
+    ["key_steps", "key_minima", "value_steps", "value_minima", "kept_keys", "kept_values"],
+)
+def test_what_a_block_holds_has_the_gradients_of_the_reference(impl, part):
+    """One part alone, in single precision, as of a prompt whose residual buffer is detached."""
+    generator = torch.Generator().manual_seed(0)
+    queries, keys, values = torch.randn(3, 2, 2 * BLOCK + 1, 4, generator=generator)
+    config = reference.HexConfig(bits=4, block=BLOCK, density=0.25, recent=2, near=True)
+    cache = reference.hex_prefill(queries, keys, values, config)
+    held, asked = cache.blocks[0], queries[:, -1:].clone()
+
+    def taught(function: Any) -> torch.Tensor:
+        leaf = getattr(held, part).clone().requires_grad_()
+        learned = cache._replace(blocks=(held._replace(**{part: leaf}), *cache.blocks[1:]))
+        function(asked, learned).output.square().sum().backward()
+        assert leaf.grad is not None
+        return leaf.grad
+
+    expected = taught(reference.hex_attention)
+    scale = float(expected.abs().max())
+    assert scale
+    assert_close(taught(impl.hex_attention), expected.double(), 16 * scale)
+
+
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @pytest.mark.parametrize("change", [dict(bits=3), dict(value_group="head")], ids=str)
 def test_blocks_of_several_settings_are_read_together(impl, change):
