@@ -270,7 +270,7 @@ hex/attention/test_laws.py::test_channels_may_be_far_apart_and_queries_near_the_
             # so large that its inverse is a float
 hex/attention/test_laws.py::test_what_is_kept_whole_beside_huge_keys_is_read_as_it_lies[1048576.0]
   kernel_kept_beside_loud: what is kept is added to minima, however large they are
-  - some = (run for run in cache.runs if run.kept_keys.numel())
+  - some = (part for part in (cache.runs if laid else cache.blocks) if part.kept_keys.numel())
   + some = ()
 hex/attention/test_laws.py::test_where_logits_are_huge_a_query_reads_the_token_it_is_nearest_to[0.0-65536.0]
   kernel_largest_and_offset: what powers are measured from is added to the largest logit

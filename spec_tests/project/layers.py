@@ -43,6 +43,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "kernels/hex/attention.py::taken": "compressed spans",
     "kernels/hex/attention.py::near": "compressed spans, joined where they are of one length",
     "vector/hex/attention.py::near": "compressed spans, joined where they are of one length",
+    "vector/hex/attention.py::learning": "compressed spans, and what is stored of them",
     "vector/hex/laid.py::told": "compressed spans, joined where they are of one length",
     "kernels/hex/compress.py::hex_compress": "stored parts that are numbers",
     "kernels/hex/compress.py::restored": "keys and values",
