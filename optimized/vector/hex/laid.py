@@ -31,8 +31,8 @@ FAR = 2.0**-56
 LOUD = 16.0
 """How many times its minimum a group's codes may span and be centred."""
 
-KEPT = 2.0**10
-"""What is kept is added to logits of groups up to this one, told from one another by 1 / 16384."""
+KEPT = 2.0**11
+"""What is kept is added to logits of groups up to this one, told from one another by 1 / 8192."""
 
 R = TypeVar("R")
 
@@ -274,19 +274,15 @@ def even(steps: Tensor, minima: Tensor, bits: int) -> bool:
 def told(queries: Tensor, groups: Iterable[tuple[int, Tensor, Tensor]]) -> bool:
     """Whether what is kept can be told from the minima of its groups, that it is added to.
 
-    It is not where all that their codes may span makes logits beyond `KEPT`: what is kept in such a
-    group may be far below its minimum, and is of as many bits in the reference as any number. A
-    group that spans little is far from 0 as a whole, as a rule, with what is kept of it, which then
-    has no more bits in the reference: its minimum counts a 64th.
+    It is not where these, or all that their codes may be, make logits beyond `KEPT`: what is kept
+    in such a group may be far below them, and is of as many bits in the reference as any number.
     Queries are scaled, `[rows, heads, queries, width]`; of each run that keeps some there are the
     bits of its codes, the steps and the minima of its keys.
     """
     if not scanning(queries):
         return True
     asked = queries.float().abs()
-    extents = (
-        least.float().abs() / 64 + step.float() * (2**bits - 1) for bits, step, least in groups
-    )
+    extents = (least.float().abs() + step.float() * (2**bits - 1) for bits, step, least in groups)
     tops = [(asked @ extent[..., None]).amax() for extent in extents]
     # written so that what is no number is none
     return not tops or bool(torch.stack(tops).amax() <= KEPT)
