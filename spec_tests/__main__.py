@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 TAKES_VALUE = {"--xfails", "--device", "--impl", "--hypothesis-profile", "--level"}
-TAKES_VALUE |= {"--report-html", "--report-json"}
-TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c"}
+TAKES_VALUE |= {"--report-html", "--report-json", "--examples", "--paper"}
+TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
 
 
 def arguments(given: list[str]) -> list[str]:

@@ -1,9 +1,12 @@
-"""The one tolerance of the suite.
+"""The one tolerance of the suite: it follows from the computation.
 
-Masks, indices and codes are equal or wrong. A float may be at most twice as far from the float64
-answer as the reference itself is at its worst at the same dtype, plus four units in the last place
-of the element (of the largest one where sums cancel). Where a result jumps (a kept set, a rounded
-code), what lies within four units in the last place of the jump may fall on either side.
+Masks, indices and codes are equal or wrong. A float may differ from the float64 answer by `SAFETY`
+times what rounding does to the computation. For a law that is a unit in the last place of float32
+(of float64 where it computes in that) of the magnitude that the law names, such as the sum of the
+magnitudes of what is added; and where the result is of half precision, a unit of its own. Where the
+specification itself is asked, it is what its result moves by when each of its operations is rounded
+otherwise (`noise.py`). That shows, too, which choices lie within the error of another: there either
+is right, unless they are equal.
 """
 
 from collections import deque
@@ -13,40 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ULPS = 4
+from spec_tests.noise import Noise, pairs
 
-# Sums of terms of both signs: an element is rounded as its terms are, however small it comes out.
-# Units in the last place are those of the largest element. Functions, and fields of what they
-# return.
-CANCELLING = {
-    "mass",
-    "output",
-    "attention_weights",
-    "attention",
-    "attention_error",
-    "attention_mass",
-    "ragged_attention",
-    "model_logits",
-    "autocorrelation",
-    "cake",
-    "cosine_matrix",
-    "edges",
-    "expected_attention",
-    "fastkvzip",
-    "kvzip",
-    "kvzip_chunk",
-    "mean_rotation",
-    "h2o_mass",
-    "snapkv",
-    "principal_components",
-    "low_rank",
-    "gear_compress",
-    "gear_reconstruct",
-    "gear_prefill",
-    "gear_append",
-    "gear_read",
-    "query_statistics",
-}
+SAFETY = 16
+RUNS = pairs(3)
+"""The roundings that the specification is asked under; by twos, since most is settled by two."""
+FACTORS = {"left", "right"}
+"""Fields that are determined by their product."""
+HOPELESS = 2.0**12
+"""An error so many times the tolerance is wrong under all of them."""
 
 
 class Unequal(AssertionError):
@@ -92,7 +70,7 @@ def assert_as_accurate(
     inputs: dict[str, Any],
     known: tuple[dict[str, Any], Any] | None = None,
 ) -> None:
-    """`actual` is as good an answer to `spec(**inputs)` as the reference gives.
+    """`actual` is an answer to `spec(**inputs)` as another correct computation could give it.
 
     `known` is what `spec` says to some inputs of float64: most draws are of numbers that every
     dtype holds, and its answer need not be computed again.
@@ -100,13 +78,22 @@ def assert_as_accurate(
     wide = cast(inputs, torch.float64)
     exact = known[1] if known and are_equal(wide, known[0]) else spec(**wide)
     same = exact if is_wide(inputs) else spec(**inputs)
-    _compare(actual, same, exact, spec.__name__ in CANCELLING)
+    found = [same]
+    wrong = excess(actual, exact, found)
+    while 1 < wrong and len(found) < len(RUNS) and (wrong < HOPELESS or len(found) < 2):
+        for seed in RUNS[len(found) - 1 : len(found) + 1]:
+            with Noise(seed, bound=True):
+                found.append(spec(**inputs))
+        wrong = excess(actual, exact, found)
+    if not wrong <= 1:
+        raise Unequal(f"{actual} is not {same}: {wrong:.3g} times the tolerance", actual, same)
 
 
 def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
-    """`actual` is the `exact` value up to four units in the last place of max(|exact|, scale)."""
+    """`actual` is the `exact` value, up to the rounding of numbers of size max(|exact|, scale)."""
     exact = torch.as_tensor(exact, dtype=torch.float64, device=actual.device)
-    allowed = ulp(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
+    allowed = rounding(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
+    allowed = allowed + narrowing(actual.dtype, exact)
     same = actual.double() == exact  # also where both are infinite
     error = (actual.double() - exact).abs().masked_fill(same, 0)
     if not (error <= allowed).all():  # written so that NaN fails
@@ -115,9 +102,10 @@ def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 
 
 
 def assert_at_most(low: Tensor, high: Tensor) -> None:
-    """`low` <= `high`, up to four units in the last place of the larger magnitude."""
+    """`low` <= `high`, up to the rounding of the larger magnitude."""
     low, high = torch.broadcast_tensors(low, high)
-    slack = ulp(low.dtype, torch.maximum(low.abs(), high.abs()).double())
+    size = torch.maximum(low.abs(), high.abs())
+    slack = rounding(low.dtype, size) + narrowing(low.dtype, size)
     excess = low.double() - high.double()
     assert (excess <= slack).all(), f"{low} exceeds {high} by {(excess - slack).max():.3g}"
 
@@ -129,7 +117,7 @@ def assert_within_five_deviations(counts: Tensor, mean: float, variance: float) 
 
 
 def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) -> None:
-    """`kept` holds the best along the last axis: its worst is within 4 ulp of the best dropped.
+    """`kept` holds the best along the last axis: none dropped is better, up to rounding.
 
     `among` limits the comparison to the entries that compete.
     """
@@ -137,7 +125,8 @@ def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) ->
     held = kept if among is None else kept & among
     worst = scores.double().masked_fill(~held, torch.inf).amin(-1)
     best = scores.double().masked_fill(~rivals, -torch.inf).amax(-1)
-    fine = (worst >= best) | (best - worst <= ulp(scores.dtype, best.abs()))
+    slack = rounding(scores.dtype, best.abs()) + narrowing(scores.dtype, best)
+    fine = (worst >= best) | (best - worst <= slack)
     assert fine.all(), f"kept {worst} but dropped {best}"
 
 
@@ -147,14 +136,22 @@ def assert_codes(codes: Tensor, unrounded: Tensor, scale: Tensor) -> None:
     `scale` is the magnitude, in steps, of the numbers the unrounded value is a difference of.
     """
     error = (codes.double() - unrounded.double()).abs()
-    allowed = 0.5 + ulp(scale.dtype, torch.maximum(scale.abs(), unrounded.abs()))
+    allowed = 0.5 + rounding(scale.dtype, torch.maximum(scale.abs(), unrounded.abs()))
     assert (error <= allowed).all(), f"{codes} is not {unrounded} rounded"
 
 
-def ulp(dtype: torch.dtype, magnitude: Tensor) -> Tensor:
-    """Four units in the last place of `magnitude` at `dtype`, in float64."""
+def rounding(dtype: torch.dtype, magnitude: Tensor) -> Tensor:
+    """Return what rounding may do to a number of a magnitude on the way to a result of `dtype`.
+
+    Half precision is for storing: what is computed is computed in float32 at least (C3).
+    """
+    return SAFETY * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * magnitude.double()
+
+
+def narrowing(dtype: torch.dtype, value: Tensor) -> Tensor:
+    """Return what rounding once more to half precision may do to a result; nothing elsewhere."""
     info = torch.finfo(dtype)
-    return ULPS * info.eps * magnitude.double().clamp(info.tiny, info.max)
+    return value.double().abs().clamp(min=info.tiny) * (info.eps if info.bits < 32 else 0)
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
@@ -188,26 +185,70 @@ def assert_same_kind(actual: Any, expected: Tensor) -> None:
     assert actual.dtype == expected.dtype, (actual.dtype, expected.dtype)
 
 
-def _compare(actual: Any, same: Any, exact: Any, cancelling: bool) -> None:
-    if isinstance(same, tuple):
-        assert isinstance(actual, tuple), f"{type(actual)} is no tuple"
-        names = getattr(same, "_fields", same)
-        for name, one, own, right in zip(names, actual, same, exact, strict=True):
-            _compare(one, own, right, cancelling or (isinstance(name, str) and name in CANCELLING))
-    elif is_float(same):
-        assert_same_kind(actual, same)
-        infinite = torch.isinf(exact)
-        assert torch.equal(actual[infinite].double(), exact[infinite].double())
-        wrong = (actual.double() - exact.double())[~infinite].abs()
-        own = (same.double() - exact.double())[~infinite].abs()
-        if wrong.numel():
-            scale = exact[~infinite].abs()
-            scale = scale.max().expand_as(scale) if cancelling else scale
-            allowed = 2 * own.max() + ulp(same.dtype, scale)
-            fine = wrong <= allowed  # written so that NaN fails
-            assert fine.all(), f"error {wrong[~fine][0]:.3g} > {allowed[~fine][0]:.3g}"
-    elif isinstance(same, float):
+def excess(actual: Any, exact: Any, found: list[Any]) -> float:
+    """Return how many times the tolerance a result is off, at most 1 if it is right.
+
+    Args:
+        actual: the result.
+        exact: the specification's, in float64.
+        found: the specification's at the dtype of the result, under several roundings.
+
+    Raises:
+        AssertionError: it is of another type or shape.
+    """
+    same = found[0]
+    if isinstance(same, dict):
+        assert isinstance(actual, dict), f"{type(actual)} is no dictionary"
+        assert actual.keys() == same.keys(), (*actual, *same)
+        actual, exact, found = tuple(actual.values()), tuple(exact.values()), [*map(listed, found)]
+        same = found[0]
+    if isinstance(same, tuple | list | deque):
+        kind = tuple if isinstance(same, tuple) else type(same)
+        assert isinstance(actual, kind), f"{type(actual)} is no {kind}"
+        assert len(actual) == len(same), (len(actual), len(same))
+        several = [f for f in found if len(f) == len(same)]
+        if FACTORS <= {*getattr(same, "_fields", ())}:
+            for field in FACTORS:
+                assert_same_kind(getattr(actual, field), getattr(same, field))
+            actual, exact, *several = map(multiplied, (actual, exact, *several))
+        parts = zip(actual, exact, zip(*several, strict=True), strict=True)
+        return max((excess(a, e, [*f]) for a, e, f in parts), default=0.0)
+    if isinstance(same, float):
         assert isinstance(actual, float), type(actual)
-        assert abs(actual - exact) <= 2 * abs(same - exact) + ULPS * 2**-52 * abs(exact)
-    else:
-        assert_equal(actual, same)
+        return excess(*(torch.tensor(x).double() for x in (actual, exact)), [*map(as64, found)])
+    if not isinstance(same, Tensor):
+        assert type(actual) is type(same), (type(actual), type(same))
+        return 0.0 if any(actual == other for other in found) else torch.inf
+    assert_same_kind(actual, same)
+    others = torch.stack([f for f in found if f.shape == same.shape]).double()
+    if not same.is_floating_point():
+        whole = actual.double()
+        right = (others.amin(0) <= whole) & (whole <= others.amax(0))
+        return 0.0 if right.all() else torch.inf
+    same_numbers = actual.double() == exact.double()  # also where both are infinite
+    error = (actual.double() - exact.double()).abs().masked_fill(same_numbers, 0)
+    moved = (others - exact.double()).nan_to_num(0, 0, 0).abs()
+    allowed = rounding(same.dtype, exact.abs()) + narrowing(same.dtype, exact)
+    allowed = allowed + SAFETY * moved.amax(0)
+    times = (error / allowed.clamp(min=TINY)).nan_to_num(torch.inf, torch.inf)
+    return float(times.max()) if times.numel() else 0.0
+
+
+def multiplied(record: Any) -> tuple[Any, ...]:
+    """Return the parts of a record with the product of its factors: that alone is determined."""
+    rest = tuple(v for k, v in zip(record._fields, record, strict=True) if k not in FACTORS)
+    return (*rest, record.left.double() @ record.right.double().mT)
+
+
+def listed(value: dict[Any, Any]) -> tuple[Any, ...]:
+    """Return the values of a dictionary."""
+    return tuple(value.values())
+
+
+def as64(value: float) -> Tensor:
+    """Return a number as a tensor."""
+    return torch.tensor(value, dtype=torch.float64)
+
+
+TINY = 2.0**-1000
+"""Below every number that a model makes: 0 is exact where all that makes it is."""

@@ -82,6 +82,11 @@ class Implementation:
         """Whether it has all of these public names, and is asked for them."""
         return self.wanted - self.lacks >= set(names)
 
+    def is_asked(self, names: Iterable[str]) -> bool:
+        """Whether a test of these names says something: a module may name what it has changed."""
+        changed = getattr(self.module, "changed", None)
+        return changed is None or not changed.isdisjoint(names)
+
     @cached_property
     def composed(self) -> frozenset[str]:
         """The functions that run in Triton's interpreter by the kernels of others alone."""

@@ -1,0 +1,48 @@
+"""Other correct ways to find hubs, and to discount the rest."""
+
+import torch
+import torch.nn.functional as F
+
+from spec_tests.variants.make import variant
+
+
+@variant("hub_mask")
+def by_comparison(scores, radius=2, protected=None):
+    """Compare each token with every rival of its window."""
+    hidden = scores if protected is None else scores.masked_fill(protected, -torch.inf)
+    at = torch.arange(scores.shape[-1], device=scores.device)
+    near = (at[:, None] - at).abs() <= radius
+    mine, theirs = hidden[..., :, None], hidden[..., None, :]
+    beaten = near & ((theirs > mine) | ((theirs == mine) & (at < at[:, None])))
+    return ~beaten.any(-1) & (hidden > -torch.inf)
+
+
+@variant("hub_mask", "values")
+def by_max_pool(scores, radius=2, protected=None):
+    """Pool with the largest of each window, and break the ties after: the first of a run."""
+    hidden = scores if protected is None else scores.masked_fill(protected, -torch.inf)
+    rows = hidden.reshape(-1, 1, hidden.shape[-1]).float()
+    radius = min(radius, hidden.shape[-1])
+    pooled = F.max_pool1d(rows, 2 * radius + 1, stride=1, padding=radius)
+    hubs = ((rows == pooled) & (rows > -torch.inf))[:, 0]
+    for row, values in zip(hubs, rows[:, 0], strict=True):
+        for i in row.nonzero().flatten().tolist():
+            if (values[max(0, i - radius) : i] == values[i]).any():
+                row[i] = False
+    return hubs.reshape(scores.shape)
+
+
+@variant("discount")
+def by_factors(scores, hubs, gamma=0.5):
+    """Multiply by a factor of 1 or gamma."""
+    exact = torch.promote_types(scores.dtype, torch.float32)
+    factors = torch.full_like(scores, gamma, dtype=exact).masked_fill(hubs, 1)
+    return (scores * factors).to(scores.dtype)
+
+
+@variant("smd")
+def at_once(scores, radius=2, gamma=0.5, protected=None):
+    """Find hubs by comparison; protected tokens keep their score."""
+    hubs = by_comparison(scores, radius, protected)
+    keeps = hubs if protected is None else hubs | protected
+    return torch.where(keeps, scores, gamma * scores)

@@ -1,0 +1,40 @@
+"""Run the suite against every correct module: nothing may fail.
+
+`python -m spec_tests.variants` runs all, each at the level that it is right at, with pytest's
+options: `-n logical`, `--examples 5`, `--hypothesis-seed=1`. Names choose some: `noisy_1 edges_1`.
+"""
+
+import sys
+
+import pytest
+
+from spec_tests import variants
+from spec_tests.__main__ import arguments
+
+
+def levels() -> dict[str, str]:
+    """Return, for each module, the level it is right at."""
+    columns = {name: c.level for name, c in variants.COLUMNS.items() if c.changed}
+    # the one is the reference itself; the others round otherwise than half precision is told to
+    return {"renamed": "errors", "noisy_1": "edges", "noisy_2": "edges", "noisy_3": "edges"} | {
+        "double": "edges",
+        **columns,
+    }
+
+
+def run(names: list[str], words: list[str]) -> int:
+    """Run the suite on modules, those of one level at a time, and return the worst exit status."""
+    worst = 0
+    for level in ("values", "edges", "errors"):
+        of_level = [f"spec_tests.variants:{n}" for n in names if levels()[n] == level]
+        if of_level:
+            # jaxtyping's plugin is already imported here, by the reference
+            quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+            given = [*of_level, "--ours", "--level", level, *quiet, *words]
+            worst = max(worst, int(pytest.main(arguments(given))))
+    return worst
+
+
+if __name__ == "__main__":
+    given = [word for word in sys.argv[1:] if word in levels()]
+    sys.exit(run(given or [*levels()], [word for word in sys.argv[1:] if word not in given]))

@@ -1,0 +1,146 @@
+"""How a correct variant is registered, and how variants make modules under test."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+import reference
+from spec_tests.noise import Noise
+from spec_tests.report.calls import mapped
+
+Function = Callable[..., Any]
+Level = Literal["values", "edges"]
+
+
+class Variant(NamedTuple):
+    """Another correct way to write a public function."""
+
+    name: str  # the function
+    body: Function
+    level: Level  # how far it is right: "values" on ordinary input alone
+    idea: str  # the folder of the suite it stands in
+
+
+VARIANTS: list[Variant] = []
+
+
+def variant(name: str, level: Level = "edges") -> Callable[[Function], Function]:
+    """Register a function as a correct variant of a public function: `@variant("hub_mask")`.
+
+    It has the signature of that function, and checks no arguments. Its docstring says how it goes
+    about it.
+    """
+    assert name in reference.__all__, f"{name} is no public name"
+
+    def register(body: Function) -> Function:
+        folder = Path(body.__code__.co_filename).parent
+        root = Path(__file__).parent.parent
+        idea = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
+        VARIANTS.append(Variant(name, body, level, idea))
+        return body
+
+    return register
+
+
+class Column:
+    """A module with one variant of each function that has so many, and the reference's others.
+
+    `changed` names what it is tested on.
+    """
+
+    def __init__(self, level: Level, place: int):
+        self.level, self.place = level, place
+
+    @property
+    def chosen(self) -> dict[str, Function]:
+        """The variants of the column, by name."""
+        of: dict[str, list[Function]] = {}
+        for one in VARIANTS:
+            if one.level == self.level:
+                of.setdefault(one.name, []).append(one.body)
+        return {name: found[self.place] for name, found in of.items() if len(found) > self.place}
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The functions that are not the reference's."""
+        return frozenset(self.chosen)
+
+    def __dir__(self) -> list[str]:
+        return reference.__all__
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a variant, or what the reference has under a public name."""
+        if name not in reference.__all__:
+            raise AttributeError(name)
+        return self.chosen.get(name) or getattr(reference, name)
+
+
+class Wrapped:
+    """The reference with every function wrapped."""
+
+    def __init__(self, wrap: Callable[[Function], Function]):
+        self.wrap = wrap
+
+    def __dir__(self) -> list[str]:
+        return reference.__all__
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a public function, wrapped; a record is itself."""
+        if name not in reference.__all__:
+            raise AttributeError(name)
+        found = getattr(reference, name)
+        return found if isinstance(found, type) else self.wrap(found)
+
+
+def forwarded(function: Function) -> Function:
+    """Return a function that calls another: the reference under another name."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def under_noise(seed: int) -> Callable[[Function], Function]:
+    """Return a wrapper that runs a function with every operation rounded otherwise."""
+
+    def wrap(function: Function) -> Function:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with Noise(seed):
+                return function(*args, **kwargs)
+
+        return call
+
+    return wrap
+
+
+def in_double(function: Function) -> Function:
+    """Return a function that computes in float64, and rounds once at the end."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        like = function(*args, **kwargs)
+        return as_kinds_of(function(*mapped(widened, args), **mapped(widened, kwargs)), like)
+
+    return call
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return a floating-point tensor in float64."""
+    return x.double() if x.is_floating_point() else x
+
+
+def as_kinds_of(value: Any, like: Any) -> Any:
+    """Return a result with its tensors of the dtypes of another."""
+    if isinstance(value, Tensor) and isinstance(like, Tensor):
+        return value.to(like.dtype)
+    if isinstance(value, tuple) and isinstance(like, tuple) and len(value) == len(like):
+        parts = [as_kinds_of(v, k) for v, k in zip(value, like, strict=True)]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value if not isinstance(value, torch.dtype) else like
