@@ -80,7 +80,7 @@ def assert_as_accurate(
     same = exact if is_wide(inputs) else spec(**inputs)
     found = [same]
     wrong = excess(actual, exact, found)
-    while 1 < wrong and len(found) < len(RUNS) and (wrong < HOPELESS or len(found) < 2):
+    while wrong > 1 and len(found) < len(RUNS) and (wrong < HOPELESS or len(found) < 2):
         for seed in RUNS[len(found) - 1 : len(found) + 1]:
             with Noise(seed, bound=True):
                 found.append(spec(**inputs))
@@ -207,7 +207,7 @@ def excess(actual: Any, exact: Any, found: list[Any]) -> float:
         assert isinstance(actual, kind), f"{type(actual)} is no {kind}"
         assert len(actual) == len(same), (len(actual), len(same))
         several = [f for f in found if len(f) == len(same)]
-        if FACTORS <= {*getattr(same, "_fields", ())}:
+        if {*getattr(same, "_fields", ())} >= FACTORS:
             for field in FACTORS:
                 assert_same_kind(getattr(actual, field), getattr(same, field))
             actual, exact, *several = map(multiplied, (actual, exact, *several))

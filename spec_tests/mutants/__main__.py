@@ -1,4 +1,7 @@
-"""Run every mutant against the test that must kill it, and print what came of it."""
+"""Run every mutant against the test that must kill it, and print what came of it.
+
+`python -m spec_tests.mutants` runs all; `hubkv kernels/hex` those of files under these places.
+"""
 
 import json
 import sys
@@ -100,29 +103,34 @@ def asserts(error: BaseException) -> bool:
     return isinstance(error, AssertionError | pytest.fail.Exception | Killed)
 
 
-def run(*words: str) -> dict[str, list[str]]:
-    """Return, for each mutant, the outcomes of the tests that must kill it.
+def run(*words: str, places: tuple[str, ...] = ("",)) -> dict[str, list[str]]:
+    """Return, for each mutant of files under `places`, the outcomes of the tests that must kill it.
 
     `words` are further arguments of pytest, such as `--hypothesis-seed=1`.
     """
     trial = Trial()
-    impls = [word for name in MUTANTS for word in ("--impl", f"spec_tests.mutants:{name}")]
+    chosen = {name: mutant for name, mutant in MUTANTS.items() if mutant.place.startswith(places)}
+    impls = [word for name in chosen for word in ("--impl", f"spec_tests.mutants:{name}")]
     quiet = ["-q", "--tb=no", "-p", "no:cacheprovider", "--ours", "--killers"]
     # jaxtyping's plugin is already imported here, by the reference
     quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     # collecting the others would take as long as most of the killers
-    killers = {mutant.killer.partition("::")[0] for mutant in MUTANTS.values()}
+    killers = {mutant.killer.partition("::")[0] for mutant in chosen.values()}
     files = [str(HERE / file) for file in sorted(killers) if (HERE / file).exists()]
     with redirect_stdout(StringIO()):
         pytest.main([*files, *quiet, *impls, *words], plugins=[trial])
-    return trial.outcomes
+    return {name: trial.outcomes[name] for name in chosen}
 
 
 if __name__ == "__main__":
-    outcomes = run(*(word for word in sys.argv[1:] if word != "--json"))
+    words = [word for word in sys.argv[1:] if word != "--json"]
+    places = tuple(word for word in words if not word.startswith("-"))
+    outcomes = run(*(word for word in words if word.startswith("-")), places=places or ("",))
     if "--json" in sys.argv:
         print(json.dumps(outcomes))
     else:
         for name, mutant in MUTANTS.items():
+            if name not in outcomes:
+                continue
             fate = "killed" if "failed" in outcomes[name] else "SURVIVES"
             print(f"{fate:<9}{name:<32}{mutant.place:<28}{mutant.lie}  [{mutant.killer}]")

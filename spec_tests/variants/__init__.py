@@ -7,7 +7,7 @@ otherwise, and computed in float64. `python -m spec_tests.variants` runs them al
 """
 
 from spec_tests.inputs import modules
-from spec_tests.variants.make import VARIANTS, Column, Wrapped, forwarded, in_double, under_noise
+from spec_tests.variants.make import Column, Wrapped, forwarded, in_double, under_noise
 
 FILES = modules("**/variants.py")
 MOST = 4
