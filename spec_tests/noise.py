@@ -30,19 +30,20 @@ class Noise(TorchDispatchMode):
 
     Args:
         seed: which results move up, and which down; `-seed` moves each the other way.
-        bound: move by the error bound of the operation, as in an analysis of errors: a sum by a
-            unit of the sum of magnitudes. Otherwise an inexact result moves to a number beside it.
+        units: move by so many times the error bound of the operation, as in an analysis of errors:
+            a sum by units of the sum of magnitudes. By default an inexact result moves to a number
+            beside it.
     """
 
-    def __init__(self, seed: int, bound: bool = False):
+    def __init__(self, seed: int, units: float = 0):
         super().__init__()
-        self.seed, self.bound = seed, bound
+        self.seed, self.units = seed, units
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the operation, and move what it gives."""
         kwargs, packet = kwargs or {}, func.overloadpacket.__name__
         name, in_place = packet.rstrip("_"), packet.endswith("_")
-        if self.bound and packet in FACTORISED:
+        if self.units and packet in FACTORISED:
             args = (self.moved(args[0], args[0].abs().max()), *args[1:])
         before = tuple(a.clone() if in_place and isinstance(a, Tensor) else a for a in args)
         out = func(*args, **kwargs)
@@ -58,14 +59,14 @@ class Noise(TorchDispatchMode):
 
     def rounded(self, name: str, func: Any, args: Any, kwargs: Any, out: Tensor) -> Tensor:
         """Return a result as another rounding might have it."""
-        if self.bound:
+        if self.units:
             if counts(name, args):
                 return out
             if name in PRODUCTS or name in SUMS:
                 return self.moved(out, func(*mapped_abs(args), **kwargs))
             return self.moved(out, out.abs())
         if out.dtype.itemsize < 4:
-            return out  # half precision is for storing: C3
+            return out
         up = torch.nextafter(out, torch.full_like(out, torch.inf))
         down = torch.nextafter(out, torch.full_like(out, -torch.inf))
         beside = torch.where(self.signs(out) > 0, up, down)
@@ -73,8 +74,9 @@ class Noise(TorchDispatchMode):
         return torch.where(still, out, beside)
 
     def moved(self, out: Tensor, magnitude: Tensor) -> Tensor:
-        """Return a result moved by a unit of a magnitude, where it is finite."""
-        step = torch.finfo(out.dtype).eps * magnitude.to(out.dtype)
+        """Return a result moved by units of a magnitude, where it is finite."""
+        units = self.units if out.dtype.itemsize >= 4 else 1  # half precision is for storing: C3
+        step = units * torch.finfo(out.dtype).eps * magnitude.to(out.dtype)
         return torch.where(step.isfinite(), out + self.signs(out) * step, out)
 
     def signs(self, out: Tensor) -> Tensor:

@@ -1,0 +1,132 @@
+"""The tolerance: what is right in another order of sums passes, what is wrong does not."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import reference
+from spec_tests.accuracy import assert_as_accurate, assert_close
+from spec_tests.noise import Noise
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+def drawn(dtype, *shape, seed=0):
+    """Return Gaussian numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def attention_inputs(dtype, seed=0):
+    """Return queries, keys and values of a few tokens."""
+    sizes = dict(queries=(2, 20, 8), keys=(2, 20, 8), values=(2, 20, 8))
+    return {
+        name: drawn(dtype, *size, seed=seed + i) for i, (name, size) in enumerate(sizes.items())
+    }
+
+
+@every_dtype
+@pytest.mark.parametrize("seed", range(5))
+def test_attention_in_another_order_is_right(dtype, seed):
+    inputs = attention_inputs(dtype, seed)
+    wide = {
+        name: tensor.to(torch.promote_types(dtype, torch.float32))
+        for name, tensor in inputs.items()
+    }
+    fused = F.scaled_dot_product_attention(*wide.values(), is_causal=True).to(dtype)
+    assert_as_accurate(fused, reference.attention, inputs)
+
+
+@every_dtype
+def test_a_slip_of_a_hundredth_part_is_wrong(dtype):
+    inputs = attention_inputs(dtype)
+    slipped = reference.attention(**inputs) * (1 + 2**-6)
+    with pytest.raises(AssertionError):
+        assert_as_accurate(slipped, reference.attention, inputs)
+
+
+def test_a_slip_far_above_rounding_is_wrong_in_double_precision():
+    inputs = attention_inputs(torch.float64)
+    slipped = reference.attention(**inputs) * (1 + 1e-12)
+    with pytest.raises(AssertionError):
+        assert_as_accurate(slipped, reference.attention, inputs)
+
+
+def test_small_elements_are_held_to_their_own_size():
+    scores = torch.tensor([[1.0, 0.015, 0.01, 0.005]]).bfloat16()
+    blanked = reference.smd(scores).where(scores > 0.02, 0)
+    with pytest.raises(AssertionError):
+        assert_as_accurate(blanked, reference.smd, dict(scores=scores))
+
+
+def test_where_two_candidates_lie_within_rounding_of_each_other_either_is_kept():
+    # (a + b) + c and a + (b + c): the sums of a third party may rank them the other way round
+    parts = torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], dtype=torch.float64)
+
+    def best(parts):
+        return reference.retain((parts[:, 0] + parts[:, 1]) + parts[:, 2], keep=1)
+
+    def other(parts):
+        return reference.retain(parts[:, 0] + (parts[:, 1] + parts[:, 2]), keep=1)
+
+    assert not torch.equal(best(parts), other(parts))
+    assert_as_accurate(other(parts), best, dict(parts=parts))
+
+
+def test_equal_candidates_stay_equal():
+    def best(scores):
+        return reference.retain(scores / 3, keep=1)
+
+    scores = torch.tensor([0.7, 0.7, 0.1])
+    with pytest.raises(AssertionError):
+        assert_as_accurate(torch.tensor([False, True, False]), best, dict(scores=scores))
+
+
+def test_a_low_rank_factor_may_be_of_another_sign():
+    x = drawn(torch.float64, 1, 6, 5)
+    found = reference.low_rank(x, 2)
+    turned = found._replace(left=-found.left, right=-found.right)
+    assert_as_accurate(turned, reference.low_rank, dict(x=x, rank=2))
+    with pytest.raises(AssertionError):
+        assert_as_accurate(found._replace(left=-found.left), reference.low_rank, dict(x=x, rank=2))
+
+
+def test_half_precision_is_rounded_once():
+    third = torch.tensor([1 / 3]).bfloat16()
+    beside = torch.nextafter(third, torch.ones_like(third))
+    two_off = torch.nextafter(beside, torch.ones_like(third))
+    assert_close(beside, 1 / 3, scale=0.0)
+    with pytest.raises(AssertionError):
+        assert_close(two_off + (two_off - beside), 1 / 3, scale=0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_noise_moves_what_rounds_by_one_unit_and_equal_results_alike(dtype):
+    x = drawn(dtype, 1000).abs() + 1
+    with Noise(1):
+        thirds, again = x / 3, x.clone() / 3
+    moved = (thirds - x / 3).abs() / (x / 3)
+    assert torch.equal(thirds, again)
+    assert (moved <= torch.finfo(dtype).eps).all()
+    assert (moved > 0).float().mean() > 0.9
+
+
+def test_noise_leaves_copies_counts_ties_and_sums_on_a_grid_alone():
+    grid = torch.arange(12.0) / 16
+    with Noise(1):
+        assert torch.equal(grid.sum(), torch.tensor(66 / 16))
+        assert torch.equal(grid * 0.5, grid / 2)
+        assert torch.equal(grid - grid, torch.zeros(12))
+        assert torch.equal((grid > 0.5).float().sum(), torch.tensor(3.0))
+        assert torch.equal(torch.where(grid > 0, grid, 1), torch.cat([torch.ones(1), grid[1:]]))
+        thirds = torch.full((5,), 0.7) / 3
+    assert (thirds == thirds[0]).all()
+
+
+def test_noise_reaches_what_is_computed_in_place():
+    x = drawn(torch.float32, 100)
+    with Noise(1):
+        y = x.clone()
+        y += 1 / 3
+    assert not torch.equal(y, x + 1 / 3)
