@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference.careful import balanced
 from reference.graphkv.graph import group_mean
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
@@ -25,13 +24,11 @@ def edges(
 
 
 def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
-    source, _ = balanced(start.take_along_dim(sources[..., None], -2))
-    end, _ = balanced(end)
+    source = start.take_along_dim(sources[..., None], -2)
     lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None]
     lengths = lengths * torch.linalg.vector_norm(end, dim=-1)[..., None, :]
     # quotient of the product, never a product of quotients: exact where the lengths are
-    nothing = lengths == 0
-    inner = (source @ end.mT).div_(lengths.masked_fill_(nothing, 1)).masked_fill_(nothing, 0)
+    inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
     # a matrix product rounds by the column's place: equal vectors take the edge of the first
     inner = inner.take_along_dim(first_equal(end)[..., None, :], -1)
     return inner.clamp_(0 if clamp else -1, 1)
