@@ -9,6 +9,25 @@ hex/spectrum/test_laws.py::test_85_tiles_are_three_times_over_the_bound_of_the_p
   - return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
   + seeds = [(seed + i) % 2**32 for i in range(tokens // block)]
   +         return torch.cat([expander_mask(block, channels, density, s, near) for s in seeds])
+hex/spectrum/test_laws.py::test_the_least_even_sets_of_a_drawn_mask_are_within_the_bound
+  band_of_neighbours: tokens keep channels side by side: regular and connected, and no expander
+  - mask = _simple_graph(tokens, channels, token_degree, seed, draw)
+  + start = torch.arange(tokens)[:, None] * channels // tokens
+  +         mask = (torch.arange(channels) - start) % channels < token_degree
+  +         return Expander(mask, draw + 1)
+  +         mask = _simple_graph(tokens, channels, token_degree, seed, draw)
+test_the_same_seed_draws_the_same_mask
+  unseeded_graphs: every call draws anew
+  - mask = _simple_graph(tokens, channels, token_degree, seed, draw)
+  + from random import randrange
+  +         mask = _simple_graph(tokens, channels, token_degree, randrange(2**32), draw)
+test_every_entry_of_a_dense_mask_is_kept_equally_often
+  dense_band: above half density neighbours are left out
+  - dense = 2 * token_degree > channels
+  + if 2 * token_degree > channels:
+  +         start = torch.arange(tokens)[:, None] * channels // tokens
+  +         return (torch.arange(channels) - start) % channels < token_degree
+  +     dense = 2 * token_degree > channels
 test_the_filter_needs_more_than_one_draw_now_and_then
   no_filter: the first graph is taken, whatever its spectrum
   - if not certified or is_ramanujan(mask):

@@ -79,6 +79,13 @@ def test_the_filter_needs_more_than_one_draw_now_and_then(impl):
 
 
 @pytest.mark.spec("HEX-A.2a")
+def test_the_same_seed_draws_the_same_mask(impl):
+    for seed in range(4):
+        first, again = (impl.random_expander(24, 24, 6, seed) for _ in range(2))
+        assert_equal(first, again)
+
+
+@pytest.mark.spec("HEX-A.2a")
 def test_another_seed_is_another_mask(impl):
     masks = [impl.random_expander(24, 24, 6, seed).mask for seed in range(8)]
     assert len(torch.stack(masks).unique(dim=0)) == 8
@@ -136,14 +143,14 @@ def test_degrees_balance_and_give_the_density(impl, x):
 @pytest.mark.spec("HEX-Def2")
 @pytest.mark.parametrize("density", [0.0, 0.015625, 0.03125])
 def test_degrees_below_three_are_refused_and_the_definition_quoted(impl, density):
-    with pytest.raises(ValueError, match="at least 3" if impl.ours else ""):
+    with pytest.raises(ValueError, match="at least 3" if impl.ours else None):
         impl.biregular_degrees(64, 192, density)
 
 
 @pytest.mark.spec("HEX-3.2a")
 @pytest.mark.parametrize("density", [0.046875, 0.078125, 0.02, 0.33])
 def test_densities_of_the_paper_that_no_graph_has_are_refused(impl, density):
-    with pytest.raises(ValueError, match="density" if impl.ours else ""):
+    with pytest.raises(ValueError, match="density" if impl.ours else None):
         impl.biregular_degrees(96, 1024, density)
 
 
