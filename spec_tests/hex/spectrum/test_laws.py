@@ -231,7 +231,9 @@ def test_two_halves_share_as_unevenly_as_the_second_value_allows(impl, half, nea
 
 
 @pytest.mark.spec("HEX-3.2d", "HEX-3.2e", "HEX-A.2a")
-@pytest.mark.parametrize(("tokens", "channels", "degree"), [(96, 96, 24), (48, 96, 16), (96, 32, 8)])
+@pytest.mark.parametrize(
+    ("tokens", "channels", "degree"), [(96, 96, 24), (48, 96, 16), (96, 32, 8)]
+)
 def test_the_least_even_sets_of_a_drawn_mask_are_within_the_bound(impl, tokens, channels, degree):
     mask = impl.random_expander(tokens, channels, degree).mask
     found, unit = unevenness(mask, *least_even_sets(mask))
