@@ -147,10 +147,11 @@ class Plain(NamedTuple):
 def joined(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
     """Return what queries read, blocks of one length joined, the residual buffer last.
 
-    Where gradients are asked for, the tokens are restored.
+    Where gradients are asked for, or nothing is asked, the tokens are restored.
     """
-    exact = queries.dtype
-    if learning(queries, cache) or (isinstance(cache, HexCache) and not multiplied(cache, exact)):
+    exact, empty = queries.dtype, not queries.numel()
+    plain = isinstance(cache, HexCache) and not multiplied(cache, exact)
+    if plain or empty or learning(queries, cache):
         return [restored(cache.cache() if isinstance(cache, Laid) else cache, exact)]
     laid = cache if isinstance(cache, Laid) else Laid.of(cache)
     runs = [coded(run, laid.rest.config, exact) for run in laid.runs]
