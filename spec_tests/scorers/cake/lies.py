@@ -24,12 +24,6 @@ test_a_window_of_queries_is_enough
   cake_window_at_the_front: the first queries observe, not the last
   - weights = attention_weights(queries[row][:, -window:]
   + weights = attention_weights(queries[row][:, :window]
-test_a_row_within_the_window_has_nothing_to_refuse
-  cake_refuses_a_window: logits are looked at of rows that have no score
-  -         if start == first:
-  -             continue
-  -         weights = attention_weights(queries[row][:, -window:], keys
-  +         weights = attention_weights(queries[row][:, -window:], keys
 test_temperatures_are_roots
   cake_exponents: temperatures are exponents
   - ** (1 / tau1) * change ** (1 / tau2)

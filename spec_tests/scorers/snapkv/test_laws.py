@@ -67,7 +67,7 @@ def test_queries_before_the_window_say_nothing(impl, x):
     first = max(0, queries.shape[-2] - x["window"])
     last = dict(queries=queries[..., first:, :])
     last |= dict(log_sum_exp=None if sums is None else sums[..., first:])
-    assert_equal(impl.snapkv(**x | last), impl.snapkv(**x))
+    assert_close(impl.snapkv(**x | last).scores, impl.snapkv(**x).scores.double())
 
 
 @given(sequences, st.integers(1, 3), st.lists(st.integers(0, 8), max_size=3))
@@ -79,7 +79,9 @@ def test_a_window_of_queries_held_from_chunk_to_chunk_is_enough(impl, x, window,
         held = torch.cat([held, queries[..., start:stop, :]], -2)
         held = held[..., max(0, held.shape[-2] - window) :, :]
     chunked = impl.snapkv(held, keys, window, valid=valid)
-    assert_equal(chunked, impl.snapkv(queries, keys, window, valid=valid))
+    whole = impl.snapkv(queries, keys, window, valid=valid)
+    assert_close(chunked.scores, whole.scores.double())
+    assert_equal(chunked.protected, whole.protected)
 
 
 @given(st.integers(1, 12), kernels)
