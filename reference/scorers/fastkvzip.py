@@ -4,7 +4,6 @@ import math
 from itertools import product
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor

@@ -1,6 +1,5 @@
 """Power iteration of all matrices at once."""
 
-import torch
 from torch import Tensor
 
 from reference import errors
