@@ -153,7 +153,9 @@ def rounding(dtype: torch.dtype, magnitude: Tensor) -> Tensor:
 def narrowing(dtype: torch.dtype, value: Tensor) -> Tensor:
     """Return what rounding once more to half precision may do to a result; nothing elsewhere."""
     info = torch.finfo(dtype)
-    return value.double().abs().clamp(min=info.tiny) * (info.eps if info.bits < 32 else 0)
+    if info.bits >= 32:
+        return torch.zeros_like(value, dtype=torch.float64)
+    return info.eps * value.double().abs().clamp(min=info.tiny)
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:

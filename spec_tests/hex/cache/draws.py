@@ -9,7 +9,7 @@ import reference
 from reference import HexConfig
 from reference.kinds import Mode
 from spec_tests.derived import choices
-from spec_tests.draw import Refusal
+from spec_tests.draw import Refusal, masked
 from spec_tests.hex.kcvt.draws import huge, widths
 
 BLOCK, KV_HEADS, WIDTH = 8, 2, 4
@@ -92,6 +92,8 @@ INPUTS = dict(
     hex_recompress=st.fixed_dictionaries(dict(cache=caches(("full", "oracle")))),
     hex_read=st.fixed_dictionaries(dict(cache=caches())),
 )
+
+DRAWN = dict.fromkeys(("hex_prefill", "hex_append", "hex_recompress", "hex_read"), masked)
 
 generator = torch.Generator().manual_seed(7)
 keys, values = torch.randn(2, KV_HEADS, 11, WIDTH, generator=generator)

@@ -27,11 +27,11 @@ test_a_near_mask_hangs_together_where_its_degrees_allow
   +     if min(token_degree, tokens * token_degree // channels) >= 3:
   +         pairs = connecting_swaps(pairs, channels, seed, draw)
   +     return biadjacency(pairs, channels)
-test_the_mask_is_the_first_draw_that_passes
+test_the_filter_needs_more_than_one_draw_now_and_then
   one_more_draw: the number of draws is not counted
   - return Expander(mask, draw + 1)
   + return Expander(mask, draw + 2)
-test_every_entry_is_kept_equally_often
+test_another_seed_is_another_mask
   one_graph_for_all_seeds: one fixed graph for every seed
   - mask = _simple_graph(tokens, channels, token_degree, seed, draw)
   + mask = _simple_graph(tokens, channels, token_degree, 0, draw)
@@ -47,7 +47,7 @@ test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels
   +     import torch
   +     keys = torch.rand(tokens, channels, generator=torch.Generator().manual_seed(seed))
   +     return keys.argsort(1).argsort(1) < degrees.token
-vector:prompt-mask-seed-7
+test_a_long_prompt_has_one_graph_under_the_bound
   always_tiled: one block mask tiled along every prompt
   -     if tile:
   +     if tile or (tokens > block and tokens % block == 0):
