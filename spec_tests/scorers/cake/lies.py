@@ -37,10 +37,6 @@ test_scores_agree_with_scalar_loops[4]
   -         weights = attention_weights(queries[row][:, -window:], keys
   +         order = sorted(range(group * kv_heads), key=lambda h: h % kv_heads)
   +         weights = attention_weights(queries[row][order, -window:], keys
-scorers/snapkv/test_laws.py::test_nothing_of_queries_by_tokens_is_allocated[cake_preference]
-  cake_all_weights_at_once: all weights are held at once
-  +     attention_weights(queries, keys)
-        batch, tokens =
 test_twice_the_heads_prefer_four_times_as_much
   cake_mean_heads: heads are averaged in the entropy and the largest counts in the variance
   - preference = preference.float()

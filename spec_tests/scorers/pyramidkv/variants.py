@@ -11,7 +11,11 @@ def row_by_row(keep, layers, tokens, window=32, beta=20, exact=False):
     rows = [
         even(keep, layers, int(n), window, beta, exact) for n in torch.as_tensor(tokens).view(-1)
     ]
-    return torch.tensor(rows, dtype=torch.int64).T.reshape(layers, *torch.as_tensor(tokens).shape)
+    return (
+        torch.tensor(rows, dtype=torch.int64)
+        .reshape(-1, layers)
+        .mT.reshape(layers, *torch.as_tensor(tokens).shape)
+    )
 
 
 def even(keep, layers, tokens, window, beta, exact):
