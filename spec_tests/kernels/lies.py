@@ -145,13 +145,6 @@ scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_unscaled: logits are not divided by the root of the width
   -  / math.sqrt(width)
   +  / 1
-scorers/h2o/test_laws.py::test_where_logits_are_huge_each_query_hands_all_to_one_token
-  kernel_rounded_in_one: the largest logit is rounded once it is scaled, and no other is
-  - tl.sum(tl.exp2((logits - base[:, None]) * scale), 1)
-  + tl.sum(tl.exp2(tl.fma(logits, scale, -(base * scale)[:, None])), 1)
-  kernel_drawn_in_one: a weight is that of a largest logit which is rounded
-  -         above = (logits - base[None, :]) * scale
-  +         above = tl.fma(logits, scale, -(base * scale)[None, :])
 scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
   kernel_sum_of_base_two: a natural log-sum-exp is one of base two
   - tl.exp2(above * 1.4426950408889634)
