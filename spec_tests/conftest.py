@@ -94,6 +94,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
     config.addinivalue_line("markers", "door: not of bodies behind a contract")
     config.addinivalue_line("markers", "compared: not of a body that is the reference's own")
+    config.addinivalue_line("markers", "ours: of our own layers alone")
     config.addinivalue_line("markers", "gradients: of PyTorch alone, not of kernels or others")
     config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
@@ -151,6 +152,8 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("gradients") and not metafunc.config.getoption("--killers"):
             impls = [impl for impl in impls if impl.learns]
+        if test.get_closest_marker("ours") and not metafunc.config.getoption("--killers"):
+            impls = [impl for impl in impls if impl.ours]
         if test.get_closest_marker("door"):
             impls = [impl for impl in impls if impl.has_door]
         if metafunc.definition.get_closest_marker("long") and not metafunc.config.getoption(
