@@ -130,3 +130,14 @@ def test_noise_reaches_what_is_computed_in_place():
         y = x.clone()
         y += 1 / 3
     assert not torch.equal(y, x + 1 / 3)
+
+
+def test_infinite_results_are_equal():
+    kept = torch.tensor([True, False])
+    scores = torch.tensor([-torch.inf, 0.0])
+    for dtype in DTYPES:
+        inputs = dict(scores=scores.to(dtype), kept=kept)
+        utility = reference.modular_utility(**inputs)
+        assert_as_accurate(utility, reference.modular_utility, inputs)
+        with pytest.raises(AssertionError):
+            assert_as_accurate(utility.new_tensor(0.0), reference.modular_utility, inputs)
