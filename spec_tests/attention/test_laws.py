@@ -105,7 +105,7 @@ def test_a_log_sum_exp_of_other_logits_is_refused(impl, name):
     function = getattr(impl, name)
     function(*long, log_sum_exp=sums)
     for other in OTHERS.values():
-        with pytest.raises(ValueError, match="log_sum_exp"):
+        with impl.refuses("log_sum_exp"):
             function(*long, log_sum_exp=other)
 
 

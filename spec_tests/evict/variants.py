@@ -42,10 +42,6 @@ def by_gather(keys, values, kept):
 def by_a_walk(object):
     """Keep a list of what is still to be looked at, and the storages met."""
     waiting, seen, sizes = [object], set(), {}
-    if not isinstance(object, (torch.Tensor, dict, list, tuple, set, frozenset)) and not hasattr(
-        object, "__dict__"
-    ):
-        raise TypeError(f"object must be a tensor or hold tensors, got {object!r}")
     while waiting:
         one = waiting.pop()
         if id(one) in seen or isinstance(one, type) or callable(one):
