@@ -15,7 +15,7 @@ from spec_tests.variants.make import variant
 @variant("kept_count")
 def without_the_removed(pool, ratio):
     """Take away what is removed, rounded up, as a fraction."""
-    return pool - ceil(Fraction(repr(float(ratio))) * pool)
+    return pool - ceil(Fraction(str(ratio)) * pool)
 
 
 @variant("kept_count")
