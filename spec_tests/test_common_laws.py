@@ -1,5 +1,6 @@
 """Laws of every function of our own layers: gradients, and numbers that no model makes."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,16 +32,20 @@ def test_a_call_that_asks_for_gradients_gives_the_same_values(impl, name, data):
 @pytest.mark.door
 @every_floating
 @settings(max_examples=8)
-@given(data=st.data(), power=st.sampled_from([-100, 100]))
-def test_beyond_the_domain_no_result_is_nan(impl, name, data, power):
+@given(data=st.data())
+def test_beyond_the_domain_no_result_is_nan(impl, name, data):
     """Where squares of float32 numbers vanish, and where they overflow, or the call is refused."""
-    far: dict[str, Any] = mapped(
-        lambda x: x * 2.0**power if x.is_floating_point() and x.itemsize >= 4 else x,
-        data.draw(INPUTS[name]),
-    )
-    far |= {"log_sum_exp": None} if "log_sum_exp" in far else {}
-    try:
-        result = getattr(impl, name)(**far)
-    except ValueError:
-        return
-    assert not any(bool(tensor.isnan().any()) for tensor in tensors(result))
+    inputs = data.draw(INPUTS[name])
+    for power in (2.0**-100, 2.0**100):
+        far: dict[str, Any] = mapped(partial(scaled, power=power), inputs)
+        far |= {"log_sum_exp": None} if "log_sum_exp" in far else {}
+        try:
+            result = getattr(impl, name)(**far)
+        except ValueError:
+            continue
+        assert not any(bool(tensor.isnan().any()) for tensor in tensors(result))
+
+
+def scaled(x: Tensor, power: float) -> Tensor:
+    """Return the product of what holds it; half precision does not."""
+    return x * power if x.is_floating_point() and x.itemsize >= 4 else x

@@ -60,8 +60,12 @@ test_common_laws.py::test_a_call_that_asks_for_gradients_gives_the_same_values[a
   - weights = attention_weights(queries, keys, causal, scale)
   + weights = attention_weights(queries, keys, causal, scale)
   +     weights = torch.dropout(weights, 0.5, weights.requires_grad)
-test_common_laws.py::test_beyond_the_domain_no_result_is_nan[attention_weights]
+""")
+
+lie = lies("rules")
+lie("""
+test_common_laws.py::test_beyond_the_domain_no_result_is_nan[attention]
   infinite_logits: logits that overflow are taken, and their softmax is NaN
-  - aligned, finite_logits, normalizing)
-  + aligned, normalizing)
+  - > torch.finfo(exact).max
+  + > torch.inf
 """)

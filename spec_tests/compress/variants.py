@@ -61,8 +61,12 @@ def row_by_row(
 
 
 @variant("compress")
-def select_and_evict(keys, values, scored, *, store=None, valid=None, **settings):
+def select_and_evict(
+    keys, values, scored, *, keep=None, ratio=None, scope="head", refinement=None, queries=None,
+    valid=None, store=None,
+):  # fmt: skip
     """Copy out what is selected; for HEX, build the one block of the cache."""
+    settings = dict(keep=keep, ratio=ratio, scope=scope, refinement=refinement, queries=queries)
     if store is None:
         kept = row_by_row(keys, values, scored, valid=valid, **settings)
         return by_boolean_indexing(keys, values, kept)

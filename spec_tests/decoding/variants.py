@@ -121,7 +121,7 @@ def head_by_head(cache):
                  (stored.keys, stored.values, scores, places)]  # fmt: skip
     most = max((len(x) for x in parts[3]), default=0 if count else places.shape[-1])
     new_places = cache.seen[..., None] - pending + torch.arange(pending)
-    news = cache.pending_keys, cache.pending_values, cache.pending_scores
+    news = cache.pending_keys, cache.pending_values, wide(cache.pending_scores)
     news = (*news, new_places[..., None, :].expand(*heads, pending))
     found = []
     for part, new, blank in zip(parts, news, (0, 0, 0, -1), strict=True):

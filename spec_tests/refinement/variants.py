@@ -43,4 +43,4 @@ def suppression_in_runs(
     mine, theirs = scores[..., :, None], scores[..., None, :]
     better = (theirs > mine) | ((theirs == mine) & (at < at[:, None]))
     beaten = (near & better & ~outside[..., None, :]).any(-1)
-    return torch.where(beaten, factor * scores, scores)
+    return torch.where(beaten, factor * scores, scores).masked_fill(outside, 0)
