@@ -6,11 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.careful import length
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0
 from reference.precision import widen, widest
-from reference.rules import aligned, grouped, normalizing, wide
+from reference.rules import aligned, finite_logits, grouped, normalizing, wide
 
 
 def known_of(
@@ -20,7 +19,7 @@ def known_of(
     return None if log_sum_exp is None else log_sum_exp[(*row, ..., queries)]
 
 
-@requires(wide, grouped, aligned, normalizing)
+@requires(wide, grouped, aligned, finite_logits, normalizing)
 def attention_weights(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -44,8 +43,7 @@ def attention_weights(
             that a query sees, which a flash forward hands out; found here unless given.
 
     Returns:
-        The weights in float32, or float64 where an argument is; each row sums to 1, or is NaN
-        where a logit is out of range.
+        The weights in float32, or float64 where an argument is; each row sums to 1.
 
     Source:
         HEX-3.1a.
@@ -72,7 +70,7 @@ def attention_weights(
     return weights
 
 
-@requires(wide, grouped, aligned)
+@requires(wide, grouped, aligned, finite_logits)
 def attention(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -109,7 +107,7 @@ def attention(
     return out
 
 
-@requires(wide, grouped, aligned)
+@requires(wide, grouped, aligned, finite_logits)
 def attention_error(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -145,4 +143,4 @@ def attention_error(
         exact = exact.to(torch.promote_types(exact.dtype, tensor.dtype))
     before = attention(exact, keys, values, causal, scale)
     after = attention(exact, compressed_keys, compressed_values, causal, scale)
-    return length(before - after)
+    return (before - after).norm(dim=-1)

@@ -9,7 +9,7 @@ from reference.attention import attention
 from reference.contract import requires, scanning
 from reference.evict import RaggedCache
 from reference.kinds import Finite, FiniteAbove0
-from reference.rules import aligned, alike, grouped, wide
+from reference.rules import aligned, alike, finite_logits, grouped, wide
 
 
 def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
@@ -28,7 +28,13 @@ def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:
             )
 
 
-@requires(wide, grouped, aligned, alike, one_span_a_head)
+def all_logits_finite(queries: Tensor, cache: RaggedCache, keys: Tensor, scale: float) -> None:
+    """Refuse numbers whose products may overflow, entries and new tokens alike."""
+    for each in (cache.keys, keys):
+        finite_logits(queries, each, keys.shape[-1], scale)
+
+
+@requires(wide, grouped, aligned, alike, one_span_a_head, all_logits_finite)
 def ragged_attention(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     cache: RaggedCache,

@@ -82,8 +82,9 @@ def refine(
         queries: the queries, where its edges compare them.
 
     Returns:
-        The refined scores in float32, or float64 where the raw ones are. What stands at tokens
-        outside the content region is for show: whoever selects reads the mask.
+        The refined scores in float32, or float64 where the raw ones are. At tokens outside the
+        content region HubKV writes 1, NMS 0 and GraphKV what it is given: whoever selects reads
+        the mask.
 
     Raises:
         ValueError: a score is too large to be refined, or `keep` below the window that is

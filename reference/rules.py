@@ -42,6 +42,19 @@ def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
         )
 
 
+def finite_logits(queries: Tensor, keys: Tensor, width: int, scale: float | None) -> None:
+    """Refuse numbers whose products may overflow: a softmax of infinite logits is NaN."""
+    if not scanning(queries) or not scanning(keys):
+        return
+    largest = prod(max(-low, high) for low, high in (ends(queries), ends(keys)))
+    exact = widest(queries, keys)
+    if largest * width * max(1, scale or 1) > torch.finfo(exact).max:
+        raise ValueError(
+            f"queries and keys must be in the range where logits are finite in {exact}, "
+            f"got products of {largest:.4g}"
+        )
+
+
 PROBED = 8
 """How many queries of a head a log-sum-exp is held to: the first, the last, and some between."""
 FAR = 1 / 16

@@ -78,6 +78,11 @@ class Implementation:
         """Its own records: it is handed these, and may return them."""
         return {} if self.ours else own_records(self.module)
 
+    def refuses(self, says: str, error: type[Exception] = ValueError) -> Any:
+        """Return a context in which a call is refused; only our own modules say it in our words."""
+        kinds = error if self.ours else (TypeError, ValueError)
+        return pytest.raises(kinds, match=(says or None) if self.ours else None)
+
     def offers(self, names: Iterable[str]) -> bool:
         """Whether it has all of these public names, and is asked for them."""
         return self.wanted - self.lacks >= set(names)

@@ -1,7 +1,6 @@
 """Every function, every implementation: the reference's answer, signature and manners."""
 
 import inspect
-import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache, wraps
@@ -99,34 +98,6 @@ def agree(impl, name, inputs):
         except Exception as error:
             error.add_note(f"at {dtype}")
             raise
-
-
-@pytest.mark.compared
-@pytest.mark.parametrize("name", sorted(filter(is_floating, GOOD)))
-@settings(max_examples=4)
-@given(data=st.data())
-def test_agrees_far_from_one(impl, name, data):
-    """Where squares of float32 numbers vanish, and where they overflow: so does what is refused."""
-    inputs, power = data.draw(INPUTS[name]), data.draw(st.sampled_from([-100, 100]))
-    far = mapped(lambda x: x * 2.0**power if x.is_floating_point() else x, inputs)
-    far |= {"log_sum_exp": None} if "log_sum_exp" in far else {}
-    function, spec = getattr(impl, name), getattr(reference, name)
-    try:
-        unknown = has_nan(spec(**far))  # of what attends, where a logit is out of range
-    except ValueError as error:
-        if impl.has_door:
-            with pytest.raises(ValueError, match=re.escape(str(error)) if impl.ours else ""):
-                function(**far)
-        return
-    if unknown:
-        assert has_nan(function(**far))
-    else:
-        assert_as_accurate(function(**far), spec, far)
-
-
-def has_nan(value: Any) -> bool:
-    """Whether a tensor in nested tuples has an element that is no number."""
-    return any(bool(tensor.isnan().any()) for tensor in tensors(value))
 
 
 @every_function

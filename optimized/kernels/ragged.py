@@ -116,7 +116,7 @@ def attend_kernel(
 
 @triton.jit
 def join_kernel(
-    means, sums, out, splits, all_rows, most,
+    means, sums, out, splits, all_rows,
     WIDTH: tl.constexpr, ROOM: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
     """Write the output of a query: the mean of what each share found."""
@@ -133,7 +133,6 @@ def join_kernel(
     there = (s <= splits)[:, None] & (d < WIDTH)[None, :]
     mean = tl.load(means + here[:, None] * WIDTH + d[None, :], mask=there, other=0.0)
     found = tl.sum(weight[:, None] * mean, 0)
-    found = tl.minimum(tl.maximum(found, -most), most)
     tl.store(out + row * WIDTH + d, rounded(found, out.dtype.element_ty), mask=d < WIDTH)
 
 
@@ -173,7 +172,7 @@ def ragged_attention(
     )  # fmt: skip
     out = torch.empty_like(queries)
     join_kernel[(lines * rows,)](
-        means, sums, out, splits, lines * rows, torch.finfo(out.dtype).max,
+        means, sums, out, splits, lines * rows,
         WIDTH=width, ROOM=room(width), SPLITS=triton.next_power_of_2(splits + 1),
     )  # fmt: skip
     return out

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -81,6 +82,21 @@ INPUTS = dict(
     attention_error=attending(compressed=True),
 )
 
+
+def plain(seed: int, *names: str) -> dict[str, Any]:
+    """Return Gaussian numbers without a grid: twelve queries of four heads, forty tokens of two."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {name: (2, 4, 12, 16) if name == "queries" else (2, 2, 40, 16) for name in names}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+CACHES = "queries", "keys", "values", "compressed_keys", "compressed_values"
+CORNERS = dict(
+    attention_weights=[plain(seed, *CACHES[:2]) for seed in range(8)],
+    attention=[plain(seed, *CACHES[:3]) for seed in range(8)],
+    attention_error=[plain(seed, *CACHES) for seed in range(8)],
+)
+
 queries = torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]])
 cache = torch.tensor([[[0.25, 0.5], [1.0, -0.5]], [[0.0, 0.5], [0.75, -1.0]]])
 
@@ -106,16 +122,16 @@ bad_sums = [
     ),
 ]
 
-plain = dict(queries=queries, keys=cache, values=cache, causal=True, scale=None)
+given = dict(queries=queries, keys=cache, values=cache, causal=True, scale=None)
 
 REFUSALS = dict(
     attention_weights=(
-        without_values(plain) | dict(log_sum_exp=None),
+        without_values(given) | dict(log_sum_exp=None),
         [*bad_queries, *bad_keys, *bad_sums],
     ),
-    attention=(plain, [*bad_queries, *bad_keys, *bad_values]),
+    attention=(given, [*bad_queries, *bad_keys, *bad_values]),
     attention_error=(
-        plain | dict(compressed_keys=cache, compressed_values=cache),
+        given | dict(compressed_keys=cache, compressed_values=cache),
         [
             *bad_queries,
             *bad_keys,

@@ -25,7 +25,7 @@ test_without_causality_the_order_of_the_cache_is_irrelevant
   + @ values.flip(-2)[
 vector:deviation-is-euclidean
   squared_deviation: the deviation is squared
-  - length(before - after)
+  - (before - after).norm(dim=-1)
   + (before - after).square().sum(-1)
 test_the_deviation_is_the_distance_between_the_outputs
   compressed_keys_ignored: the compressed keys are ignored
@@ -46,8 +46,8 @@ test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by
   + (scale * logits - log_sum_exp[..., h, t, None]).exp()
 test_a_log_sum_exp_of_other_logits_is_refused[attention_weights]
   any_sum: a log-sum-exp of other logits is taken
-  - @requires(wide, grouped, aligned, normalizing)
-  + @requires(wide, grouped, aligned)
+  - aligned, finite_logits, normalizing)
+  + aligned, finite_logits)
 test_the_weights_of_a_query_sum_to_one
   masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
   - :seen, :]).sum(-1) * scale
@@ -55,18 +55,17 @@ test_the_weights_of_a_query_sum_to_one
                 if log_sum_exp is None:
   -                 weights[..., h, t, :seen] = logits.softmax(-1)
   +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
-test_common_laws.py::test_gradients_are_those_of_the_reference[attention]
-  taught_nothing: no gradient reaches the queries and keys
+test_common_laws.py::test_a_call_that_asks_for_gradients_gives_the_same_values[attention]
+  dropped_in_training: weights are dropped at random where gradients are asked for
   - weights = attention_weights(queries, keys, causal, scale)
-  + weights = attention_weights(queries, keys, causal, scale).detach()
-test_common_laws.py::test_a_row_beside_a_loud_one_is_what_it_is_alone[attention_mass]
-  one_largest_logit: what no exponential exceeds is the largest logit of all rows
-  - weights[..., h, t, :seen] = logits.softmax(-1)
-  + some = (logits - logits.max()).exp() if logits.numel() else logits
-  +                 weights[..., h, t, :seen] = some / some.sum(-1, keepdim=True)
-test_common_laws.py::test_what_is_loud_leaves_what_stands_beside_it_alone[attention-values-1]
-  one_step_for_all: values are rounded to steps of the largest
-  -     group = weights.shape[-3] // max(1, values.shape[-3])
-  +     most = values.abs().max() if values.numel() else 0
-  +     values, group = values + most - most, weights.shape[-3] // max(1, values.shape[-3])
+  + weights = attention_weights(queries, keys, causal, scale)
+  +     weights = torch.dropout(weights, 0.5, weights.requires_grad)
+""")
+
+lie = lies("rules")
+lie("""
+test_common_laws.py::test_beyond_the_domain_no_result_is_nan[attention]
+  infinite_logits: logits that overflow are taken, and their softmax is NaN
+  - > torch.finfo(exact).max
+  + > torch.inf
 """)

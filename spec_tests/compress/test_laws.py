@@ -1,6 +1,7 @@
 """Whole compressors: refine, retain, store; HubKV §2.1, GraphKV §4.1, HEX §3.5."""
 
 import math
+from contextlib import nullcontext
 from fractions import Fraction
 
 import pytest
@@ -201,8 +202,23 @@ def test_a_row_above_its_length_keeps_all_of_it(impl):
 @pytest.mark.door
 def test_scores_of_other_tokens_than_the_keys_are_refused(impl, tokens):
     scored = bare(torch.ones(1, tokens))
-    with pytest.raises(ValueError, match=r"scored\.scores must have shape \(1, 4\)"):
+    with impl.refuses(r"scored\.scores must have shape \(1, 4\)"):
         impl.compress(torch.ones(1, 4, 2), torch.ones(1, 4, 2), scored, keep=2)
+
+
+@pytest.mark.spec("HubKV-13", "HubKV-Obs3")
+@pytest.mark.parametrize("settings", [HubSettings(), NmsSettings()], ids=str)
+@pytest.mark.door
+def test_a_real_score_below_0_is_refused_unless_it_is_protected_from_suppression(impl, settings):
+    """NMS reads no protected score; padding is read by nothing."""
+    keys, valid = torch.ones(1, 3, 2), torch.tensor([False, True, True])
+    protected = torch.tensor([[False, True, False]])
+    for place in range(3):
+        scored = Scored(torch.ones(1, 3), protected)
+        scored.scores[0, place] = -0.25
+        read = place == 2 or (place == 1 and not isinstance(settings, NmsSettings))
+        with impl.refuses("finite and >= 0") if read else nullcontext():
+            impl.select(keys, keys, scored, keep=1, refinement=settings, valid=valid)
 
 
 @pytest.mark.spec("HEX-3.5a", "HEX-4.1a")

@@ -4,7 +4,7 @@ from spec_tests.mutants.make import kernel_lies
 
 lie = kernel_lies("__init__.py")
 lie("""
-kernels/test_rows.py::test_what_gradients_are_asked_of_has_them_where_the_vectorised_body_has[smd]
+kernels/test_rows.py::test_no_kernel_runs_where_gradients_are_asked_for[smd]
   kernel_without_gradients: kernels run whatever is asked of what they hand out
   - name: forward(body, partial(getattr, vector, name))
   + name: body

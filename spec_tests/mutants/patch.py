@@ -50,9 +50,9 @@ def patched(file: str, old: str, new: str) -> Names:
             if twin := twins.get(id(bare(value))):
                 again = lru_cache(**value.cache_parameters()) if value is not bare(value) else None
                 setattr(copies[name], key, again(twin) if again else twin)
-    for twin in [*twins.values()]:
-        if rules := vars(twin).get("rules"):  # of a contract: they may be what changed
-            twin.rules = tuple(twins.get(id(rule), rule) for rule in rules)
+    for twin in filter(isfunction, twins.values()):
+        if rules := vars(twin).get("rules"):
+            vars(twin)["rules"] = tuple(twins.get(id(rule), rule) for rule in rules)
     specs = {name: unwrap(getattr(reference, name)) for name in reference.__all__}
     return {name: twins.get(id(spec), spec) for name, spec in specs.items()}
 

@@ -76,7 +76,7 @@ def judged(
     if isinstance(expected, TypeError | ValueError):
         if not isinstance(outcome, Exception):
             return LENIENT
-        return "" if isinstance(outcome, type(expected)) else OTHER_ERROR
+        return "" if isinstance(outcome, TypeError | ValueError) else OTHER_ERROR
     if isinstance(expected, Exception):
         return ""
     if isinstance(outcome, Exception):

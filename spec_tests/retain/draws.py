@@ -16,6 +16,7 @@ LEADING = {
 """What may stand before the tokens in each scope, empty axes included."""
 
 ratios = st.integers(0, 100).map(lambda hundredths: hundredths / 100)
+decimals = st.floats(0, 1).map(lambda ratio: round(ratio, 12))
 
 
 @st.composite
@@ -66,9 +67,7 @@ def chosen(draw):
 
 
 INPUTS = dict(
-    kept_count=st.fixed_dictionaries(
-        dict(pool=st.integers(0, 10**6), ratio=ratios | st.floats(0, 1))
-    ),
+    kept_count=st.fixed_dictionaries(dict(pool=st.integers(0, 10**6), ratio=ratios | decimals)),
     ranking=st.tuples(heads, tokens).flatmap(
         lambda shape: st.fixed_dictionaries(dict(scores=orderable(*shape[0], shape[1])))
     ),

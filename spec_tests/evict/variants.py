@@ -1,0 +1,65 @@
+"""Other correct ways to evict, and to weigh what is left."""
+
+import torch
+
+import reference
+from spec_tests.variants.make import variant
+
+
+@variant("evict")
+def by_boolean_indexing(keys, values, kept):
+    """Index with the mask: entries come out head after head, in position order."""
+    *heads, tokens, width = keys.shape
+    counts = kept.sum(-1).flatten()
+    places = torch.arange(tokens).expand(kept.shape)[kept]
+    if len(set(counts.tolist())) > 1:
+        ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return reference.RaggedCache(keys[kept], values[kept], places, ends)
+    count = int(counts[0]) if len(counts) else 0
+    return reference.DenseCache(
+        keys[kept].reshape(*heads, count, width),
+        values[kept].reshape(*heads, count, width),
+        places.reshape(*heads, count),
+    )
+
+
+@variant("evict")
+def by_gather(keys, values, kept):
+    """Sort the kept positions to the front, and gather them; unequal heads are cut apart."""
+    counts = kept.sum(-1)
+    most = int(counts.max()) if counts.numel() else 0
+    order = kept.int().argsort(dim=-1, descending=True, stable=True)[..., :most]
+    index = order[..., None].expand(*order.shape, keys.shape[-1])
+    left, read = keys.gather(-2, index), values.gather(-2, index)
+    if bool((counts == most).all()):
+        return reference.DenseCache(left, read, order.clone())
+    real = torch.arange(most) < counts[..., None]
+    ends = torch.cat([counts.new_zeros(1), counts.flatten().cumsum(0)])
+    return reference.RaggedCache(left[real], read[real], order[real], ends)
+
+
+@variant("stored_bytes")
+def by_a_walk(object):
+    """Keep a list of what is still to be looked at, and the storages met."""
+    waiting, seen, sizes = [object], set(), {}
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type) or callable(one):
+            continue
+        seen.add(id(one))
+        if isinstance(one, torch.Tensor):
+            storage = one.untyped_storage()
+            sizes[storage._cdata] = storage.nbytes()
+            continue
+        if isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif hasattr(one, "__iter__") and not isinstance(one, (str, bytes)):
+            waiting += one
+        waiting += vars(one).values() if hasattr(one, "__dict__") else []
+        for kind in type(one).__mro__:
+            slots = vars(kind).get("__slots__", ())
+            for name in [slots] if isinstance(slots, str) else slots:
+                hidden = name.startswith("__") and not name.endswith("__")
+                name = f"_{kind.__name__}{name}" if hidden else name
+                waiting += [getattr(one, name)] if hasattr(one, name) else []
+    return sum(sizes.values())

@@ -1,0 +1,46 @@
+"""Other correct ways to refine by somebody's settings."""
+
+import torch
+
+import reference
+from spec_tests.variants.make import variant
+
+
+def wide(scores):
+    """Return scores in float32, or in float64 where they are."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+@variant("refine")
+def by_its_name(scored, refinement=None, *, keep, ratio=None, keys=None, values=None, queries=None):
+    """Choose by the name of the settings, and hand them over as arguments."""
+    scores, outside = wide(scored.scores), scored.protected
+    removed = 1 - keep / max(1, scores.shape[-1]) if ratio is None else ratio
+    calls = {
+        "HubSettings": lambda **x: reference.hubkv_refine(scores, max(0.0, removed), outside, **x),
+        "GraphSettings": lambda **x: reference.graphkv_refine(
+            scores, keys, keep, protected=outside, queries=queries, values=values, **x
+        ),
+        "NmsSettings": lambda **x: reference.nms(scores.masked_fill(outside, 0), **x),
+    }
+    if refinement is None:
+        return scores.clone()
+    return calls[type(refinement).__name__](**refinement._asdict())
+
+
+@variant("refine")
+def suppression_in_runs(
+    scored, refinement=None, *, keep, ratio=None, keys=None, values=None, queries=None
+):
+    """Suppress by comparing each token with all of its window; the rest as above."""
+    if not isinstance(refinement, reference.NmsSettings):
+        vectors = dict(keys=keys, values=values, queries=queries)
+        return by_its_name(scored, refinement, keep=keep, ratio=ratio, **vectors)
+    scores, outside = wide(scored.scores), scored.protected
+    radius, factor = refinement
+    at = torch.arange(scores.shape[-1])
+    near = (at[:, None] - at).abs() <= radius
+    mine, theirs = scores[..., :, None], scores[..., None, :]
+    better = (theirs > mine) | ((theirs == mine) & (at < at[:, None]))
+    beaten = (near & better & ~outside[..., None, :]).any(-1)
+    return torch.where(beaten, factor * scores, scores).masked_fill(outside, 0)
