@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Share, Whole
 from reference.precision import widen
@@ -129,6 +130,9 @@ def edges(
         The edges $e$ in [-1, 1], float32 (float64 for float64 input): 0 at a vector of length 0.
         The edge of a source to itself is there as well; `neighbours` leaves it out.
 
+    Raises:
+        ValueError: a vector is too long to be squared.
+
     Source:
         GraphKV-1, GraphKV-Alg1, GraphKV-7.1.
 
@@ -150,6 +154,7 @@ def edges(
         inner = (source * end).sum(-1)
         lengths = source.norm(dim=-1) * end.norm(dim=-1)
         weights[..., i, :] = torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)  # E-G4
+    errors.in_range("keys", weights.abs())
     return weights.clamp(min=0) if clamp else weights
 
 

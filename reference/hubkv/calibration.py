@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires
 from reference.kinds import FiniteAbove0, Importance, NonNegative
 from reference.precision import widen
@@ -29,6 +30,9 @@ def selectivity(
         The selectivity $c$ of each head, in float32 (float64 for float64 scores). It is 0 for a
         head of equal scores, a head of zeros, and a head without content tokens.
 
+    Raises:
+        ValueError: a score is too large to be squared.
+
     Source:
         HubKV-8, HubKV-12.
 
@@ -44,6 +48,7 @@ def selectivity(
             # from the least score, since a rounded mean lets equal scores deviate
             sigma = (content - content.min()).std(correction=0)
             variation[head] = sigma / (content.mean() + epsilon)
+    errors.in_range("scores", variation)
     return variation
 
 

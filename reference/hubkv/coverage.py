@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 from reference.kinds import Importance, Whole
 from reference.precision import widen
@@ -129,6 +130,9 @@ def overlap(
         The overlap $\rho(i, h)$ of each token $i$ with the hub, in [0, 1], in float32, or float64
         where `weights` are. The hub overlaps itself fully, whatever its score above 0.
 
+    Raises:
+        ValueError: a sum of weights is out of range.
+
     Source:
         HubKV-Prop2.
 
@@ -141,6 +145,7 @@ def overlap(
         score = weights[..., :, i].sum(-1)
         shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
         shares[..., i] = torch.where(score > 0, shared / score, 0)  # 0 / 0: it covers nothing
+    errors.in_range("weights", shares)
     return shares
 
 

@@ -55,16 +55,17 @@ def autocorrelation(
         as 0.
     """
     tokens = values.shape[-1]
-    values = widen(values)
-    centred = values - values.mean(-1, keepdim=True)
+    exact = values.double()
+    centred = exact - exact.mean(-1, keepdim=True)
     variance = (centred * centred).mean(-1)
     correlations = [
         (centred[..., : tokens - d] * centred[..., d:]).mean(-1) / variance
         for d in range(distances + 1)
     ]
-    # 0 / 0, where a rounded mean leaves no variance behind
-    constant = (values == values[..., :1]).all(-1, keepdim=True)
-    return torch.where(constant, 0, torch.stack(correlations, -1))
+    # 0 / 0, also where a rounded mean leaves a variance
+    constant = (values == values[..., :1]).all(-1) | (variance == 0)
+    found = torch.where(constant[..., None], 0, torch.stack(correlations, -1))
+    return found.to(widen(values).dtype)
 
 
 def nms(

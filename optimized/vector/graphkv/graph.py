@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reference import errors
 from reference.graphkv.graph import group_mean
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
@@ -20,7 +21,9 @@ def edges(
 ) -> Tensor:
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
-    return cosine(start, end, sources, clamp)
+    weights = cosine(start, end, sources, clamp)
+    errors.in_range("keys", weights.abs())
+    return weights
 
 
 def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:

@@ -3,15 +3,16 @@
 import torch
 from torch import Tensor
 
+from reference import errors
 from reference.precision import widen
 
 
 def selectivity(scores: Tensor, protected: Tensor | None, epsilon: float) -> Tensor:
     wide = widen(scores)
-    if protected is None:
-        return variation(wide, epsilon)
-    inside = (~protected).to(wide.dtype)
-    return variation(wide * inside, epsilon, inside)
+    inside = None if protected is None else (~protected).to(wide.dtype)
+    found = variation(wide if inside is None else wide * inside, epsilon, inside)
+    errors.in_range("scores", found)
+    return found
 
 
 def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> Tensor:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference import errors
 from reference.precision import widen
 
 
@@ -24,7 +25,9 @@ def overlap(weights: Tensor, hub: int) -> Tensor:
     weights = widen(weights)
     scores = weights.sum(-2)
     shared = torch.minimum(weights, weights[..., hub : hub + 1]).sum(-2)
-    return torch.where(scores > 0, shared / scores, 0)
+    shares = torch.where(scores > 0, shared / scores, 0)
+    errors.in_range("weights", shares)
+    return shares
 
 
 def gains(weights: Tensor, covered: Tensor) -> Tensor:

@@ -12,13 +12,15 @@ from reference.precision import widen
 
 def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
-    values = widen(values)
-    centred = values - values.mean(-1, keepdim=True)
+    exact = values.double()
+    centred = exact - exact.mean(-1, keepdim=True)
     shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
     pairs = tokens - torch.arange(distances + 1, device=values.device)
     covariances = (shifted @ centred[..., None])[..., 0] / pairs
     constant = (values == values[..., :1]).all(-1, keepdim=True)
-    return torch.where(constant, 0, covariances / covariances[..., :1])
+    constant |= covariances[..., :1] == 0
+    found = torch.where(constant, 0, covariances / covariances[..., :1])
+    return found.to(widen(values).dtype)
 
 
 def distance_profile(weights: Tensor, distances: int) -> Tensor:

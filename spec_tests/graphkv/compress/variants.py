@@ -28,10 +28,14 @@ def by_select(keys, values, scored, refinement, *, keep=None, ratio=None, length
 
 
 @variant("graphkv_compress")
-def in_two_steps(keys, values, scored, refinement, *, store=None, length=None, **how):
+def in_two_steps(keys, values, scored, refinement, *, keep=None, ratio=None, length=None,
+                 queries=None, valid=None, store=None):  # fmt: skip
     """Select and evict; or let `compress` store, the neighbours capped."""
     if store is None:
-        kept = reference.graphkv_select(keys, values, scored, refinement, length=length, **how)
+        kept = reference.graphkv_select(
+            keys, values, scored, refinement, keep=keep, ratio=ratio, length=length,
+            queries=queries, valid=valid,
+        )  # fmt: skip
         return reference.evict(keys, values, kept)
     refinement = refinement._replace(adaptive=length is None)
     if length is not None:
@@ -40,10 +44,10 @@ def in_two_steps(keys, values, scored, refinement, *, store=None, length=None, *
     if not refinement.per_head:
         joined = scored.protected | scored.protected.any(-2, keepdim=True)
         scored = scored._replace(protected=joined)
-    keep = how.pop("keep", None)
     if keep is not None and not isinstance(keep, int):
         pools = scored.scores.shape[:-2]
         keep = keep.reshape(*keep.shape, *[1] * (len(pools) - keep.ndim)).expand(pools)
     return reference.compress(
-        keys, values, scored, keep=keep, refinement=refinement, store=store, **how
-    )
+        keys, values, scored, keep=keep, ratio=ratio, refinement=refinement, queries=queries,
+        valid=valid, store=store,
+    )  # fmt: skip

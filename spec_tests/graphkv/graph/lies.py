@@ -28,11 +28,9 @@ test_a_scaled_key_has_the_same_edges
   - inner / lengths, 0)
   + inner / lengths, 0).bfloat16()
 test_no_edge_leaves_the_interval_from_minus_1_to_1
-  half_lengths: lengths in half precision
-  - end.norm(dim=-1)
-  + end.norm(dim=-1).bfloat16().float()
-  -  / lengths, 0).clamp(-1, 1)
-  +  / lengths, 0)
+  half_lengths: lengths in half precision, and no bounds
+  - torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)
+  + torch.where(lengths > 0, inner / lengths.bfloat16(), 0)
 test_a_vector_of_length_0_is_like_nothing
   undefined_edges: 0/0 is NaN
   - torch.where(lengths > 0, inner / lengths, 0)

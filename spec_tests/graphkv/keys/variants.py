@@ -34,10 +34,9 @@ def pair_by_pair(keys, bins=50):
     tokens, lead = matrix.shape[-1], matrix.shape[:-2]
     pairs = [matrix[..., i, j] for i in range(tokens) for j in range(i + 1, tokens)]
     pairs = torch.stack(pairs, -1) if pairs else matrix.new_zeros(*lead, 0)
-    if pairs.shape[-1]:
-        mean, variance = pairs.mean(-1), pairs.var(-1, correction=0)
-    else:
-        mean = variance = matrix.new_zeros(lead)
+    count = max(1, pairs.shape[-1])
+    mean = pairs.sum(-1) / count
+    variance = ((pairs - mean[..., None]) ** 2).sum(-1) / count
     place = ((pairs.double() + 1) / 2 * bins).floor().clamp(max=bins - 1).long()
     return reference.CosineDistribution(mean, variance, F.one_hot(place, bins).sum(-2))
 

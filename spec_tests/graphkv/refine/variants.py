@@ -21,12 +21,18 @@ def by_einops(vectors):
 
 
 @variant("graphkv_refine")
-def graph_by_graph(scores, keys, keep, count, protected=None, *, queries=None, values=None,
-                   kind="kk", **knobs):  # fmt: skip
+def graph_by_graph(
+    scores, keys, keep, count, protected=None, *, queries=None, values=None, kind="kk",
+    fraction=0.3, rounds=1, strength=1.0, rule="product", signal="decay", per_head=False,
+    spare_sources=False, clamp=False, exclude_window=False, adaptive=False,
+):  # fmt: skip
     """A loop over graphs: of rows of all heads side by side, or of heads."""
     if not scores.numel():
         return scores.clone()
-    knobs = reference.GraphSettings(count, kind, **knobs)
+    knobs = reference.GraphSettings(
+        count, kind, fraction, rounds, strength, rule, signal, per_head, spare_sources, clamp,
+        exclude_window, adaptive,
+    )  # fmt: skip
     aside = torch.zeros_like(scores, dtype=torch.bool) if protected is None else protected
     vectors = dict(keys=keys, queries=queries, values=values)
     if queries is not None and queries.shape != keys.shape:

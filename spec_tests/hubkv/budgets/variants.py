@@ -10,11 +10,13 @@ from spec_tests.variants.make import variant
 
 
 @variant("ungated_refine")
-def at_full_ratio(scores, protected=None, *settings, **knobs):
+def at_full_ratio(
+    scores, protected=None, radius=2, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6
+):
     """Refine at ratio 1."""
-    names = ("radius", "gamma", "tau", "minimum", "maximum", "epsilon")
-    knobs |= dict(zip(names, settings, strict=False))
-    return reference.hubkv_refine(scores, 1.0, protected, **knobs)
+    return reference.hubkv_refine(
+        scores, 1.0, protected, radius, gamma, tau, minimum, maximum, epsilon=epsilon
+    )
 
 
 @variant("ungated_refine", "values")

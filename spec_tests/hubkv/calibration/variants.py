@@ -56,7 +56,8 @@ def by_logarithms(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
 @variant("calibrate")
 def by_einsum(scores, weights):
     """One product a score, in float64."""
-    return torch.einsum("...ht,...h->...ht", scores.double(), weights.double()).to(scores.dtype)
+    products = torch.einsum("...t,...->...t", scores.double(), weights.double())
+    return products.to(scores.dtype)
 
 
 @variant("calibrate", "values")

@@ -8,6 +8,8 @@ import torch
 import reference
 from spec_tests.variants.make import variant
 
+DEFAULTS = reference.HubSettings()
+
 
 def shielded(scored, scope, sinks, recent, valid, keep=None, ratio=None, clips=True):
     """Protect the ends of each row; a window that does not fit gives way, a token at a time."""
@@ -38,22 +40,21 @@ def shielded(scored, scope, sinks, recent, valid, keep=None, ratio=None, clips=T
 
 
 @variant("hubkv_select")
-def by_select(keys, values, scored, *, keep=None, ratio=None, scope="model", refinement=None,
+def by_select(keys, values, scored, *, keep=None, ratio=None, scope="model", refinement=DEFAULTS,
               sinks=4, recent=None, valid=None):  # fmt: skip
     """`select`, once the ends are protected."""
     return reference.select(
         keys, values, shielded(scored, scope, sinks, recent, valid, keep, ratio),
-        keep=keep, ratio=ratio, scope=scope, refinement=refinement or reference.HubSettings(),
+        keep=keep, ratio=ratio, scope=scope, refinement=refinement,
         valid=valid,
     )  # fmt: skip
 
 
 @variant("hubkv_compress")
-def in_two_steps(keys, values, scored, *, keep=None, ratio=None, scope="model", refinement=None,
+def in_two_steps(keys, values, scored, *, keep=None, ratio=None, scope="model", refinement=DEFAULTS,
                  sinks=4, recent=None, valid=None, store=None):  # fmt: skip
     """Select and evict; HEX holds what is protected beside its budget."""
-    how = dict(keep=keep, ratio=ratio, scope=scope, valid=valid)
-    how["refinement"] = refinement or reference.HubSettings()
+    how = dict(keep=keep, ratio=ratio, scope=scope, valid=valid, refinement=refinement)
     if store is None:
         ends = dict(sinks=sinks, recent=recent)
         kept = reference.hubkv_select(keys, values, scored, **how, **ends)

@@ -21,7 +21,7 @@ test_a_token_that_is_no_hub_reads_gamma_times_its_score
   +     return torch.where(hubs, scores, (kept * scores).to(scores.dtype))
 test_every_token_of_a_row_reads_its_score_or_gamma_times_it
   discount_within_windows: a token out of every hub's window keeps its score
-  - discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
+  -     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
   +     hubs = hub_mask(scores, radius, protected)
   +     near = hubs.clone()
   +     for i in range(hubs.shape[-1]):

@@ -21,9 +21,9 @@ test_a_large_enough_lead_survives_refinement
   - strength = ratio**power
   + strength = 3 * ratio**power
 test_the_bound_holds_exactly
-  a_little_more: a little more than the corrected score
+  half_more: half of the correction comes on top
   - strength * widen(corrected)
-  + strength * (widen(corrected) + 2.0**-20)
+  + 1.5 * strength * widen(corrected)
 test_the_ranking_is_stable_exactly
   a_strong_gate: the correction outweighs what it corrects
   - strength = ratio**power

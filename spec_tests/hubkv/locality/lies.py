@@ -10,16 +10,16 @@ test_a_repeated_sequence_matches_itself_after_every_period
   + centred[..., d:]).sum(-1) / tokens / variance
 test_autocorrelation_ignores_shift_scale_and_direction
   correlation_off_centre: the mean is not subtracted
-  - values - values.mean(-1, keepdim=True)
-  + values
+  - exact - exact.mean(-1, keepdim=True)
+  + exact
 test_a_sequence_is_its_own_perfect_match
   correlation_with_bessel: the variance of a sample, n - 1
   - (centred * centred).mean(-1)
   + ((centred * centred).sum(-1) / (tokens - 1))
 test_a_constant_sequence_has_no_correlation
   correlation_of_nothing: a constant sequence matches itself
-  - torch.where(constant, 0,
-  + torch.where(constant, 1,
+  - torch.where(constant[..., None], 0,
+  + torch.where(constant[..., None], 1,
 test_only_local_maxima_keep_their_score
   nms_keeps_plateaus: both ends of a plateau are maxima
   -     return torch.where(hub_mask(scores, radius), scores, factor * scores)

@@ -44,8 +44,9 @@ def by_correlate(values, distances):
 @variant("nms")
 def by_hubs(scores, radius=3, factor=0.3):
     """Multiply by 1 or the factor."""
-    factors = torch.where(reference.hub_mask(scores, radius), 1.0, factor).to(wide(scores).dtype)
-    return (wide(scores) * factors).to(scores.dtype)
+    factors = factor * torch.ones_like(scores, dtype=torch.float64)
+    factors[reference.hub_mask(scores, radius)] = 1
+    return (scores * factors).to(scores.dtype)
 
 
 @variant("nms", "values")

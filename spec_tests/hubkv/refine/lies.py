@@ -44,8 +44,8 @@ test_refinement_is_its_four_steps
   + selectivity(discounted, protected, epsilon)
 test_content_is_left_alone_at_ratio_zero
   always_ungated: the ratio is ignored
-  - gate(content, corrected, ratio, power)
-  + gate(content, corrected, 1.0, power)
+  - weights), ratio, power)
+  + weights), 1.0, power)
 test_refined_scores_stay_within_bounds_of_the_raw
   unbounded_weights: head weights are not clipped
   - epsilon), tau, minimum, maximum)

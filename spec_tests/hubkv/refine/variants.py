@@ -34,7 +34,8 @@ def by_two_factors(
     wide = scores.double()
     spread = reference.selectivity(wide, protected, epsilon)
     beta = reference.head_weights(spread, tau, minimum, maximum)[..., None]
-    share = torch.where(reference.hub_mask(wide, radius, protected), 1.0, gamma)
+    hubs = reference.hub_mask(wide, radius, protected)
+    share = torch.where(hubs, 1, gamma * torch.ones_like(wide))
     strength = ratio**power
     refined = (1 - strength + strength * beta * share) * wide
     return (refined if protected is None else refined.masked_fill(protected, 1)).to(scores.dtype)
