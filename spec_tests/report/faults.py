@@ -62,7 +62,9 @@ def diagnosed(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
         if not are_equal(call.inputs, mapped(torch.Tensor.contiguous, call.passed)):
             return Fault(CHANGES, "", call, call.inputs)
     showing = [call for call in calls if compared and are_equal(call.outcome, compared[0])]
-    return Fault(LAW, "", next(iter(showing or calls[::-1]), None), *compared[::-1])
+    numbers = [x for call in calls for x in tensors(call.inputs) if is_float(x)]
+    edge = "dtype" if any(x.dtype.itemsize < 4 for x in numbers) else ""  # half precision is one
+    return Fault(LAW, edge, next(iter(showing or calls[::-1]), None), *compared[::-1])
 
 
 def judged(
