@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.hex.laid import even, kept_by, kind, mask_alone
+from optimized.vector.hex.laid import kept_by, kind, mask_alone
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -71,7 +71,6 @@ class Run(NamedTuple):
     dynamic: Tensor  # bool [spans, rows, length]
     begins: Tensor  # int64 [spans, rows, heads, tiles]: the first entry of each tile
     memory: "Memory | None" = None  # what these are the first spans of
-    even: tuple[bool, bool] = (True, True)  # whether groups of keys, of values, have no loud ones
 
     @property
     def tiles(self) -> int:
@@ -94,8 +93,7 @@ class Run(NamedTuple):
         if memory is None or not memory.is_free(spans, kept, *more):
             memory = Memory(self, *more)
         memory.write(other)
-        alike = tuple(a and b for a, b in zip(self.even, other.even, strict=True))
-        return memory.run()._replace(entries=self.entries + other.entries, even=alike)
+        return memory.run()._replace(entries=self.entries + other.entries)
 
 
 class Memory:
@@ -250,10 +248,6 @@ def run(some: list[HexBlock], cache: HexCache) -> Run:
         torch.cat([block.kept_values for block in some]),
         tuple(block.kept_keys.numel() for block in some),
         dynamic, first_entries(dynamic, counts, width),
-        even=(
-            even(stacked("key_steps"), stacked("key_minima"), bits),
-            even(stacked("value_steps"), stacked("value_minima"), bits),
-        ),
     )  # fmt: skip
 
 

@@ -106,6 +106,16 @@ def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 
         raise Unequal(says, actual, exact.to(actual.dtype))
 
 
+def assert_rounded_once(actual: Tensor, exact: Tensor, scale: Tensor | float = 0.0) -> None:
+    """`actual` is the `exact` value, computed in float32 at least and rounded to the nearest."""
+    exact = exact.double()
+    error = rounding(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
+    low, high = (exact - error).to(actual.dtype), (exact + error).to(actual.dtype)
+    if not ((low <= actual) & (actual <= high)).all():  # written so that NaN fails
+        says = f"{actual} is not {exact} rounded once"
+        raise Unequal(says, actual, exact.to(actual.dtype))
+
+
 def assert_at_most(low: Tensor, high: Tensor) -> None:
     """`low` <= `high`, up to the rounding of the larger magnitude."""
     low, high = torch.broadcast_tensors(low, high)

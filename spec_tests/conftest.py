@@ -94,7 +94,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
     config.addinivalue_line("markers", "door: not of bodies behind a contract")
     config.addinivalue_line("markers", "compared: not of a body that is the reference's own")
-    config.addinivalue_line("markers", "ours: of our own layers alone")
+    config.addinivalue_line("markers", "own: of our own layers: our random streams and words")
     config.addinivalue_line("markers", "gradients: of PyTorch alone, not of kernels or others")
     config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
@@ -152,8 +152,6 @@ def pytest_generate_tests(metafunc):
             impls = [impl for impl in impls if impl.offers(needed)]
         if test.get_closest_marker("gradients") and not metafunc.config.getoption("--killers"):
             impls = [impl for impl in impls if impl.learns]
-        if test.get_closest_marker("ours") and not metafunc.config.getoption("--killers"):
-            impls = [impl for impl in impls if impl.ours]
         if test.get_closest_marker("door"):
             impls = [impl for impl in impls if impl.has_door]
         if metafunc.definition.get_closest_marker("long") and not metafunc.config.getoption(
@@ -190,6 +188,8 @@ def says_something(item: pytest.Item) -> bool:
     if not impl.offers(needs(item)) or not impl.is_asked(needs(item)):
         return False
     if item.get_closest_marker("compared") and not impl.has_own(str(item.callspec.params["name"])):
+        return False
+    if item.get_closest_marker("own") and not impl.ours:
         return False
     if impl.composed & needs(item) and not item.config.getoption("--impl"):
         return item.path.parent == HERE  # no law of an idea's folder

@@ -12,6 +12,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from reference import HexConfig
+
 
 @st.composite
 def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
@@ -56,6 +58,20 @@ heads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
 """Everything before the token axis: no heads, one, several, a batch of them, an empty batch.
 
 The empty one is the rarest, since it says the least."""
+
+
+def always(inputs: dict[str, Any]) -> bool:  # noqa: ARG001 of any inputs
+    """Whether an answer is a matter of the draw: it always is."""
+    return True
+
+
+def masked(inputs: Any) -> bool:
+    """Whether settings among inputs ask for an expander mask, which is a matter of the draw."""
+    if isinstance(inputs, HexConfig):
+        return 0 < inputs.density < 1
+    if isinstance(inputs, dict):
+        return masked(tuple(inputs.values()))
+    return isinstance(inputs, tuple | list) and any(map(masked, inputs))
 
 
 class Refusal(NamedTuple):

@@ -2,9 +2,12 @@
 
 Each idea's `draws.py` has a Hypothesis strategy for each of its functions, under its own name or in
 `INPUTS`, inputs for branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`),
-and what it must refuse that no signature says (`REFUSALS`). What a signature does say is refused as
-well: `derived` reads it there. A scorer's has a call of it on a whole prompt, too (`SCORED`):
-`(impl, **prompt)`.
+what it must refuse that no signature says (`REFUSALS`), and for which inputs its answer is a matter
+of the draw (`DRAWN`). What a signature does say is refused as well: `derived` reads it there. A
+scorer's has a call of it on a whole prompt, too (`SCORED`): `(impl, **prompt)`.
+
+No paper states a random stream. So our own layers must draw what the reference draws, bit for bit,
+and other modules are asked for properties alone.
 """
 
 from importlib import import_module
@@ -36,6 +39,11 @@ def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
     return every
 
 
+def is_drawn(name: str, inputs: dict[str, Any]) -> bool:
+    """Whether an answer depends on a random stream: that of another module may be another."""
+    return name in DRAWN and DRAWN[name](inputs)
+
+
 def named(file: Any) -> dict[str, Any]:
     """Return the strategies of a file that alone bear the name of a public function."""
     own = {k: v for k, v in vars(file).items() if getattr(v, "__module__", "") == file.__name__}
@@ -48,6 +56,7 @@ CORNERS = joined("CORNERS")
 BY_HAND = joined("REFUSALS")
 GOOD = joined("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
 SCORED = joined("SCORED")
+DRAWN = joined("DRAWN")
 REFUSALS = {
     name: (good, [*BY_HAND.get(name, (good, []))[1], *refusals(getattr(reference, name), good)])
     for name, good in GOOD.items()

@@ -16,7 +16,7 @@ from spec_tests.test_agreement import OF_MEMORY, is_floating
 every_floating = pytest.mark.parametrize("name", sorted({*filter(is_floating, GOOD)} - OF_MEMORY))
 
 
-@pytest.mark.ours
+@pytest.mark.own
 @every_floating
 @settings(max_examples=4)
 @given(data=st.data())
@@ -27,7 +27,7 @@ def test_a_call_that_asks_for_gradients_gives_the_same_values(impl, name, data):
     assert_as_accurate(result, getattr(reference, name), inputs)
 
 
-@pytest.mark.ours
+@pytest.mark.own
 @pytest.mark.door
 @every_floating
 @settings(max_examples=8)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.careful import balanced, root
+from reference import errors
 from reference.contract import requires, scanning
 from reference.kinds import Finite, Share, Whole
 from reference.precision import widen
@@ -130,6 +130,9 @@ def edges(
         The edges $e$ in [-1, 1], float32 (float64 for float64 input): 0 at a vector of length 0.
         The edge of a source to itself is there as well; `neighbours` leaves it out.
 
+    Raises:
+        ValueError: a vector is too long to be squared.
+
     Source:
         GraphKV-1, GraphKV-Alg1, GraphKV-7.1.
 
@@ -142,17 +145,16 @@ def edges(
         vectors["q"] = group_mean(queries, keys)
     if values is not None:
         vectors["v"] = widen(values)
-    (start, _), (end, _) = balanced(vectors[kind[0]]), balanced(vectors[kind[1]])
+    start, end = vectors[kind[0]], vectors[kind[1]]
     weights = torch.zeros(
         *sources.shape, keys.shape[-2], dtype=torch.result_type(start, end), device=keys.device
     )
     for i in range(sources.shape[-1]):
         source = start.take_along_dim(sources[..., i, None, None], -2)
         inner = (source * end).sum(-1)
-        lengths = root(source.square().sum(-1)) * root(end.square().sum(-1))
-        nothing = lengths == 0
-        cosines = inner / lengths.masked_fill(nothing, 1)
-        weights[..., i, :] = cosines.masked_fill(nothing, 0).clamp(-1, 1)
+        lengths = source.norm(dim=-1) * end.norm(dim=-1)
+        weights[..., i, :] = torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)  # E-G4
+    errors.in_range("keys", weights.abs())
     return weights.clamp(min=0) if clamp else weights
 
 
@@ -163,9 +165,7 @@ def group_mean(
     queries = widen(queries)
     if queries.shape == keys.shape:
         return queries
-    groups = queries.unflatten(-3, (keys.shape[-3], -1))
-    power = 2.0 ** (groups.shape[-3] - 1).bit_length()  # so that no sum overflows
-    return (groups / power).mean(-3) * power
+    return queries.unflatten(-3, (keys.shape[-3], -1)).mean(-3)
 
 
 def neighbour_count(predefined: Whole, length: Whole) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reference.attention import attention, attention_weights
 from reference.contract import requires
-from reference.hex.cache import HexCache, hex_read
+from reference.hex.cache import HexCache, attended
 from reference.kinds import Finite, FiniteAbove0
 from reference.precision import widest
 from reference.rules import aligned, grouped, left_padded
@@ -58,7 +58,7 @@ def hex_attention(
 
     Args:
         queries: $q_t$; the last query sees the last token of the cache.
-        cache: the cache; $\widehat K$ and $\widehat V$ are what `hex_read` returns of it.
+        cache: the cache; its codes and kept entries stand for $\widehat K$ and $\widehat V$.
         valid: which tokens are no padding; padding is on the left of a row.
         causal: whether a query sees nothing after its own position.
         scale: factor on the logits; $1 / \sqrt{d_h}$ unless given.
@@ -73,10 +73,11 @@ def hex_attention(
         HEX-3.1a, HEX-3.3a, HEX-5a.
 
     Reading:
-        E-A1, E-H9: the last query is aligned with the last token; a query's weights run over the
-        restored blocks and the residual buffer.
+        E-A1, E-H9, E-H73: the last query is aligned with the last token; a query's weights run
+        over the restored blocks and the residual buffer; a restored entry is code times step plus
+        minimum, and not rounded to the dtype of the cache as `hex_read` does.
     """
-    keys, values = hex_read(cache)
+    keys, values = attended(cache)
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = widest(queries, keys)
     output = torch.zeros_like(queries)

@@ -1,5 +1,6 @@
 """The streaming cache: blocks are compressed as they fill, what is left over stays exact."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -7,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference.contract import requires
-from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
+from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct, restored
 from reference.hex.expander import static_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask
 from reference.hex.presets import HexConfig
@@ -103,10 +104,10 @@ def hex_append(
         HEX-4.1a, HEX-4.1b, HEX-4.1c.
 
     Reading:
-        E-H9, E-H11, E-H17, E-H35: a query's weights run over the restored blocks, the residual
-        buffer and itself; `full` recompresses what the cache still holds, together with the block
-        that fills, which is exact until then. Where `period` blocks may stand side by side, those
-        before it have been quantised already.
+        E-H9, E-H11, E-H17, E-H35, E-H73: a query's weights run over the restored blocks, the
+        residual buffer and itself; `full` recompresses what `hex_read` returns, together with the
+        block that fills, which is exact until then. Where `period` blocks may stand side by side,
+        those before it have been quantised already.
     """
     start, length = 0, keys.shape[-2]
     while start < length:
@@ -140,8 +141,8 @@ def hex_recompress(cache: HexCache) -> HexCache:
         HEX-4.1c.
 
     Reading:
-        E-H9, E-H17: heavy hitters by the mass since each token's arrival; the originals are gone,
-        so `full` quantises what was quantised before.
+        E-H9, E-H17, E-H73: heavy hitters by the mass since each token's arrival; the originals are
+        gone, so `full` quantises what was quantised before, as `hex_read` returns it.
     """
     return recompress(cache, 0) if cache.blocks else cache
 
@@ -151,7 +152,7 @@ def hex_read(
 ) -> tuple[
     Float[Tensor, "*batch kv_heads tokens width"], Float[Tensor, "*batch kv_heads tokens width"]
 ]:
-    r"""Return the keys and values to attend to, in the order of the tokens.
+    r"""Return the keys and values that a cache stands for, in the order of the tokens.
 
     $$\widehat X = \widehat X_{1} \,\Vert\, \dots \,\Vert\, \widehat X_{m} \,\Vert\,
       X_{\mathrm{residual}}$$
@@ -160,18 +161,34 @@ def hex_read(
         cache: the cache.
 
     Returns:
-        Keys and values of all tokens so far, those of the residual buffer exact.
+        Keys and values of all tokens so far, rounded to the dtype of the cache; those of the
+        residual buffer are exact.
 
     Source:
         HEX-4.1a.
+
+    Reading:
+        E-H73: attention reads them before they are rounded.
     """
+    return read(cache, hex_reconstruct)
+
+
+def attended(cache: HexCache) -> tuple[Tensor, Tensor]:
+    """Return the keys and values that queries attend to: those of `hex_read`, unrounded."""
+    return read(cache, restored)
+
+
+def read(
+    cache: HexCache, restore: Callable[[HexBlock, Tensor], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """Restore each block, and put the residual buffer behind them."""
     keys, values = [], []
     for block in cache.blocks:
         channels = block.key_steps.shape[-2] * block.key_steps.shape[-1]
         static = static_mask(cache.config, block.dynamic.shape[-1], channels)
-        restored = hex_reconstruct(block, static.to(block.dynamic.device))
-        keys.append(restored[0])
-        values.append(restored[1])
+        span = restore(block, static.to(block.dynamic.device))
+        keys.append(span[0])
+        values.append(span[1])
     return (
         torch.cat([*keys, cache.residual_keys], -2),
         torch.cat([*values, cache.residual_values], -2),
@@ -181,7 +198,7 @@ def hex_read(
 def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     """Add tokens to the residual buffer, and the weights of their queries to the mass."""
     cache = arrived(cache, keys, values)
-    return weighed(cache, attention_mass(queries, hex_read(cache)[0]))
+    return weighed(cache, attention_mass(queries, attended(cache)[0]))
 
 
 def arrived(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:

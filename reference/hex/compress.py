@@ -8,16 +8,10 @@ from torch import Tensor
 
 from reference import errors
 from reference.contract import requires, scanning
-from reference.hex.kcvt import (
-    by_column,
-    by_row,
-    code,
-    dequantise,
-    from_row,
-    narrow,
-)
+from reference.hex.kcvt import by_column, by_row, code, dequantise, from_row
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.kinds import Bits, Finite, Positive, Scales, ValueGroup
+from reference.precision import widest
 from reference.rules import alike, divides, headed
 
 
@@ -161,11 +155,20 @@ def hex_reconstruct(
         expander: the static mask the span was compressed with.
 
     Returns:
-        The keys $\widehat K$ and values $\widehat V$, in the type of the kept entries.
+        The keys $\widehat K$ and values $\widehat V$, rounded to the type of the kept entries.
 
     Source:
         HEX-3.1c, HEX-3.5a.
+
+    Reading:
+        E-H73: attention reads them before they are rounded.
     """
+    keys, values = restored(block, expander)
+    return keys.to(block.kept_keys.dtype), values.to(block.kept_values.dtype)
+
+
+def restored(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the keys and values of a block in float32, or float64: nothing is rounded to half."""
     kv_heads, width = block.key_steps.shape[-2:]
     tokens = block.dynamic.shape[-1]
     kept = hex_mask(expander, block.dynamic, kv_heads)
@@ -175,7 +178,7 @@ def hex_reconstruct(
     value_codes = by_column(unpack_bits(block.value_words, block.bits, tokens))
     rows = by_row(value_codes, value_group)
     by_token = from_row(dequantise(rows, block.value_steps, block.value_minima), value_group, width)
-    keys = narrow(by_column(by_channel), block.kept_keys.dtype)
-    values = narrow(by_token, block.kept_values.dtype)
-    keys[kept], values[kept] = block.kept_keys, block.kept_values
+    keys = by_column(by_channel).to(widest(block.key_steps, block.kept_keys))
+    values = by_token.to(widest(block.value_steps, block.kept_values))
+    keys[kept], values[kept] = block.kept_keys.to(keys.dtype), block.kept_values.to(values.dtype)
     return keys, values

@@ -73,8 +73,7 @@ def new_singular_value(
     lifted = lift(mask, permutations).double()
     sheets = permutations.shape[1]
     average = torch.full((sheets, sheets), 1 / sheets, dtype=torch.float64, device=mask.device)
-    base = mask.to(torch.float64, memory_format=torch.contiguous_format)  # as `kron` needs it
-    new = lifted - torch.kron(base, average)
+    new = lifted - torch.kron(mask.double().contiguous(), average)
     return torch.linalg.matrix_norm(new, 2).item() if new.numel() else 0.0
 
 

@@ -53,7 +53,8 @@ def hex_decode(
         HEX-3.1a, HEX-4.1a, HEX-5a.
 
     Reading:
-        E-H9: the weights that make the output are those that heavy hitters are chosen by.
+        E-H9, E-H73: the weights that make the output are those that heavy hitters are chosen by;
+        both are over the same unrounded keys, as `hex_attention` reads them.
     """
     output, start, length = torch.empty_like(queries), 0, keys.shape[-2]
     while start < length:

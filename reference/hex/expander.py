@@ -144,7 +144,8 @@ def random_expander(
         HEX-A.2a, HEX-A.3a, HEX-Near.
 
     Reading:
-        E-H2, E-H3, E-H4: simple and connected after swaps, then filtered.
+        E-H2, E-H3, E-H4: simple and connected after swaps, then filtered. E-H72: above half
+        density the entries that are left out are drawn.
     """
     channel_degree, uneven = divmod(tokens * token_degree, channels)
     certified = not uneven and min(token_degree, channel_degree) >= 3
@@ -164,7 +165,7 @@ def none_found(tokens: int, channels: int, token_degree: int) -> NoReturn:
 
 
 def _simple_graph(tokens: int, channels: int, token_degree: int, seed: int, draw: int) -> Tensor:
-    # swaps always find a way up to half density: above it, draw the entries that are left out
+    # the entries left out, where swaps would take long to find a way (E-H72)
     dense = 2 * token_degree > channels
     drawn = channels - token_degree if dense else token_degree
     pairs = half_edge_pairing(tokens, channels, drawn, seed, draw)

@@ -126,9 +126,8 @@ def kcvt(
         HEX-3.4b.
 
     Reading:
-        E-H14, E-H15: a channel's group runs over all tokens compressed together; whether a
-        token's group spans the heads is not said; what rounds past the largest finite number
-        stays there.
+        E-H14: a channel's group runs over all tokens compressed together; whether a token's
+        group spans the heads is not said.
     """
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
@@ -137,8 +136,7 @@ def kcvt(
     by_token = from_row(
         dequantise(*code("values", rows, bits, kept_rows, scales)), value_group, values.shape[-1]
     )
-    restored_keys = narrow(by_column(by_channel), keys.dtype)
-    restored_values = narrow(by_token, values.dtype)
+    restored_keys, restored_values = by_column(by_channel).to(keys.dtype), by_token.to(values.dtype)
     return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
 
 

@@ -44,13 +44,11 @@ def pack_bits(codes: UInt8[Tensor, "*rows length"], bits: Bits) -> Int32[Tensor,
     Reading:
         E-H24: the paper does not say how 3-bit codes are stored.
     """
-    *rows, length = codes.shape
-    words = codes.new_zeros(*rows, word_count(length, bits), dtype=torch.int64)
-    stream = codes.new_zeros(*rows, 32 * words.shape[-1])
-    for j in range(bits):
-        stream[..., j : bits * length : bits] = (codes >> j) % 2
-    for j in range(32):
-        words += stream[..., j::32].long() << j
+    length = codes.shape[-1]
+    words = codes.new_zeros(*codes.shape[:-1], word_count(length, bits), dtype=torch.int64)
+    for p in range(bits * length):
+        bit = (codes[..., p // bits].long() >> p % bits) % 2
+        words[..., p // 32] += bit << p % 32
     # bit 31 is the sign of a 32-bit word
     return torch.where(words < 2**31, words, words - 2**32).to(torch.int32)
 
@@ -78,12 +76,10 @@ def unpack_bits(
     Reading:
         E-H24.
     """
-    stream = words.new_zeros(*words.shape[:-1], 32 * words.shape[-1], dtype=torch.uint8)
-    for j in range(32):
-        stream[..., j::32] = (words >> j) % 2
     codes = words.new_zeros(*words.shape[:-1], length, dtype=torch.uint8)
-    for j in range(bits):
-        codes += 2**j * stream[..., j : bits * length : bits]
+    for p in range(bits * length):
+        bit = (words[..., p // 32] >> p % 32) % 2
+        codes[..., p // bits] += (bit << p % bits).to(torch.uint8)
     return codes
 
 

@@ -57,7 +57,6 @@ def ungated_refine(
     if protected is not None:
         content = content.masked_fill(protected, 0)
     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
-    errors.in_range("scores", weights)
     corrected = calibrate(smd(content, radius, gamma, protected), weights)
     if protected is not None:
         corrected = corrected.masked_fill(protected, 1)

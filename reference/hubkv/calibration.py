@@ -7,7 +7,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.careful import balanced, deviation, mean
 from reference.contract import requires
 from reference.kinds import FiniteAbove0, Importance, NonNegative
 from reference.precision import widen
@@ -28,8 +27,11 @@ def selectivity(
         epsilon: $\epsilon$; keeps a head of nearly no score from dividing by 0.
 
     Returns:
-        The selectivity $c$ of each head, in float32 (float64 for float64 scores). It is exactly 0
-        for a head of equal scores, a head of zeros, and a head without content tokens.
+        The selectivity $c$ of each head, in float32 (float64 for float64 scores). It is 0 for a
+        head of equal scores, a head of zeros, and a head without content tokens.
+
+    Raises:
+        ValueError: a score is too large to be squared.
 
     Source:
         HubKV-8, HubKV-12.
@@ -42,10 +44,11 @@ def selectivity(
     variation = wide.new_zeros(scores.shape[:-1])
     for head in product(*map(range, scores.shape[:-1])):
         content = wide[head] if protected is None else wide[head][~protected[head]]
-        content, power = balanced(content)  # a mean of subnormal scores is rounded, or vanishes
-        mu, sigma = mean(content), deviation(content)
-        if mu + epsilon / power > 0:
-            variation[head] = sigma / (mu + epsilon / power)
+        if content.any():  # of no scores and of zeros it is 0, whatever epsilon
+            # from the least score, since a rounded mean lets equal scores deviate
+            sigma = (content - content.min()).std(correction=0)
+            variation[head] = sigma / (content.mean() + epsilon)
+    errors.in_range("scores", variation)
     return variation
 
 
@@ -76,7 +79,7 @@ def head_weights(
 
     Returns:
         The head weights $\beta$, in float32 (float64 for float64 selectivity). Heads that are
-        equally selective all weigh exactly 1, if the bounds admit it.
+        equally selective all weigh 1, if the bounds admit it.
 
     Source:
         HubKV-9.
@@ -84,13 +87,10 @@ def head_weights(
     Reading:
         E-U9: where no head of a layer is selective ($\bar c_\ell = 0$) the quotient is read as 1.
     """
-    c = selectivity.double()
-    average = mean(c)
-    # 0 / 0: where no head is selective all are alike
-    share = torch.where(average > 0, c / average.masked_fill(average == 0, 1), 1)
-    # a root is infinitely steep at 0, where the lower bound is flat
-    weights = torch.where(share > 0, share.masked_fill(share == 0, 1) ** tau, 0.0**tau)
-    return weights.clamp(minimum, maximum).to(widen(selectivity).dtype)
+    c = widen(selectivity)
+    average = c.mean(-1, keepdim=True)
+    share = torch.where(average > 0, c / average, 1)  # 0 / 0 where no head is selective
+    return (share**tau).clamp(minimum, maximum)
 
 
 def calibrate(
@@ -109,12 +109,7 @@ def calibrate(
         The calibrated scores $u$ in the dtype of `scores`, rounded once: a weight of exactly 1
         leaves its head bit for bit as it was.
 
-    Raises:
-        ValueError: a score is out of range.
-
     Source:
         HubKV-9.
     """
-    calibrated = (widen(weights).unsqueeze(-1) * widen(scores)).to(scores.dtype)
-    errors.in_range("scores", calibrated)
-    return calibrated
+    return (widen(weights).unsqueeze(-1) * widen(scores)).to(scores.dtype)

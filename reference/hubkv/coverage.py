@@ -5,7 +5,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.careful import balanced
 from reference.contract import requires, scanning
 from reference.kinds import Importance, Whole
 from reference.precision import widen
@@ -51,7 +50,7 @@ def coverage_weights(
     weights = scores.new_zeros(*scores.shape, tokens)
     for j in range(tokens):
         distances = (torch.arange(tokens, device=kernel.device) - j).abs()
-        spread, _ = balanced(kernel[distances])
+        spread = kernel[distances]
         weights[..., :, j] = scores[..., j, None] * (spread / spread.sum())
     return weights
 
@@ -71,18 +70,13 @@ def coverage(
         The utility $F_{sub}(S)$ of each head, in float32, or float64 where `weights` are. One
         token alone is worth its score; nothing is worth 0.
 
-    Raises:
-        ValueError: a sum of weights is out of range.
-
     Source:
         HubKV-4, HubKV-Def1.
 
     Reading:
         E-U30: the maximum over the empty set is 0.
     """
-    covered = _covered(widen(weights), kept).sum(-1)
-    errors.in_range("weights", covered)
-    return covered
+    return _covered(widen(weights), kept).sum(-1)
 
 
 def marginal_gain(
@@ -100,9 +94,6 @@ def marginal_gain(
         The gain $\Delta(k \mid S)$ of each token $k$, in float32, or float64 where `weights` are.
         It is 0 for the members of $S$, and the score of $k$ where $S$ is empty.
 
-    Raises:
-        ValueError: a sum of weights is out of range.
-
     Source:
         HubKV-3.2a.
 
@@ -114,7 +105,6 @@ def marginal_gain(
     gains = torch.zeros_like(covered)
     for k in range(weights.shape[-1]):
         gains[..., k] = torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
-    errors.in_range("weights", gains)
     return gains
 
 
@@ -140,6 +130,9 @@ def overlap(
         The overlap $\rho(i, h)$ of each token $i$ with the hub, in [0, 1], in float32, or float64
         where `weights` are. The hub overlaps itself fully, whatever its score above 0.
 
+    Raises:
+        ValueError: a sum of weights is out of range.
+
     Source:
         HubKV-Prop2.
 
@@ -149,13 +142,10 @@ def overlap(
     weights = widen(weights)
     shares = weights.new_zeros(weights.shape[:-1])
     for i in range(weights.shape[-1]):
-        # summed from one memory layout, in one order: the part never exceeds the whole
-        own, power = balanced(weights[..., :, i].contiguous())
-        score = own.sum(-1)
-        shared = torch.minimum(own, weights[..., :, hub] / power).contiguous().sum(-1)
-        nothing = score == 0
-        share = shared / score.masked_fill(nothing, 1)
-        shares[..., i] = share.masked_fill(nothing, 0).clamp(max=1)
+        score = weights[..., :, i].sum(-1)
+        shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
+        shares[..., i] = torch.where(score > 0, shared / score, 0)  # 0 / 0: it covers nothing
+    errors.in_range("weights", shares)
     return shares
 
 

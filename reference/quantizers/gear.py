@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
-from reference.careful import mean
 from reference.contract import requires
-from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row, narrow
+from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.kinds import Bits, Finite, Ratio, Scales, Seed, Whole
 from reference.precision import widen
@@ -111,13 +110,13 @@ def gear_reconstruct(
     (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]
     members = tokens if by == "channel" else kv_heads * width
     codes = unpack_bits(block.words, block.bits, members)
-    rows = narrow(dequantise(codes, block.steps, block.minima), widen(block.left).dtype)
+    rows = dequantise(codes, block.steps, block.minima).to(widen(block.left).dtype)
     places, exact = block.places.long(), widen(block.outliers)
     rows = rows.scatter(-1, places, exact)
     rows = rows + to_rows(widen(block.left) @ widen(block.right).mT, by)
     if exact_outliers:
         rows = rows.scatter(-1, places, exact)
-    return narrow(from_rows(rows, by, width), block.left.dtype)
+    return from_rows(rows, by, width).to(block.left.dtype)
 
 
 def compress(
@@ -136,9 +135,8 @@ def compress(
     apart = outlier_mask(rows, outliers)
     grid = filled_grid if fill else code
     quantised = grid(name, rows, bits, apart, scales)
-    wide = widen(rows)
-    stored = torch.where(apart, wide, narrow(dequantise(*quantised), wide.dtype))
-    error = from_rows(wide - stored, by, x.shape[-1])
+    stored = torch.where(apart, widen(rows), dequantise(*quantised))
+    error = from_rows(widen(rows) - stored, by, x.shape[-1])
     factors = low_rank(error, rank, seed=seed)
     shape = (*rows.shape[:-1], 2 * outlier_count(rows.shape[-1], outliers))
     return GearBlock(
@@ -148,14 +146,15 @@ def compress(
         quantised.minima,
         rows[apart].reshape(shape),
         apart.nonzero()[:, -1].reshape(shape).to(place_dtype(rows.shape[-1])),
-        narrow(factors.left, x.dtype),
-        narrow(factors.right, x.dtype),
+        factors.left.to(x.dtype),
+        factors.right.to(x.dtype),
     )
 
 
 def filled_grid(name: str, rows: Tensor, bits: int, apart: Tensor, scales: Scales) -> Quantised:
     """Quantise rows whose outliers have given way to the mean of all members."""
-    filled = torch.where(apart, narrow(mean(widen(rows)), rows.dtype), rows)
+    mean = widen(rows).mean(-1, keepdim=True).to(rows.dtype)
+    filled = torch.where(apart, mean, rows)
     quantised = code(name, filled, bits, torch.zeros_like(apart), scales)
     return quantised._replace(codes=quantised.codes.masked_fill(apart, 0))
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int32
 from torch import Tensor
 
 from reference.contract import requires
-from reference.hex.kcvt import by_column, code, dequantise, narrow, scale_dtype
+from reference.hex.kcvt import by_column, code, dequantise, scale_dtype
 from reference.hex.packing import pack_bits, unpack_bits, word_count
 from reference.kinds import Bits, Finite, Positive, Scales
 from reference.rules import alike, continued, divides, headed, whole_number
@@ -163,9 +163,9 @@ def kivi_read(
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
     codes = by_group(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
     channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
-    keys = narrow(by_column(channels).flatten(-3, -2), dtype)
+    keys = by_column(channels).flatten(-3, -2).to(dtype)
     codes = by_group(unpack_bits(cache.value_words, cache.bits, width), cache.group)
-    values = narrow(dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2), dtype)
+    values = dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2).to(dtype)
     return (
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),

@@ -1,7 +1,7 @@
 """CAKE's budgets: more cache for layers that prefer more, settled layer by layer."""
 
+from fractions import Fraction
 from itertools import product
-from math import frexp, ldexp
 
 import torch
 from jaxtyping import Int64
@@ -153,11 +153,5 @@ def _shared(wishes: list[float], total: int, rooms: list[int]) -> list[int]:
 
 def _quotas(wishes: list[float], total: int) -> list[int]:
     """Return each wish's part of `total`, rounded down; nothing if there is no wish."""
-    parts = _parts(wishes)
-    return [part * total // max(1, sum(parts)) for part in parts]
-
-
-def _parts(wishes: list[float]) -> list[int]:
-    """Count each wish in whole parts, 2^24 to the power of two above the largest."""
-    _, exponent = frexp(max(wishes, default=0.0))
-    return [round(ldexp(wish, 24 - exponent)) for wish in wishes]
+    exact = [*map(Fraction, wishes)]
+    return [wish * total // (sum(exact) or 1) for wish in exact]

@@ -7,7 +7,6 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
-from reference.careful import length
 from reference.contract import requires
 from reference.kinds import Finite, FiniteNonNegative, Whole
 from reference.precision import widest
@@ -80,6 +79,6 @@ def expected_attention(
             logits += ((key @ covariance) * key).sum(-1) / (2 * width)
             scores[row][h // group, start:] += logits.softmax(-1) / group
         counted[row][:, start:] = True
-    scores = torch.where(counted, (scores + epsilon) * length(values.to(exact)), 0)
+    scores = torch.where(counted, (scores + epsilon) * values.to(exact).norm(dim=-1), 0)
     errors.in_range("keys", scores)
     return Scored(scores, protected)

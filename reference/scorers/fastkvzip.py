@@ -4,13 +4,11 @@ import math
 from itertools import product
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference import errors
-from reference.careful import power_of_two
 from reference.contract import requires
 from reference.kinds import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widest
@@ -146,9 +144,4 @@ def fastkvzip_loss(
 
 def rms_norm(y: Tensor, scale: Tensor, epsilon: float) -> Tensor:
     """Divide by the root of the mean square."""
-    # where squares would vanish beside epsilon, its root is what both are measured by
-    limits, root = torch.finfo(y.dtype), math.sqrt(epsilon)
-    least = min(max(root, limits.tiny), limits.max)
-    power = power_of_two(y.abs().amax(-1, keepdim=True).clamp(min=least))
-    y = y / power
-    return scale * (y / (y.square().mean(-1, keepdim=True) + (root / power).square()).sqrt())
+    return scale * y / (y.square().mean(-1, keepdim=True) + epsilon).sqrt()

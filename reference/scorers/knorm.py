@@ -5,7 +5,6 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference import errors
-from reference.careful import balanced, root
 from reference.contract import requires
 from reference.kinds import Finite
 from reference.precision import widen
@@ -31,8 +30,8 @@ def knorm(
 
     Returns:
         The scores of each key head in float32, or float64 where `keys` is; no token is
-        protected. A token's score is its own, so that chunks score as the whole does, bit for
-        bit, unless `shift` compares them.
+        protected. A token's score is its own, so that chunks score as the whole does, unless
+        `shift` compares them.
 
     Raises:
         ValueError: a key is too long for the dtype of the scores.
@@ -44,13 +43,9 @@ def knorm(
         C3, E-G5: negative scores as published; what must not be negative takes `shift`, whose
         maximum runs over the real tokens of a head.
     """
-    (keys, power), valid = balanced(widen(keys)), real_tokens(valid, keys)
-    squares = keys.new_zeros(keys.shape[:-1])
-    for c in range(keys.shape[-1]):
-        squares += keys[..., c] ** 2
-    lengths = root(squares) * power[..., 0]
+    lengths = widen(keys).norm(dim=-1)
     errors.in_range("keys", lengths)
-    real = valid[..., None, :].expand(lengths.shape)
+    real = real_tokens(valid, keys)[..., None, :].expand(lengths.shape)
     lengths = torch.where(real, lengths, 0)
     longest = lengths.amax(-1, keepdim=True) if shift and keys.shape[-2] else 0
     scores = torch.where(real, longest - lengths, 0)

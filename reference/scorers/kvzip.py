@@ -85,7 +85,6 @@ def kvzip_chunk(
         if start >= stop:
             continue
         seen = keys[row][:, [*range(first, first + sinks), *range(start, stop)]].to(exact)
-        best = [*past[row][:, start:stop].to(scores.dtype)]
         blank = repeat - int(repeat_valid[row].sum())
         for q in range(max(0, blank - (repeat - count)), count):
             echo = repeat_keys[row][:, blank : repeat - count + q + 1].to(exact)
@@ -93,9 +92,8 @@ def kvzip_chunk(
             weights = attention_weights(query, torch.cat([seen, echo], -2), causal=False)
             for h in range(queries.shape[-3]):
                 drawn = weights[h, 0, sinks : sinks + stop - start]
-                best[h // group] = torch.maximum(best[h // group], drawn)
-        for h in range(len(best)):
-            scores[row][h, start:stop] = best[h]
+                best = scores[row][h // group, start:stop]
+                scores[row][h // group, start:stop] = torch.maximum(best, drawn)
     errors.in_range("queries", scores)
     return scores
 

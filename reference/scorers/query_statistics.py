@@ -83,7 +83,7 @@ def query_statistics(
             gap = centre - mean[row][h]
             share = new / (before + new)
             covariance[row][h] += share * (spread - covariance[row][h])
-            covariance[row][h] += torch.outer(share * (1 - share) * gap, gap)
+            covariance[row][h] += share * (1 - share) * torch.outer(gap, gap)
             mean[row][h] += share * gap
     errors.in_range("queries", covariance)
     return QueryStatistics(count, skipped, mean, covariance)

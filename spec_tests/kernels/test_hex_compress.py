@@ -79,7 +79,7 @@ def packed(
     static = expander.view(tokens, heads, width).sum(-1).T
     begins = first_entries(dynamic[None], static, width)
     kept_rest = kept_keys, kept_values, (kept_keys.numel(),), dynamic[None].clone(), begins
-    return Run._make((bits, tokens, *codes, *kept_rest, None, (True, True)))
+    return Run._make((bits, tokens, *codes, *kept_rest, None))
 
 
 def unpacked(run: Run, expander: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +110,7 @@ def test_every_bit_of_a_tile_lies_where_the_layout_has_it(x):
     cache = reference.HexCache(config, (block,), none, none, mass, mass, none, none)
     # a cache's mask is its own, and this one another: so is where entries begin
     laid = PackedCache.of(cache).runs[0]
-    assert_equal(run._replace(even=laid.even), laid._replace(begins=run.begins))
+    assert_equal(run, laid._replace(begins=run.begins))
     restored = [one[0] for one in unpacked(run, x["expander"])]
     assert_equal(restored, [*vector.hex_reconstruct(block, x["expander"])])
 

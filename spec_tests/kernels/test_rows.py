@@ -178,7 +178,7 @@ def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
         assert_as_accurate(names[name](**inputs), getattr(reference, name), inputs)
 
 
-@pytest.mark.ours
+@pytest.mark.own
 @pytest.mark.compared
 @every_row
 @settings(max_examples=2)

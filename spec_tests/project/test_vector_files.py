@@ -8,7 +8,9 @@ from inspect import signature
 
 import reference
 from spec_tests.index import HERE, ROOT, equations
+from spec_tests.inputs import is_drawn
 from spec_tests.project.schemas import faults
+from spec_tests.test_vectors import read
 
 SCHEMA = json.loads((HERE / "vectors.schema.json").read_text())
 FILES = sorted(HERE.rglob("vectors.json"))
@@ -73,6 +75,13 @@ def test_an_example_is_found_by_its_name_and_works_an_equation_that_is():
         cases = json.loads(file.read_text())
         assert len({case["id"] for case in cases}) == len(cases), file
         assert {spec for case in cases for spec in case["spec"]} <= equations().keys(), file
+
+
+def test_an_example_that_follows_our_random_stream_says_so():
+    for file in FILES:
+        for case in json.loads(file.read_text()):
+            drawn = is_drawn(case["function"], read(case["inputs"]))
+            assert case.get("drawn", False) == drawn, (file, case["id"])
 
 
 def test_the_examples_are_read_and_worked_without_pytorch():

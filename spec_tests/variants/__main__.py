@@ -18,6 +18,7 @@ def levels() -> dict[str, str]:
     # the one is the reference itself; the others round otherwise than half precision is told to
     return {"renamed": "errors", "noisy_1": "edges", "noisy_2": "edges", "noisy_3": "edges"} | {
         "double": "edges",
+        "elsewhere": "errors",
         **columns,
     }
 

@@ -4,11 +4,15 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import reference
+from reference.hex import expander
+from spec_tests.inputs import DRAWN
 from spec_tests.noise import Noise
 from spec_tests.report.calls import mapped
 
@@ -120,6 +124,55 @@ def under_noise(seed: int) -> Callable[[Function], Function]:
         return call
 
     return wrap
+
+
+class Reseeded(np.random.RandomState):
+    """The generator of another stream than the one that a seed names."""
+
+    def __init__(self, seed: Any = None):
+        super().__init__(seed if seed is None else [*np.atleast_1d(seed), 1])
+
+
+def on_another_stream(function: Function) -> Function:
+    """Return a function whose seeds name other random streams."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with (
+            patch.object(np.random, "RandomState", Reseeded),
+            patch.object(expander, "_recent_masks", expander.expander_mask),
+        ):
+            return function(*args, **kwargs)
+
+    return call
+
+
+masks_elsewhere = on_another_stream(reference.expander_mask)
+
+
+class ReseededStore(reference.MaskStore):
+    """The store of masks of other random streams."""
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        capacity: int = 8,
+        generate: Function = masks_elsewhere,
+    ):
+        super().__init__(directory, capacity, generate)
+
+
+class Elsewhere(Wrapped):
+    """The reference on other random streams; it is tested on what draws."""
+
+    changed = frozenset(DRAWN)
+
+    def __init__(self) -> None:
+        super().__init__(on_another_stream)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a public function on another stream, and the store that draws there."""
+        return ReseededStore if name == "MaskStore" else super().__getattr__(name)
 
 
 def in_double(function: Function) -> Function:

@@ -37,53 +37,26 @@ PART = 64  # tokens whose edges to one source are made again at a time
 ALONE = 16  # sources of which that one is one
 CHUNK = 4096  # numbers that a program looks at at a time
 LISTED = 1024  # neighbours that a token looks through at a time
-HITS = 16  # and reads at a time: numbers 1 - e, each 0 or at least 2^-24, have a product in float64
+HITS = 16  # and reads at a time
 PROGRAMS = 128  # that are enough; with fewer, tiles are half as large
 HALVES = (torch.bfloat16, torch.float16)
 
 
 @triton.jit
-def scale_of(largest):
-    """Return the power of two by which a magnitude comes to lie in [1, 2), 1 for none."""
-    power = (largest.to(tl.uint32, bitcast=True) & 0x7F800000).to(tl.float32, bitcast=True)
-    power = tl.where(largest == 0, 1.0, tl.maximum(power, 2.0**-126))
-    return tl.div_rn(tl.full(power.shape, 1.0, tl.float32), power)
-
-
-@triton.jit
 def sources_kernel(
     vectors, chosen, copies, reaches, tokens, rows, heads,
-    BALANCED: tl.constexpr, WIDTH: tl.constexpr, CHUNK: tl.constexpr,
+    WIDTH: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Copy a source, a BALANCED one times its scale, and write how long the copy is.
-
-    A length of 0 is written as 1: all products are 0.
-    """
+    """Copy a source, and write its length: 1 for 0, since all products are 0."""
     row = tl.program_id(0).to(tl.int64)
     vectors += (row // rows * heads * tokens + tl.load(chosen + row)) * WIDTH
     copies += row * heads * WIDTH
-    largest = tl.zeros([CHUNK], tl.float32)
-    if BALANCED:
-        for start in range(0, heads * WIDTH, CHUNK):
-            i = start + tl.arange(0, CHUNK)
-            here = vectors + (i // WIDTH).to(tl.int64) * tokens * WIDTH + i % WIDTH
-            x = widened(tl.load(here, mask=i < heads * WIDTH, other=0.0))
-            largest = tl.maximum(largest, tl.abs(x))
-    scale = scale_of(tl.max(largest, 0))
     squares = tl.zeros([CHUNK], tl.float32)
     for start in range(0, heads * WIDTH, CHUNK):
         i = start + tl.arange(0, CHUNK)
         here = vectors + (i // WIDTH).to(tl.int64) * tokens * WIDTH + i % WIDTH
         x = tl.load(here, mask=i < heads * WIDTH, other=0.0)
         y = widened(x)
-        if BALANCED:
-            y *= scale
-            if x.dtype == tl.bfloat16:
-                # a power of two less is exact: what is cut off is 0
-                cut = (y.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16)
-                x = cut.to(tl.bfloat16, bitcast=True)
-            else:
-                x = y
         squares += y * y
         tl.store(copies + i, x, mask=i < heads * WIDTH)
     length = tl.sqrt_rn(tl.sum(squares, 0))
@@ -105,8 +78,8 @@ def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.
 
 @triton.jit
 def products(
-    vectors, copies, scales, start, at, across, tokens, heads,
-    SCALED: tl.constexpr, SQUARED: tl.constexpr, TURNED: tl.constexpr, WIDE: tl.constexpr,
+    vectors, copies, start, at, across, tokens, heads,
+    SQUARED: tl.constexpr, TURNED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Return the inner products of some sources with some tokens, and the tokens' squares.
@@ -123,20 +96,10 @@ def products(
     for step in tl.range(0, heads * PARTS, num_stages=8 if TURNED else None):
         token = entries(vectors, start, at, step, tokens, WIDTH, CHANNELS)
         source = entries(copies, 0, across, step, 1, WIDTH, CHANNELS)
-        kind = token.dtype
-        if SCALED:
-            token = widened(token) * scales[:, None]
-            if SQUARED:
-                squares += eighths(token)
-            if not WIDE:
-                token = token.to(kind)
-        else:
-            if SQUARED:
-                squares += eighths(widened(token))
-            if WIDE:
-                token = widened(token)
+        if SQUARED:
+            squares += eighths(widened(token))
         if WIDE:
-            source = widened(source)
+            token, source = widened(token), widened(source)
         if TURNED:
             inner = tl.dot(token, tl.trans(source), inner, input_precision="ieee")
         else:
@@ -159,17 +122,16 @@ def clamped(edge, CLAMPED: tl.constexpr):
 
 @triton.jit
 def maxima_kernel(
-    vectors, copies, reaches, chosen, barred, lengths, scales, maxima, highest,
+    vectors, copies, reaches, chosen, barred, lengths, maxima, highest,
     tokens, rows, heads,
-    BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
+    BARRED: tl.constexpr, CLAMPED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
     BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
 ):  # fmt: skip
     """Write the strongest edge of every sub-tile of a tile, and of the tile.
 
     Minus infinity where there is no candidate: beyond the end, barred, or the source itself. The
-    lengths of tokens are written on the way, and the scales of those of which squares may be no
-    floats.
+    lengths of tokens are written on the way.
     """
     EACH: tl.constexpr = BLOCK // SUBTILE
     across, blocks = tl.cdiv(rows, SOURCES), tl.cdiv(tokens, BLOCK)
@@ -187,33 +149,14 @@ def maxima_kernel(
     copied = tl.minimum(tl.arange(0, SOURCES), rows - 1 - source) * heads
     start = (graph * heads * tokens + first) * WIDTH
     copies += row * heads * WIDTH
-    scale = tl.full([BLOCK], 1.0, tl.float32)
     inner, squares = products(
-        vectors, copies, scale, start, at, copied, tokens, heads,
-        False, True, False, WIDE, WIDTH, CHANNELS,
+        vectors, copies, start, at, copied, tokens, heads,
+        True, False, WIDE, WIDTH, CHANNELS,
     )  # fmt: skip
-    squares = tl.sum(squares, 1)
-    if BALANCED:
-        strange = (squares <= 2.0**-80) | (squares >= 2.0**120)
-        if tl.max(strange.to(tl.int32), 0) > 0:
-            largest = tl.zeros([BLOCK], tl.float32)
-            PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
-            for step in range(0, heads * PARTS):
-                x = widened(entries(vectors, start, at, step, tokens, WIDTH, CHANNELS))
-                largest = tl.maximum(largest, tl.max(tl.abs(x), 1))
-            scale = tl.where(strange, scale_of(largest), 1.0)
-            if tl.max((scale != 1).to(tl.int32), 0) > 0:
-                inner, squares = products(
-                    vectors, copies, scale, start, at, copied, tokens, heads,
-                    True, True, False, WIDE, WIDTH, CHANNELS,
-                )  # fmt: skip
-                squares = tl.sum(squares, 1)
-    length = tl.sqrt_rn(squares)
+    length = tl.sqrt_rn(tl.sum(squares, 1))
     length = tl.where(length > 0, length, 1.0)
     here = graph * tokens + first + t
     tl.store(lengths + here, length, mask=inside & (source == 0))
-    if BALANCED:
-        tl.store(scales + here, scale, mask=inside & (source == 0))
     candidate = inside
     if BARRED:
         candidate &= tl.load(barred + here, mask=inside, other=1) == 0
@@ -292,8 +235,8 @@ def list_best(
 
 @triton.jit
 def its_products(
-    vectors, copies, scales, start, at, across, tokens, heads, mine,
-    SCALED: tl.constexpr, WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
+    vectors, copies, start, at, across, tokens, heads, mine,
+    WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Return the inner products of one source of several with some tokens.
 
@@ -301,18 +244,18 @@ def its_products(
     product.
     """
     inner, _ = products(
-        vectors, copies, scales, start, at, across, tokens, heads,
-        SCALED, False, True, WIDE, WIDTH, CHANNELS,
+        vectors, copies, start, at, across, tokens, heads,
+        False, True, WIDE, WIDTH, CHANNELS,
     )  # fmt: skip
     return tl.sum(tl.where(mine, inner, 0.0), 1)
 
 
 @triton.jit
 def neighbours_kernel(
-    vectors, copies, reaches, chosen, barred, lengths, scales, maxima, highest,
+    vectors, copies, reaches, chosen, barred, lengths, maxima, highest,
     acting, tiles, picked, exact, reached, weights,
     tokens, rows, heads, blocks, best_tiles, best, count,
-    BARRED: tl.constexpr, CLAMPED: tl.constexpr, BALANCED: tl.constexpr, WIDE: tl.constexpr,
+    BARRED: tl.constexpr, CLAMPED: tl.constexpr, WIDE: tl.constexpr,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
     PART: tl.constexpr, EACH: tl.constexpr, SUBTILE: tl.constexpr,
     FIRST: tl.constexpr, SECOND: tl.constexpr, THIRD: tl.constexpr,
@@ -350,18 +293,9 @@ def neighbours_kernel(
             inside = t < tokens
             at = tl.minimum(t, tokens - 1)
             length = tl.load(lengths + graph * tokens + at)
-            scale = tl.full([PART], 1.0, tl.float32)
             inner = its_products(
-                vectors, copies, scale, start, at, copied, tokens, heads, mine,
-                False, WIDE, WIDTH, CHANNELS,
-            )  # fmt: skip
-            if BALANCED:
-                scale = tl.load(scales + graph * tokens + at)
-                if tl.max((scale != 1).to(tl.int32), 0) > 0:
-                    inner = its_products(
-                        vectors, copies, scale, start, at, copied, tokens, heads, mine,
-                        True, WIDE, WIDTH, CHANNELS,
-                    )  # fmt: skip
+                vectors, copies, start, at, copied, tokens, heads, mine, WIDE, WIDTH, CHANNELS
+            )
             candidate = inside & (t != itself)
             if BARRED:
                 candidate &= tl.load(barred + graph * tokens + at) == 0
@@ -385,40 +319,19 @@ def neighbours_kernel(
 
 
 @triton.jit
-def parted(x):
-    """Return a float64 number as a mantissa in [1/2, 1) and an exponent; 0 and 0 for none."""
-    bits = x.to(tl.int64, bitcast=True)
-    exponent = (bits >> 52) & 0x7FF
-    some = exponent != 0
-    mantissa = ((bits & -9218868437227405313) | 4602678819172646912).to(tl.float64, bitcast=True)
-    return tl.where(some, mantissa, 0.0), tl.where(some, exponent - 1022, 0)
-
-
-@triton.jit
-def power_of_two(exponent):
-    """Return a power of two in float64."""
-    return ((exponent + 1023) << 52).to(tl.float64, bitcast=True)
-
-
-@triton.jit
 def signal_kernel(
     reached, weights, scores, refined, strength, tokens, total,
     RULE: tl.constexpr, ROUNDS: tl.constexpr, BITS: tl.constexpr,
     SPAN: tl.constexpr, LISTED: tl.constexpr, HITS: tl.constexpr, LEVELS: tl.constexpr,
 ):  # fmt: skip
-    """Write the scores of a span of tokens after all sources and rounds.
-
-    Factors are multiplied as mantissas and exponents: one that overflows before the score comes in
-    turns a score of 0 into NaN, one that underflows loses a large score.
-    """
+    """Write the scores of a span of tokens after all sources and rounds."""
     spans = tl.cdiv(tokens, SPAN)
     graph = (tl.program_id(0) // spans).to(tl.int64)
     first = tl.program_id(0) % spans * SPAN
     reached += graph * total
     weights += graph * total
     at = first + tl.arange(0, SPAN)
-    mantissa = tl.full([SPAN], 1.0, tl.float64)
-    exponent = tl.zeros([SPAN], tl.int64)
+    factor = tl.full([SPAN], 1.0, tl.float64)
     lost = tl.zeros([SPAN], tl.float64)
     last = tl.zeros([SPAN], tl.float32)
     struck = tl.zeros([SPAN], tl.int32)
@@ -439,8 +352,7 @@ def signal_kernel(
                 for level in tl.static_range(LEVELS):
                     one, other = tl.split(tl.reshape(kept, (SPAN, HITS >> (level + 1), 2)))
                     kept = one * other
-                mantissa, more = parted(mantissa * tl.reshape(kept, (SPAN,)))
-                exponent += more
+                factor *= tl.reshape(kept, (SPAN,))
             elif RULE == "sum":
                 lost += tl.sum(loss.to(tl.float64), 1)
             elif RULE == "sequential":
@@ -451,28 +363,20 @@ def signal_kernel(
                 struck |= tl.max(reaches.to(tl.int32), 1)
             hit = tl.min(tl.where(mine & (i >= hit + HITS), i, end), 0)
     if RULE == "sum":
-        mantissa, exponent = parted(1.0 - lost)
+        factor = 1.0 - lost
     elif RULE == "sequential":
-        mantissa, exponent = parted((1.0 - last).to(tl.float64))
+        factor = (1.0 - last).to(tl.float64)
     here = graph * tokens + at
     inside = at < tokens
     score = tl.load(scores + here, mask=inside, other=0.0)
     if RULE == "evict":
         tl.store(refined + here, tl.where(struck > 0, -float("inf"), score), mask=inside)
     else:
-        own, shift = parted(score.to(tl.float64))
-        whole = tl.full([SPAN], 1.0, tl.float64)
-        sum_ = tl.zeros([SPAN], tl.int64)
+        scaled = score.to(tl.float64)
         for bit in tl.static_range(BITS):
             if (ROUNDS >> bit) % 2 == 1:
-                whole, more = parted(whole * mantissa)
-                sum_ += exponent + more
-            mantissa, more = parted(mantissa * mantissa)
-            # far from the end of int64, and beyond every float
-            exponent = tl.minimum(tl.maximum(2 * exponent + more, -(2**40)), 2**40)
-        shift = tl.minimum(tl.maximum(sum_ + shift, -2040), 2040)
-        half = shift >> 1
-        scaled = (own * whole) * power_of_two(half) * power_of_two(shift - half)
+                scaled *= factor
+            factor *= factor
         tl.store(refined + here, scaled.to(tl.float32), mask=inside)
 
 
@@ -582,7 +486,7 @@ def sent(
     copies = start.new_empty((graphs, rows, heads, width))
     sources_kernel[(graphs * rows,)](
         start, chosen, copies, reaches, tokens, rows, heads,
-        BALANCED=start.dtype != torch.float16, WIDTH=width, CHUNK=chunk(heads * width),
+        WIDTH=width, CHUNK=chunk(heads * width),
     )  # fmt: skip
 
     across = triton.cdiv(rows, sources)
@@ -591,13 +495,13 @@ def sent(
     subtile = 1 if count * subtile >= tokens else subtile
     block = max(BLOCK // 2, 1) if few or subtile == 1 else BLOCK
     blocks, each = triton.cdiv(tokens, block), block // subtile
-    lengths, scales = scores.new_empty((2, graphs, tokens))
+    lengths = scores.new_empty((graphs, tokens))
     highest = scores.new_empty((graphs, rows, blocks))
     maxima = scores.new_empty((graphs, rows, blocks * each))
     graph = (end, copies, reaches, chosen, chosen if barred is None else barred)
-    graph += (lengths, scales, maxima, highest)
-    tile = dict(BARRED=barred is not None, CLAMPED=clamp, BALANCED=end.dtype != torch.float16)
-    tile |= dict(WIDE=wide, WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
+    graph += (lengths, maxima, highest)
+    tile = dict(BARRED=barred is not None, CLAMPED=clamp, WIDE=wide)
+    tile |= dict(WIDTH=width, CHANNELS=channels, SUBTILE=subtile)
     maxima_kernel[(graphs * blocks * across,)](
         *graph, tokens, rows, heads,
         SOURCES=sources, BLOCK=block, num_warps=4 if few and subtile > 1 else 8, **tile,

@@ -81,12 +81,11 @@ def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
 def add_keys(
     bias, query, kept, minima, begins, tokens, channels, WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write what the kept keys of a tile add to its logits; return each query's largest.
+    """Write what the kept keys of a tile add to its logits.
 
     A channel's row is up to 32 bytes, so that one lane reads it for its token. Nothing is scaled.
     """
     g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
-    most, far = tl.zeros([32, C], tl.float32), tl.zeros([C], tl.float32)
     for part in tl.range(0, 3, num_stages=1):
         pair = tokens + (part * 32 + t) * 2
         start, many = tl.load(pair), tl.load(pair + 1)
@@ -105,18 +104,14 @@ def add_keys(
             beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
             at = channel[:, None] * C + g[None, :]
             sums += tl.load(query + at) * beyond[:, None]
-        most = tl.maximum(most, tl.abs(sums))
         tl.store(bias + token[:, None] * C + g[None, :], sums, mask=(~whole)[:, None])
         at = tl.min(tl.where(whole, token, 128), 0)
         while at < 128:
             row = kept + (-1 - tl.load(begins + at))
             beyond = widened(tl.load(row + c)) - widened(tl.load(minima + c))
             q = tl.load(query + c[:, None] * C + g[None, :])
-            added = tl.sum(q * beyond[:, None], 0)
-            far = tl.maximum(far, tl.abs(added))
-            tl.store(bias + at * C + g, added)
+            tl.store(bias + at * C + g, tl.sum(q * beyond[:, None], 0))
             at = tl.min(tl.where(whole & (token > at), token, 128), 0)
-    return tl.maximum(tl.max(most, 0), far)
 
 
 @triton.jit
@@ -133,7 +128,7 @@ def add_values(
     while at < 128:
         beyond = widened(tl.load(kept + (-1 - tl.load(begins + at)) + c))
         beyond -= widened(tl.load(minima + at + 0 * c))
-        p = widened(tl.load(powers + at * C + g))
+        p = tl.load(powers + at * C + g)
         before += p[None, :] * beyond[:, None]
         at = tl.min(tl.where(whole & (t > at), t, 128), 0)
     tl.store(every, before)
@@ -154,7 +149,7 @@ def add_values(
             ok = begin >= 0
             beyond = widened(tl.load(kept + begin + (place >> 7), mask=ok, other=0.0))
             beyond -= widened(tl.load(minima + token, mask=ok, other=0.0))
-            p = widened(tl.load(powers + token[:, None] * C + g[None, :]))
+            p = tl.load(powers + token[:, None] * C + g[None, :])
             read += p * beyond[:, None]
         out = sums + channel[:, None] * C + g[None, :]
         tl.store(out, tl.load(out) + read)

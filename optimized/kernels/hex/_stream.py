@@ -4,7 +4,7 @@ from torch import Tensor
 
 from optimized import kernels, vector
 from optimized._dispatch import learning
-from optimized.kernels.hex.attention import attended, near, taken
+from optimized.kernels.hex.attention import attended, taken
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.decode import full
 from reference import errors
@@ -18,12 +18,11 @@ def decoded(
     """Return what `hex_decode` does; the cache is laid out as soon as kernels are made for it.
 
     Blocks of other than whole tiles, which would take more memory laid out than as they are, and
-    several tokens at a time are a matter of the vectorised body, as are gradients and loud groups.
+    several tokens at a time are a matter of the vectorised body, as are gradients.
     """
     fine = queries.shape[-2] == 1 and not learning((queries, keys, values, cache))
     if isinstance(cache, HexCache):
         fine = fine and cache.config.block % TILE == 0 and taken(queries, cache, None)
-    fine = fine and near(queries, cache)
     if fine and isinstance(cache, HexCache):
         cache = PackedCache.of(cache)
     if isinstance(cache, HexCache) or not fine:

@@ -4,8 +4,6 @@ A program owns some tiles of a key head and up to eight of its query heads, the 
 the keys go into the queries and minima of the keys into one number a column; steps and minima of
 the values go into the weights. What a program finds is merged with what others find by its largest
 logit and the logarithm of its sum of powers; the residual buffer is some programs more.
-
-Logits are halves of powers of two, so that the largest float is none too large for one.
 """
 
 # pyright: reportArgumentType=false
@@ -22,7 +20,7 @@ from optimized import vector
 from optimized.kernels._device import rounded, widened
 from optimized.kernels.hex._entries import ROOM, add_keys, add_values, begin, tables
 from optimized.layout import TILE, PackedCache
-from optimized.vector.hex.laid import known, mask_alone, told
+from optimized.vector.hex.laid import known, mask_alone
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -36,26 +34,19 @@ REGISTERS = dict(maxnreg=255) if PTX else {}
 """All that a lane may have: left to itself the assembler takes fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
 """Numbers of each channel that are merged at once, so that none waits for the one before."""
-SPREAD = 128.0
-"""What queries are divided by, so that no sum over channels is larger than a number of the keys."""
-ROOMY = 2.0**60
-"""What queries may be beside keys that are not of half precision."""
-UNIT = tl.constexpr(32768.0 * 128)
-"""What stands for 1 in half precision, where all is below 1 / 128: the small keeps its bits."""
+UNIT = tl.constexpr(32768.0)
+"""What stands for 1 in half precision, where nothing is above 1: small numbers keep their bits."""
 ASKED = tl.constexpr(14 << 23)
 """The exponent, where it stands in a float, of what stands for the largest product of a query."""
-LARGEST = tl.constexpr(torch.finfo(torch.float32).max)
-LOWEST = tl.constexpr(-LARGEST.value)
+LOWEST = tl.constexpr(-3.0e38)
 """What stands for the largest of no logits: its difference to another is a number."""
 
 
 @triton.jit
-def halves(words, MASK: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
+def halves(words, MASK: tl.constexpr, PTX: tl.constexpr):
     """Return the masked codes of the low and the high half of words, joined along the last axis.
 
-    Under the exponent of 1024 in half precision a code is a number as it stands. They are measured
-    from the middle of their range, where sums lose least; from 0 where loud ones spread a group,
-    and the others are 0.
+    Under the exponent of 1024 in half precision a code is a number as it stands.
     """
     if PTX:
         # by itself the compiler takes two instructions, lest a register hold one of the constants
@@ -72,53 +63,47 @@ def halves(words, MASK: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
         low = (words & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
         high = ((words >> 16) & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
     both = tl.join(low, high)
-    return tl.reshape(both, (both.shape[0], 2 * both.shape[1])) - (1024.0 + MIDDLE)
+    return tl.reshape(both, (both.shape[0], 2 * both.shape[1])) - 1024.0
 
 
 @triton.jit
-def masked(words, i, BITS: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
+def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
     """Return the i-th codes of each half."""
     ONES: tl.constexpr = (2**BITS - 1) * 0x00010001
-    return halves(words >> (BITS * i), ONES, MIDDLE, PTX)
+    return halves(words >> (BITS * i), ONES, PTX)
 
 
 @triton.jit
-def keys_of(
-    words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, MIDDLE: tl.constexpr,
-    PTX: tl.constexpr,
-):  # fmt: skip
+def keys_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
     """Return the i-th codes of some keys, `[tokens, channels]`; PAIRED, of two groups in turn."""
     if PAIRED:
-        even = masked(words, 2 * i, BITS, MIDDLE, PTX)
-        both = tl.join(even, masked(words, 2 * i + 1, BITS, MIDDLE, PTX))
+        even = masked(words, 2 * i, BITS, PTX)
+        both = tl.join(even, masked(words, 2 * i + 1, BITS, PTX))
         return tl.reshape(both, (both.shape[0], 2 * both.shape[1]))
     else:
-        return masked(words, i, BITS, MIDDLE, PTX)
+        return masked(words, i, BITS, PTX)
 
 
 @triton.jit
-def values_of(
-    words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, MIDDLE: tl.constexpr,
-    PTX: tl.constexpr,
-):  # fmt: skip
+def values_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
     """Return the i-th codes of some values, `[channels, tokens]`; PAIRED, of two groups in turn."""
     if PAIRED:
-        even = masked(words, 2 * i, BITS, MIDDLE, PTX)
-        both = tl.join(even, masked(words, 2 * i + 1, BITS, MIDDLE, PTX))
+        even = masked(words, 2 * i, BITS, PTX)
+        both = tl.join(even, masked(words, 2 * i + 1, BITS, PTX))
         both = tl.permute(both, (0, 2, 1))
         return tl.reshape(both, (2 * both.shape[0], both.shape[2]))
     else:
-        return masked(words, i, BITS, MIDDLE, PTX)
+        return masked(words, i, BITS, PTX)
 
 
 @triton.jit
-def third(planes, u: tl.constexpr, MIDDLE: tl.constexpr, PTX: tl.constexpr):
+def third(planes, u: tl.constexpr, PTX: tl.constexpr):
     """Return the codes of a group of three bits."""
     if u < 15:
-        return masked(planes[u // 5], u % 5, 3, MIDDLE, PTX)
+        return masked(planes[u // 5], u % 5, 3, PTX)
     else:
         words = (planes[0] >> 15 & 0x00010001) | (planes[1] >> 14 & 0x00020002)
-        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, MIDDLE, PTX)
+        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, PTX)
 
 
 @triton.jit
@@ -136,13 +121,10 @@ def spread(x, C: tl.constexpr):
 
 
 @triton.jit
-def halved(x, EXACT: tl.constexpr):
-    """Return numbers of float32 as two of half precision, or as one."""
+def halved(x):
+    """Return numbers of float32 as two of half precision."""
     near = x.to(tl.float16)
-    if EXACT:
-        return near, (x - near.to(tl.float32)).to(tl.float16)
-    else:
-        return (near,)
+    return near, (x - near.to(tl.float32)).to(tl.float16)
 
 
 @triton.jit
@@ -163,34 +145,6 @@ def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
-def above(largest, higher, offset, total, most, MANY: tl.constexpr):
-    """Return by how much more than the largest logit powers are measured from, and what fades.
-
-    All that were added make less than 1 then, so that no sum of numbers that they weigh is larger
-    than these are. There are `total` powers by now, measured from `largest` and `offset`, and at
-    most 2 ** MANY follow, the largest with the exponent `most` above `higher`. The two are not one
-    number: a logit may be so large that nothing can be added to it.
-    """
-    before = (largest - higher) * 2.0 + offset
-    # the bits of a float are nearly its logarithm
-    bits = total.to(tl.int32, bitcast=True).to(tl.float32)
-    offset = tl.maximum(before + (bits * 2.0**-23 - 125.75), most + (MANY + 1.25))
-    return offset, tl.exp2(before - offset)
-
-
-@triton.jit
-def bounded(x):
-    """Return means, or none beyond a float: rounded, one may be larger than what it is of."""
-    return tl.minimum(tl.maximum(x, LOWEST), LARGEST)
-
-
-@triton.jit
-def powers_of(s, largest, offset):
-    """Return the powers of logits, of which the largest is taken away first, without a loss."""
-    return tl.exp2((s - largest[None, :]) * 2.0 - offset[None, :])
-
-
-@triton.jit
 def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
     """Return the tokens of a part of a tile, and whether they are its own."""
     if BITS == 3:
@@ -207,7 +161,7 @@ def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
 def weighed(rows, factors, sums, PTX: tl.constexpr):
     """Add a product of rows with factors of float32, on tensor cores where there are such."""
     if rows.dtype == tl.float16:
-        return multiplied(rows, halved(factors, True), sums)
+        return multiplied(rows, halved(factors), sums)
     elif PTX:
         # three numbers of bfloat16 are one of float32; the interpreter would multiply bits
         for i in tl.static_range(1 if rows.dtype == tl.bfloat16 else 3):
@@ -225,7 +179,7 @@ def weighed(rows, factors, sums, PTX: tl.constexpr):
 
 @triton.jit
 def uncoded(
-    query, scale, more, keys, values, logits, out, norm, first, tokens, stride,
+    query, scale, keys, values, logits, out, norm, first, tokens, stride,
     WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr, LOGITS: tl.constexpr,
     PTX: tl.constexpr,
 ):  # fmt: skip
@@ -233,13 +187,11 @@ def uncoded(
     SLICES: tl.constexpr = WIDTH // 32  # of channels, lest a lane run out of registers
     HALF: tl.constexpr = keys.dtype.element_ty == tl.float16
     ASKED: tl.constexpr = UNIT if HALF else 1.0
-    DRAWN: tl.constexpr = UNIT / 8 if HALF else 1.0
     g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
     real = (g < HELD)[None, :]
     scale *= 1.0 / ASKED
     largest = tl.full([C], LOWEST, tl.float32)
-    offset = tl.zeros([C], tl.float32)
-    total = tl.full([C], 1.0, tl.float32)
+    total = tl.zeros([C], tl.float32)
     o = filled(0.0, SLICES, 32, C)
     for start in tl.range(first, tokens, stride, num_stages=1):
         there = start + t < tokens
@@ -251,42 +203,40 @@ def uncoded(
             q = query + channel[:, None] * HELD + g[None, :]
             k = tl.load(k, mask=there[:, None], other=0.0)
             s = weighed(k, tl.load(q, mask=real, other=0.0) * ASKED, s, PTX)
-        s = tl.where(there[:, None], s * scale[None, :] * more, -float("inf"))
+        s = tl.where(there[:, None], s * scale[None, :], -float("inf"))
         if LOGITS:
             here = logits + (start + t)[:, None] * HELD + g[None, :]
             tl.store(here, s, mask=there[:, None] & real)
-        high = tl.max(s, 0)
-        higher = tl.maximum(largest, high)
-        offset, fade = above(largest, higher, offset, total, (high - higher) * 2.0, 4)
+        higher = tl.maximum(largest, tl.max(s, 0))
+        fade = tl.exp2(largest - higher)
         largest = higher
-        p = powers_of(s, largest, offset)
+        p = tl.exp2(s - largest[None, :])
         total = total * fade + tl.sum(p, 0)
-        p *= DRAWN
+        p *= ASKED
         mixed = ()
         for i in tl.static_range(SLICES):
             v = values + at[None, :] + (i * 32 + c)[:, None]
             v = tl.load(v, mask=there[None, :], other=0.0)
             mixed += (weighed(v, p, o[i] * fade[None, :], PTX),)
         o = mixed
-    share_of = (1.0 / (total * DRAWN))[None, :]
+    share_of = (1.0 / (total * ASKED))[None, :]
     for i in tl.static_range(SLICES):
         at = out + (i * 32 + c)[:, None] * HELD + g[None, :]
-        tl.store(at, bounded(o[i] * share_of), mask=real)
+        tl.store(at, o[i] * share_of, mask=real)
     tl.store(norm + g, largest, mask=g < HELD)
-    tl.store(norm + HELD + g, offset + tl.log2(total), mask=g < HELD)
+    tl.store(norm + HELD + g, tl.log2(total), mask=g < HELD)
 
 
 @triton.jit
 def codes_kernel(
-    query, scales, more, residual_keys, residual_values, residual_logits, key_words, key_steps,
+    query, scales, residual_keys, residual_values, residual_logits, key_words, key_steps,
     key_minima, value_words, value_steps, value_minima, reach, kept_keys, kept_values,
     firsts, dynamic, counts_of, tokens_of, channels_of, columns_of, places_of, scratch, logits,
     found, norms, count, share, tiles, rows, heads, parts, value_heads, length, splits, first,
     residual, programs,
     BITS: tl.constexpr, WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr,
-    EXACT: tl.constexpr, PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, PLAIN: tl.constexpr,
-    LOGITS: tl.constexpr, MASS: tl.constexpr, PTX: tl.constexpr,
-    KEY_MIDDLE: tl.constexpr, VALUE_MIDDLE: tl.constexpr,
+    PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, PLAIN: tl.constexpr, LOGITS: tl.constexpr,
+    MASS: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
     """Attend to some tiles of codes; programs beyond those that do so attend to the residual."""
     THREE: tl.constexpr = BITS == 3
@@ -298,7 +248,6 @@ def codes_kernel(
     STEPS: tl.constexpr = (3 * WIDTH // 8 + 15) // 16 if THREE else 3
     PARTS: tl.constexpr = STEPS * EVERY
     ROWS: tl.constexpr = 16 if THREE else 32  # tokens of a part
-    TERMS: tl.constexpr = 2 if EXACT else 1  # of a number of float32, in half precision
     HOLES: tl.constexpr = THREE and WIDTH < 128  # rows of a part that are of no tile
     pid = tl.program_id(0).to(tl.int64)
     head = pid // parts  # of all rows
@@ -319,7 +268,7 @@ def codes_kernel(
         if extra >= 0:
             behind = head * residual * WIDTH
             uncoded(
-                query, scale, more, residual_keys + behind, residual_values + behind,
+                query, scale, residual_keys + behind, residual_values + behind,
                 residual_logits + pid * residual * HELD, out, norm, 16 * extra, residual,
                 16 * (tl.num_programs(1) - programs), WIDTH, C, HELD, MASS, PTX,
             )  # fmt: skip
@@ -329,20 +278,16 @@ def codes_kernel(
     far = tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-105)
     inverse = UNIT / far
     if ENTRIES:
-        scratch += (pid * programs + tl.program_id(1)) * (128 + (97 + (96 if EXACT else 48)) * HELD)
+        scratch += (pid * programs + tl.program_id(1)) * (128 + (97 + 96) * HELD)
         begins = scratch.to(tl.pointer_type(tl.int32), bitcast=True)
         bias = scratch + 128
         powers = bias + 97 * HELD
-        if not EXACT:
-            powers = powers.to(kept_values.dtype, bitcast=True)
-        DRAWN: tl.constexpr = UNIT if powers.dtype.element_ty == tl.float16 else 1.0
         # what kept values add stands where all that is found will
         every = tl.arange(0, WIDTH * HELD)
         tl.store(out + every, tl.zeros([WIDTH * HELD], tl.float32))
     largest = tl.full([C], LOWEST, tl.float32)
-    offset = tl.zeros([C], tl.float32)
-    total = tl.full([C], 1.0, tl.float32)
-    middles = tl.zeros([C], tl.float32)
+    total = tl.zeros([C], tl.float32)
+    minima = tl.zeros([C], tl.float32)
     o = filled(0.0, GROUPS, GROUP, C)
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, count)):
@@ -357,7 +302,7 @@ def codes_kernel(
             begin(begins, flags, counts_of + table * 128, left, WIDTH)
             tl.debug_barrier()
             entry = tl.load(firsts + group * tiles + within)
-            beyond = add_keys(
+            add_keys(
                 bias, query, kept_keys + entry, key_minima + group * WIDTH, begins,
                 tokens_of + table * (96 * 2), channels_of, WIDTH, HELD,
             )  # fmt: skip
@@ -369,22 +314,19 @@ def codes_kernel(
             at = i * GROUP + place
             q = tl.load(query + at[:, None] * HELD + h[None, :])
             step = widened(tl.load(steps + at))
-            middle = widened(tl.load(key_minima + group * WIDTH + at)) + KEY_MIDDLE * step
-            below += q * middle[:, None]
+            below += q * widened(tl.load(key_minima + group * WIDTH + at))[:, None]
             q *= step[:, None]
             most = tl.maximum(most, tl.abs(q))
             asked += (q,)
         most = tl.max(most, 0)
         # so large that its inverse is a float
         most = tl.maximum(tl.where(most > 0, most, 1.0), 2.0**-105)
-        if ENTRIES:  # and that what is kept can be told in it
-            most = tl.maximum(most, beyond * 2.0**-100)
         # a power of two, so that nothing is rounded: its exponent, where it stands in a float
         top = most.to(tl.int32, bitcast=True) & 0x7F800000
         fit = (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)
         sums = ()
         for i in tl.static_range(GROUPS):
-            both = halved(asked[i] * fit[None, :], EXACT)
+            both = halved(asked[i] * fit[None, :])
             for n in tl.static_range(len(both)):
                 sums += (spread(both[n], C),)
         asked = sums
@@ -416,18 +358,18 @@ def codes_kernel(
                 x = tl.zeros([ROWS, C], tl.float32)
             for i in tl.static_range(GROUPS):
                 if THREE:
-                    codes = third(keys, part % EVERY * GROUPS + i, KEY_MIDDLE, PTX)
+                    codes = third(keys, part % EVERY * GROUPS + i, PTX)
                 else:
-                    codes = keys_of(keys[0], i, BITS, PAIRED, KEY_MIDDLE, PTX)
-                x = multiplied(codes, asked[i * TERMS : (i + 1) * TERMS], x)
+                    codes = keys_of(keys[0], i, BITS, PAIRED, PTX)
+                x = multiplied(codes, asked[2 * i : 2 * i + 2], x)
             s += (x,)
         if LOGITS:
             here = logits + (pid * count + tile) * (96 * HELD)
         sums = ()
         if LOGITS:  # again, where registers are few
             scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
-        below = below * scale * more
-        worth = (top - ASKED).to(tl.float32, bitcast=True) * scale * more
+        below = below * scale
+        worth = (top - ASKED).to(tl.float32, bitcast=True) * scale
         for part in tl.static_range(PARTS):
             token, mine = token_of(part, BITS, WIDTH)
             x = s[part] * worth[None, :] + below[None, :]
@@ -441,28 +383,27 @@ def codes_kernel(
         most = s[0]
         for part in tl.static_range(1, PARTS):
             most = tl.maximum(most, s[part])
-        most = tl.max(most, 0)
-        higher = tl.maximum(largest, most)
-        offset, fade = above(largest, higher, offset, total, (most - higher) * 2.0, 7)
+        higher = tl.maximum(largest, tl.max(most, 0))
+        fade = tl.exp2(largest - higher)
         largest = higher
         if ENTRIES:
             tl.store(bias + 96 * HELD + g, fade, mask=real)
         sums = ()
         drawn = tl.zeros([ROWS, C], tl.float32)
         for part in tl.static_range(PARTS):
-            p = powers_of(s[part], largest, offset)
+            p = tl.exp2(s[part] - largest[None, :])
             drawn += p
             sums += (p,)
             if ENTRIES:
                 token, mine = token_of(part, BITS, WIDTH)
                 at = powers + token[:, None] * HELD + g[None, :]
                 mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
-                tl.store(at, rounded(p * DRAWN, powers.dtype.element_ty), mask=mine)
+                tl.store(at, p, mask=mine)
         s = sums
         if ENTRIES:
             tl.debug_barrier()
         total = total * fade + tl.sum(drawn, 0)
-        middles *= fade
+        minima *= fade
         faded = ()
         for i in tl.static_range(GROUPS):
             faded += (o[i] * fade[None, :],)
@@ -493,15 +434,15 @@ def codes_kernel(
                     low = tl.load(value_minima + tokens + token)
                 step = widened(step)
                 p = s[i * EVERY + k]
-                middles += tl.sum(p * (widened(low) + VALUE_MIDDLE * step)[:, None], 0)
+                minima += tl.sum(p * widened(low)[:, None], 0)
                 p = p * (step * inverse)[:, None]
                 mixed = ()
                 for n in tl.static_range(GROUPS):
                     if THREE:
-                        codes = third(v, k * GROUPS + n, VALUE_MIDDLE, PTX)
+                        codes = third(v, k * GROUPS + n, PTX)
                     else:
-                        codes = values_of(v[0], n, BITS, PAIRED, VALUE_MIDDLE, PTX)
-                    mixed += (multiplied(codes, halved(p, EXACT), o[n]),)
+                        codes = values_of(v[0], n, BITS, PAIRED, PTX)
+                    mixed += (multiplied(codes, halved(p), o[n]),)
                 o = mixed
         if ENTRIES:
             add_values(
@@ -509,24 +450,21 @@ def codes_kernel(
                 begins, columns_of + table * (WIDTH * 2), places_of, WIDTH, HELD,
             )  # fmt: skip
             tl.debug_barrier()
-    share_of = 1.0 / total
-    if ENTRIES:
-        kept_of = (share_of / DRAWN)[None, :]
-    rest = (middles * share_of)[None, :]
-    share_of = share_of[None, :]
+    share_of = (1.0 / total)[None, :]
+    rest = minima[None, :]
     for i in tl.static_range(GROUPS):
-        x = o[i] * share_of * (far * (1.0 / UNIT)) + rest
+        x = o[i] * (far * (1.0 / UNIT)) + rest
         at = out + (i * GROUP + place)[:, None] * HELD + g[None, :]
         if ENTRIES:
-            x += tl.load(at, mask=real[None, :], other=0.0) * kept_of
-        tl.store(at, bounded(x), mask=real[None, :])
+            x += tl.load(at, mask=real[None, :], other=0.0)
+        tl.store(at, x * share_of, mask=real[None, :])
     tl.store(norm + g, largest, mask=real)
-    tl.store(norm + HELD + g, offset + tl.log2(total), mask=real)
+    tl.store(norm + HELD + g, tl.log2(total), mask=real)
 
 
 @triton.jit
 def merge_kernel(
-    found, norms, output, whole, splits, limit,
+    found, norms, output, whole, splits,
     WIDTH: tl.constexpr, C: tl.constexpr, MANY: tl.constexpr,
 ):  # fmt: skip
     """Merge what all programs of some columns found, weighed by their sums of exponentials."""
@@ -534,8 +472,7 @@ def merge_kernel(
     some = tl.arange(0, 32 * C)
     g, channel = some % C, tl.program_id(1) * 32 + some // C
     largest = tl.full([32 * C], LOWEST, tl.float32)
-    offset = tl.zeros([32 * C], tl.float32)
-    total = tl.full([32 * C], 1.0, tl.float32)
+    total = tl.zeros([32 * C], tl.float32)
     o = tl.zeros([32 * C], tl.float32)
     for start in range(0, splits, MANY):
         split = start + tl.arange(0, MANY)
@@ -547,20 +484,15 @@ def merge_kernel(
         read = found + (place * WIDTH + tl.program_id(1) * 32) * C + some[None, :]
         read = tl.load(read, mask=there, other=0.0)
         higher = tl.maximum(largest, tl.max(norm, 0))
-        norm = (norm - higher[None, :]) * 2.0 + more
-        offset, fade = above(largest, higher, offset, total, tl.max(norm, 0), 6)
+        fade = tl.exp2(largest - higher)
         largest = higher
-        weight = tl.exp2(norm - offset[None, :])
+        weight = tl.exp2((norm - largest[None, :]) + more)
         total = total * fade + tl.sum(weight, 0)
         o = o * fade + tl.sum(weight * read, 0)
-    # where no logit is a number, there is no largest
-    largest = tl.where(largest > LOWEST, largest, float("nan"))
-    o = tl.where(largest > LOWEST, o / total, largest)
-    # what is no number stays none
-    o = tl.where(o < -limit, -limit, tl.where(o > limit, limit, o))
-    tl.store(output + (pid * C + g) * WIDTH + channel, rounded(o, output.dtype.element_ty))
+    place = output + (pid * C + g) * WIDTH + channel
+    tl.store(place, rounded(o / total, output.dtype.element_ty))
     tl.store(whole + pid * 2 * C + g, largest, mask=channel == 0)
-    tl.store(whole + (pid * 2 + 1) * C + g, offset + tl.log2(total), mask=channel == 0)
+    tl.store(whole + (pid * 2 + 1) * C + g, tl.log2(total), mask=channel == 0)
 
 
 @triton.jit
@@ -584,7 +516,7 @@ def mass_kernel(
             other=-float("inf"),
         )
         here = whole + pid * 2 * C + g
-        sums += tl.sum(powers_of(s, tl.load(here), tl.load(here + C)), 1)
+        sums += tl.sum(tl.exp2((s - tl.load(here)[None, :]) - tl.load(here + C)[None, :]), 1)
     tl.store(mass + row * total + first + token, sums, mask=there)
 
 
@@ -608,20 +540,6 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
-def near(queries: Tensor, cache: HexCache | PackedCache, scale: float | None = None) -> bool:
-    """Whether what is kept can be told from the groups of codes that it is added to."""
-    laid = isinstance(cache, PackedCache)
-    heads, _, width = (cache.rest if laid else cache).residual_keys.shape[-3:]
-    scale = 1 / sqrt(width) if scale is None else scale
-    asked = queries.float().reshape(-1, heads, queries.shape[-3] // heads, width) * scale
-    some = (part for part in (cache.runs if laid else cache.blocks) if part.kept_keys.numel())
-    shape = -1, len(asked), heads, width
-    parts = (
-        (part.bits, part.key_steps.reshape(shape), part.key_minima.reshape(shape)) for part in some
-    )
-    return told(asked, parts)
-
-
 def warps(bits: int, width: int) -> int:
     """Return of how many warps a program is: one, where its registers hold a tile."""
     return 2 if bits == 8 or bits * width < 192 else 1
@@ -640,7 +558,7 @@ def hex_attention(
             "cache must be a PackedCache while a CUDA graph is captured, got a HexCache: lay it "
             "out by PackedCache.of(cache) and capture optimized.kernels.hex.attention.attended"
         )
-    if not taken(queries, cache, valid) or not near(queries, cache, scale):
+    if not taken(queries, cache, valid):
         return vector.hex_attention(queries, cache, valid, causal, scale, mass)
     return attended(queries, PackedCache.of(cache), scale, mass)
 
@@ -666,15 +584,9 @@ def attended(
     asked = queries.float().reshape(rows * heads, group, width)
     asked = F.pad(asked, (0, 0, 0, parts * held - group)).view(grid, held, width)
     tops = torch.linalg.vector_norm(asked, torch.inf, -1)
-    # as large as they are, up to what leaves tiny keys a product: half precision holds none
-    room = 1.0 if rest.residual_keys.dtype == torch.float16 else ROOMY
-    tops = torch.maximum(tops.clamp(torch.finfo(torch.float32).tiny, 1.0), tops / room)
-    query = (asked / tops[..., None] / SPREAD).mT.contiguous()
-    scale = (1 / sqrt(width) if scale is None else scale) * log2(e) / 2
-    # in two factors, each of them a float
-    more = min(max(1.0, scale), 2.0**120)
-    scales = tops * (scale / more)
-    more *= SPREAD
+    tops = tops.clamp(min=torch.finfo(torch.float32).tiny)
+    query = (asked / tops[..., None]).mT.contiguous()
+    scales = tops * ((1 / sqrt(width) if scale is None else scale) * log2(e))
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
     programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]
@@ -687,8 +599,6 @@ def attended(
         rest.residual_keys.contiguous(), rest.residual_values.contiguous(),
         query.new_empty(grid, residual, held) if mass else query,
     )  # fmt: skip
-    # the mass is float32, whatever the queries are
-    exact = mass or torch.float32 in (queries.dtype, rest.residual_keys.dtype)
     logits, first = [], 0
     for run, count, share, several in zip(cache.runs, counts, shares, programs, strict=True):
         kept = run.kept_keys.numel() > 0
@@ -702,21 +612,19 @@ def attended(
         if kept:
             asked = mask_alone(rest.config), run.length, heads, width, run.dynamic.device
             table = known(run.dynamic, tables, *asked)
-            room = ROOM + (TILE + 1 + (TILE if exact else TILE // 2)) * held
+            room = ROOM + (2 * TILE + 1) * held
             entries = [
                 run.kept_keys, run.kept_values, run.begins, run.dynamic, *table,
                 query.new_empty(grid, several, room),
             ]  # fmt: skip
         codes_kernel[(grid, several + extra)](
-            query, scales, more, *plain_part, run.key_words, run.key_steps, run.key_minima,
+            query, scales, *plain_part, run.key_words, run.key_steps, run.key_minima,
             run.value_words, run.value_steps, run.value_minima, reach, *entries,
             here, found, norms,
             count, share, *where, value_heads, run.length, splits, first, residual, several,
-            BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held, EXACT=exact,
+            BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held,
             PARTIAL=run.length % TILE > 0, ENTRIES=kept, PLAIN=extra > 0, LOGITS=mass and of_all,
             MASS=mass, PTX=PTX,
-            KEY_MIDDLE=run.even[0] * 2.0 ** (run.bits - 1),
-            VALUE_MIDDLE=run.even[1] * 2.0 ** (run.bits - 1),
             # a loop in stages that stores logits too has not registers enough
             num_warps=warps(run.bits, width), num_stages=1 if mass else 2,
             **REGISTERS,
@@ -727,9 +635,8 @@ def attended(
         logits.append(plain_part[2])
     output = queries.new_empty(grid, held, width)
     whole = query.new_empty(grid, 2, held)
-    limit = torch.finfo(queries.dtype).max
     merge_kernel[(grid, width // 32)](
-        found, norms, output, whole, splits, limit,
+        found, norms, output, whole, splits,
         WIDTH=width, C=held, MANY=max(1, MERGED // held), num_warps=1,
     )  # fmt: skip
     output = output.view(rows * heads, parts * held, width)[:, :group].reshape(queries.shape)

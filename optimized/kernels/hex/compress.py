@@ -333,7 +333,7 @@ def codes_kernel(
 
 @triton.jit
 def restore_kernel(
-    words, steps, minima, restored, tokens, heads, groups, count, limit,
+    words, steps, minima, restored, tokens, heads, groups, count,
     BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, TILED: tl.constexpr,
     KEYS: tl.constexpr,
 ):  # fmt: skip
@@ -351,9 +351,8 @@ def restore_kernel(
         group = (pid // heads * groups + pid % heads % groups) * tokens + token
         step = widened(tl.load(steps + group, mask=inside, other=0.0))[:, None]
         low = widened(tl.load(minima + group, mask=inside, other=0.0))[:, None]
-    x = tl.minimum(tl.maximum(codes * step + low, -limit), limit)
     at = (pid * tokens + token)[:, None] * WIDTH + channel[None, :]
-    x = rounded(x, restored.dtype.element_ty)
+    x = rounded(codes * step + low, restored.dtype.element_ty)
     tl.store(restored + at, x, mask=inside[:, None] & real[None, :])
 
 
@@ -442,7 +441,7 @@ def restored(
         count = words.numel() // (grid if tiled else grid * width)
         one = words.new_empty(*batch, heads, tokens, width, dtype=dtype)
         restore_kernel[(grid, strips)](
-            words, steps, minima, one, tokens, heads, groups, count, torch.finfo(dtype).max,
+            words, steps, minima, one, tokens, heads, groups, count,
             BITS=bits, WIDTH=width, ROOM=triton.next_power_of_2(width), TILED=tiled,
             KEYS=not found, enable_fp_fusion=False,
         )  # fmt: skip

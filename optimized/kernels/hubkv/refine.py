@@ -25,23 +25,13 @@ MOMENTS = 512  # of so many blocks at a time a program adds up the moments
 
 
 @triton.jit
-def unit(x):
-    """Return a power of two near a float32 that is at least 0; its reciprocal is one too."""
-    low, high = 1 << 23, 253 << 23  # the bits of 2^-126 and of 2^126
-    power = x.to(tl.int32, bitcast=True) & 0x7F800000
-    return tl.minimum(tl.maximum(power, low), high).to(tl.float32, bitcast=True)
-
-
-@triton.jit
 def moments_kernel(
     scores, protected, moments, tokens, row,
     HAS_PROTECTED: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write how many scores a block has, the lowest, the mean above it, and its part of the spread.
 
-    Measured from the lowest score, so that equal scores deviate by exactly 0; divided before they
-    are added up, so that no sum overflows; and squared in units of the mean above the lowest, so
-    that no square overflows or vanishes.
+    Measured from the lowest score, so that equal scores deviate by exactly 0.
     """
     blocks = tl.cdiv(tokens, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64)
@@ -61,10 +51,9 @@ def moments_kernel(
     tl.store(here, count)
     tl.store(here + 1, tl.where(count > 0, low, 0.0))
     above = tl.where(inside, score - low, 0.0)
-    rise = tl.sum(above * share, 0)
+    rise = tl.sum(above, 0) * share
     tl.store(here + 2, rise)
     apart = tl.where(inside, above - rise, 0.0)
-    apart *= 1.0 / unit(rise)
     tl.store(here + 3, tl.sum(apart * apart, 0) * share)
 
 
@@ -95,9 +84,8 @@ def weights_kernel(
         counts = tl.load(here, mask=there, other=0.0).to(tl.float64)
         there &= counts > 0
         lows = tl.load(here + 1, mask=there, other=float("inf")).to(tl.float64)
-        rises = tl.load(here + 2, mask=there, other=0.0)
-        units, rises = unit(rises).to(tl.float64), rises.to(tl.float64)
-        spreads = tl.load(here + 3, mask=there, other=0.0) * (units * units)
+        rises = tl.load(here + 2, mask=there, other=0.0).to(tl.float64)
+        spreads = tl.load(here + 3, mask=there, other=0.0).to(tl.float64)
         new = tl.sum(counts, 1)
         lowest = tl.min(lows, 1)
         lowest = tl.where(new > 0, lowest, low)
@@ -115,8 +103,7 @@ def weights_kernel(
     found = tl.sqrt(spread / tl.maximum(count, 1.0)) / tl.where(scale > 0, scale, 1.0)
     found = tl.where((scale > 0) & known, found, 0.0)
     tl.store(selectivity + row, found.to(tl.float32), mask=known)
-    least = tl.min(tl.where(known, found, float("inf")), 0)
-    mean = least + tl.sum(tl.where(known, (found - least) / heads, 0.0), 0)
+    mean = tl.sum(found, 0) / heads
     share = tl.where(mean > 0, found / tl.where(mean > 0, mean, 1.0), 1.0)
     exponent = number(tau, tau_rest)
     power = tl.exp2(exponent * tl.log2(tl.where(share > 0, share, 1.0)))
@@ -265,7 +252,6 @@ def refine_among(
         HEADS=several,
         MOMENTS=min(triton.next_power_of_2(blocks), max(1, MOMENTS // several)),
     )  # fmt: skip
-    errors.in_range("scores", weights)
     if rows:
         factors = factors[:, mine].contiguous()
         refine_kernel[(rows * blocks,)](

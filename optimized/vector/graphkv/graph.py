@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference.careful import balanced
+from reference import errors
 from reference.graphkv.graph import group_mean
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
@@ -21,17 +21,17 @@ def edges(
 ) -> Tensor:
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
-    return cosine(start, end, sources, clamp)
+    weights = cosine(start, end, sources, clamp)
+    errors.in_range("keys", weights.abs())
+    return weights
 
 
 def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
-    source, _ = balanced(start.take_along_dim(sources[..., None], -2))
-    end, _ = balanced(end)
+    source = start.take_along_dim(sources[..., None], -2)
     lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None]
     lengths = lengths * torch.linalg.vector_norm(end, dim=-1)[..., None, :]
     # quotient of the product, never a product of quotients: exact where the lengths are
-    nothing = lengths == 0
-    inner = (source @ end.mT).div_(lengths.masked_fill_(nothing, 1)).masked_fill_(nothing, 0)
+    inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
     # a matrix product rounds by the column's place: equal vectors take the edge of the first
     inner = inner.take_along_dim(first_equal(end)[..., None, :], -1)
     return inner.clamp_(0 if clamp else -1, 1)

@@ -37,7 +37,7 @@ class Fields(NamedTuple):
 
     After `period` lanes of `size` bits, which hold `codes` codes, all begins anew. Of each field
     there is a mask for each lane of a period, 0 where it has none; what is masked out is worth
-    `base` times `worth` codes. Half of the most that can be masked out is in the `middles`.
+    `base` times `worth` codes.
     """
 
     size: int
@@ -45,7 +45,6 @@ class Fields(NamedTuple):
     codes: int
     code: Tensor
     masks: tuple[tuple[int, ...], ...]
-    middles: tuple[tuple[float, ...], ...]
     base: tuple[float, ...]
     worth: Tensor
     rests: tuple[Rest, ...]
@@ -73,23 +72,21 @@ def fields(bits: int) -> Fields:
         first = known.setdefault(int(code[here]), here)
         if first != here:
             rests.append((here, first))
-    middles = tuple(map(tuple, (mask / 2).tolist()))
     mask = mask.where((mask < 2**15) | (size == 8), mask - 2**16)
     worth = worth / base[:, None]
-    some = tuple(map(tuple, mask.tolist())), middles, tuple(base.tolist())
+    some = tuple(map(tuple, mask.tolist())), tuple(base.tolist())
     ends = tuple(Rest(here, begun, float(worth[here] / worth[begun])) for here, begun in rests)
     return Fields(size, period, codes, code, *some, worth, ends)
 
 
 @lru_cache(maxsize=64)
 def along(
-    fields: tuple[tuple[float, ...], ...], length: int, device: torch.device
-) -> tuple[Tensor | float, ...]:
-    """Repeat what fields have, masks or middles, for each lane of a period along a stretch."""
-    if len(fields[0]) == 1:
-        return tuple(one[0] for one in fields)
-    kind = torch.int16 if isinstance(fields[0][0], int) else torch.float32
-    period = torch.tensor(fields, dtype=kind)
+    masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
+) -> tuple[Tensor | int, ...]:
+    """Repeat the masks of each field for each lane of a period along a stretch."""
+    if len(masks[0]) == 1:
+        return tuple(one[0] for one in masks)
+    period = torch.tensor(masks, dtype=torch.int16)
     return tuple(period.repeat(1, length // period.shape[1]).to(device))
 
 
@@ -128,18 +125,14 @@ def slots(bits: int, length: int, device: torch.device) -> Slots:
 
 
 class Stream(NamedTuple):
-    """The codes of many rows, a stream of lanes each: `[heads, channels, lanes]`.
-
-    Where they are `centred` half of the highest code is taken off each.
-    """
+    """The codes of many rows, a stream of lanes each: `[heads, channels, lanes]`."""
 
     lanes: Tensor
     fields: Fields
     slots: Slots
-    centred: bool
 
     @classmethod
-    def of(cls, words: Tensor, bits: int, length: int, centred: bool) -> "Stream":
+    def of(cls, words: Tensor, bits: int, length: int) -> "Stream":
         """Read words as lanes, as many as the periods of the codes take."""
         cut = fields(bits)
         stream = as_bytes(words)
@@ -147,7 +140,7 @@ class Stream(NamedTuple):
         count = -(-length // cut.codes) * cut.period
         if count > lanes.shape[-1]:
             lanes = F.pad(lanes, (0, count - lanes.shape[-1]))
-        return cls(lanes[..., :count], cut, slots(bits, length, words.device), centred)
+        return cls(lanes[..., :count], cut, slots(bits, length, words.device))
 
     def stretches(self, like: Tensor) -> Iterator[tuple[slice, Iterator[Tensor]]]:
         """Yield where a stretch lies, and its fields as numbers, one after another in one place."""
@@ -166,11 +159,9 @@ class Stream(NamedTuple):
         # the highest bit of two bytes is their sign while they are masked
         unsigned = masked if self.fields.size == 8 else masked.view(torch.uint16)
         cut, length = self.fields, some.shape[-1]
-        middles = along(cut.middles, length, some.device) if self.centred else None
-        for field, mask in enumerate(along(cut.masks, length, some.device)):
+        for mask in along(cut.masks, length, some.device):
             torch.bitwise_and(some, mask, out=masked)
-            numbers.copy_(unsigned)
-            yield numbers if middles is None else numbers.sub_(middles[field])
+            yield numbers.copy_(unsigned)
 
     def before(self, queries: Tensor) -> Tensor:
         """Multiply queries, `[heads, queries, channels]`, by the codes in all slots."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from optimized.vector.hex import compress
 from optimized.vector.hex._codes import Slots, Stream
-from optimized.vector.hex.compress import hex_reconstruct
 from optimized.vector.hex.expander import static_mask
-from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, near_enough, picked, told
+from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, picked
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
@@ -77,7 +77,7 @@ class Coded(NamedTuple):
         shape, there = self.key_steps.shape[:3], self.keys.slots
         scaled = queries * self.key_steps[..., None, :]
         found = self.keys.before(scaled.flatten(0, 2)).unflatten(0, shape)
-        found += queries.to(self.key_minima.dtype) @ self.key_minima[..., None]
+        found += queries @ self.key_minima[..., None]
         if len(self.kept_keys.entries):
             beyond = self.kept_keys.times(queries.mT.flatten(0, 2))
             found += beyond.view(found.mT.shape).mT
@@ -144,31 +144,18 @@ class Plain(NamedTuple):
         return weights @ self.values
 
 
-def joined(cache: HexCache | Laid, queries: Tensor, centred: bool) -> list[Coded | Plain]:
+def joined(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
     """Return what queries read, blocks of one length joined, the residual buffer last.
 
-    Where numbers are far from one, or gradients are asked for, the tokens are restored.
+    Where gradients are asked for, or nothing is asked, the tokens are restored.
     """
-    exact = queries.dtype
-    if learning(queries, cache) or (isinstance(cache, HexCache) and not multiplied(cache, exact)):
+    exact, empty = queries.dtype, not queries.numel()
+    plain = isinstance(cache, HexCache) and not multiplied(cache, exact)
+    if plain or empty or learning(queries, cache):
         return [restored(cache.cache() if isinstance(cache, Laid) else cache, exact)]
     laid = cache if isinstance(cache, Laid) else Laid.of(cache)
-    if not near(laid, queries):
-        return [restored(laid.cache() if isinstance(cache, Laid) else cache, exact)]
-    runs = [coded(run, laid.rest.config, exact, centred) for run in laid.runs]
+    runs = [coded(run, laid.rest.config, exact) for run in laid.runs]
     return [*runs, restored(laid.rest, exact)]
-
-
-def near(laid: Laid, queries: Tensor) -> bool:
-    """Whether products with codes are of as many bits as those of what is restored."""
-    blocks = [run.block for run in laid.runs]
-    moderate = all(run.moderate for run in laid.runs) and near_enough(queries)
-    if not moderate or not blocks:
-        return moderate
-    rows, heads, width = blocks[0].key_steps.shape[1:]
-    asked = queries.reshape(rows, heads, -1, width) if queries.numel() else queries
-    some = (block for block in blocks if block.kept_keys.numel())
-    return told(asked, ((block.bits, block.key_steps, block.key_minima) for block in some))
 
 
 def multiplied(cache: HexCache, exact: torch.dtype) -> bool:
@@ -196,26 +183,20 @@ def restored(cache: HexCache, exact: torch.dtype) -> Plain:
     for block in cache.blocks:
         channels = block.key_steps.shape[-2:].numel()
         static = static_mask(cache.config, block.dynamic.shape[-1], channels)
-        pairs.append(hex_reconstruct(block, static.to(block.dynamic.device)))
+        pairs.append(compress.restored(block, static.to(block.dynamic.device)))
     pairs.append((cache.residual_keys, cache.residual_values))
     both = (torch.cat(part, -2) if cache.blocks else part[0] for part in zip(*pairs, strict=True))
     keys, values = (x.to(exact).reshape(rows, *x.shape[-3:]) for x in both)
     return Plain(keys.shape[-2], keys, values)
 
 
-def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> Coded:
-    """Prepare blocks that stand side by side for multiplication.
-
-    Where codes are centred, so that sums stay as small as what they are sums of, the minima are
-    the middles of what codes can be: not where loud ones are so far from the rest that these have
-    nothing in common with a middle.
-    """
+def coded(run: Spans, config: HexConfig, exact: torch.dtype) -> Coded:
+    """Prepare blocks that stand side by side for multiplication."""
     block, kept = run.block, kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
-    by_channel, by_token = centred and run.even[0], centred and run.even[1]
-    keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length, by_channel)
-    values = Stream.of(block.value_words.flatten(0, 2), block.bits, length, by_token)
+    keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length)
+    values = Stream.of(block.value_words.flatten(0, 2), block.bits, length)
     steps, minima = (
         in_slots(x.to(exact), values.slots) for x in (block.value_steps, block.value_minima)
     )
@@ -227,14 +208,7 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype, centred: bool) -> C
     each = minima.expand(count, rows, heads, -1).reshape(count * rows, places)
     beyond = block.kept_values.to(exact) - picked(each, by.slots)
     kept_values = Sparse.of(beyond, by.slots, by.starts, count * rows, places)
-    middle = (2**block.bits - 1) / 2
-    if by_channel:
-        # all tokens of a block have this in common: what it lacks sets it apart from the others
-        key_minima = torch.add(key_minima.double(), key_steps.double(), alpha=middle)
-    if by_token:
-        minima = torch.add(minima, steps, alpha=middle)
-    whole = run.whole._replace(keys=run.whole.keys.to(key_minima.dtype))
-    whole = whole._replace(values=whole.values.to(exact))
+    whole = run.whole._replace(keys=run.whole.keys.to(exact), values=run.whole.values.to(exact))
     return Coded(
         count * length,
         keys,
@@ -266,7 +240,7 @@ def attend(
     kv_heads, rows = rest.residual_keys.shape[-3], rest.residual_mass.shape[:-1].numel()
     scale = 1 / sqrt(width) if scale is None else scale
     scaled = (queries.to(exact) * scale).reshape(rows, heads, count, width)
-    parts = joined(cache, scaled, queries.dtype == exact)
+    parts = joined(cache, scaled)
     lengths, places = [part.tokens for part in parts], [part.slots for part in parts]
     tokens, total = sum(lengths), sum(places)
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
@@ -298,9 +272,8 @@ def attend(
     mass = torch.cat([part.gathered(share) for part, share in drawn], -1).view(*batch, tokens)
     if not reading:
         return queries, mass
-    largest = torch.finfo(queries.dtype).max
     output = torch.cat(outputs, 2) if outputs else scaled
-    return output.clamp(-largest, largest).to(queries.dtype).view(queries.shape), mass
+    return output.to(queries.dtype).view(queries.shape), mass
 
 
 def hidden(

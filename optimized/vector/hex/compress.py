@@ -4,6 +4,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference.hex import compress
 
 
 def hex_mask(expander: Tensor, dynamic: Tensor, kv_heads: int) -> Tensor:
@@ -13,3 +14,4 @@ def hex_mask(expander: Tensor, dynamic: Tensor, kv_heads: int) -> Tensor:
 
 hex_compress = composed(reference.hex_compress)
 hex_reconstruct = composed(reference.hex_reconstruct)
+restored = composed(compress.restored)

@@ -5,34 +5,23 @@ which it is multiplied, keys slot by slot and values channel by channel, and tok
 whole lie apart. All else is as it was; the blocks come back bit for bit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm as norm
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from optimized.vector.hex._codes import slots
 from optimized.vector.hex.expander import static_mask
-from reference.contract import scanning
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
 from reference.hex.presets import HexConfig
 
 INDEX = torch.int32
 """What counts entries: half the memory to read, and 2**31 of them are enough for a layer."""
-
-FAR = 2.0**-56
-"""Numbers from this to its inverse are multiplied with codes, and with one another."""
-
-LOUD = 16.0
-"""How many times its minimum a group's codes may span and be centred."""
-
-KEPT = 2.0**11
-"""What is kept is added to logits of groups up to this one, told from one another by 1 / 8192."""
 
 R = TypeVar("R")
 
@@ -135,7 +124,7 @@ class Whole(NamedTuple):
 
     def write(self, logits: Tensor, queries: Tensor) -> None:
         """Put the products of queries and these keys where they belong."""
-        exact = (queries.to(self.keys.dtype) @ self.keys.mT).to(logits.dtype)
+        exact = queries @ self.keys.mT
         if self.real is None:
             logits.index_copy_(-1, self.places[0], exact)
             return
@@ -164,8 +153,6 @@ class Spans(NamedTuple):
 
     block: HexBlock
     whole: Whole
-    moderate: bool
-    even: tuple[bool, bool]
 
     @classmethod
     def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "Spans":
@@ -177,10 +164,8 @@ class Spans(NamedTuple):
             stored.index_select(0, (places := by.stored(begins)).flatten()).view(places.shape)
             for stored, by in zip(block[-3:-1], kept[1:], strict=True)
         )
-        whole, fine = kept_whole(block, begins), moderate(block)
-        scales = block[2:4], block[5:7]
-        alike = even(*scales[0], block.bits), even(*scales[1], block.bits)
-        return cls(block._replace(kept_keys=keys, kept_values=values), whole, fine, alike)
+        whole = kept_whole(block, begins)
+        return cls(block._replace(kept_keys=keys, kept_values=values), whole)
 
     def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
         """Return the blocks, with their batch axes."""
@@ -246,56 +231,6 @@ def kept_of(block: HexBlock, config: HexConfig) -> Kept:
     (heads, width), there = block.key_steps.shape[-2:], block.dynamic
     asked = mask_alone(config), there.shape[-1], heads, width, there.device, block.bits
     return known(there, kept_by, *asked)
-
-
-def moderate(block: HexBlock) -> bool:
-    """Whether products with codes overflow nowhere, and are of as many bits as a float has.
-
-    Keys may be as small as they like: so are the logits, then, beside others.
-    """
-    groups = torch.maximum(largest(block.value_minima), largest(block.value_steps))
-    every = block.key_minima, block.key_steps, block.kept_keys, block.kept_values, groups
-    return all(map(near_enough, every)) and near_enough(1 / groups[groups > 0])
-
-
-def even(steps: Tensor, minima: Tensor, bits: int) -> bool:
-    """Whether no group is spread far beyond its minimum, by a few of it that are loud.
-
-    The others' codes are 0 then, and from their middle one nothing is left of what they are.
-    """
-    if not scanning(steps):
-        return True
-    least = minima.abs().float()
-    middle = (least.shape[-1] - 1) // 2  # a median is found in no fixed order on a GPU
-    usual = torch.maximum(least, least.sort(-1).values[..., middle : middle + 1])
-    return bool((steps.float() * ((2**bits - 1) / LOUD) <= usual).all())
-
-
-def told(queries: Tensor, groups: Iterable[tuple[int, Tensor, Tensor]]) -> bool:
-    """Whether what is kept can be told from the minima of its groups, that it is added to.
-
-    It is not where these, or all that their codes may be, make logits beyond `KEPT`: what is kept
-    in such a group may be far below them, and is of as many bits in the reference as any number.
-    Queries are scaled, `[rows, heads, queries, width]`; of each run that keeps some there are the
-    bits of its codes, the steps and the minima of its keys.
-    """
-    if not scanning(queries):
-        return True
-    asked = queries.float().abs()
-    extents = (least.float().abs() + step.float() * (2**bits - 1) for bits, step, least in groups)
-    tops = [(asked @ extent[..., None]).amax() for extent in extents]
-    # written so that what is no number is none
-    return not tops or bool(torch.stack(tops).amax() <= KEPT)
-
-
-def largest(scales: Tensor) -> Tensor:
-    """Return the largest magnitude of each row."""
-    return norm(scales.flatten(0, -2), torch.inf, 1, dtype=torch.float32)
-
-
-def near_enough(some: Tensor) -> bool:
-    """Whether no number is so large that a product with codes may overflow."""
-    return not some.numel() or float(norm(some, torch.inf)) <= 1 / FAR
 
 
 def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:

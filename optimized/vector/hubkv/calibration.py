@@ -1,18 +1,18 @@
 """HubKV's head statistics, over all heads at once."""
 
+import torch
 from torch import Tensor
 
-from reference.careful import balanced, root
-from reference.contract import scanning
+from reference import errors
 from reference.precision import widen
 
 
 def selectivity(scores: Tensor, protected: Tensor | None, epsilon: float) -> Tensor:
     wide = widen(scores)
-    if protected is None:
-        return variation(wide, epsilon)
-    inside = (~protected).to(wide.dtype)
-    return variation(wide * inside, epsilon, inside)
+    inside = None if protected is None else (~protected).to(wide.dtype)
+    found = variation(wide if inside is None else wide * inside, epsilon, inside)
+    errors.in_range("scores", found)
+    return found
 
 
 def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> Tensor:
@@ -32,20 +32,8 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
         # a token outside counts as the row's maximum, which is never below the lowest inside
         low = (content + (1 - inside) * content.amax(-1, keepdim=True)).amin(-1, keepdim=True)
         above = (content - low) * inside
-    rise, deviation = _moments(above, count, inside)
+    rise = above.sum(-1, keepdim=True) / count
+    apart = above - rise if inside is None else (above - rise) * inside
+    deviation = (apart.square().sum(-1, keepdim=True) / count).sqrt()
     scale = low + rise + epsilon
-    far = ~((deviation > 2.0**-40) & (deviation < 2.0**40))  # may have overflowed, or vanished
-    if not scanning(far) or bool(far.any()):
-        _, power = balanced(content)
-        low, above = low / power, above / power
-        rise, deviation = _moments(above, count, inside)
-        scale = low + rise + epsilon / power
-    nothing = scale <= 0
-    return (deviation / scale.masked_fill(nothing, 1)).masked_fill(nothing, 0).squeeze(-1)
-
-
-def _moments(above: Tensor, count: Tensor | int, inside: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the mean of so many numbers of each row, and their deviation."""
-    mean = above.sum(-1, keepdim=True) / count
-    apart = above - mean if inside is None else (above - mean) * inside
-    return mean, root(apart.square().sum(-1, keepdim=True) / count)
+    return torch.where(scale > 0, deviation / scale, 0).squeeze(-1)

@@ -6,32 +6,28 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from reference import errors
-from reference.careful import balanced
 from reference.precision import widen
 
 
 def coverage_weights(scores: Tensor, kernel: Tensor) -> Tensor:
     scores = widen(scores)
     places = torch.arange(scores.shape[-1], device=kernel.device)
-    spread, _ = balanced(kernel.to(scores.dtype)[(places[:, None] - places).abs()])
+    spread = kernel.to(scores.dtype)[(places[:, None] - places).abs()]
     return scores[..., None, :] * (spread / spread.sum(-1, keepdim=True)).mT
 
 
 def marginal_gain(weights: Tensor, kept: Tensor) -> Tensor:
     weights = widen(weights)
-    found = gains(weights, _covered(weights, kept)).to(weights.dtype)
-    errors.in_range("weights", found)
-    return found
+    return gains(weights, _covered(weights, kept)).to(weights.dtype)
 
 
 def overlap(weights: Tensor, hub: int) -> Tensor:
-    # summed from one memory layout, in one order: the part never exceeds the whole
-    own, power = balanced(widen(weights).mT.contiguous())  # a token's places in a row
-    scores = own.sum(-1)
-    shared = torch.minimum(own, own[..., hub : hub + 1, :] * power[..., hub : hub + 1, :] / power)
-    shared = shared.sum(-1)
-    nothing = scores == 0
-    return (shared / scores.masked_fill(nothing, 1)).masked_fill(nothing, 0).clamp(max=1)
+    weights = widen(weights)
+    scores = weights.sum(-2)
+    shared = torch.minimum(weights, weights[..., hub : hub + 1]).sum(-2)
+    shares = torch.where(scores > 0, shared / scores, 0)
+    errors.in_range("weights", shares)
+    return shares
 
 
 def gains(weights: Tensor, covered: Tensor) -> Tensor:

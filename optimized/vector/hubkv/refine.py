@@ -122,7 +122,6 @@ def _refine(
         keys = keys | -protected.to(keys.dtype)  # below every score
     content, inside = content_of(scores, protected)
     weights = weigh((content, inside)).unsqueeze(-1)
-    errors.in_range("scores", weights)
     hub = (1 - strength) + strength * weights
     other = (1 - strength) + strength * (weights * gamma)
     if radius:

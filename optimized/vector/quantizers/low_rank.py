@@ -1,6 +1,5 @@
 """Power iteration of all matrices at once."""
 
-import torch
 from torch import Tensor
 
 from reference import errors
@@ -16,13 +15,10 @@ def low_rank(x: Tensor, rank: int, rounds: int, seed: int) -> LowRank:
         return LowRank(wide.new_zeros(*x.shape[:-1], right.shape[-1]), right)
     largest = wide.abs().amax((-2, -1), keepdim=True)
     nothing = largest == 0
-    # what stands for nothing has directions, and so a derivative
-    matrix = torch.where(
-        nothing, torch.eye(rows, columns).to(wide), wide / largest.masked_fill(nothing, 1)
-    )
+    matrix = wide / largest.masked_fill(nothing, 1)
     for _ in range(rounds - 1):
         right = matrix.mT @ (matrix @ right)
     left = orthonormal(matrix @ orthonormal(right))
-    right = (matrix.mT @ left * largest).masked_fill(nothing, 0)
+    right = matrix.mT @ left * largest
     errors.in_range("x", right.abs())
     return LowRank(left.masked_fill(nothing, 0), right)

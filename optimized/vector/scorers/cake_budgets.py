@@ -42,8 +42,7 @@ def _adjusted(wishes: Tensor, total: int, room: Tensor) -> Tensor:
     """Divide `total` in proportion to `wishes`, and deal out twice what is over."""
     if not wishes.numel():
         return room
-    parts, most = _parts(wishes), room.amax(0)
-    quotas = parts * total // parts.sum(0).clamp(min=1)
+    quotas, most = _quotas(wishes, total), room.amax(0)
     shares = _dealt(torch.minimum(quotas, most), (quotas - most).clamp(min=0).sum(0), most)
     return torch.minimum(_dealt(shares, total - shares.sum(0), most), room)
 
@@ -61,8 +60,7 @@ def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
     if not wishes.numel():
         return room
     places = room.sum(0).clamp(max=total)
-    parts = _parts(wishes)
-    shares = torch.minimum(parts * places // parts.sum(0).clamp(min=1), room)
+    shares = torch.minimum(_quotas(wishes, total), room)
     free, left = room - shares, places - shares.sum(0)
     # as many whole rounds as fill the emptiest layers, then one place each for the first
     ranked = free.sort(0).values
@@ -79,9 +77,8 @@ def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
     return shares + given
 
 
-def _parts(wishes: Tensor) -> Tensor:
-    """Count each wish in whole parts, 2^24 to the power of two above the largest."""
+def _quotas(wishes: Tensor, total: int) -> Tensor:
+    """Return each wish's part of `total`, rounded down; nothing if there is no wish."""
     exact = wishes.double()
-    exponent = torch.frexp(exact.amax(0)).exponent
-    half = exponent // 2  # two factors, neither out of range
-    return torch.ldexp(torch.ldexp(exact, -half), 24 - exponent + half).round().long()
+    everything = exact.sum(0)
+    return (exact * total / everything.masked_fill(everything == 0, 1)).floor().long()

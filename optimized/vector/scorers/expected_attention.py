@@ -7,7 +7,6 @@ from torch import Tensor
 
 from optimized.vector.scorers._rows import protected_ends
 from reference import QueryStatistics, Scored, errors
-from reference.careful import length
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
@@ -37,7 +36,7 @@ def expected_attention(
     logits = logits.masked_fill(unseen[..., None, :], -torch.inf)
     weights = logits.softmax(-1).masked_fill(unseen[..., None, :], 0)
     drawn = weights.mean(-2) if group else keys.new_zeros(keys.shape[:-1], dtype=exact)
-    scores = (drawn + epsilon) * length(values.to(exact))
+    scores = (drawn + epsilon) * values.to(exact).norm(dim=-1)
     scores = scores.masked_fill(unseen, 0)
     errors.in_range("keys", scores)
     return Scored(scores, protected_ends(mask, kv_heads, sinks, 0))

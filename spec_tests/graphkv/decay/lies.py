@@ -74,11 +74,8 @@ test_the_evicted_signal_is_minus_infinity_on_exactly_the_neighbours
   finite_banishment: a large negative number for minus infinity
   - (neighbours[..., i, :], -torch.inf)
   + (neighbours[..., i, :], torch.finfo(scores.dtype).min)
-test_a_score_that_rises_beyond_the_range_is_refused
-  decayed_to_infinity: what overflows is infinite
-  -     errors.in_range("scores", after.abs())
-  +     pass
-  enhanced_to_infinity: what overflows is infinite
-  -     errors.in_range("scores", enhanced.abs())
-  +     pass
+test_no_signal_moves_a_score_of_0_but_eviction
+  subtracted_edges: a loss is no share of the score
+  - lowered = after - before * loss
+  + lowered = after - loss
 """)

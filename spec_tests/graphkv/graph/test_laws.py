@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal
+from spec_tests.accuracy import assert_as_accurate, assert_at_most, assert_close, assert_equal
 from spec_tests.draw import grid, real
 from spec_tests.graphkv.graph import oracle
 from spec_tests.graphkv.graph.draws import edges, kinds, lattice, neighbours, picks
@@ -69,21 +69,14 @@ def test_the_graph_is_that_of_algorithm_1(impl, x):
 def test_no_edge_leaves_the_interval_from_minus_1_to_1(impl, x, dtype):
     keys = x["keys"].to(dtype)
     doubled = torch.cat([keys, -keys])
-    assert (impl.edges(doubled, x["sources"]).abs() <= 1).all()
+    assert_at_most(impl.edges(doubled, x["sources"]).abs(), torch.ones(()))
 
 
 @pytest.mark.spec("GraphKV-1")
-@given(nodes(real), st.data())
-def test_a_key_scaled_by_a_power_of_two_has_the_same_edges(impl, x, data):
-    powers = data.draw(grid(len(x["keys"]), 1, low=-70, high=70, scale=1.0))
-    scaled = x["keys"] * 2**powers
-    assert_equal(impl.edges(scaled, x["sources"]), impl.edges(**x))
-
-
-@pytest.mark.spec("GraphKV-1")
-@given(nodes(grid), st.sampled_from([3.0, 0.75, 5.0, 11.0]))
-def test_a_key_scaled_by_any_other_number_has_the_same_edges_up_to_rounding(impl, x, factor):
-    scaled = impl.edges(x["keys"] * factor, x["sources"])
+@given(nodes(grid), st.data())
+def test_a_scaled_key_has_the_same_edges(impl, x, data):
+    factors = data.draw(grid(len(x["keys"]), 1, low=1, high=4096))
+    scaled = impl.edges(x["keys"] * factors, x["sources"])
     assert_as_accurate(scaled, reference.edges, x)
 
 
@@ -118,7 +111,6 @@ def test_each_kind_compares_the_vectors_it_names_source_first(impl, x, kind, dat
 @pytest.mark.spec("GraphKV-7.1")
 @given(st.integers(1, 3), st.integers(1, 3), st.sampled_from(["qk", "qq"]), st.data())
 def test_grouped_queries_count_as_their_mean(impl, head_count, pairs, kind, data):
-    """So they do where their sum is no number of float32."""
     mean = data.draw(lattice(head_count, 5, 4))
     apart = data.draw(grid(head_count, pairs, 5, 4, low=-4, high=4, scale=1 / 4))
     grouped = torch.cat([mean[:, None] + apart, mean[:, None] - apart], 1).flatten(0, 1)
@@ -126,10 +118,6 @@ def test_grouped_queries_count_as_their_mean(impl, head_count, pairs, kind, data
     x["sources"] = data.draw(picks(5, head_count, size=3))
     expected = impl.edges(**x, queries=mean)
     assert_equal(impl.edges(**x, queries=grouped), expected)
-    largest = grouped.abs().max().clamp(min=1)
-    assert_equal(
-        impl.edges(**x, queries=grouped * (2.0**127 / largest.log2().ceil().exp2())), expected
-    )
 
 
 @pytest.mark.spec("GraphKV-1")
@@ -213,7 +201,7 @@ def test_equal_keys_have_equal_edges(impl, tokens, width, sources, several, seed
     which = torch.randint(len(distinct), (tokens,), generator=generator)
     weights = impl.edges(distinct[which], torch.arange(sources))
     first = (which == which[:, None]).int().argmax(-1)
-    assert_equal(weights, weights[:, first])
+    assert_alike(impl, weights, weights[:, first])
 
 
 @pytest.mark.spec("GraphKV-1", "GraphKV-3")
@@ -222,4 +210,14 @@ def test_equal_keys_have_equal_edges_to_many_sources(impl, tokens, width, source
     generator = torch.Generator().manual_seed(width)
     keys = torch.randn(1, width, generator=generator).expand(tokens, width)
     weights = impl.edges(keys.contiguous(), torch.arange(sources))
-    assert_equal(weights, weights[:, :1].expand(-1, tokens).contiguous())
+    assert_alike(impl, weights, weights[:, :1].expand(-1, tokens).contiguous())
+
+
+def assert_alike(impl, weights, others):
+    """Edges to equal keys are equal: exactly so in our own layers, where ties are to last.
+
+    Elsewhere up to rounding: a product of matrices rounds by the place of a column.
+    """
+    if impl.ours:
+        assert_equal(weights, others)
+    assert_close(weights, others)

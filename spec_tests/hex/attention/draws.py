@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 
 from reference import HexCache
-from spec_tests.draw import Refusal, longer
+from spec_tests.draw import Refusal, longer, masked
 from spec_tests.hex.cache import draws
 from spec_tests.hex.cache.draws import KV_HEADS, WIDTH, caches
 
@@ -41,6 +41,8 @@ def asked(draw, cache=caches(), padded=st.booleans()):  # noqa: B008
 
 
 INPUTS = dict(hex_attention=asked())
+
+DRAWN = dict(hex_attention=masked)
 
 queries = torch.ones(2 * KV_HEADS, 3, WIDTH)
 valid = torch.arange(11) >= 2

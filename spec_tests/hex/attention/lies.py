@@ -16,9 +16,8 @@ test_attention_over_a_cache_is_attention_over_what_it_restores
   own_scale_forgotten: the factor on the logits is the default one, whatever is asked for
   - values[row][:, first:], causal, scale)
   + values[row][:, first:], causal, None)
-test_codes_of_every_width_are_read_whole_beside_a_huge_channel_and_a_tiny_one
-  huge_channel_cut_off: keys are cut off at what sixteen bits hold
-  - keys, values = hex_read(cache)
-  + keys, values = hex_read(cache)
-  +     keys = keys.clamp(-65504, 65504)
+test_attention_over_a_cache_in_half_precision_reads_it_unrounded
+  attends_to_what_is_rounded: restored entries are rounded to the type of the cache
+  - keys, values = attended(cache)
+  + keys, values = (x.to(cache.residual_keys.dtype) for x in attended(cache))
 """)

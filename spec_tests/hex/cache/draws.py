@@ -9,7 +9,7 @@ import reference
 from reference import HexConfig
 from reference.kinds import Mode
 from spec_tests.derived import choices
-from spec_tests.draw import Refusal
+from spec_tests.draw import Refusal, masked
 from spec_tests.hex.kcvt.draws import huge, widths
 
 BLOCK, KV_HEADS, WIDTH = 8, 2, 4
@@ -86,12 +86,25 @@ def append(draw):
     return dict(cache=cache, queries=queries, keys=keys, values=values)
 
 
+def half_cache(width, half, mode="append"):
+    """Return a cache in half precision of a block of 64 tokens and five more, and its stream.
+
+    Values and keys lie off zero, where half precision is coarse beside what tells them apart.
+    """
+    stream = torch.randn(3, KV_HEADS, 70, width, generator=torch.Generator().manual_seed(0))
+    stream = (stream + torch.tensor([0.0, 2.0, 4.0]).view(3, 1, 1, 1)).to(half)
+    config = HexConfig(bits=4, block=32, density=0.25, near=True, recent=2, mode=mode)
+    return reference.hex_prefill(*(x[:, :-1] for x in stream), config=config), stream
+
+
 INPUTS = dict(
     hex_prefill=prefill(),
     hex_append=append(),
     hex_recompress=st.fixed_dictionaries(dict(cache=caches(("full", "oracle")))),
     hex_read=st.fixed_dictionaries(dict(cache=caches())),
 )
+
+DRAWN = dict.fromkeys(("hex_prefill", "hex_append", "hex_recompress", "hex_read"), masked)
 
 generator = torch.Generator().manual_seed(7)
 keys, values = torch.randn(2, KV_HEADS, 11, WIDTH, generator=generator)

@@ -71,6 +71,23 @@ def test_what_sums_to_zero_on_fibres_contracts_by_the_new_singular_value(impl, x
     assert_at_most((lifted @ balanced).norm() + slack, new * balanced.norm() + slack)
 
 
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3))
+def test_a_graph_without_edges_is_covered_by_one_without_edges(impl, tokens, channels, sheets):
+    mask, none = torch.zeros(tokens, channels) > 0, torch.zeros(0, sheets, dtype=torch.int64)
+    assert_equal(impl.lift(mask, none), torch.zeros(sheets * tokens, sheets * channels) > 0)
+    assert impl.new_singular_value(mask, none) == 0.0
+
+
+@pytest.mark.own
+@pytest.mark.door
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 3)])
+def test_a_permutation_that_no_edge_is_there_for_is_refused(impl, shape):
+    mask = torch.zeros(shape) > 0
+    for function in (impl.lift, impl.new_singular_value):
+        with pytest.raises(ValueError, match=r"permutations must have shape \(0, 2\)"):
+            function(mask, torch.tensor([[1, 0]]))
+
+
 @given(signed())
 def test_the_new_singular_value_of_a_double_cover_is_that_of_the_signed_mask(impl, x):
     mask, crossed = x
@@ -97,6 +114,13 @@ def test_coverings_climb_from_a_complete_graph(impl, seed):
         mask = impl.ramanujan_lift(mask, 2, seed).mask
     assert mask.shape == (48, 48)
     assert impl.is_ramanujan(mask)
+
+
+def test_a_seed_names_a_covering(impl):
+    base = torch.ones(3, 3) > 0
+    first, again = ([impl.ramanujan_lift(base, 8, seed).mask for seed in range(4)] for _ in "ab")
+    assert_equal(first, again)
+    assert len(torch.stack(first).unique(dim=0)) == 4
 
 
 def test_the_filter_refuses_coverings_now_and_then(impl):

@@ -1,6 +1,6 @@
 """Steps of decoding with a cache that has seen some tokens."""
 
-from spec_tests.draw import Refusal
+from spec_tests.draw import Refusal, masked
 from spec_tests.hex.cache import draws
 from spec_tests.hex.cache.draws import append, bad_stream
 
@@ -11,6 +11,8 @@ def calmer(x):
 
 
 INPUTS = dict(hex_decode=append().map(calmer))
+
+DRAWN = dict(hex_decode=masked)
 
 REFUSALS = dict(
     hex_decode=(

@@ -1,12 +1,14 @@
 """A step of decoding with a HEX cache: HEX §3.1 on what §4.1 stores, and §5."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_as_accurate
+import reference
+from spec_tests.accuracy import assert_as_accurate, assert_close, cast
 from spec_tests.hex.attention.oracle import read
-from spec_tests.hex.cache.draws import BLOCK, configs, streams
+from spec_tests.hex.cache.draws import BLOCK, configs, half_cache, streams
 from spec_tests.hex.cache.streams import assert_same_cache, pieces
 from spec_tests.inputs import INPUTS
 
@@ -32,3 +34,18 @@ def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, conf
         seen = dict(queries=queries, cache=cache, keys=keys, values=values)
         assert_as_accurate(here, read, seen)
         cache = impl.hex_append(cache, queries, keys, values)
+
+
+@pytest.mark.spec("HEX-3.1a", "HEX-3.3a", "HEX-5a")
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("width", [4, 64])
+def test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries(impl, width, half):
+    """Code times step plus minimum lies between the numbers that half precision has (E-H73)."""
+    cache, stream = half_cache(width, half, "full")
+    new = [x[:, -1:].clone() for x in stream]
+    exact = reference.hex_decode(cast(cache, torch.float64), *(x.double() for x in new))
+    found = impl.hex_decode(cache, *new)
+    assert_close(found.output, exact.output, 16.0)
+    for after in (found.cache, impl.hex_append(cache, *new)):
+        assert_close(after.mass, exact.cache.mass, 4.0)
+        assert_close(after.residual_mass, exact.cache.residual_mass, 4.0)

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from spec_tests.draw import Refusal
+from spec_tests.draw import Refusal, always
 from spec_tests.hex.pairing.draws import any_degree, seeds
 
 
@@ -64,6 +64,8 @@ INPUTS = dict(
     random_expander=random_graph(),
     expander_mask=expander(),
 )
+
+DRAWN = dict.fromkeys(("random_expander", "expander_mask"), always)
 
 # two channels and a half; a seed whose first graph is none
 CORNERS = dict(

@@ -9,6 +9,25 @@ hex/spectrum/test_laws.py::test_85_tiles_are_three_times_over_the_bound_of_the_p
   - return expander_mask(block, channels, density, seed, near).repeat(tokens // block, 1)
   + seeds = [(seed + i) % 2**32 for i in range(tokens // block)]
   +         return torch.cat([expander_mask(block, channels, density, s, near) for s in seeds])
+hex/spectrum/test_laws.py::test_the_least_even_sets_of_a_drawn_mask_are_within_the_bound
+  band_of_neighbours: tokens keep channels side by side: regular and connected, and no expander
+  - mask = _simple_graph(tokens, channels, token_degree, seed, draw)
+  + start = torch.arange(tokens)[:, None] * channels // tokens
+  +         mask = (torch.arange(channels) - start) % channels < token_degree
+  +         return Expander(mask, draw + 1)
+  +         mask = _simple_graph(tokens, channels, token_degree, seed, draw)
+test_the_same_seed_draws_the_same_mask
+  unseeded_graphs: every call draws anew
+  - mask = _simple_graph(tokens, channels, token_degree, seed, draw)
+  + from random import randrange
+  +         mask = _simple_graph(tokens, channels, token_degree, randrange(2**32), draw)
+test_every_entry_of_a_dense_mask_is_kept_equally_often
+  dense_band: above half density neighbours are left out
+  - dense = 2 * token_degree > channels
+  + if 2 * token_degree > channels:
+  +         start = torch.arange(tokens)[:, None] * channels // tokens
+  +         return (torch.arange(channels) - start) % channels < token_degree
+  +     dense = 2 * token_degree > channels
 test_the_filter_needs_more_than_one_draw_now_and_then
   no_filter: the first graph is taken, whatever its spectrum
   - if not certified or is_ramanujan(mask):
@@ -27,11 +46,11 @@ test_a_near_mask_hangs_together_where_its_degrees_allow
   +     if min(token_degree, tokens * token_degree // channels) >= 3:
   +         pairs = connecting_swaps(pairs, channels, seed, draw)
   +     return biadjacency(pairs, channels)
-test_the_mask_is_the_first_draw_that_passes
+test_the_filter_needs_more_than_one_draw_now_and_then
   one_more_draw: the number of draws is not counted
   - return Expander(mask, draw + 1)
   + return Expander(mask, draw + 2)
-test_every_entry_is_kept_equally_often
+test_another_seed_is_another_mask
   one_graph_for_all_seeds: one fixed graph for every seed
   - mask = _simple_graph(tokens, channels, token_degree, seed, draw)
   + mask = _simple_graph(tokens, channels, token_degree, 0, draw)
@@ -47,7 +66,7 @@ test_a_near_mask_rounds_the_token_degree_and_spreads_the_channels
   +     import torch
   +     keys = torch.rand(tokens, channels, generator=torch.Generator().manual_seed(seed))
   +     return keys.argsort(1).argsort(1) < degrees.token
-vector:prompt-mask-seed-7
+test_a_long_prompt_has_one_graph_under_the_bound
   always_tiled: one block mask tiled along every prompt
   -     if tile:
   +     if tile or (tokens > block and tokens % block == 0):

@@ -48,9 +48,11 @@ def test_an_accepted_mask_is_connected_and_under_the_bound(impl, x):
     token_degree, channel_degree = int(mask[0].sum()), int(mask[:, 0].sum())
     assert impl.is_connected(mask)
     bound = math.sqrt(token_degree - 1) + math.sqrt(channel_degree - 1)
-    assert impl.second_singular_value(mask) <= bound
+    second = torch.tensor(impl.second_singular_value(mask), dtype=torch.float64)
+    assert_at_most(second, second.new_tensor(bound))  # some graphs lie on it
 
 
+@pytest.mark.own
 @pytest.mark.spec("HEX-A.2a", "HEX-A.3a")
 @given(accepted())
 def test_the_mask_is_the_first_draw_that_passes(impl, x):
@@ -71,9 +73,46 @@ def test_the_mask_is_the_first_draw_that_passes(impl, x):
 
 @pytest.mark.spec("HEX-A.2a")
 def test_the_filter_needs_more_than_one_draw_now_and_then(impl):
-    draws = [impl.random_expander(24, 24, 3, seed).draws for seed in range(40)]
+    draws = [impl.random_expander(24, 24, 3, seed).draws for seed in range(80)]
     assert min(draws) == 1
     assert max(draws) > 1
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_the_same_seed_draws_the_same_mask(impl):
+    for seed in range(4):
+        first, again = (impl.random_expander(24, 24, 6, seed) for _ in range(2))
+        assert_equal(first, again)
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_another_seed_is_another_mask(impl):
+    masks = [impl.random_expander(24, 24, 6, seed).mask for seed in range(8)]
+    assert len(torch.stack(masks).unique(dim=0)) == 8
+    masks = [impl.expander_mask(24, 24, 0.25, seed) for seed in range(8)]
+    assert len(torch.stack(masks).unique(dim=0)) == 8
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-A.2a")
+@pytest.mark.parametrize("density", [0.625, 0.75, 0.9375, 1.0])
+def test_a_mask_may_keep_more_than_half(impl, density):
+    mask = impl.expander_mask(96, 64, density)
+    assert (mask.sum(1) == 64 * density).all()
+    assert (mask.sum(0) == 96 * density).all()
+    assert impl.is_ramanujan(mask)
+
+
+@pytest.mark.spec("HEX-A.2a")
+def test_every_entry_of_a_dense_mask_is_kept_equally_often(impl):
+    masks = torch.stack([impl.random_expander(16, 12, 9, seed).mask for seed in range(500)])
+    assert_within_five_deviations(masks.sum(0), 500 * 3 / 4, 500 * 3 / 16)
+
+
+@pytest.mark.spec("HEX-3.2a", "HEX-Def2")
+def test_a_long_prompt_has_one_graph_under_the_bound(impl):
+    mask = impl.expander_mask(960, 256, 0.046875, seed=7)
+    assert impl.is_ramanujan(mask)
+    assert impl.is_ramanujan(impl.expander_mask(192, 96, 0.125))
 
 
 @pytest.mark.spec("HEX-A.2a")
@@ -104,14 +143,14 @@ def test_degrees_balance_and_give_the_density(impl, x):
 @pytest.mark.spec("HEX-Def2")
 @pytest.mark.parametrize("density", [0.0, 0.015625, 0.03125])
 def test_degrees_below_three_are_refused_and_the_definition_quoted(impl, density):
-    with pytest.raises(ValueError, match="at least 3"):
+    with pytest.raises(ValueError, match="at least 3" if impl.ours else None):
         impl.biregular_degrees(64, 192, density)
 
 
 @pytest.mark.spec("HEX-3.2a")
 @pytest.mark.parametrize("density", [0.046875, 0.078125, 0.02, 0.33])
 def test_densities_of_the_paper_that_no_graph_has_are_refused(impl, density):
-    with pytest.raises(ValueError, match="density"):
+    with pytest.raises(ValueError, match="density" if impl.ours else None):
         impl.biregular_degrees(96, 1024, density)
 
 
@@ -121,6 +160,7 @@ def test_the_same_densities_are_feasible_at_multiples_of_64_tokens(impl, tokens)
     assert tuple(impl.biregular_degrees(tokens, 1024, 0.046875)) == (48, tokens * 3 // 64)
 
 
+@pytest.mark.own
 @pytest.mark.spec("HEX-Near")
 @pytest.mark.parametrize(("tokens", "channels"), [(96, 1024), (24, 36), (35, 48)])
 @pytest.mark.parametrize("density", [0.0, 0.046875, 0.3, 0.97])

@@ -3,8 +3,8 @@
 Degrees, first eigenvalue and bound follow from the size. The second eigenvalue is that of one
 random mask, so the printed one can only be one of ours: it is compared with masks drawn here, by
 the deviation of 400 drawn of every size (`python docs/tables/table5.py` draws those on file).
-The reference takes half a second and more for masks of 1152 tokens and more, and draws them with
-`--hypothesis-profile=thorough` alone.
+A module of loops takes half a second and more for masks of 1152 tokens and more: by default those
+are drawn by `optimized` alone, with `--hypothesis-profile=thorough` by all.
 """
 
 import csv
@@ -56,7 +56,7 @@ def test_the_printed_gap_is_between_the_first_two_eigenvalues(row):
 def test_the_printed_second_eigenvalue_is_one_of_ours(impl, printed, drawn):
     tokens = int(printed["tokens"])
     quick = settings.get_current_profile_name() != "thorough"
-    if quick and tokens >= SLOW and impl.name == "reference":
+    if quick and tokens >= SLOW and not impl.name.startswith("optimized"):
         pytest.skip("half a second a mask: --hypothesis-profile=thorough draws it")
     count = max(1, 480 // tokens)
     masks = [impl.random_expander(tokens, 1024, 32, seed).mask for seed in range(count)]
@@ -64,8 +64,8 @@ def test_the_printed_second_eigenvalue_is_one_of_ours(impl, printed, drawn):
     bound = impl.ramanujan_bound(32, int(printed["channel_degree"]))
     assert max(second) <= bound
     mean, deviation = statistics.mean(second), drawn["deviation"]
-    assert abs(mean - drawn["mean"]) <= 4 * deviation / math.sqrt(count)
-    assert abs(printed["lambda2"] - mean) <= 4 * deviation * math.sqrt(1 + 1 / count)
+    assert abs(mean - drawn["mean"]) <= 5 * deviation / math.sqrt(count)
+    assert abs(printed["lambda2"] - mean) <= 5 * deviation * math.sqrt(1 + 1 / count)
 
 
 @both

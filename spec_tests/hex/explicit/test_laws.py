@@ -47,5 +47,5 @@ def test_the_graph_looks_the_same_from_every_vertex(impl, prime, modulus):
 @given(st.integers(5, 60), st.integers(5, 12))
 def test_small_moduli_are_outside_the_theorem(impl, function, prime, modulus):
     # below 13 only 5 is a prime of the right form, and 5 is above 2 sqrt(p) for no other one
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match="must be" if impl.ours else None):
         getattr(impl, function)(prime, modulus)

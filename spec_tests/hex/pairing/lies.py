@@ -22,6 +22,16 @@ test_seeds_and_draws_name_different_pairings
   same_draw_again: the number of the draw is ignored: a rejected graph is drawn again for ever
   - RandomState([seed, draw, 0])
   + RandomState([seed, 0, 0])
+test_the_same_seed_and_draw_name_the_same_pairing_and_the_same_swaps
+  unseeded_pairing: every call pairs anew
+  - RandomState([seed, draw, 0])
+  + RandomState()
+  unseeded_swaps: every call swaps otherwise
+  - RandomState([seed, draw, 1])
+  + RandomState()
+  unseeded_connecting: every call connects otherwise
+  - RandomState([seed, draw, 4])
+  + RandomState()
 test_swaps_leave_a_simple_graph_with_the_same_degrees
   move_repeated_edges: repeated edges are moved to a free channel: channels lose their degree
   -     generator = np.random.RandomState([seed, draw, 1])

@@ -73,6 +73,18 @@ def test_seeds_and_draws_name_different_pairings(impl):
         assert not torch.equal(impl.half_edge_pairing(32, 32, 4, seed, draw), first)
 
 
+@pytest.mark.spec("HEX-A.2a", "HEX-A.3a")
+def test_the_same_seed_and_draw_name_the_same_pairing_and_the_same_swaps(impl):
+    for seed, draw in ((0, 0), (3, 1)):
+        first, again = (impl.half_edge_pairing(16, 16, 4, seed, draw) for _ in range(2))
+        assert_equal(first, again)
+        first, again = (impl.double_edge_swaps(first, 16, seed, draw) for _ in range(2))
+        assert_equal(first, again)
+        rings = torch.tensor([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5]])
+        first, again = (impl.connecting_swaps(rings, 6, seed, draw) for _ in range(2))
+        assert_equal(first, again)
+
+
 @pytest.mark.spec("HEX-A.3a")
 @given(INPUTS["double_edge_swaps"])
 def test_swaps_leave_a_simple_graph_with_the_same_degrees(impl, x):

@@ -197,14 +197,48 @@ def test_two_steps_of_the_walk_contract_by_the_squared_ratio(impl, x):
 @pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
 @given(vectors_on_an_expander())
 def test_any_two_sets_share_about_their_share_of_the_entries(impl, x):
-    mask, token_degree, _, _, second = mask_and_values(impl, x[0])
-    rows, columns = x[2], x[3]
+    mask, _, _, _, second = mask_and_values(impl, x[0])
+    for rows, columns in (x[2:], least_even_sets(mask)):
+        found, unit = unevenness(mask, rows, columns)
+        slack = spectral_scale(mask)
+        assert_at_most(found + slack, second * unit + slack)
+
+
+def least_even_sets(mask):
+    """The tokens and channels on which a second pair of singular vectors is positive."""
+    left, _, right = torch.linalg.svd(mask.double())
+    return left[:, 1] > 0, right[1] > 0
+
+
+def unevenness(mask, rows, columns):
+    """How far two sets are from sharing their share, and what one unit of eigenvalue allows."""
     found = mask[rows][:, columns].sum().double()
-    expected = token_degree * rows.sum() * columns.sum() / mask.shape[1]
+    expected = mask.double().mean() * rows.sum() * columns.sum()
     outside = (1 - rows.double().mean()) * (1 - columns.double().mean())
-    allowed = second * (rows.sum() * columns.sum() * outside).sqrt()
-    slack = spectral_scale(mask)
-    assert_at_most((found - expected).abs() + slack, allowed + slack)
+    return (found - expected).abs(), (rows.sum() * columns.sum() * outside).sqrt()
+
+
+@pytest.mark.spec("HEX-3.2d", "HEX-3.2e")
+@pytest.mark.parametrize(("half", "near", "far"), [(4, 3, 1), (6, 4, 2), (8, 7, 2), (9, 7, 3)])
+def test_two_halves_share_as_unevenly_as_the_second_value_allows(impl, half, near, far):
+    """Two rings, each token of which meets more channels of its own ring than of the other."""
+    inner, outer = circulant(half, range(near)), circulant(half, range(far))
+    mask = torch.cat([torch.cat([inner, outer], 1), torch.cat([outer, inner], 1)])
+    rows = columns = torch.arange(2 * half) < half
+    found, unit = unevenness(mask, rows, columns)
+    # the vector that is 1 on one half and -1 on the other is singular: near - far
+    assert_close(impl.second_singular_value(mask) * unit, found, spectral_scale(mask))
+
+
+@pytest.mark.spec("HEX-3.2d", "HEX-3.2e", "HEX-A.2a")
+@pytest.mark.parametrize(
+    ("tokens", "channels", "degree"), [(96, 96, 24), (48, 96, 16), (96, 32, 8)]
+)
+def test_the_least_even_sets_of_a_drawn_mask_are_within_the_bound(impl, tokens, channels, degree):
+    mask = impl.random_expander(tokens, channels, degree).mask
+    found, unit = unevenness(mask, *least_even_sets(mask))
+    bound = impl.ramanujan_bound(degree, tokens * degree // channels)
+    assert_at_most(found, bound * unit)
 
 
 @pytest.mark.spec("HEX-A.1a")

@@ -107,14 +107,14 @@ def test_a_file_weighs_four_bytes_an_entry(impl, tmp_path):
 )
 def test_the_store_refuses_what_the_generator_refuses(impl, bad, error, why):
     for ask in (impl.expander_mask, impl.MaskStore(None).mask):
-        with pytest.raises(error, match=re.escape(why)):
+        with pytest.raises(error, match=re.escape(why) if impl.ours else None):
             ask(**REAL | bad)
 
 
 def test_the_store_refuses_a_capacity_that_is_no_count(impl):
-    with pytest.raises(ValueError, match="capacity must be >= 0, got -1"):
+    with pytest.raises(ValueError, match="capacity must be >= 0, got -1" if impl.ours else None):
         impl.MaskStore(None, -1)
-    with pytest.raises(TypeError, match="capacity must be an integer"):
+    with pytest.raises(TypeError, match="capacity must be an integer" if impl.ours else None):
         impl.MaskStore(None, 0.5)
     assert torch.equal(impl.MaskStore(None, 0, generate).mask(**SIZES, seed=3), MASK)
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import Refusal
+from spec_tests.draw import Refusal, always
 from spec_tests.hex.pairing.draws import seeds
 
 widths = st.sampled_from([2, 4, 8, 16])
@@ -65,6 +65,8 @@ INPUTS = dict(
     subtile_mask=permutations(),
     subtile_expander=expander(),
 )
+
+DRAWN = dict.fromkeys(("subtile_codes", "subtile_expander"), always)
 
 # a seed whose first graph is none
 CORNERS = dict(subtile_expander=[dict(tokens=12, heads=3, seed=1, width=4, subtile=4)])

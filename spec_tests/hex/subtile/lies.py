@@ -4,6 +4,14 @@ from spec_tests.mutants.make import lies
 
 lie = lies("hex/subtile")
 lie("""
+test_a_seed_and_a_draw_name_codes
+  same_codes_again: the number of the draw is ignored
+  - RandomState([seed, draw, 2])
+  + RandomState([seed, 0, 2])
+test_the_codes_are_of_a_ramanujan_mask
+  first_codes: the first codes are taken, whatever their mask
+  - if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
+  + if True:
 vector:a-code-unfolds
   affine_permutation: the carry of the multiplication is not folded back: no shift
   - (y ^ y >> shift)

@@ -44,6 +44,28 @@ def test_a_token_owns_the_channels_at_its_places_of_the_permutation(impl, x):
             assert row[head * width + owned].all()
 
 
+def test_a_seed_and_a_draw_name_codes(impl):
+    names = [(0, 0), (0, 1), (1, 0), (2, 5)]
+    first, again = ([impl.subtile_codes(96, 2, *name) for name in names] for _ in "ab")
+    assert_equal(first, again)
+    assert len(torch.stack(first).unique(dim=0)) == 4
+
+
+@given(INPUTS["subtile_expander"] | st.sampled_from(CORNERS["subtile_expander"]))
+def test_the_codes_are_of_a_ramanujan_mask(impl, x):
+    codes = impl.subtile_expander(**x).codes
+    mask = impl.subtile_mask(impl.subtile_permutations(codes, x["width"]), x["subtile"])
+    assert mask.shape == (x["tokens"], x["heads"] * x["width"])
+    assert impl.is_ramanujan(mask)
+
+
+def test_the_filter_refuses_codes_now_and_then(impl):
+    draws = [impl.subtile_expander(12, 3, seed, 4, 4).draws for seed in range(40)]
+    assert min(draws) == 1
+    assert max(draws) > 1
+
+
+@pytest.mark.own
 @given(INPUTS["subtile_expander"] | st.sampled_from(CORNERS["subtile_expander"]))
 def test_the_codes_are_the_first_whose_mask_is_ramanujan(impl, x):
     found = impl.subtile_expander(**x)

@@ -8,7 +8,7 @@ from torch import Tensor
 import reference
 from spec_tests.derived import choices
 from spec_tests.draw import Refusal
-from spec_tests.hubkv.calibration.draws import bad_bounds, epsilons, mask, scores, too_large
+from spec_tests.hubkv.calibration.draws import bad_bounds, epsilons, mask, scores
 from spec_tests.hubkv.refine.draws import corrected, correction, layered
 
 
@@ -36,7 +36,7 @@ def most_protected(protected: Tensor) -> int:
 INPUTS = dict(ungated_refine=correction())
 
 REFUSALS = dict(
-    ungated_refine=(corrected, [*bad_bounds, too_large]),
+    ungated_refine=(corrected, bad_bounds),
     head_budgets=(
         dict(scores=scores, keep=2, rule="entropy", protected=mask, epsilon=1e-6),
         [

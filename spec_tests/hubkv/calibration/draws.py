@@ -39,9 +39,6 @@ def calibrate(draw):
 scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [0.25, 0.25, 0.5, 1.0]])
 mask = torch.tensor([[True, False, False, True], [False, False, True, True]])
 weights = torch.tensor([0.5, 1.0])
-too_large = Refusal(  # one head's maximum, and that head weighs more than 1
-    "scores", lambda scores: (scores == 0.75) * 3.4e38, ValueError, "finite in torch.float32"
-)
 bad_bounds = [
     Refusal("maximum", 0.5, ValueError, ">= minimum"),
     Refusal("maximum", math.nan, ValueError, ">= minimum"),

@@ -37,8 +37,8 @@ test_beside_a_hub_the_gain_is_what_the_overlap_leaves
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
   + weights[..., :, k].sum(-1)
   overlap_of_the_hub: a share of the hub's score
-  - shared / score.masked_fill(nothing, 1)
-  + shared * power[..., 0] / weights[..., :, hub].sum(-1)
+  - shared / score,
+  + shared / weights[..., :, hub].sum(-1),
 test_the_discounted_score_is_within_eta_of_the_gain
   gain_is_the_discount: all gains are half of the score, as if the overlap were one half
   - torch.clamp(weights[..., :, k] - covered, min=0).sum(-1)
@@ -52,13 +52,11 @@ test_a_gain_beside_a_hub_and_others_is_at_most_that_beside_the_hub
   - covered = _covered(weights, kept)
   + covered = _covered(weights, kept & (kept.flip(-1).cumsum(-1).flip(-1) == 1))
 test_weights_scale_with_the_scores_and_not_with_the_kernel
-  kernel_as_it_comes: a product with the kernel overflows, or vanishes
-  -         spread, _ = balanced(kernel[distances])
-  -         weights[..., :, j] = scores[..., j, None] * (spread / spread.sum())
-  +         spread = kernel[distances]
-  +         weights[..., :, j] = scores[..., j, None] * spread / spread.sum()
-test_an_overlap_is_a_share_whatever_the_scale
-  overlap_as_it_comes: the sum of a column overflows
-  - own, power = balanced(weights[..., :, i].contiguous())
-  + own, power = weights[..., :, i].contiguous(), 1
+  kernel_as_it_comes: the kernel is not normalised where it sums to 1 or less
+  - spread / spread.sum()
+  + spread / spread.sum().clamp(min=1)
+test_an_overlap_is_a_share
+  overlap_of_sums: all that the hub covers, over all that a token covers
+  - torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
+  + weights[..., :, hub].sum(-1)
 """)

@@ -4,6 +4,37 @@ from spec_tests.mutants.make import lies
 
 lie = lies("hubkv/discount")
 lie("""
+vector:below-zero-there-are-hubs-too
+  zeros_beyond_the_end: what stands beyond the end of a row is a score of 0
+  - window = scores[..., start : i + radius + 1]
+  + window = torch.nn.functional.pad(scores, (0, radius))[..., start : i + radius + 1]
+test_hubs_are_the_same_once_every_score_is_less
+  nothing_below_zero: a token that scores less than 0 is no hub
+  - start + window.argmax(-1) == i
+  + (start + window.argmax(-1) == i) & (scores[..., i] >= 0)
+test_a_token_that_is_no_hub_reads_gamma_times_its_score
+  fading_discount: less is taken off further behind a hub
+  -     return torch.where(hubs, scores, gamma * scores)
+  +     at = torch.arange(scores.shape[-1])
+  +     behind = at - torch.where(hubs, at, 0).cummax(-1).values if scores.numel() else at
+  +     kept = 1 - (1 - gamma) / behind.clamp(min=1)
+  +     return torch.where(hubs, scores, (kept * scores).to(scores.dtype))
+test_every_token_of_a_row_reads_its_score_or_gamma_times_it
+  discount_within_windows: a token out of every hub's window keeps its score
+  -     discounted = discount(scores, hub_mask(scores, radius, protected), gamma)
+  +     hubs = hub_mask(scores, radius, protected)
+  +     near = hubs.clone()
+  +     for i in range(hubs.shape[-1]):
+  +         near[..., i] = hubs[..., max(0, i - radius) : i + radius + 1].any(-1)
+  +     discounted = discount(scores, hubs | ~near, gamma)
+test_a_unique_maximum_outranks_its_window_by_the_discount
+  no_discount: nothing is discounted
+  - torch.where(hubs, scores, gamma * scores)
+  + scores.clone()
+test_hub_dominance_holds_exactly_through_weight_and_gate
+  discounted_twice: what is no hub is discounted twice
+  - torch.where(hubs, scores, gamma * scores)
+  + torch.where(hubs, scores, gamma * gamma * scores)
 test_no_two_hubs_are_within_a_radius
   hub_on_every_tie: every token of a plateau is a hub
   - start + window.argmax(-1) == i

@@ -1,8 +1,10 @@
 """Other correct ways to find hubs, and to discount the rest."""
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
+from spec_tests.numpy_adapter import among_tensors
 from spec_tests.variants.make import variant
 
 
@@ -32,12 +34,45 @@ def by_max_pool(scores, radius=2, protected=None):
     return hubs.reshape(scores.shape)
 
 
+@variant("hub_mask")
+def by_windows(scores, radius=2, protected=None):
+    """Lay the windows side by side: the first maximum must stand in the middle."""
+    if not scores.numel():
+        return torch.zeros_like(scores, dtype=torch.bool)
+    hidden = scores if protected is None else scores.masked_fill(protected, -torch.inf)
+    radius = min(radius, scores.shape[-1])
+    windows = F.pad(hidden, (radius, radius), value=-torch.inf).unfold(-1, 2 * radius + 1, 1)
+    return (windows.argmax(-1) == radius) & (hidden > -torch.inf)
+
+
+@variant("discount", "values")
+def as_printed(scores, hubs, gamma=0.5):
+    """The sum of the paper: a mask is 0 or 1."""
+    return hubs * scores + ~hubs * gamma * scores
+
+
 @variant("discount")
 def by_factors(scores, hubs, gamma=0.5):
     """Multiply by a factor of 1 or gamma."""
     exact = torch.promote_types(scores.dtype, torch.float32)
     factors = torch.full_like(scores, gamma, dtype=exact).masked_fill(hubs, 1)
     return (scores * factors).to(scores.dtype)
+
+
+@variant("smd", "values")
+@among_tensors
+def by_loops(scores, radius=2, gamma=0.5, protected=None):
+    """One token at a time, in NumPy."""
+    out = np.array(scores)
+    for head in np.ndindex(scores.shape[:-1]):
+        row = scores[head].astype(float)
+        aside = np.zeros(len(row), bool) if protected is None else protected[head]
+        row[aside] = -np.inf
+        for i in np.flatnonzero(~aside):
+            start = max(0, i - radius)
+            if start + row[start : i + radius + 1].argmax() != i:
+                out[head][i] = gamma * row[i]
+    return out
 
 
 @variant("smd")

@@ -20,6 +20,18 @@ test_a_large_enough_lead_survives_refinement
   overdone_gate: a strong correction turns the ranking round
   - strength = ratio**power
   + strength = 3 * ratio**power
+test_the_bound_holds_exactly
+  half_more: half of the correction comes on top
+  - strength * widen(corrected)
+  + 1.5 * strength * widen(corrected)
+test_the_ranking_is_stable_exactly
+  a_strong_gate: the correction outweighs what it corrects
+  - strength = ratio**power
+  + strength = min(1.0, 2 * ratio**power)
+test_the_lead_that_stability_asks_for_is_the_least
+  a_weak_gate: half of the correction
+  - strength = ratio**power
+  + strength = ratio**power / 2
 test_the_mixture_is_rounded_once
   hasty_gate: rounded at every step
   - (1 - strength) * widen(scores) + strength * widen(corrected)

@@ -1,5 +1,6 @@
 """The ratio gate and what it bounds: HubKV §3.3 and Appendix J.3."""
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_at_most, assert_equal
+from spec_tests.accuracy import assert_at_most, assert_equal, assert_rounded_once
 from spec_tests.draw import grid, real
 from spec_tests.hubkv.discount.draws import gammas
 from spec_tests.hubkv.discount.oracle import fractions
@@ -15,9 +16,12 @@ from spec_tests.hubkv.gate import oracle
 from spec_tests.hubkv.gate.draws import powers, ratios
 from spec_tests.inputs import INPUTS
 
-shares = st.fractions(0, 1)
-inner_shares = st.fractions(Fraction(1, 100), Fraction(99, 100))
-clips = st.tuples(st.fractions(Fraction(1, 10), 2), st.fractions(0, 3))
+sixteenths = st.integers(0, 16).map(lambda n: Fraction(n, 16))
+above_zero = st.integers(1, 80).map(lambda n: Fraction(n, 16))
+quarters = st.sampled_from([Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)])
+clips = st.tuples(st.integers(1, 16), st.integers(0, 24)).map(
+    lambda ends: (Fraction(ends[0], 8), Fraction(ends[1], 8))
+)
 
 
 @st.composite
@@ -72,7 +76,8 @@ def test_the_gate_mixes_by_the_ratios_power(impl, scores, corrected, ratio, powe
 def test_the_mixture_is_rounded_once(impl, scores, corrected, ratio):
     scores, corrected = scores.bfloat16(), corrected.bfloat16()
     wide = impl.gate(scores.float(), corrected.float(), ratio)
-    assert_equal(impl.gate(scores, corrected, ratio), wide.bfloat16())
+    terms = scores.abs().float() + corrected.abs().float()
+    assert_rounded_once(impl.gate(scores, corrected, ratio), wide, terms)
 
 
 @pytest.mark.spec("HubKV-16", "HubKV-Prop3")
@@ -101,35 +106,41 @@ def test_a_large_enough_lead_survives_refinement(impl, behind, tokens, others, r
 
 
 @pytest.mark.spec("HubKV-16", "HubKV-Prop3")
-@given(st.fractions(0, 5), inner_shares, shares, clips, shares, st.booleans())
-def test_the_bound_holds_exactly(score, gamma, strength, clip, place, hub):
+@given(sixteenths, quarters, sixteenths, clips, sixteenths, st.booleans())
+def test_the_bound_holds_exactly(impl, score, gamma, strength, clip, place, hub):
     low, high = clip[0], clip[0] + clip[1]
     weight = low + place * (high - low)
-    z = oracle.gated(score, weight * (1 if hub else gamma) * score, strength)
+    z = gated(impl, score, weight * (1 if hub else gamma) * score, strength)
     least, most = oracle.factors(strength, gamma, low, high)
     assert least * score <= z <= most * score
 
 
 @pytest.mark.spec("HubKV-17", "HubKV-Prop3")
 @given(st.data())
-def test_the_ranking_is_stable_exactly(data):
-    gamma, strength, clip = (data.draw(s) for s in (inner_shares, shares, clips))
+def test_the_ranking_is_stable_exactly(impl, data):
+    gamma, strength, clip = (data.draw(s) for s in (quarters, sixteenths, clips))
     low, high = clip[0], clip[0] + clip[1]
     least, most = oracle.factors(strength, gamma, low, high)
-    behind = data.draw(st.fractions(Fraction(1, 9), 5))
-    ahead = behind * most / least * (1 + data.draw(st.fractions(Fraction(1, 999), 1)))
-    q_ahead, q_behind = (low + data.draw(shares) * (high - low) for _ in range(2))
+    behind = data.draw(above_zero)
+    # the first number of sixteenths above the lead that (17) asks for
+    ahead = Fraction(math.floor(behind * most / least * 16) + 1, 16)
+    q_ahead, q_behind = (low + data.draw(sixteenths) * (high - low) for _ in range(2))
     q_ahead, q_behind = (q * data.draw(st.sampled_from([gamma, 1])) for q in (q_ahead, q_behind))
-    z_ahead = oracle.gated(ahead, q_ahead * ahead, strength)
-    assert z_ahead > oracle.gated(behind, q_behind * behind, strength)
+    z_ahead = gated(impl, ahead, q_ahead * ahead, strength)
+    assert z_ahead > gated(impl, behind, q_behind * behind, strength)
 
 
 @pytest.mark.spec("HubKV-17", "HubKV-Prop3")
-@given(inner_shares, inner_shares, clips)
-def test_the_lead_that_stability_asks_for_is_the_least(gamma, strength, clip):
-    """At the ratio of (17) itself the two tokens can tie."""
+@given(quarters, sixteenths, clips)
+def test_the_lead_that_stability_asks_for_is_the_least(impl, gamma, strength, clip):
+    """At the ratio of (17) itself the two tokens tie."""
     low, high = clip[0], clip[0] + clip[1]
-    least, most = oracle.factors(strength, gamma, low, high)
-    ahead = most / least
-    assert oracle.gated(ahead, gamma * low * ahead, strength) == most
-    assert oracle.gated(Fraction(1), high, strength) == most
+    behind, ahead = oracle.factors(strength, gamma, low, high)
+    z_ahead = gated(impl, ahead, gamma * low * ahead, strength)
+    assert z_ahead == gated(impl, behind, high * behind, strength) == ahead * behind
+
+
+def gated(impl, score, corrected, strength):
+    """Return what the gate makes of one token: such fractions are exact in float64."""
+    both = (torch.tensor([float(x)], dtype=torch.float64) for x in (score, corrected))
+    return Fraction(impl.gate(*both, float(strength), 1.0).item())

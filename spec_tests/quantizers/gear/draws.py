@@ -7,10 +7,10 @@ import torch
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.draw import Refusal
+from spec_tests.draw import Refusal, real
 from spec_tests.hex.kcvt.draws import huge
 from spec_tests.quantizers.kivi.draws import before_tokens, keys, scales, seeds
-from spec_tests.quantizers.low_rank.draws import owned, up_to
+from spec_tests.quantizers.low_rank.draws import is_partial, owned, up_to
 
 lengths = st.sampled_from([5, 8, 4, 6, 3, 7, 2, 1, 0])
 """Of spans, mostly such that something can err in them."""
@@ -69,12 +69,17 @@ def gear_settings(draw):
 
 
 @st.composite
-def gear_compress(draw, sides=("channel", "token"), whole=False):
-    """A span of keys or of values, corrected at any rank its error has, or at the whole of it."""
+def gear_compress(draw, sides=("channel", "token"), whole=False, exact=False):
+    """A span of keys or of values, corrected at any rank its error has, or at the whole of it.
+
+    Some are of any numbers, unless their codes must be `exact`.
+    """
     settings, by = draw(gear_settings()), draw(st.sampled_from(sides))
     before, width = draw(before_tokens), draw(st.integers(1, 4))
     shape = (*before, draw(lengths), width)
     x, rank = draw(gear_spans(shape, by, settings["bits"], settings["outliers"]))
+    if not (whole or exact or draw(st.booleans())):
+        x, rank = draw(real(*shape)), min(shape[-2:])
     return dict(x=x, by=by, rank=rank if whole else draw(up_to(rank)), **settings)
 
 
@@ -83,6 +88,16 @@ def gear_blocks(draw):
     """What is stored of a span."""
     return reference.gear_compress(**draw(gear_compress()))
 
+
+def is_partly_corrected(x, by, rank, **settings):
+    """Whether the error of a span has more directions than its correction."""
+    if not x.numel() or not rank:
+        return False
+    uncorrected = reference.gear_compress(x, by=by, rank=0, **settings)
+    return is_partial(x - reference.gear_reconstruct(uncorrected), rank)
+
+
+DRAWN = dict(gear_compress=lambda x: is_partly_corrected(**x))
 
 INPUTS = dict(
     gear_reconstruct=st.fixed_dictionaries(dict(block=gear_blocks(), exact_outliers=st.booleans()))

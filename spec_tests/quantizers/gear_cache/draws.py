@@ -6,7 +6,12 @@ import torch
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.quantizers.gear.draws import gear_settings, gear_spans, lengths
+from spec_tests.quantizers.gear.draws import (
+    gear_settings,
+    gear_spans,
+    is_partly_corrected,
+    lengths,
+)
 from spec_tests.quantizers.kivi.draws import bad_arrival, bad_prompt, before_tokens, keys, values
 from spec_tests.quantizers.low_rank.draws import up_to
 
@@ -56,6 +61,29 @@ def gear_caches(draw):
     """A cache that has seen anything."""
     return reference.gear_append(**draw(gear_append()))
 
+
+GRID = ("bits", "outliers", "fill", "seed", "scales")
+
+
+def is_partial_prompt(x):
+    """Whether a prompt has an error of more directions than its corrections."""
+    rest = {name: x[name] for name in ("rank", *GRID)}
+    sides = dict(keys="channel", values="token")
+    return any(is_partly_corrected(x[name], by, **rest) for name, by in sides.items())
+
+
+def is_partial_block(x):
+    """Whether a block that fills has an error of more directions than its corrections."""
+    cache = x["cache"]
+    held = dict(keys=cache.residual_keys, values=cache.residual_values)
+    held = {name: torch.cat([held[name], x[name]], -2) for name in held}
+    rest = {name: getattr(cache, name) for name in GRID} | dict(rank=cache.decoded_rank)
+    starts = range(0, held["keys"].shape[-2] - cache.block + 1, cache.block)
+    blocks = ({k: y[..., at : at + cache.block, :] for k, y in held.items()} for at in starts)
+    return any(is_partial_prompt(rest | block) for block in blocks)
+
+
+DRAWN = dict(gear_prefill=is_partial_prompt, gear_append=is_partial_block)
 
 INPUTS = dict(
     gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans()))

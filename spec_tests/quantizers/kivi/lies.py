@@ -43,8 +43,4 @@ test_scales_are_stored_in_the_type_asked_for
   kivi_own_scales: scales are stored as the cache's type asks, whatever was asked for
   - scale_dtype(keys.dtype, scales)
   + scale_dtype(keys.dtype, None)
-test_the_largest_numbers_stay_finite
-  kivi_infinite: what rounds past the largest finite number is infinite
-  - narrow(by_column(channels).flatten(-3, -2), dtype)
-  + by_column(channels).flatten(-3, -2).to(dtype)
 """)

@@ -28,7 +28,7 @@ def owned(shape, most, random):
 
 @st.composite
 def low_rank(draw):
-    """Matrices of orthogonal columns, of zeros, or any where a single column is asked for."""
+    """Matrices of orthogonal columns, of zeros, or any."""
     random = np.random.default_rng(draw(seeds))
     shape = (*draw(st.sampled_from([(), (2,), (2, 2), (0, 2)])), *draw(matrices))
     kind = draw(st.sampled_from(["orthogonal", "zero", "any"]))
@@ -37,7 +37,7 @@ def low_rank(draw):
     ranks = marks.any(-2).sum(-1)
     most = int(ranks.min()) if ranks.size else 4
     if kind == "any":
-        x, most = draw(real(*shape)), 1
+        x, most = draw(real(*shape)), min(shape[-2:])
     return dict(
         x=x * 0 if kind == "zero" else x,
         rank=draw(up_to(most)),
@@ -45,6 +45,16 @@ def low_rank(draw):
         seed=draw(st.integers(0, 3)),
     )
 
+
+def is_partial(x, rank):
+    """Whether a correction has fewer columns than a matrix has directions: its start counts.
+
+    At the whole rank, or none, every start leads to the same product.
+    """
+    return 0 < rank < int(torch.linalg.matrix_rank(x.double()).amax()) if x.numel() else False
+
+
+DRAWN = dict(low_rank=lambda x: is_partial(x["x"], x["rank"]))
 
 # nothing to decompose
 CORNERS = dict(low_rank=[dict(x=torch.zeros(2, 3, 4), rank=2, rounds=2, seed=0)])

@@ -8,7 +8,7 @@ test_factors_are_a_basis_and_the_shadow_on_it
   without_orthonormal_basis: the last basis is not orthonormal
   - left = orthonormal(matrix @ orthonormal(block))
   + left = matrix @ orthonormal(block)
-test_one_direction_of_any_matrix_is_that_of_its_powers
+test_directions_much_stronger_than_the_rest_are_found
   one_pass: the block passes through the matrix once
   - range(rounds - 1)
   + range(0)

@@ -24,12 +24,6 @@ test_a_window_of_queries_is_enough
   cake_window_at_the_front: the first queries observe, not the last
   - weights = attention_weights(queries[row][:, -window:]
   + weights = attention_weights(queries[row][:, :window]
-test_a_row_within_the_window_has_nothing_to_refuse
-  cake_refuses_a_window: logits are looked at of rows that have no score
-  -         if start == first:
-  -             continue
-  -         weights = attention_weights(queries[row][:, -window:], keys
-  +         weights = attention_weights(queries[row][:, -window:], keys
 test_temperatures_are_roots
   cake_exponents: temperatures are exponents
   - ** (1 / tau1) * change ** (1 / tau2)
@@ -43,10 +37,6 @@ test_scores_agree_with_scalar_loops[4]
   -         weights = attention_weights(queries[row][:, -window:], keys
   +         order = sorted(range(group * kv_heads), key=lambda h: h % kv_heads)
   +         weights = attention_weights(queries[row][order, -window:], keys
-scorers/snapkv/test_laws.py::test_nothing_of_queries_by_tokens_is_allocated[cake_preference]
-  cake_all_weights_at_once: all weights are held at once
-  +     attention_weights(queries, keys)
-        batch, tokens =
 test_twice_the_heads_prefer_four_times_as_much
   cake_mean_heads: heads are averaged in the entropy and the largest counts in the variance
   - preference = preference.float()

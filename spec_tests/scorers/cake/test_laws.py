@@ -70,10 +70,11 @@ def test_a_window_of_queries_is_enough(impl, x):
     earlier = torch.cat([9.0 - x["queries"][..., : max(0, count - window), :], last], -2)
     own = {name: x[name] for name in ("keys", "window", "valid")}
     for queries in (last, earlier):
-        assert_equal(impl.cake(**x | dict(queries=queries)), impl.cake(**x))
-        assert_equal(
-            impl.cake_preference(queries, **own), impl.cake_preference(x["queries"], **own)
-        )
+        found, expected = impl.cake(**x | dict(queries=queries)), impl.cake(**x)
+        assert_close(found.scores, expected.scores.double(), max(1.0, x["gamma"]))
+        assert_equal(found.protected, expected.protected)
+        expected = impl.cake_preference(x["queries"], **own).double()
+        assert_close(impl.cake_preference(queries, **own), expected)
 
 
 @given(observed(batch=st.just(())))
@@ -93,21 +94,6 @@ def test_without_variance_and_pooling_a_score_is_the_mean_of_the_window(impl, x)
 def test_the_variance_counts_gamma_times(impl, x, gamma):
     none, one, many = (impl.cake(**x | dict(gamma=g)).scores.double() for g in (0.0, 1.0, gamma))
     assert_close(many.float(), none + gamma * (one - none), 16 * gamma)
-
-
-def test_a_row_within_the_window_has_nothing_to_refuse(impl):
-    """It is protected as a whole: nobody asks for its logits, which no number holds."""
-    ones = torch.ones(2, 1, 6, 2)
-    alone = impl.cake(ones[1:], ones[1:], window=3).scores
-    ones[0] = 2.0**100
-    valid = torch.tensor([[False] * 3 + [True] * 3, [True] * 6])
-    x = dict(queries=ones, keys=ones.clone(), window=3, valid=valid)
-    try:
-        found, preference = impl.cake(**x).scores, impl.cake_preference(**x)
-    except ValueError as error:
-        raise AssertionError("what nobody asks for is refused") from error
-    assert_equal(found, torch.cat([torch.zeros(1, 1, 6), alone]))
-    assert_equal(preference[0], torch.tensor(0.0))
 
 
 @given(cake(), st.integers(2, 3))

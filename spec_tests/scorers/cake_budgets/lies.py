@@ -42,6 +42,6 @@ vector:the-authors-cascade-ends-a-place-short
                     shares = divided(wishes[
 vector:a-thousandth-of-a-preference-counts
   cake_coarse_parts: preferences are counted in 64 parts
-  - ldexp(wish, 24 - exponent)
-  + ldexp(wish, 6 - exponent)
+  - [*map(Fraction, wishes)]
+  + [round(64 * wish / max(wishes)) for wish in wishes]
 """)

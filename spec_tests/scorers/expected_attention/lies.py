@@ -6,12 +6,12 @@ lie = lies("scorers/expected_attention")
 lie("""
 test_epsilon_adds_the_length_of_the_value
   epsilon_ignored: epsilon is left out
-  - (scores + epsilon) * length
-  + scores * length
+  - (scores + epsilon) * values
+  + scores * values
 test_scores_scale_with_the_values
   values_ignored: values do not weigh
-  - length(values.to(exact))
-  + 1
+  - (scores + epsilon) * values.to(exact).norm(dim=-1)
+  + scores + epsilon
 test_scores_are_in_the_ratio_of_mean_exponentials
   covariance_whole: the covariance is not halved
   - / (2 * width)

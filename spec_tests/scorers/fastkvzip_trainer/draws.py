@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.draw import Refusal, grid, real
+from spec_tests.draw import Refusal, always, grid, real
 from spec_tests.scorers.fastkvzip.draws import hidden, nowhere, scores, valid
 from spec_tests.scorers.padded import bad_padding
 
@@ -30,6 +30,8 @@ def train_fastkvzip(draw):
         spread=draw(st.sampled_from([0.0, 0.5])),
     )
 
+
+DRAWN = dict(train_fastkvzip=always)
 
 REFUSALS = dict(
     train_fastkvzip=(

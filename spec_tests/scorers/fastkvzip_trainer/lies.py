@@ -34,8 +34,4 @@ test_learned_keys_stay_alike_unless_they_start_apart
   always_apart: learned keys start apart
   - seed, exact, spread
   + seed, exact, 1.0
-test_common_laws.py::test_gradients_are_finite_beside_zeros_too[train_fastkvzip]
-  teaches_the_teacher: gradients are left behind in the hidden states
-  - hidden.detach()[valid]
-  + hidden[valid]
 """)

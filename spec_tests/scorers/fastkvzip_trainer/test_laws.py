@@ -157,7 +157,8 @@ def test_padding_teaches_nothing(impl, x, seed):
     valid = torch.tensor([False, False, True, True])
     masked = impl.train_fastkvzip(**x, **choices, valid=valid)
     cut = dict(hidden=x["hidden"][2:], targets=x["targets"][:, 2:])
-    assert_equal(masked, impl.train_fastkvzip(**cut, **choices))
+    for part, other in zip(masked, impl.train_fastkvzip(**cut, **choices), strict=True):
+        assert_close(part, other, 64.0)
 
 
 def test_the_module_is_the_function_with_its_parameters(impl):

@@ -40,8 +40,4 @@ vector:a-decoded-query-sees-the-whole-cache
   aligned_at_the_front: the first query sits at the first key
   - seen = tokens - count + q + 1
   + seen = q + 1
-scorers/snapkv/test_laws.py::test_nothing_of_queries_by_tokens_is_allocated[h2o_mass]
-  all_weights_at_once: all weights are held at once
-  +     attention_weights(queries, keys)
-        *batch, kv_heads, tokens, _ = keys.shape
 """)

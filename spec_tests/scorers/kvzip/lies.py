@@ -12,8 +12,8 @@ vector:the-best-query-counts
   - torch.cat([seen, echo], -2)
   + seen
   mean_of_queries: queries are averaged
-  - torch.maximum(best[h // group], drawn)
-  + best[h // group] + drawn / count
+  - torch.maximum(best, drawn)
+  + best + drawn / count
 vector:only-its-own-chunk-is-seen
   past_lost: the past is overwritten
   - dtype=exact) if past is None else past
@@ -43,8 +43,4 @@ vector:the-last-chunk-may-be-short
   one_chunk: there is one chunk
   - repeat_keys[index], index, chunk,
   + repeat_keys[index], 0, keys.shape[-2] + 1,
-test_common_laws.py::test_gradients_are_finite_beside_zeros_too[kvzip_chunk]
-  written_over: what gradients need is written over
-  - best = [*past[row][:, start:stop]
-  + best = [*scores[row][:, start:stop]
 """)

@@ -1,6 +1,5 @@
 """Mean and covariance of queries before the rotary embedding."""
 
-from contextlib import nullcontext
 from itertools import pairwise, product
 
 import pytest
@@ -77,13 +76,13 @@ def test_sinks_and_padding_do_not_count(impl, x):
     assert_moments(impl.query_statistics(**x | dict(queries=other)), found)
 
 
-@given(query_statistics(), st.sampled_from([-2.0, 0.5, 4.0, 2.0**50]))
+@given(query_statistics(), st.sampled_from([-2.0, 0.5, 4.0]))
 def test_moments_scale_with_the_queries(impl, x, power):
     x = x | dict(past=None)
     plain, scaled = impl.query_statistics(**x), x | dict(queries=x["queries"] * power)
     found = impl.query_statistics(**scaled)
-    assert_equal(found.mean, plain.mean * power)
-    assert_equal(found.covariance, plain.covariance * power**2)
+    assert_close(found.mean, plain.mean.double() * power, 16.0)
+    assert_close(found.covariance, plain.covariance.double() * power**2, 64.0)
 
 
 @given(prompt())
@@ -107,12 +106,3 @@ def test_padding_after_the_first_token_is_refused(impl):
     past = impl.query_statistics(torch.zeros(2, 5, 3))
     with pytest.raises(ValueError, match="valid"):
         impl.query_statistics(torch.zeros(2, 2, 3), valid=torch.tensor([False, True]), past=past)
-
-
-@pytest.mark.parametrize("power", [60, 64, 70])
-def test_a_moment_beyond_the_range_is_refused(impl, power):
-    """Of two queries; one alone has no spread."""
-    queries = torch.tensor([[[-1.0], [1.0]]]) * 2.0**power
-    for count in (1, 2):
-        with pytest.raises(ValueError, match="queries") if count * power > 127 else nullcontext():
-            impl.query_statistics(queries[:, :count], sinks=0)

@@ -1,0 +1,74 @@
+"""Other correct ways to send signals along a graph."""
+
+import numpy as np
+import torch
+
+from spec_tests.numpy_adapter import among_tensors
+from spec_tests.variants.make import variant
+
+
+def at_last(loss, reached):
+    """Return the loss of the last source that reaches each token, 0 where none does."""
+    later = reached.flip(-2).cumsum(-2).flip(-2)
+    return (loss * (reached & (later == 1))).sum(-2)
+
+
+@variant("decay")
+def by_one_factor(scores, weights, neighbours, rounds=1, strength=1.0, rule="product"):
+    """All sources make one factor, whose power is that of all rounds: in float64."""
+    loss = strength * weights.double() * neighbours
+    if rule == "product":
+        factor = (1 - loss).prod(-2)
+    else:
+        factor = 1 - (loss.sum(-2) if rule == "sum" else at_last(loss, neighbours))
+    return (scores * factor**rounds).to(scores.dtype)
+
+
+@variant("decay", "values")
+@among_tensors
+def source_by_source(scores, weights, neighbours, rounds=1, strength=1.0, rule="product"):
+    """The loops of Algorithm 2, in NumPy."""
+    now = scores.copy()
+    for _ in range(rounds):
+        before = now.copy()
+        for i in range(weights.shape[-2]):
+            there, loss = neighbours[..., i, :], np.float32(strength) * weights[..., i, :]
+            if rule == "product":
+                now[there] = (now * (1 - loss))[there]
+            elif rule == "sequential":
+                now[there] = (before * (1 - loss))[there]
+            else:
+                now[there] = (now - before * loss)[there]
+    return now
+
+
+@variant("enhance")
+def raised_at_once(scores, weights, neighbours, rounds=1, strength=1.0):
+    """One factor for all sources and rounds."""
+    factor = torch.where(neighbours, 1 + strength * weights.double(), 1).prod(-2)
+    return (scores * factor**rounds).to(scores.dtype)
+
+
+@variant("enhance", "values")
+def round_by_round(scores, weights, neighbours, rounds=1, strength=1.0):
+    """A product of gains each round."""
+    for _ in range(rounds):
+        scores = scores * (1 + strength * weights * neighbours).prod(-2)
+    return scores
+
+
+@variant("banish")
+def at_once(scores, neighbours, rounds=1):
+    """Once is enough."""
+    struck = neighbours.any(-2) if rounds else torch.zeros_like(scores, dtype=torch.bool)
+    return torch.where(struck, -torch.inf, scores)
+
+
+@variant("banish", "values")
+@among_tensors
+def by_numpy(scores, neighbours, rounds=1):
+    """Written where a source reaches."""
+    out = scores.copy()
+    if rounds:
+        out[neighbours.any(-2)] = -np.inf
+    return out

@@ -1,0 +1,54 @@
+"""Other correct ways to lay codes side by side."""
+
+import numpy as np
+import torch
+
+from spec_tests.numpy_adapter import among_tensors
+from spec_tests.variants.make import variant
+
+
+@variant("pack_bits")
+def into_whole_numbers(codes, bits):
+    """Make one long whole number of each row, and cut it into words."""
+    *rows, length = codes.shape
+    count = -(-length * bits // 32)
+    words = torch.zeros(*rows, count, dtype=torch.int32)
+    for row in np.ndindex(*rows):
+        number = sum(code << bits * i for i, code in enumerate(codes[row].tolist()))
+        for k in range(count):
+            word = number >> 32 * k & 0xFFFFFFFF
+            words[(*row, k)] = word - 2**32 if word >= 2**31 else word
+    return words.to(codes.device)
+
+
+@variant("pack_bits")
+@among_tensors
+def by_packbits(codes, bits):
+    """Let NumPy unpack each code into its bits, and pack the stream of them."""
+    *rows, length = codes.shape
+    stream = np.unpackbits(codes[..., None], axis=-1, count=bits, bitorder="little")
+    stream = stream.reshape(*rows, length * bits)
+    missing = -(length * bits) % 32
+    stream = np.pad(stream, [(0, 0)] * len(rows) + [(0, missing)])
+    return np.packbits(stream, axis=-1, bitorder="little").view("<i4")
+
+
+@variant("unpack_bits")
+def by_two_words(words, bits, length):
+    """Read each code from the word it begins in and, where it goes on, the next one."""
+    start = bits * torch.arange(length, device=words.device)
+    unsigned = words.long() & 0xFFFFFFFF
+    unsigned = torch.cat([unsigned, unsigned.new_zeros(*words.shape[:-1], 1)], -1)
+    low, high = unsigned[..., start // 32], unsigned[..., start // 32 + 1]
+    return ((low | high << 32) >> start % 32 & 2**bits - 1).to(torch.uint8)
+
+
+@variant("unpack_bits")
+@among_tensors
+def by_unpackbits(words, bits, length):
+    """Let NumPy unpack the words into bits, and pack those of each code."""
+    stream = np.ascontiguousarray(words).astype("<i4").view(np.uint8)
+    stream = np.unpackbits(stream, axis=-1, count=length * bits, bitorder="little")
+    stream = stream.reshape(*words.shape[:-1], length, bits)
+    codes = np.packbits(stream, axis=-1, bitorder="little")
+    return codes[..., 0] if codes.size else np.zeros(codes.shape[:-1], np.uint8)

@@ -1,0 +1,29 @@
+"""Other correct ways to compare what two selections keep of a span."""
+
+import numpy as np
+
+import reference
+from spec_tests.numpy_adapter import among_tensors
+from spec_tests.variants.make import variant
+
+
+@variant("retained_chains")
+def by_means(base, refined, span):
+    """Mean over heads, then over the span."""
+    before, after = (
+        mask[..., span].reshape(-1, int(span.sum())).double().mean(0) for mask in (base, refined)
+    )
+    change = after.mean() - before.mean()
+    parts = before.mean(), after.mean(), change, (before != after).double().mean()
+    return reference.ChainDiagnostic(*(part.float() for part in parts))
+
+
+@variant("retained_chains", "values")
+@among_tensors
+def by_numpy(base, refined, span):
+    """Counts of each token, in NumPy."""
+    axes = tuple(range(base.ndim - 1))
+    before, after = base.sum(axes)[span], refined.sum(axes)[span]
+    heads = np.prod(base.shape[:-1])
+    parts = before.mean() / heads, after.mean() / heads, (after - before).mean() / heads
+    return reference.ChainDiagnostic(*map(np.float32, (*parts, (before != after).mean())))

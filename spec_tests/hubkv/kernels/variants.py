@@ -1,0 +1,35 @@
+"""Other correct ways to write the kernels of coverage."""
+
+import math
+
+import torch
+
+from spec_tests.variants.make import variant
+
+
+@variant("window_kernel")
+def ones_then_zeros(tokens, radius, dtype=torch.float32):
+    """Ones up to the radius."""
+    ones = min(tokens, radius + 1)
+    return torch.cat([torch.ones(ones, dtype=dtype), torch.zeros(tokens - ones, dtype=dtype)])
+
+
+@variant("window_kernel", "values")
+def by_comparison(tokens, radius, dtype=torch.float32):
+    """Compare distances."""
+    return (torch.arange(tokens) <= radius).to(dtype)
+
+
+@variant("gaussian_kernel")
+def number_by_number(tokens, deviation, dtype=torch.float32):
+    """Exponentials of Python."""
+    return torch.tensor(
+        [math.exp(-0.5 * (d / deviation) * (d / deviation)) for d in range(tokens)], dtype=dtype
+    )
+
+
+@variant("gaussian_kernel", "values")
+def in_single(tokens, deviation, dtype=torch.float32):
+    """The line of the paper, in the kernel's own type."""
+    d = torch.arange(tokens, dtype=dtype)
+    return torch.exp(-(d**2) / (2 * deviation**2))

@@ -1,0 +1,118 @@
+"""Other correct ways to measure how importance clusters."""
+
+import numpy as np
+import torch
+
+import reference
+from spec_tests.numpy_adapter import among_tensors
+from spec_tests.variants.make import variant
+
+
+def wide(x):
+    """Return a tensor in float32, or float64 as it is."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+@variant("autocorrelation")
+def in_double(values, distances):
+    """Centred in float64, a product of shifted rows at a time."""
+    n, x = values.shape[-1], values.double()
+    flat = (values == values[..., :1]).all(-1)
+    x = x - x.mean(-1, keepdim=True)
+    rows = [
+        torch.einsum("...i,...i->...", x[..., : n - d], x[..., d:]) for d in range(distances + 1)
+    ]
+    sums = torch.stack([row / (n - d) for d, row in enumerate(rows)], -1)
+    found = torch.where(flat[..., None], 0, sums / sums[..., :1])
+    return found.to(wide(values).dtype)
+
+
+@variant("autocorrelation", "values")
+@among_tensors
+def by_correlate(values, distances):
+    """NumPy's `correlate`; nothing where there is no variance."""
+    out = np.zeros((*values.shape[:-1], distances + 1), values.dtype)
+    n = values.shape[-1]
+    for row in np.ndindex(values.shape[:-1]):
+        x = values[row] - values[row].mean()
+        if (x**2).sum() > 0:
+            sums = np.correlate(x, x, "full")[n - 1 : n + distances]
+            out[row] = sums / (n - np.arange(distances + 1)) / (x**2).mean()
+    return out
+
+
+@variant("nms")
+def by_hubs(scores, radius=3, factor=0.3):
+    """Multiply by 1 or the factor."""
+    factors = factor * torch.ones_like(scores, dtype=torch.float64)
+    factors[reference.hub_mask(scores, radius)] = 1
+    return (scores * factors).to(scores.dtype)
+
+
+@variant("nms", "values")
+def window_by_window(scores, radius=3, factor=0.3):
+    """A token is a maximum if nothing before it is as large, and nothing after it larger."""
+    out = scores.clone()
+    for i in range(scores.shape[-1]):
+        before, after = scores[..., max(0, i - radius) : i], scores[..., i + 1 : i + radius + 1]
+        mine = scores[..., i, None]
+        peak = (before < mine).all(-1) & (after <= mine).all(-1)
+        out[..., i] = torch.where(peak, scores[..., i], factor * scores[..., i])
+    return out
+
+
+@variant("distance_profile")
+def by_diagonals(weights, distances=128):
+    """A distance is a diagonal."""
+    queries, tokens = weights.shape[-2:]
+    lines = [wide(weights).diagonal(tokens - queries - d, -2, -1) for d in range(distances + 1)]
+    return torch.stack([line.mean(-1) for line in lines], -1)
+
+
+@variant("distance_profile", "values")
+def by_adding_up(weights, distances=128):
+    """Add up every pair where its distance stands."""
+    queries, tokens = weights.shape[-2:]
+    apart = torch.arange(tokens - queries, tokens)[:, None] - torch.arange(tokens)
+    means = [
+        (weights * (apart == d)).sum((-2, -1)) / (apart == d).sum() for d in range(distances + 1)
+    ]
+    return torch.stack(means, -1)
+
+
+def inside(tokens):
+    """Mark the content by the paper's defaults."""
+    return torch.tensor([4 <= i < tokens - tokens // 50 for i in range(tokens)], dtype=torch.bool)
+
+
+@variant("attention_density")
+def by_selected_queries(weights, content=None):
+    """The mean of the rows of the content."""
+    queries, tokens = weights.shape[-2:]
+    content = inside(tokens) if content is None else content
+    return wide(weights)[..., content[tokens - queries :], :].mean(-2)
+
+
+@variant("attention_density", "values")
+def by_a_product(weights, content=None):
+    """A product with the mask of queries over their number."""
+    queries, tokens = weights.shape[-2:]
+    content = inside(tokens) if content is None else content
+    asked = content[tokens - queries :].to(weights.dtype)
+    return asked @ weights / asked.sum()
+
+
+@variant("content_series")
+def by_slicing(values, trimmed=0, sinks=4, recent=None):
+    """From the first to the last of the content."""
+    tokens = values.shape[-1]
+    end = tokens - (tokens // 50 if recent is None else recent)
+    return values[..., min(sinks + trimmed, tokens) : max(end, 0)]
+
+
+@variant("content_series", "values")
+def by_positions(values, trimmed=0, sinks=4, recent=None):
+    """List the positions."""
+    tokens = values.shape[-1]
+    recent = int(0.02 * tokens) if recent is None else recent
+    return values[..., [i for i in range(tokens) if sinks <= i < tokens - recent][trimmed:]]

@@ -1,0 +1,49 @@
+"""Other correct ways to touch segments."""
+
+import math
+
+import numpy as np
+import torch
+
+from spec_tests.variants.make import variant
+
+
+@variant("segment_coverage")
+def by_sets(order, tokens, segments=64):
+    """A set of the segments that are touched, row by row."""
+    out = torch.zeros(order.shape)
+    for row in np.ndindex(order.shape[:-1]):
+        seen = set()
+        for t, place in enumerate(order[row].tolist()):
+            segment = segments * place // tokens
+            out[(*row, t)] = 0 if segment in seen else 1 / segments
+            seen.add(segment)
+    return out
+
+
+@variant("segment_coverage", "values")
+def by_comparing_picks(order, tokens, segments=64):
+    """A pick gains where no earlier one is in its segment."""
+    segment = segments * order // tokens
+    same = segment[..., :, None] == segment[..., None, :]
+    return (~same.tril(-1).any(-1)).float() / segments
+
+
+@variant("uniform_spread")
+def by_ceiling(tokens, picks):
+    """Round up."""
+    return torch.tensor([math.ceil(k * tokens / picks) for k in range(picks)], dtype=torch.int64)
+
+
+@variant("uniform_spread", "values")
+def by_whole_numbers(tokens, picks):
+    """Rounding up is rounding down of a little more."""
+    return (torch.arange(picks) * tokens + picks - 1) // picks
+
+
+@variant("random_order")
+def by_shuffling(tokens, seed):
+    """Shuffle the positions with NumPy's legacy generator."""
+    order = np.arange(tokens)
+    np.random.RandomState(seed).shuffle(order)
+    return torch.from_numpy(order)

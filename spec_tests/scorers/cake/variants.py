@@ -1,0 +1,68 @@
+"""Other ways to weigh mean and variance of a window's attention."""
+
+import torch
+import torch.nn.functional as F
+
+from reference import Scored
+from spec_tests.scorers.attending import exact, last, real, weights
+from spec_tests.variants.make import variant
+
+
+def observed(queries, keys, window, valid, dtype):
+    """Return what the last queries give to the tokens before them; none if there is no such."""
+    old = max(0, keys.shape[-2] - window)
+    first = max(0, queries.shape[-2] - window)
+    return weights(queries[..., first:, :], keys, valid, dtype=dtype)[..., :old]
+
+
+def scored(indicator, keys, window, valid, kernel, dtype):
+    """Return the mean over the group, pooled."""
+    scores, mask = torch.zeros(keys.shape[:-1], dtype=dtype), real(valid, keys)
+    if indicator.numel():
+        mean = indicator.mean(-2)
+        around = F.pad(mean, (kernel // 2, kernel // 2)).unfold(-1, kernel, 1)
+        scores[..., : mean.shape[-1]] = around.mean(-1)
+    return Scored(scores * mask[..., None, :], last(mask, window, keys.shape[-3]))
+
+
+@variant("cake")
+def by_var(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Take the variance by the library."""
+    dtype = exact(queries, keys)
+    seen = observed(queries, keys, window, valid, dtype)
+    if not seen.numel():
+        return scored(seen[..., :0].flatten(-2), keys, window, valid, kernel, dtype)
+    indicator = seen.mean(-2) + gamma * seen.var(-2)
+    return scored(indicator, keys, window, valid, kernel, dtype)
+
+
+@variant("cake", "values")
+def by_squares(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """Take the variance as the mean of squares less the square of the mean, in float64."""
+    dtype = exact(queries, keys)
+    seen = observed(queries, keys, window, valid, torch.float64)
+    mean, squares = seen.sum(-2) / window, seen.square().sum(-2) / window
+    spread = (squares - mean**2) * window / (window - 1)
+    return scored(mean + gamma * spread, keys, window, valid, kernel, dtype)
+
+
+@variant("cake_preference")
+def by_library(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Sum entropies and variances over everything at once."""
+    seen = observed(queries, keys, window, valid, torch.float64)
+    if not seen.shape[-1] or not seen.numel():
+        return torch.zeros(keys.shape[:-3])
+    entropy = -torch.einsum("...hgqt,...hgqt->...", seen, (seen + 1e-10).log())
+    change = seen.var(-2).sum((-3, -2, -1))
+    return (entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)).float()
+
+
+@variant("cake_preference", "values")
+def head_by_head(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
+    """Sum over heads last."""
+    seen = observed(queries, keys, window, valid, torch.float64).movedim((-4, -3), (0, 1))
+    entropy, change = torch.zeros(2, *keys.shape[:-3], dtype=torch.float64)
+    for head in seen.flatten(0, 1):
+        entropy = entropy - (head * (head + 1e-10).log()).sum(-1).sum(-1)
+        change = change + (head - head.mean(-2, keepdim=True)).square().sum((-2, -1)) / (window - 1)
+    return (entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)).float()

@@ -1,0 +1,75 @@
+"""Other ways to share out a budget."""
+
+import torch
+
+from spec_tests.variants.make import variant
+
+
+def lengths(preferences, tokens):
+    """Return the number of tokens of every row."""
+    return torch.as_tensor(tokens).expand(preferences.shape[1:])
+
+
+def quotas(wishes, total):
+    """Divide in the numbers that there are."""
+    share = wishes / wishes.sum()
+    return [int(part * total) for part in share.nan_to_num(0)]
+
+
+def dealt(shares, left, most):
+    """Deal so many places out, one at a time, to those that are not full."""
+    waiting = [layer for layer, share in enumerate(shares) if share < most]
+    for place in range(left if waiting else 0):
+        shares[waiting[place % len(waiting)]] += 1
+
+
+def divided(wishes, total, rooms, exact):
+    """Return the places of each layer beside its window."""
+    shares, most = quotas(wishes, total), max(rooms)
+    if exact:
+        shares = [min(pair) for pair in zip(shares, rooms, strict=True)]
+        while sum(shares) < min(total, sum(rooms)):
+            for layer, room in enumerate(rooms):
+                if shares[layer] < room and sum(shares) < total:
+                    shares[layer] += 1
+        return shares
+    over = sum(max(0, share - most) for share in shares)
+    shares = [min(share, most) for share in shares]
+    dealt(shares, over, most)
+    dealt(shares, total - sum(shares), most)
+    return [min(pair) for pair in zip(shares, rooms, strict=True)]
+
+
+@variant("cake_budgets", "values")
+def in_float32(preferences, keep, tokens, window=32, exact=False):
+    """Round down quotients of floating-point numbers."""
+    budgets, layers = torch.zeros(preferences.shape, dtype=torch.int64), len(preferences)
+    every = lengths(preferences, tokens)
+    for row in torch.cartesian_prod(*map(torch.arange, every.shape)).reshape(-1, every.ndim):
+        place, length = tuple(row.tolist()), int(every[tuple(row)])
+        shares = [max(0, length - window)] * layers
+        if layers and (exact or length > keep + window):
+            wishes = preferences[(slice(None), *place)]
+            shares = divided(wishes, (keep - window) * layers, shares, exact)
+        for layer, share in enumerate(shares):
+            budgets[(layer, *place)] = share + min(window, length)
+    return budgets
+
+
+@variant("cake_cascade", "values")
+def step_by_step(preferences, keep, tokens, window=32, exact=False):
+    """Divide anew among the layers so far, each with the room that it had left."""
+    layers = len(preferences)
+    budgets = torch.zeros(layers, *preferences.shape, dtype=torch.int64)
+    every = lengths(preferences, tokens)
+    for row in torch.cartesian_prod(*map(torch.arange, every.shape)).reshape(-1, every.ndim):
+        place, length = tuple(row.tolist()), int(every[tuple(row)])
+        shares: list[int] = []
+        for step in range(layers):
+            shares.append(max(0, length - window))
+            if exact or length > keep + window:
+                wishes = preferences[(slice(step + 1), *place)]
+                shares = divided(wishes, (keep - window) * layers, shares, exact)
+            for layer, share in enumerate(shares):
+                budgets[(step, layer, *place)] = share + min(window, length)
+    return budgets

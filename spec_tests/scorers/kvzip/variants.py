@@ -1,0 +1,89 @@
+"""Other ways to ask a repetition."""
+
+import torch
+
+from reference import Scored
+from spec_tests.scorers.attending import ends, exact, real
+from spec_tests.variants.make import variant
+
+
+@variant("kvzip_chunk")
+def with_a_mask(
+    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
+):
+    """Let all of the context stand in the softmax, and hide what is neither sink nor chunk."""
+    kv_heads, tokens, width = keys.shape[-3:]
+    count, repeat = queries.shape[-2], repeat_keys.shape[-2]
+    dtype = exact(queries, keys, repeat_keys)
+    mask, echoed = real(valid, keys), real(repeat_valid, repeat_keys)
+    place = mask.cumsum(-1) - 1 - sinks
+    within = mask & (place >= index * chunk) & (place < (index + 1) * chunk)
+    seen = torch.cat([within | (mask & (place < 0)), echoed], -1)[..., None, :]
+    late = torch.arange(repeat) > torch.arange(repeat - count, repeat)[:, None]
+    seen = seen & ~torch.cat([torch.zeros(count, tokens, dtype=torch.bool), late], -1)
+    asks = echoed[..., repeat - count :, None] & within[..., None, :]
+    every = torch.cat([keys.to(dtype), repeat_keys.to(dtype)], -2)[..., None, :, :]
+    logits = (
+        queries.to(dtype).unflatten(-3, (kv_heads, -1 if kv_heads else 1)) @ every.mT / width**0.5
+    )
+    logits = logits.masked_fill(~seen[..., None, None, :, :], -torch.inf)
+    drawn = torch.where(asks[..., None, None, :, :], logits.softmax(-1)[..., :tokens], 0)
+    best = drawn.amax((-3, -2)) if drawn.numel() else torch.zeros(keys.shape[:-1], dtype=dtype)
+    return best if past is None else torch.maximum(*torch.broadcast_tensors(*same(best, past)))
+
+
+def same(one, other):
+    """Return two tensors of one dtype."""
+    dtype = torch.promote_types(one.dtype, other.dtype)
+    return one.to(dtype), other.to(dtype)
+
+
+@variant("kvzip_chunk", "values")
+def by_powers(
+    queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
+):
+    """Row by row; powers over their sum, in float64."""
+    dtype = exact(queries, keys, repeat_keys)
+    tokens, repeat = keys.shape[-2], repeat_keys.shape[-2]
+    group = queries.shape[-3] // max(1, keys.shape[-3])
+    scores = torch.zeros(keys.shape[:-1], dtype=dtype) if past is None else past.clone()
+    scores = scores.to(torch.promote_types(scores.dtype, dtype))
+    mask, echoed = real(valid, keys), real(repeat_valid, repeat_keys)
+    for row in (
+        [()]
+        if mask.ndim == 1
+        else map(
+            tuple,
+            torch.cartesian_prod(*map(torch.arange, mask.shape[:-1]))
+            .reshape(-1, mask.ndim - 1)
+            .tolist(),
+        )
+    ):
+        first = tokens - int(mask[row].sum())
+        start = first + sinks + index * chunk
+        stop, blank = min(start + chunk, tokens), repeat - int(echoed[row].sum())
+        for h in range(queries.shape[-3] if start < stop else 0):
+            own, echo = keys[row][h // group].double(), repeat_keys[row][h // group].double()
+            for back, query in enumerate(reversed(queries[row][h].double())):
+                last = repeat - back
+                if last > blank:
+                    seen = torch.cat(
+                        [own[first : first + sinks], own[start:stop], echo[blank:last]]
+                    )
+                    powers = (seen @ query / len(query) ** 0.5).exp()
+                    drawn = (powers / powers.sum())[sinks : sinks + stop - start]
+                    part = scores[row][h // group, start:stop]
+                    part.copy_(torch.maximum(part, drawn.to(scores.dtype)))
+    return scores
+
+
+@variant("kvzip")
+def chunk_after_chunk(
+    queries, keys, repeat_keys, chunk=2000, sinks=4, recent=None, valid=None, repeat_valid=None
+):
+    """Add up the scores of chunks, which do not overlap."""
+    scores = torch.zeros(keys.shape[:-1], dtype=torch.promote_types(keys.dtype, torch.float32))
+    for index, (asking, echo) in enumerate(zip(queries, repeat_keys, strict=True)):
+        mask = None if repeat_valid is None else repeat_valid[index]
+        scores = scores + with_a_mask(asking, keys, echo, index, chunk, sinks, valid, mask)
+    return Scored(scores, ends(real(valid, keys), sinks, recent, keys.shape[-3]))

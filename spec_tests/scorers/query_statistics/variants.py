@@ -1,0 +1,65 @@
+"""Other ways to take moments."""
+
+import torch
+
+from reference import QueryStatistics
+from spec_tests.scorers.attending import exact, real
+from spec_tests.variants.make import variant
+
+
+def counting(queries, sinks, valid, past):
+    """Return which queries count, and how many sinks each row leaves out."""
+    mask = real(valid, queries)
+    before = 0 if past is None else past.skipped
+    skip = torch.minimum(mask.sum(-1), (sinks - torch.as_tensor(before)).clamp(min=0))
+    return mask & (mask.cumsum(-1) > skip[..., None]), before + skip
+
+
+@variant("query_statistics")
+def by_weights(queries, sinks=4, valid=None, past=None):
+    """Merge sums about the common mean."""
+    counts, skipped = counting(queries, sinks, valid, past)
+    dtype = exact(queries, *(() if past is None else past[2:]))
+    weight = counts.to(dtype)[..., None, :, None]
+    these, new = queries.to(dtype), counts.sum(-1)
+    old = torch.zeros_like(new) if past is None else past.counted
+    total = (old + new).clamp(min=1).to(dtype)[..., None, None]
+    mean = (these * weight).sum(-2) / total
+    if past is not None:
+        mean = torch.where(
+            new[..., None, None] > 0, mean + past.mean * (old[..., None, None] / total), past.mean
+        )
+    centred = (these - mean[..., None, :]) * weight
+    covariance = centred.mT @ centred / total[..., None]
+    if past is not None:
+        gap = past.mean - mean
+        own = past.covariance + gap[..., :, None] * gap[..., None, :]
+        merged = covariance + own * (old[..., None, None] / total)[..., None]
+        covariance = torch.where(new[..., None, None, None] > 0, merged, past.covariance)
+    return QueryStatistics(old + new, skipped, mean.to(dtype), covariance.to(dtype))
+
+
+@variant("query_statistics", "values")
+def by_second_moments(queries, sinks=4, valid=None, past=None):
+    """Add up squares in float64, and take off the square of the mean at the end."""
+    counts, skipped = counting(queries, sinks, valid, past)
+    dtype = exact(queries, *(() if past is None else past[2:]))
+    these = queries.double() * counts[..., None, :, None]
+    count = counts.sum(-1)
+    first, second = these.sum(-2), torch.einsum("...qa,...qb->...ab", these, these)
+    if past is not None:
+        old = past.counted.double()[..., None, None]
+        mean = past.mean.double()
+        first = first + old * mean
+        second = second + old[..., None] * (
+            past.covariance.double() + mean[..., :, None] * mean[..., None, :]
+        )
+        count = count + past.counted
+    total = count.clamp(min=1).double()[..., None, None]
+    mean = first / total
+    covariance = second / total[..., None] - mean[..., :, None] * mean[..., None, :]
+    if past is not None:  # nothing counted so far: what was there stays
+        none = (count == 0)[..., None, None]
+        mean = torch.where(none, past.mean.double(), mean)
+        covariance = torch.where(none[..., None], past.covariance.double(), covariance)
+    return QueryStatistics(count, skipped, mean.to(dtype), covariance.to(dtype))
