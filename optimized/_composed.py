@@ -22,7 +22,7 @@ R = TypeVar("R")
 CHECKS = ("contract", "errors", "rules")
 """Modules of the reference that refuse: what they do is no part of a body."""
 
-KEPT = (*CHECKS, "careful", "kinds", "precision", "said")
+KEPT = (*CHECKS, "kinds", "precision", "said")
 """Modules of the reference that have no twin."""
 
 

@@ -95,7 +95,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "door: not of bodies behind a contract")
     config.addinivalue_line("markers", "compared: not of a body that is the reference's own")
     config.addinivalue_line("markers", "own: of our own layers: our random streams and words")
-    config.addinivalue_line("markers", "gradients: of PyTorch alone, not of kernels or others")
     config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
     if hasattr(config, "workerinput"):  # cores are the workers': threads would wait for each other
@@ -150,8 +149,6 @@ def pytest_generate_tests(metafunc):
         else:
             needed = asked(test.path, test.name)
             impls = [impl for impl in impls if impl.offers(needed)]
-        if test.get_closest_marker("gradients") and not metafunc.config.getoption("--killers"):
-            impls = [impl for impl in impls if impl.learns]
         if test.get_closest_marker("door"):
             impls = [impl for impl in impls if impl.has_door]
         if metafunc.definition.get_closest_marker("long") and not metafunc.config.getoption(

@@ -95,19 +95,6 @@ def spoiler(value: float) -> Callable[[Tensor], Tensor]:
     return lambda tensor: spoil(tensor, value)
 
 
-def largest(value: Any) -> Any:
-    """Return the largest numbers there are, of the same signs, for a tensor or each of a tuple."""
-    if isinstance(value, tuple):
-        return tuple(map(largest, value))
-    most = torch.full_like(value, torch.finfo(value.dtype).max)
-    return torch.where(value < 0, -most, most)
-
-
-def beyond(argument: str) -> Refusal:
-    """Return the refusal of numbers that overflow in what is made of them."""
-    return Refusal(argument, largest, ValueError, "in the range where results are finite")
-
-
 def integers(tensor: Tensor) -> Tensor:
     """Return the tensor as int64: integer scores are refused."""
     return tensor.long()

@@ -112,11 +112,6 @@ class Implementation:
         return not self.name.startswith("optimized.")
 
     @property
-    def learns(self) -> bool:
-        """Whether gradients flow through it: those of PyTorch do, and kernels have none."""
-        return self.name in OURS[:3] and self.device.type == "cpu"
-
-    @property
     def is_interpreted(self) -> bool:
         """Whether kernels run in Triton's interpreter, which takes half a millisecond a program."""
         return self.name == "optimized.kernels" and self.device.type == "cpu"

@@ -16,7 +16,6 @@ from typing import Any
 
 import reference
 from spec_tests.derived import refusals
-from spec_tests.draw import beyond
 
 ROOT = Path(__file__).parent
 
@@ -58,20 +57,7 @@ BY_HAND = joined("REFUSALS")
 GOOD = joined("GOOD") | {name: good for name, (good, _) in BY_HAND.items()}
 SCORED = joined("SCORED")
 DRAWN = joined("DRAWN")
-TOO_LARGE = dict.fromkeys(
-    ("attention_mass", "cake", "hex_append", "hex_decode", "hex_prefill", "kvzip", "kvzip_chunk"),
-    "queries",
-) | dict(enhance="scores", expected_attention="keys", fastkvzip="hidden",
-         knorm="keys", low_rank="x")  # fmt: skip
-"""What overflows in a function at the largest numbers there are."""
 REFUSALS = {
-    name: (
-        good,
-        [
-            *BY_HAND.get(name, (good, []))[1],
-            *refusals(getattr(reference, name), good),
-            *([beyond(TOO_LARGE[name])] if name in TOO_LARGE else []),
-        ],
-    )
+    name: (good, [*BY_HAND.get(name, (good, []))[1], *refusals(getattr(reference, name), good)])
     for name, good in GOOD.items()
 }

@@ -184,7 +184,7 @@ def test_the_output_lies_between_the_values(impl, x):
     out = impl.attention(**x)
     group = x["queries"].shape[-3] // x["keys"].shape[-3]
     values = x["values"].repeat_interleave(group, -3)
-    slack = largest(values)  # rounding is relative to the largest value, not to the nearest
+    slack = 2 * largest(values)  # rounding is relative to the largest value, not to the nearest
     assert_at_most(values.amin(-2, keepdim=True) + slack, out + slack)
     assert_at_most(out + slack, values.amax(-2, keepdim=True) + slack)
 

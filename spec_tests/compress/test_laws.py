@@ -213,7 +213,7 @@ def test_a_real_score_below_0_is_refused_unless_it_is_protected_from_suppression
     """NMS reads no protected score; padding is read by nothing."""
     keys, valid = torch.ones(1, 3, 2), torch.tensor([False, True, True])
     protected = torch.tensor([[False, True, False]])
-    for place in range(3):
+    for place in (2, 1, 0):
         scored = Scored(torch.ones(1, 3), protected)
         scored.scores[0, place] = -0.25
         read = place == 2 or (place == 1 and not isinstance(settings, NmsSettings))

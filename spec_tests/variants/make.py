@@ -176,7 +176,12 @@ class Elsewhere(Wrapped):
 
 
 def in_double(function: Function) -> Function:
-    """Return a function that computes in float64, and rounds once at the end."""
+    """Return a function that computes in float64, and rounds once at the end.
+
+    What weighs memory computes nothing.
+    """
+    if function.__name__ == "stored_bytes":
+        return function
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
