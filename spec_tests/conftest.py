@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from spec_tests.implementation import COMPOSED, Implementation, layers_on, under_test
+from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_ours
 from spec_tests.needs import asked, may_ask, needs
 from spec_tests.report.faults import LEVELS
@@ -40,6 +40,7 @@ settings.load_profile("conformance")
 providers._get_local_constants = Constants
 
 HERE = Path(__file__).parent
+KERNELS = HERE / "kernels"
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
 ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
@@ -117,7 +118,8 @@ def pytest_configure(config):
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
     ours = ("optimized", "spec_tests.mutants")  # others' modules run none of our kernels
-    if os.environ.get("TRITON_INTERPRET") == "1" and any(n.startswith(ours) for n in names):
+    interpreted = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
+    if interpreted and any(n.startswith(ours) for n in names):
         import_module("spec_tests.kernels.interpreter").patch_once()
     # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
     # `use_deterministic_algorithms` does as much, and imports the compiler.
@@ -138,6 +140,21 @@ def pytest_ignore_collect(collection_path, config):
     offered = [impl.wanted - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
     idle = collection_path.name.startswith("test_") and collection_path.parent != HERE
     return (idle and not any(may_ask(collection_path, names) for names in offered)) or None
+
+
+class WithoutTriton(pytest.Module):
+    """A file of tests of kernels, where there are none."""
+
+    def collect(self):
+        """Skip it: its own imports would fail."""
+        pytest.skip("Triton is not installed, so there are no kernels", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """Skip the tests of kernels without Triton."""
+    if not TRITON and module_path.parent == KERNELS:
+        return WithoutTriton.from_parent(parent, path=module_path)
+    return None
 
 
 def pytest_generate_tests(metafunc):

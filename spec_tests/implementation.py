@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import cached_property, wraps
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import unwrap
 from typing import Any
 
@@ -19,16 +20,19 @@ COMPOSED = 2
 """Examples in Triton's interpreter of what runs no kernel but those of other functions, unless
 `--impl optimized.kernels` asks for all."""
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
+TRITON = find_spec("triton") is not None
+"""Whether Triton is installed: it is for Linux on x86-64 alone."""
 
 
 def layers_on(device: str) -> tuple[str, ...]:
     """Return what is tested where nothing is named.
 
     On a CPU `optimized` runs its vectorised bodies (`test_layers` holds the table to that), which
-    need no second run under the name of their own layer.
+    need no second run under the name of their own layer. Without Triton there are no kernels.
     """
-    on_cpu = torch.device(device).type == "cpu"
-    return tuple(name for name in OURS if not (on_cpu and name == "optimized.vector"))
+    idle = {"optimized.vector"} if torch.device(device).type == "cpu" else set[str]()
+    idle |= set() if TRITON else {"optimized.kernels"}
+    return tuple(name for name in OURS if name not in idle)
 
 
 class Unheard(pytest.skip.Exception):
