@@ -12,9 +12,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+import reference
 from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_ours
+from spec_tests.limits import SECONDS
 from spec_tests.needs import asked, may_ask, needs
+from spec_tests.report.cards import PAPERS, unknown
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.plugin import Plugin
 
@@ -68,6 +71,16 @@ def pytest_addoption(parser):
     group.addoption(
         "--killers", action="store_true", help="run mutants, each against its killer alone"
     )
+    group.addoption(
+        "--paper", choices=[*PAPERS], help="only the functions of one paper, with all their tests"
+    )
+    group.addoption(
+        "--call-limit",
+        type=float,
+        default=SECONDS,
+        metavar="SECONDS",
+        help="what a call of the module may take; 0 for no limit",
+    )
     group.addoption("--device", default="cpu", help="where the inputs live")
     group.addoption("--examples", type=int, metavar="N", help="try no law on more than N examples")
     group.addoption(
@@ -114,9 +127,14 @@ def pytest_configure(config):
     names = config.getoption("--impl") or layers_on(device)
     try:
         ours = config.getoption("--ours")
-        config.stash[IMPLEMENTATIONS] = [Implementation(name, device, ours) for name in names]
+        paper = PAPERS.get(config.getoption("--paper"), "")
+        how = device, ours, paper, config.getoption("--call-limit")
+        impls = [Implementation(name, *how) for name in names]
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
+    if idle := [impl for impl in impls if not impl.offered]:
+        raise pytest.UsageError(f"--impl: {'; '.join(map(offers_nothing, idle))}")
+    config.stash[IMPLEMENTATIONS] = impls
     ours = ("optimized", "spec_tests.mutants")  # others' modules run none of our kernels
     interpreted = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
     if interpreted and any(n.startswith(ours) for n in names):
@@ -131,13 +149,27 @@ def pytest_configure(config):
         config.option.reportchars = config.option.reportchars.replace("a", "")
 
 
+def offers_nothing(impl: Implementation) -> str:
+    """Return why a module has nothing to test, and what may be meant."""
+    of = f"of {impl.paper}" if impl.paper else "of the specification"
+    said = f"{impl.name} offers no function {of}, such as {first(impl)}"
+    if impl.unasked:
+        said += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, with --ours"
+    return said + "".join(f"; {line}" for line in unknown(impl.misspelt))
+
+
+def first(impl: Implementation) -> str:
+    """Return a function that a module is asked for."""
+    return next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
+
+
 def pytest_ignore_collect(collection_path, config):
     """Leave out, of named modules, the tests of this repository and what asks them nothing."""
-    if not config.getoption("--impl") or config.getoption("--killers"):
+    if not is_named(config) or config.getoption("--killers"):
         return None
     if collection_path in OF_THIS_REPOSITORY:
         return True
-    offered = [impl.wanted - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
+    offered = [impl.judged - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
     idle = collection_path.name.startswith("test_") and collection_path.parent != HERE
     return (idle and not any(may_ask(collection_path, names) for names in offered)) or None
 
@@ -194,10 +226,15 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def is_named(config: pytest.Config) -> bool:
+    """Whether it is said which modules, or which paper, are tested."""
+    return bool(config.getoption("--impl") or config.getoption("--paper"))
+
+
 def says_something(item: pytest.Item) -> bool:
     """Whether a test tells a module under test from a wrong one, or is one of this repository."""
     if not isinstance(item, pytest.Function) or "impl" not in item.fixturenames:
-        return not item.config.getoption("--impl")
+        return not is_named(item.config)
     impl = under_test(item)
     if impl is None or item.config.getoption("--killers"):
         return impl is not None
@@ -257,5 +294,5 @@ def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
 def pytest_sessionfinish(session):
     """With --complete, a missing name is a failure."""
     impls = session.config.stash.get(IMPLEMENTATIONS, [])
-    if session.config.getoption("--complete") and any(impl.lacks for impl in impls):
+    if session.config.getoption("--complete") and any(impl.lacks & impl.judged for impl in impls):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -22,7 +22,8 @@ from spec_tests.report.tex import printed
 
 FORMAT = 1
 """Of `report.schema.json`: a change that a reader could stumble over raises it."""
-PAPERS = ("HEX", "HubKV", "GraphKV")
+PAPERS = {"hex": "HEX", "hubkv": "HubKV", "graphkv": "GraphKV"}
+"""As they are called on the command line, and in the ids of their equations."""
 EDGES = {
     "empty": " on empty input",
     "layout": " where memory is not contiguous",
@@ -73,7 +74,7 @@ def module(
     impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], level: str
 ) -> dict[str, Any]:
     """Return what one module did."""
-    offered = [n for n in reference.__all__ if n in impl.wanted - impl.lacks and not is_record(n)]
+    offered = impl.offered
     found = [
         claim | {"expected_to_fail": getattr(test, "wasxfail", None)}
         for test, _, said in tests
@@ -109,7 +110,8 @@ def module(
         "functions": functions,
         "elsewhere": failures(claim for claim in found if claim["function"] not in offered),
         "mended": mended,
-        "lacks": sorted(impl.lacks),
+        "lacks": sorted(impl.lacks & impl.judged),
+        "misspelt": impl.misspelt,
         "unasked": sorted(impl.unasked),
     }
 
@@ -228,7 +230,7 @@ def paper(seen: dict[str, str]) -> list[str]:
     What only tests bear in which another equation's function fails is not judged.
     """
     lines = []
-    for name in PAPERS:
+    for name in PAPERS.values():
         mine = {i: verdict for i, verdict in seen.items() if i.startswith(f"{name}-")}
         bad = ", ".join(f"{i} fails" for i, verdict in mine.items() if verdict == "fails")
         done = sum(verdict == "passes" for verdict in mine.values())
