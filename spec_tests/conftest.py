@@ -19,6 +19,7 @@ from spec_tests.limits import SECONDS
 from spec_tests.needs import asked, may_ask, needs
 from spec_tests.report.cards import PAPERS, unknown
 from spec_tests.report.faults import LEVELS
+from spec_tests.report.kinds import there_are
 from spec_tests.report.plugin import Plugin
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -43,6 +44,7 @@ settings.load_profile("conformance")
 providers._get_local_constants = Constants
 
 HERE = Path(__file__).parent
+REPORT = "conformance report"
 KERNELS = HERE / "kernels"
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
@@ -143,7 +145,7 @@ def pytest_configure(config):
     # `use_deterministic_algorithms` does as much, and imports the compiler.
     torch.set_deterministic_debug_mode("error")
     if not config.getoption("--killers"):
-        config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]))
+        config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]), REPORT)
     if config.getoption("--impl"):  # the report says it
         config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
         config.option.reportchars = config.option.reportchars.replace("a", "")
@@ -211,7 +213,10 @@ def pytest_generate_tests(metafunc):
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what says nothing about the modules under test; mark the expected failures."""
-    items[:] = [item for item in items if says_something(item)]
+    plugin = config.pluginmanager.getplugin(REPORT)
+    collected, items[:] = [*items], [item for item in items if says_something(item)]
+    if plugin:
+        plugin.there = there_are(collected, items, config.stash[IMPLEMENTATIONS], plugin.level)
     items.sort(key=lambda item: item.name != LONGEST)  # or all would wait for it at the end
     if config.getoption("--impl"):
         items.sort(key=lambda item: ORDER.get(item.path.name, 1))

@@ -216,7 +216,9 @@ def plain(name: str) -> str:
 def is_own_function(value: Any, module: Any) -> bool:
     """Whether something is a function of a module or of its package, and of nobody else."""
     home = getattr(module, "__name__", "")
-    packages = [place.partition(".")[0] for place in (home, getattr(value, "__module__", None) or "")]
+    packages = [
+        place.partition(".")[0] for place in (home, getattr(value, "__module__", None) or "")
+    ]
     return callable(value) and (home not in sys.modules or packages[0] == packages[1])
 
 

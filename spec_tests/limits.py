@@ -46,8 +46,10 @@ class Limit:
         """Hold one call of a function to the limit; a call within another has the other's time.
 
         Raises:
-            DoesNotEnd: it was interrupted.
+            DoesNotEnd: it was interrupted, or is not made any more.
         """
+        if name in self.given_up:
+            raise DoesNotEnd("not called again")
         seconds = self.seconds / 10 if self.strikes[name] else self.seconds
         if self.inside or not seconds or not set_alarm(seconds):
             yield

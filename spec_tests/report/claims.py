@@ -15,13 +15,14 @@ from spec_tests.accuracy import are_equal
 from spec_tests.implementation import Implementation
 from spec_tests.needs import needs
 from spec_tests.report.calls import UNFAULTED, Call
-from spec_tests.report.composed import follows
+from spec_tests.report.composed import follows, hanging
 from spec_tests.report.faults import (
     CHANGES,
     CRASH,
     ERRORS,
     KIND,
     LAW,
+    NEVER,
     SIGNATURE,
     VALUES,
     Fault,
@@ -41,6 +42,8 @@ SENTENCES = {
 }
 WRONG = (VALUES, KIND, CRASH)
 """What a step of a composition, or a part of the input, may be asked about."""
+COPIED = ("layout", "gradients")
+"""Properties of the tensors that are passed, and not of copies."""
 
 
 def claims(
@@ -52,7 +55,7 @@ def claims(
         call = fault.call
         name = call.name if call else function_of(item)
         kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
-        generic = item.originalname in SENTENCES and kind in WRONG
+        generic = item.originalname in SENTENCES and kind in (*WRONG, NEVER)
         claim = {
             "test": item.nodeid,
             "claim": ANSWERS if generic else sentence(item),
@@ -78,16 +81,16 @@ def claims(
 
 def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str) -> dict[str, Any]:
     """Return a call that is at fault as a program, with its answer, the right one, and causes."""
-    after = follows(call) if kind in WRONG else []
-    if kind in WRONG and fault.edge != "layout" and item.originalname != "test_vector":
+    after = follows(call) if kind in WRONG else hanging(call) if kind == NEVER else []
+    if kind in WRONG and fault.edge not in COPIED and item.originalname != "test_vector":
         fault = least(fault, call)
         call = fault.call or call
     theirs, path, expected = call.outcome, "", fault.expected
-    if kind not in (*ERRORS, LAW, CHANGES):
+    if kind not in (*ERRORS, LAW, CHANGES, NEVER):
         path, expected, theirs = differing(expected, theirs, are_equal)
     if kind in (CHANGES, LAW):
         theirs = call.passed if kind == CHANGES else fault.got
-    inputs = call.passed if fault.edge == "layout" else call.inputs
+    inputs = call.passed if fault.edge in COPIED else call.inputs
     wrong = kind in (VALUES, KIND)
     return {
         "snippet": snippet(impl.name, impl.own, call.name, inputs),
