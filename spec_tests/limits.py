@@ -1,9 +1,9 @@
 """What a module under test may take: seconds for a call, and memory.
 
 A call that has not ended by then is interrupted, where there are alarms: not on Windows, and in the
-main thread alone. After the first such call a function has a tenth of the time, and after the third
-it is not called again, so that a run ends. Memory is limited on Linux: a call that asks for more
-than any draw needs fails, and takes nothing else along.
+main thread alone. After the first such call all have a tenth of the time, and after its third a
+function is not called again, so that a run ends. Memory is limited on Linux: a call that asks for
+more than any draw needs fails, and takes nothing else along.
 """
 
 import signal
@@ -50,7 +50,7 @@ class Limit:
         """
         if name in self.given_up:
             raise DoesNotEnd("not called again")
-        seconds = self.seconds / 10 if self.strikes[name] else self.seconds
+        seconds = self.seconds / 10 if self.strikes else self.seconds
         if self.inside or not seconds or not set_alarm(seconds):
             yield
             return

@@ -44,7 +44,7 @@ def there_are(
     """
     found: Tests = Counter()
     for item in items:
-        if (impl := under_test(item)) is not None:
+        if isinstance(item, pytest.Function) and (impl := under_test(item)) is not None:
             found.update((impl.name, name, kind_of(item.path)) for name in needs(item))
     seen = {item.path for item in collected}
     for file in (file for file in HERE.rglob("test_*.py") if file not in seen):

@@ -36,15 +36,14 @@ class Plugin:
 
     def pytest_sessionfinish(self) -> None:
         """Say what there was to run, as a worker of xdist."""
-        if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput[THERE] = sent(self.there)
+        getattr(self.config, "workeroutput", {})[THERE] = sent(self.there)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Hear from a worker what there was to run: each collects all."""
         self.there |= received(getattr(node, "workeroutput", {}).get(THERE, []))
 
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+    def pytest_runtest_setup(self, item: Any) -> None:
         """Leave out a test of a function that does not end."""
         impl = under_test(item)
         if impl and (gone := sorted(impl.limit.given_up & needs(item))):
@@ -128,8 +127,9 @@ class Plugin:
             report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
             report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
             if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
-                found = claims(impl, item, faults_of(call.excinfo.value))
-                report.user_properties.append(("claims", [*found]))
+                with nullcontext() if impl.ours else limited_memory():
+                    found = [*claims(impl, item, faults_of(call.excinfo.value))]
+                report.user_properties.append(("claims", found))
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
