@@ -16,7 +16,7 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.limits import DoesNotEnd
-from spec_tests.report.axes import axes, is_name, leaves, replaced
+from spec_tests.report.axes import axes, leaves, replaced
 from spec_tests.report.calls import Call, dense, elements, kept, mapped, tensors
 
 LEVELS = ("values", "edges", "errors")
@@ -154,6 +154,12 @@ def milder(call: Call, kind: str) -> tuple[str, Inputs]:
     return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
 
 
+def shows(edge: str, call: Call, kind: str) -> bool:
+    """Whether a call fails so by a property of its inputs, and they have none before it."""
+    found, plainer = milder(call, kind)
+    return found == edge and not differ(plainer, call.inputs)
+
+
 def is_ordinary(name: str, inputs: Inputs) -> bool:
     """Whether inputs have no property that can be taken away."""
     others = (change(name, inputs) for change in EDGES.values())
@@ -191,11 +197,11 @@ def filled(tensor: Tensor) -> Tensor:
 
 
 def several(name: str, inputs: Inputs) -> Inputs:
-    """Return inputs with two elements along each axis of one, in all that has the axis."""
+    """Return inputs with two elements along each axis of one that counts no rows of a batch."""
     made = inputs
     for key, field, value in leaves(inputs):
         for at, axis in enumerate(axes(name, key, field, value)):
-            if is_name(axis) and value.shape[at] == 1:
+            if axis.isidentifier() and value.shape[at] == 1:
                 value = torch.cat([value, value], at)
                 made = replaced(made, key, field, value)
     return made

@@ -11,8 +11,8 @@ from torch import Tensor
 import reference
 from spec_tests.report.axes import axes, is_name, leaves, replaced
 from spec_tests.report.calls import Call
-from spec_tests.report.faults import Fault, Inputs, asked, is_ordinary, judged, milder
-from spec_tests.report.literals import WHOLE, same
+from spec_tests.report.faults import Fault, Inputs, asked, is_ordinary, judged, milder, shows
+from spec_tests.report.literals import WHOLE, literal, same
 
 MANY = 9
 """Elements from which a tensor is made simpler."""
@@ -33,7 +33,7 @@ def least(fault: Fault, call: Call) -> Fault:
         made = again(call, fewer(fault.kind, edge, call, tries))
         if judged(call.name, made.inputs, made.outcome) != fault.kind:
             break  # it is one of chance
-        if milder(made, fault.kind)[0] == fault.edge:
+        if shows(fault.edge, made, fault.kind):
             expected = asked(getattr(reference, call.name), made.inputs)
             return fault._replace(call=made, expected=expected)
     return fault
@@ -52,7 +52,7 @@ def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
                 made = again(call, smaller)
                 if judged(call.name, smaller, made.outcome, patient=False) != kind:
                     break
-                if edge and milder(made, kind)[0] != edge:
+                if edge and not shows(edge, made, kind):
                     break
                 inputs = smaller
     return inputs
@@ -84,7 +84,8 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
     for key, field, _ in leaves(inputs):
         yield partial(plain, key, field, torch.zeros_like)
         yield partial(plain, key, field, ranks)
-        yield partial(plain, key, field, rounded)
+        for digits in (2, 3):
+            yield partial(plain, key, field, partial(rounded, digits))
     for key in inputs:
         yield partial(lower, key, lambda n: n // 2)
         yield partial(lower, key, lambda n: n - 1)
@@ -99,13 +100,15 @@ def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
 def plain(
     key: str, field: str, change: Callable[[Tensor], Tensor], inputs: Inputs
 ) -> Inputs | None:
-    """Return inputs with a simpler tensor for another."""
+    """Return inputs with a simpler tensor for another: a short one must be shorter to read."""
     whole = inputs.get(key)
     value = getattr(whole, field, None) if field else whole
-    if not isinstance(value, Tensor) or (change is not ranks and value.numel() < MANY):
+    if not isinstance(value, Tensor):
         return None
     made = change(value)
     if made.dtype == value.dtype and torch.equal(made, value):
+        return None
+    if value.numel() < MANY and len(literal(made)) >= len(literal(value)):
         return None
     return replaced(inputs, key, field, made)
 
@@ -119,12 +122,12 @@ def ranks(tensor: Tensor) -> Tensor:
     return ((place + 1) / 2 ** count.bit_length()).to(tensor.dtype)
 
 
-def rounded(tensor: Tensor) -> Tensor:
-    """Return a tensor in float32, of two decimals where all of it is moderate."""
+def rounded(digits: int, tensor: Tensor) -> Tensor:
+    """Return a tensor in float32, of so many decimals where all of it is moderate."""
     if not tensor.is_floating_point():
         return tensor
     made = tensor.float()
-    return made.mul(100).round().div(100) if (made.abs() < WHOLE).all() else made
+    return made.round(decimals=digits) if (made.abs() < WHOLE).all() else made
 
 
 def lower(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
