@@ -73,18 +73,20 @@ def assert_as_accurate(
     spec: Callable[..., Any],
     inputs: dict[str, Any],
     known: tuple[dict[str, Any], Any] | None = None,
+    patient: bool = True,
 ) -> None:
     """`actual` is an answer to `spec(**inputs)` as another correct computation could give it.
 
     `known` is what `spec` says to some inputs of float64: most draws are of numbers that every
-    dtype holds, and its answer need not be computed again.
+    dtype holds, and its answer need not be computed again. What is far off is wrong at once if not
+    `patient`; the suite is, and asks once under other roundings.
     """
     wide = cast(inputs, torch.float64)
     exact = known[1] if known and are_equal(wide, known[0]) else spec(**wide)
     same = exact if is_wide(inputs) else spec(**inputs)
     tied, moved, wrong = [same], [same], excess(actual, exact, [same], [same])
     for seed in SEEDS:
-        if wrong <= 1 or (wrong >= HOPELESS and seed != SEEDS[0]):
+        if wrong <= 1 or (wrong >= HOPELESS and not (patient and seed == SEEDS[0])):
             break
         for apart, found in ((False, tied), (True, moved)):
             with Noise(seed, SAFETY, apart):
