@@ -103,6 +103,7 @@ def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 
     allowed = allowed + narrowing(actual.dtype, exact)
     same = actual.double() == exact  # also where both are infinite
     error = (actual.double() - exact).abs().masked_fill(same, 0)
+    allowed = allowed.where(exact.isfinite(), 0)  # no finite number is near an infinite one
     if not (error <= allowed).all():  # written so that NaN fails
         says = f"{actual} is not {exact}: error {error.max():.3g}"
         raise Unequal(says, actual, exact.to(actual.dtype))
