@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.attention import attention, attention_weights
 from reference.contract import requires
 from reference.hex.cache import HexCache, attended
@@ -69,6 +70,9 @@ def hex_attention(
         float64 where an argument is; it is None unless asked for. A query at padding sees
         nothing: its output is 0.
 
+    Raises:
+        ValueError: a logit is out of range.
+
     Source:
         HEX-3.1a, HEX-3.3a, HEX-5a.
 
@@ -88,4 +92,5 @@ def hex_attention(
         part = queries[row][:, late:], keys[row][:, first:]
         output[row][:, late:] = attention(*part, values[row][:, first:], causal, scale)
         drawn[row][first:] = attention_weights(*part, causal, scale).sum((0, 1))
+    errors.in_range("queries", output.abs())
     return HexAttention(output, drawn if mass else None)
