@@ -103,7 +103,11 @@ def counts(name: str, args: Any) -> bool:
 
 def operands(args: Any) -> list[Tensor]:
     """Return the tensors and numbers that an operation takes, as tensors."""
-    return [torch.as_tensor(a) for a in args[:3] if isinstance(a, Tensor | int | float)]
+    return [
+        torch.as_tensor(a)
+        for a in args[:3]
+        if isinstance(a, Tensor | int | float) and not isinstance(a, bool)
+    ]
 
 
 def gridded(x: Tensor, grid: float = GRID) -> Tensor:
