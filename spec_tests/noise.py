@@ -7,6 +7,7 @@ masks and counts are left alone.
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -20,134 +21,127 @@ ELEMENTWISE = {
 }
 PRODUCTS = {"mm", "bmm", "mv", "dot", "addmm", "baddbmm"}
 SUMS = {"sum", "mean", "cumsum", "nansum"}
+ADDS = {*SUMS, *PRODUCTS, "add", "sub", "rsub", "mul"}
+MOVED = ELEMENTWISE | PRODUCTS | SUMS
 FACTORISED = {"_linalg_eigh", "_linalg_svd", "linalg_qr", "linalg_lstsq", "linalg_eig"}
 GRID = 2.0**12
 """Numbers on a grid of 1 / `GRID` that are not large are added without rounding."""
+SIGNS = np.random.default_rng(0).choice([-1.0, 1.0], 2**12)
+NUMBERS = {torch.float64: np.int64, torch.float32: np.int32}
 
 
 class Noise(TorchDispatchMode):
     """Move the result of each operation that rounds, by its bits and a seed.
+
+    Results of half precision are left to the rounding of what is stored in them.
 
     Args:
         seed: which results move up, and which down; `-seed` moves each the other way.
         units: move by so many times the error bound of the operation, as in an analysis of errors:
             a sum by units of the sum of magnitudes. By default an inexact result moves to a number
             beside it.
+        apart: move equal results of different operations otherwise, too: what computes one thing
+            twice may do so in two ways.
     """
 
-    def __init__(self, seed: int, units: float = 0):
+    def __init__(self, seed: int, units: float = 0, apart: bool = False):
         super().__init__()
-        self.seed, self.units = seed, units
+        self.seed, self.units, self.apart, self.calls = seed, units, apart, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the operation, and move what it gives."""
         kwargs, packet = kwargs or {}, func.overloadpacket.__name__
         name, in_place = packet.rstrip("_"), packet.endswith("_")
-        if self.units and packet in FACTORISED:
-            args = (self.moved(args[0], args[0].abs().max()), *args[1:])
-        before = tuple(a.clone() if in_place and isinstance(a, Tensor) else a for a in args)
+        if self.units and packet in FACTORISED and args[0].numel():
+            matrix = args[0].clone()
+            self.move(matrix, matrix.abs().amax((-2, -1), keepdim=True))
+            args = (matrix, *args[1:])
+        if name not in MOVED:
+            return func(*args, **kwargs)
+        exact = not self.units and in_place  # what was there is asked after
+        before = (args[0].clone(), *args[1:]) if exact else args
         out = func(*args, **kwargs)
-        if name not in ELEMENTWISE and name not in PRODUCTS and name not in SUMS:
-            return out
         first = out[0] if isinstance(out, tuple) else out
-        if not isinstance(first, Tensor) or not first.is_floating_point() or not first.numel():
-            return out
-        moved = self.rounded(name, func, before, kwargs, first)
-        if in_place:
-            return out.copy_(moved)
-        return (moved, *out[1:]) if isinstance(out, tuple) else moved
+        if isinstance(first, Tensor) and first.dtype in NUMBERS and first.numel():
+            self.round(name, func, before, kwargs, first)
+        return out
 
-    def rounded(self, name: str, func: Any, args: Any, kwargs: Any, out: Tensor) -> Tensor:
-        """Return a result as another rounding might have it."""
-        if self.units:
-            if counts(name, args):
-                return out
-            if name in PRODUCTS or name in SUMS:
-                return self.moved(out, func(*mapped_abs(args), **kwargs))
-            return self.moved(out, out.abs())
-        if out.dtype.itemsize < 4:
-            return out
-        up = torch.nextafter(out, torch.full_like(out, torch.inf))
-        down = torch.nextafter(out, torch.full_like(out, -torch.inf))
-        beside = torch.where(self.signs(out) > 0, up, down)
-        still = exact(name, args, out) | (out == 0) | ~out.isfinite()
-        return torch.where(still, out, beside)
+    def round(self, name: str, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
+        """Turn a result into what another rounding might give."""
+        if not self.units:
+            x = numbers(out)
+            beside = np.nextafter(x, np.copysign(np.asarray(np.inf, x.dtype), self.signs(x)))
+            still = exactly(name, args, out) | (x == 0) | ~np.isfinite(x)
+            np.copyto(x, beside, where=~still)
+        elif not (name in ADDS and all(map(whole, args[:3]))):
+            sums = name in PRODUCTS or name in SUMS
+            self.move(out, func(*map(magnitude, args), **kwargs) if sums else None)
 
-    def moved(self, out: Tensor, magnitude: Tensor) -> Tensor:
-        """Return a result moved by units of a magnitude, where it is finite."""
-        units = self.units if out.dtype.itemsize >= 4 else 1  # half precision is for storing: C3
-        step = units * torch.finfo(out.dtype).eps * magnitude.to(out.dtype)
-        return torch.where(step.isfinite(), out + self.signs(out) * step, out)
+    def move(self, out: Tensor, size: Tensor | None = None) -> None:
+        """Move a result by units of a magnitude, its own by default, where it is finite."""
+        x = numbers(out)
+        size = np.abs(x) if size is None else numbers(size)
+        step = self.units * np.finfo(x.dtype).eps * size * self.signs(x)
+        np.add(x, step.astype(x.dtype), out=x, where=np.isfinite(step))
 
-    def signs(self, out: Tensor) -> Tensor:
+    def signs(self, x: Any) -> Any:
         """Return 1 or −1 for each element, by its bits and the seed."""
-        width = {8: torch.int64, 4: torch.int32, 2: torch.int16}[out.dtype.itemsize]
-        bits = out.detach().contiguous().view(width).long()
-        mixed = (bits ^ (abs(self.seed) * 0x9E3779B97F4A7C1 % 2**62)) * 0x2545F4914F6CDD1D
-        mixed = (mixed ^ (mixed >> 29)) * 0x369DEA0F31A53F85
-        up = ((mixed >> 40) & 1) * 2 - 1
-        return (up if self.seed > 0 else -up).to(out.dtype)
+        self.calls += self.apart
+        bits = x.view(NUMBERS[torch.float64 if x.itemsize == 8 else torch.float32])
+        salt = (abs(self.seed) * 40503 + self.calls * 977) % 2**20
+        mixed = (bits ^ (bits >> 11) ^ (bits >> 23) ^ salt) * 0x9E5B  # wraps
+        found = SIGNS[(mixed >> 7) & (len(SIGNS) - 1)].astype(x.dtype)
+        return found if self.seed > 0 else -found
 
 
-def mapped_abs(args: Any) -> Any:
-    """Return arguments with the magnitudes of floating-point tensors."""
-    return [a.abs() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
+def numbers(tensor: Tensor) -> Any:
+    """Return the memory of a tensor as an array, of an axis at least."""
+    return np.atleast_1d(tensor.detach().numpy())
 
 
-def counts(name: str, args: Any) -> bool:
-    """Whether an operation counts: it adds or multiplies whole numbers."""
-    if name not in {*SUMS, *PRODUCTS, "add", "sub", "rsub", "mul"}:
-        return False
-    return all(bool((a == a.round()).all()) for a in operands(args))
+def magnitude(value: Any) -> Any:
+    """Return an argument with the magnitudes of a floating-point tensor."""
+    is_float = isinstance(value, Tensor) and value.is_floating_point()
+    return value.abs() if is_float else value
 
 
-def operands(args: Any) -> list[Tensor]:
-    """Return the tensors and numbers that an operation takes, as tensors."""
-    return [
-        torch.as_tensor(a)
-        for a in args[:3]
-        if isinstance(a, Tensor | int | float) and not isinstance(a, bool)
-    ]
+def whole(value: Any) -> bool:
+    """Whether an argument has whole numbers alone: sums and products of such count."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return not isinstance(value, float) or value.is_integer()
+    return value.dtype in NUMBERS and bool((np.rint(x := numbers(value)) == x).all())
 
 
-def gridded(x: Tensor, grid: float = GRID) -> Tensor:
+def gridded(x: Any, grid: float = GRID) -> Any:
     """Whether each number lies on a coarse grid."""
-    scaled = x.double() * grid
-    return (scaled == scaled.round()) & (scaled.abs() < 2.0**22)
+    scaled = x.astype(np.float64) * grid
+    return (scaled == np.rint(scaled)) & (np.abs(scaled) < 2.0**22)
 
 
-def exact(name: str, args: Any, out: Tensor) -> Tensor:
+def exactly(name: str, args: Any, out: Tensor) -> Any:
     """Whether each result is the exact one, which every order of sums and every processor gives."""
-    given = [t.to(out.dtype) for t in operands(args)]
-    if name in SUMS or name in PRODUCTS:
-        grid = GRID if name in SUMS else GRID**0.5
-        fine = all(bool(gridded(t, grid).all()) for t in given)
-        return (gridded(out) if name == "mean" else torch.ones_like(out, dtype=torch.bool)) & fine
-    if name in ("add", "sub", "rsub") and len(given) == 2:
-        a, b = torch.broadcast_tensors(*given)
-        a, b = {"add": (a, b), "sub": (a, -b), "rsub": (b, -a)}[name]
-        c = out - a
-        return (a - (out - c)) + (b - c) == 0
-    if name == "mul" and len(given) == 2:
-        a, b = torch.broadcast_tensors(*given)
-        fine = gridded(a, GRID**0.5) & gridded(b, GRID**0.5)
-        return fine | power_of_two(a) | power_of_two(b)
-    if name == "div" and len(given) == 2:
-        a, b = torch.broadcast_tensors(*given)
-        return power_of_two(b) | (gridded(out, GRID**0.5) & gridded(b, GRID**0.5) & (out * b == a))
-    if name == "pow":
-        base = torch.broadcast_to(given[0], out.shape)
-        fine = gridded(base, GRID**0.5) & gridded(out)
-        return fine | (out == base) | (out == 1)
-    return gridded(out, 16.0)
+    x, half = numbers(out), GRID**0.5
+    with np.errstate(all="ignore"):
+        if name in SUMS or name in PRODUCTS:
+            given = [a.detach() for a in args if isinstance(a, Tensor)]
+            on = all(gridded(a.numpy(), GRID if name in SUMS else half).all() for a in given)
+            return (gridded(x) if name == "mean" else np.True_) & on
+        given = [np.asarray(a, x.dtype) for a in args[:2] if isinstance(a, Tensor | int | float)]
+        if len(given) < 2 or name not in ("add", "sub", "rsub", "mul", "div", "pow"):
+            return gridded(x, 16.0)
+        a, b = np.broadcast_arrays(*given)
+        if name in ("add", "sub", "rsub"):
+            a, b = {"add": (a, b), "sub": (a, -b), "rsub": (b, -a)}[name]
+            c = x - a
+            return (a - (x - c)) + (b - c) == 0
+        if name == "mul":
+            return (gridded(a, half) & gridded(b, half)) | power_of_two(a) | power_of_two(b)
+        if name == "div":
+            return power_of_two(b) | (gridded(x, half) & gridded(b, half) & (x * b == a))
+        return (gridded(a, half) & gridded(x)) | (x == a) | (x == 1)
 
 
-def power_of_two(x: Tensor) -> Tensor:
+def power_of_two(x: Any) -> Any:
     """Whether a product with each number is exact: it is 0, or a power of two."""
-    mantissa = torch.frexp(x).mantissa.abs()
+    mantissa = np.abs(np.frexp(x)[0])
     return (mantissa == 0.5) | (mantissa == 0)
-
-
-def pairs(count: int) -> list[int]:
-    """Return seeds, each with the one that moves everything the other way."""
-    return [sign * seed for seed in range(1, count + 1) for sign in (1, -1)]
