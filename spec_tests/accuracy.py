@@ -231,7 +231,9 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
         if {*getattr(same, "_fields", ())} >= FACTORS:
             for field in FACTORS:
                 assert_same_kind(getattr(actual, field), getattr(same, field))
-            actual, exact = multiplied(actual), multiplied(exact)
+            slack, (*rest, product), exact = spread(actual), multiplied(actual), multiplied(exact)
+            off = product - exact[-1]
+            actual = *rest, product - off.clamp(-slack, slack)
             several = [[*map(multiplied, found)] for found in several]
         parts = zip(actual, exact, *(zip(*found, strict=True) for found in several), strict=True)
         return max((excess(a, e, [*t], [*m]) for a, e, t, m in parts), default=0.0)
@@ -265,6 +267,13 @@ def multiplied(record: Any) -> tuple[Any, ...]:
     """Return the parts of a record with the product of its factors: that alone is determined."""
     rest = tuple(v for k, v in zip(record._fields, record, strict=True) if k not in FACTORS)
     return (*rest, record.left.double() @ record.right.double().mT)
+
+
+def spread(record: Any) -> Tensor:
+    """Return what rounding factors to half precision may do to their product; else nothing."""
+    info = torch.finfo(record.left.dtype)
+    size = record.left.double().abs() @ record.right.double().abs().mT
+    return size * (info.eps if info.bits < 32 else 0)
 
 
 TINY = 2.0**-1000
