@@ -215,6 +215,10 @@ def pytest_collection_modifyitems(config, items):
     collected, items[:] = [*items], [item for item in items if says_something(item)]
     if plugin:
         plugin.there = there_are(collected, items, config.stash[IMPLEMENTATIONS], plugin.level)
+    for item in items:
+        impl = under_test(item)
+        if impl and not impl.ours:  # what others' modules warn of decides no equation
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
     items.sort(key=lambda item: item.name != LONGEST)  # or all would wait for it at the end
     if config.getoption("--impl"):
         items.sort(key=lambda item: ORDER.get(item.path.name, 1))

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 import reference
+from spec_tests.hex.pairing.variants import edge_by_edge
 from spec_tests.variants.make import variant
 
 
@@ -49,28 +50,15 @@ def shuffled(mask, generator):
     return mask
 
 
-def joined(mask, generator):
-    """Swap across components as long as that makes them fewer."""
-    mask = mask.copy()
-    count = reference.component_count(torch.from_numpy(mask))
-    for _ in range(50 * max(count - 1, 0)):
-        if count == 1:
-            break
-        edges = np.argwhere(mask)
-        (t, c), (u, d) = edges[generator.integers(0, len(edges), 2)]
-        trial = mask.copy()
-        if trial[t, d] or trial[u, c]:
-            continue
-        trial[t, c] = trial[u, d] = False
-        trial[t, d] = trial[u, c] = True
-        now = reference.component_count(torch.from_numpy(trial))
-        if now < count:
-            mask, count = trial, now
-    return mask
+def joined(mask, seed):
+    """Connect what is in pieces."""
+    degree = int(mask[0].sum())
+    pairs = torch.from_numpy(np.nonzero(mask)[1].reshape(len(mask), degree))
+    return reference.biadjacency(edge_by_edge(pairs, mask.shape[1], seed), mask.shape[1])
 
 
 @variant("random_expander", "values")
-def by_switches(tokens, channels, token_degree, seed=0, near=False):
+def by_switches(tokens, channels, token_degree, seed=0, near=False):  # noqa: ARG001 not checked
     """Start from any graph with the degrees, and walk away from it by random switches."""
     generator = np.random.default_rng(seed)
     whole, rest = divmod(tokens * token_degree, channels)
@@ -78,7 +66,7 @@ def by_switches(tokens, channels, token_degree, seed=0, near=False):
     for draws in range(1, 1001):
         mask = shuffled(filled(tokens, channels, token_degree, generator), generator)
         if not certified:
-            return reference.Expander(torch.from_numpy(joined(mask, generator)), draws)
+            return reference.Expander(joined(mask, seed), draws)
         second = np.linalg.svd(mask.astype(float), compute_uv=False)[1]
         if second <= (sqrt(token_degree - 1) + sqrt(whole - 1)) * (1 + 1e-12):
             return reference.Expander(torch.from_numpy(mask), draws)

@@ -16,8 +16,8 @@ def with_running_means(queries, keys, values, prompt, configs):
         total, count = 0.0, 0
         for t in range(prompt, keys.shape[-2]):
             query, *new = (x[..., [t], :] for x in (queries, keys, values))
-            old = reference.hex_read(cache)
-            held = [torch.cat([o, x], -2) for o, x in zip(old, new, strict=True)]
+            past_keys, past_values = reference.hex_read(cache)
+            held = torch.cat([past_keys, new[0]], -2), torch.cat([past_values, new[1]], -2)
             exact = keys[..., : t + 1, :], values[..., : t + 1, :]
             off = reference.attention_error(query, *exact, *held)
             total, count = total + off.double().sum(), count + off.numel()
