@@ -23,6 +23,8 @@ SEEDS = (1, -1, 2, -2)
 """Of the roundings that the specification is asked under; a negative one moves the other way."""
 FACTORS = {"left", "right"}
 """Fields that are determined by their product."""
+WIDE = {"mass", "residual_mass"}
+"""Fields of records that are never of half precision."""
 HOPELESS = 2.0**12
 """An error so many times the tolerance is wrong under all of them."""
 UNDECIDED = 2.0
@@ -181,7 +183,12 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, dict):
         return {name: cast(part, dtype) for name, part in value.items()}
     if isinstance(value, tuple):
-        parts = [cast(part, dtype) for part in value]
+        fields = getattr(value, "_fields", ("",) * len(value))
+        wide = torch.promote_types(dtype, torch.float32)
+        parts = [
+            cast(part, wide if name in WIDE else dtype)
+            for name, part in zip(fields, value, strict=True)
+        ]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
 

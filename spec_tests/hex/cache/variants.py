@@ -84,12 +84,13 @@ def token_by_token(cache, queries, keys, values):
         cache = cache._replace(
             residual_keys=torch.cat([cache.residual_keys, key], -2),
             residual_values=torch.cat([cache.residual_values, value], -2),
+            residual_mass=F.pad(cache.residual_mass, (0, 1)),
         )
         drawn = reference.attention_mass(query, unrounded(cache)[0])
         residual = cache.residual_keys.shape[-2]
         before = drawn.shape[-1] - residual
         cache = cache._replace(
-            residual_mass=F.pad(cache.residual_mass, (0, 1)) + drawn[..., before:],
+            residual_mass=cache.residual_mass + drawn[..., before:],
             mass=cache.mass if config.mode == "append" else cache.mass + drawn[..., :before],
         )
         if residual < config.block + held:
