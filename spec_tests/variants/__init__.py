@@ -7,11 +7,9 @@ otherwise, and computed in float64. `python -m spec_tests.variants` runs them al
 """
 
 from spec_tests.inputs import modules
-from spec_tests.variants.make import Column, Wrapped, forwarded, in_double, under_noise
+from spec_tests.variants.make import MOST, Column, Wrapped, forwarded, in_double, under_noise
 
 FILES = modules("**/variants.py")
-MOST = 4
-"""Variants of one function and level that are tested."""
 COLUMNS = {
     f"{level}_{place + 1}": Column(level, place)
     for level in ("values", "edges")

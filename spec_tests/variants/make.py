@@ -26,6 +26,8 @@ class Variant(NamedTuple):
 
 
 VARIANTS: list[Variant] = []
+MOST = 4
+"""Variants of one function and level that are tested."""
 
 
 def variant(name: str, level: Level = "edges") -> Callable[[Function], Function]:
