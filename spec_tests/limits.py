@@ -1,21 +1,25 @@
 """What a module under test may take: seconds for a call, and memory.
 
 A call that has not ended by then is interrupted, where there are alarms: not on Windows, and in the
-main thread alone. After the first such call all have a tenth of the time, and after its third a
-function is not called again, so that a run ends. Memory is limited on Linux: a call that asks for
-more than any draw needs fails, and takes nothing else along.
+main thread alone. The seconds are those of the processor, since others may share it, unless the
+call waits for something. After the first such call a function has a tenth of the time, the others
+have half, and after its third it is not called again, so that a run ends. Memory is limited on
+Linux: a call that asks for more than any draw needs fails, and takes nothing else along.
 """
 
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 10.0
-"""What a call may take, unless `--call-limit` says otherwise; the suite's own take less than 1."""
+"""What a call may take, unless `--call-limit` says otherwise; the reference's take less than 5."""
+WAITS = 0.02
+"""A call that has had less of the processor than this part of its time waits for something."""
 STRIKES = 3
 """After so many calls that do not end a function is not called again."""
 MEMORY = 2**31
@@ -50,7 +54,8 @@ class Limit:
         """
         if name in self.given_up:
             raise DoesNotEnd("not called again")
-        seconds = self.seconds / 10 if self.strikes else self.seconds
+        part = 10 if self.strikes[name] else 2 if self.strikes.total() else 1
+        seconds = self.seconds / part
         if self.inside or not seconds or not set_alarm(seconds):
             yield
             return
@@ -68,20 +73,24 @@ class Limit:
 
 
 def set_alarm(seconds: float) -> bool:
-    """Set the alarm, and return whether there is one here that nobody else has set."""
+    """Set an alarm, and return whether there is one here that nobody else has set."""
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         return False
-    if signal.getsignal(signal.SIGALRM) is not ring:
-        signal.signal(signal.SIGALRM, ring)
-    before = signal.setitimer(signal.ITIMER_REAL, seconds)
-    if before[0]:
-        signal.setitimer(signal.ITIMER_REAL, *before)
-    return not before[0]
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        return False
+    here, began = time.thread_time(), time.monotonic()
 
+    def ring(*_: object) -> None:
+        """End what is running, unless it has had no time: then the alarm is set again."""
+        had = time.thread_time() - here
+        left = seconds - had
+        if left <= 0.01 or had < WAITS * (time.monotonic() - began):
+            raise Alarm
+        signal.setitimer(signal.ITIMER_REAL, left)
 
-def ring(*_: object) -> None:
-    """End what is running."""
-    raise Alarm
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    return True
 
 
 @contextmanager
