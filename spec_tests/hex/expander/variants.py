@@ -58,7 +58,7 @@ def joined(mask, seed):
 
 
 @variant("random_expander", "values")
-def by_switches(tokens, channels, token_degree, seed=0, near=False):  # noqa: ARG001 not checked
+def by_switches(tokens, channels, token_degree, seed=0, near=False):
     """Start from any graph with the degrees, and walk away from it by random switches."""
     generator = np.random.default_rng(seed)
     whole, rest = divmod(tokens * token_degree, channels)

@@ -20,7 +20,7 @@ def by_sorted_keys(tokens, channels, token_degree, seed=0, draw=0):
 
 
 @variant("double_edge_swaps")
-def one_at_a_time(pairs, channels, seed=0, draw=0):  # noqa: ARG001 edges name their channels
+def one_at_a_time(pairs, channels, seed=0, draw=0):
     """Swap a repeated edge with a random one, at once, until nothing repeats."""
     generator = np.random.default_rng([seed, draw])
     rows = pairs.tolist()
