@@ -41,8 +41,10 @@ def shielded(scored, scope, sinks, recent, valid, keep=None, ratio: Any = None, 
 
 
 @variant("hubkv_select")
-def by_select(keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
-              sinks=4, recent=None, valid=None):  # fmt: skip
+def by_select(
+    keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
+    sinks=4, recent=None, valid=None,
+):  # fmt: skip
     """`select`, once the ends are protected."""
     return reference.select(
         keys, values, shielded(scored, scope, sinks, recent, valid, keep, ratio),
@@ -52,8 +54,10 @@ def by_select(keys, values, scored, *, keep=None, ratio=None, scope: Any = "mode
 
 
 @variant("hubkv_compress")
-def in_two_steps(keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
-                 sinks=4, recent=None, valid=None, store=None):  # fmt: skip
+def in_two_steps(
+    keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
+    sinks=4, recent=None, valid=None, store=None,
+):  # fmt: skip
     """Select and evict; HEX holds what is protected beside its budget."""
     how: dict[str, Any] = dict(
         keep=keep, ratio=ratio, scope=scope, valid=valid, refinement=refinement
