@@ -1,12 +1,12 @@
 """`python -m spec_tests some.module` runs the conformance suite from anywhere."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
+NEEDED = ("pytest", "hypothesis", "beartype")
 TAKES_VALUE = {"--xfails", "--device", "--impl", "--hypothesis-profile", "--level"}
-TAKES_VALUE |= {"--report-html", "--report-json", "--examples", "--paper"}
+TAKES_VALUE |= {"--report-html", "--report-json", "--examples", "--paper", "--call-limit"}
 TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
 
 
@@ -26,5 +26,9 @@ def arguments(given: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        sys.exit(f"The suite needs {', '.join(missing)}: pip install 'kvspec[test]'")
+    import pytest
+
     sys.path.insert(0, "")  # the caller's own module is importable from where they stand
     sys.exit(pytest.main(arguments(sys.argv[1:])))

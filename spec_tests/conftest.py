@@ -12,10 +12,14 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from spec_tests.implementation import COMPOSED, Implementation, layers_on, under_test
+import reference
+from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_ours
+from spec_tests.limits import SECONDS
 from spec_tests.needs import asked, may_ask, needs
+from spec_tests.report.cards import PAPERS, unknown
 from spec_tests.report.faults import LEVELS
+from spec_tests.report.kinds import there_are
 from spec_tests.report.plugin import Plugin
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -40,6 +44,8 @@ settings.load_profile("conformance")
 providers._get_local_constants = Constants
 
 HERE = Path(__file__).parent
+REPORT = "conformance report"
+KERNELS = HERE / "kernels"
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
 ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
@@ -66,6 +72,16 @@ def pytest_addoption(parser):
     )
     group.addoption(
         "--killers", action="store_true", help="run mutants, each against its killer alone"
+    )
+    group.addoption(
+        "--paper", choices=[*PAPERS], help="only the functions of one paper, with all their tests"
+    )
+    group.addoption(
+        "--call-limit",
+        type=float,
+        default=SECONDS,
+        metavar="SECONDS",
+        help="what a call of the module may take; 0 for no limit",
     )
     group.addoption("--device", default="cpu", help="where the inputs live")
     group.addoption("--examples", type=int, metavar="N", help="try no law on more than N examples")
@@ -113,31 +129,66 @@ def pytest_configure(config):
     names = config.getoption("--impl") or layers_on(device)
     try:
         ours = config.getoption("--ours")
-        config.stash[IMPLEMENTATIONS] = [Implementation(name, device, ours) for name in names]
+        paper = PAPERS.get(config.getoption("--paper"), "")
+        how = device, ours, paper, config.getoption("--call-limit")
+        impls = [Implementation(name, *how) for name in names]
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
+    if idle := [impl for impl in impls if not impl.offered]:
+        raise pytest.UsageError(f"--impl: {'; '.join(map(offers_nothing, idle))}")
+    config.stash[IMPLEMENTATIONS] = impls
     ours = ("optimized", "spec_tests.mutants")  # others' modules run none of our kernels
-    if os.environ.get("TRITON_INTERPRET") == "1" and any(n.startswith(ours) for n in names):
+    interpreted = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
+    if interpreted and any(n.startswith(ours) for n in names):
         import_module("spec_tests.kernels.interpreter").patch_once()
     # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
     # `use_deterministic_algorithms` does as much, and imports the compiler.
     torch.set_deterministic_debug_mode("error")
     if not config.getoption("--killers"):
-        config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]))
+        config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]), REPORT)
     if config.getoption("--impl"):  # the report says it
         config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
         config.option.reportchars = config.option.reportchars.replace("a", "")
 
 
+def offers_nothing(impl: Implementation) -> str:
+    """Return why a module has nothing to test, and what may be meant."""
+    of = f"of {impl.paper}" if impl.paper else "of the specification"
+    said = f"{impl.name} offers no function {of}, such as {first(impl)}"
+    if impl.unasked:
+        said += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, with --ours"
+    return said + "".join(f"; {line}" for line in unknown(impl.misspelt))
+
+
+def first(impl: Implementation) -> str:
+    """Return a function that a module is asked for."""
+    return next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
+
+
 def pytest_ignore_collect(collection_path, config):
     """Leave out, of named modules, the tests of this repository and what asks them nothing."""
-    if not config.getoption("--impl") or config.getoption("--killers"):
+    if not is_named(config) or config.getoption("--killers"):
         return None
     if collection_path in OF_THIS_REPOSITORY:
         return True
-    offered = [impl.wanted - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
+    offered = [impl.judged - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
     idle = collection_path.name.startswith("test_") and collection_path.parent != HERE
     return (idle and not any(may_ask(collection_path, names) for names in offered)) or None
+
+
+class WithoutTriton(pytest.Module):
+    """A file of tests of kernels, where there are none."""
+
+    def collect(self):
+        """Skip it: its own imports would fail."""
+        pytest.skip("Triton is not installed, so there are no kernels", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    """Skip the tests of kernels without Triton."""
+    if not TRITON and module_path.parent == KERNELS:
+        return WithoutTriton.from_parent(parent, path=module_path)
+    return None
 
 
 def pytest_generate_tests(metafunc):
@@ -160,7 +211,14 @@ def pytest_generate_tests(metafunc):
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what says nothing about the modules under test; mark the expected failures."""
-    items[:] = [item for item in items if says_something(item)]
+    plugin = config.pluginmanager.getplugin(REPORT)
+    collected, items[:] = [*items], [item for item in items if says_something(item)]
+    if plugin:
+        plugin.there = there_are(collected, items, config.stash[IMPLEMENTATIONS], plugin.level)
+    for item in items:
+        impl = under_test(item)
+        if impl and not impl.ours:  # what others' modules warn of decides no equation
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
     items.sort(key=lambda item: item.name != LONGEST)  # or all would wait for it at the end
     if config.getoption("--impl"):
         items.sort(key=lambda item: ORDER.get(item.path.name, 1))
@@ -175,10 +233,15 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def is_named(config: pytest.Config) -> bool:
+    """Whether it is said which modules, or which paper, are tested."""
+    return bool(config.getoption("--impl") or config.getoption("--paper"))
+
+
 def says_something(item: pytest.Item) -> bool:
     """Whether a test tells a module under test from a wrong one, or is one of this repository."""
     if not isinstance(item, pytest.Function) or "impl" not in item.fixturenames:
-        return not item.config.getoption("--impl")
+        return not is_named(item.config)
     impl = under_test(item)
     if impl is None or item.config.getoption("--killers"):
         return impl is not None
@@ -240,5 +303,5 @@ def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
 def pytest_sessionfinish(session):
     """With --complete, a missing name is a failure."""
     impls = session.config.stash.get(IMPLEMENTATIONS, [])
-    if session.config.getoption("--complete") and any(impl.lacks for impl in impls):
+    if session.config.getoption("--complete") and any(impl.lacks & impl.judged for impl in impls):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,8 +1,12 @@
 """A module under test, as the suite sees it."""
 
+import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from difflib import get_close_matches
 from functools import cached_property, wraps
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import unwrap
 from typing import Any
 
@@ -11,24 +15,30 @@ import torch
 
 import reference
 from spec_tests.index import are_ours, source
+from spec_tests.limits import SECONDS, Limit
 from spec_tests.records import Own, handed, is_record, own_records, result_of, taken
 from spec_tests.report.calls import mapped, recorded
 
 LACKS = "needs a name that the module lacks"
+NEAR = 0.8
+"""How like a name must be to one that is lacking: of all letters, the part that both have."""
 COMPOSED = 2
 """Examples in Triton's interpreter of what runs no kernel but those of other functions, unless
 `--impl optimized.kernels` asks for all."""
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
+TRITON = find_spec("triton") is not None
+"""Whether Triton is installed: it is for Linux on x86-64 alone."""
 
 
 def layers_on(device: str) -> tuple[str, ...]:
     """Return what is tested where nothing is named.
 
     On a CPU `optimized` runs its vectorised bodies (`test_layers` holds the table to that), which
-    need no second run under the name of their own layer.
+    need no second run under the name of their own layer. Without Triton there are no kernels.
     """
-    on_cpu = torch.device(device).type == "cpu"
-    return tuple(name for name in OURS if not (on_cpu and name == "optimized.vector"))
+    idle = {"optimized.vector"} if torch.device(device).type == "cpu" else set[str]()
+    idle |= set() if TRITON else {"optimized.kernels"}
+    return tuple(name for name in OURS if name not in idle)
 
 
 class Unheard(pytest.skip.Exception):
@@ -39,22 +49,64 @@ class Implementation:
     """A module under test. A test of a name it lacks is not collected.
 
     What the papers name without defining is left alone in others' modules, unless they ask: a
-    function of theirs may go by the same name.
+    function of theirs may go by the same name. Others' calls have a time limit.
+
+    Args:
+        name: of the module, and after a colon of an attribute of it.
+        device: where its inputs live.
+        asked: whether it is asked also for what the papers name without defining.
+        paper: `HEX`, `HubKV` or `GraphKV`: it is asked for what states this one's equations alone.
+        seconds: what a call may take; 0 is no limit.
     """
 
-    def __init__(self, name: str, device: str = "cpu", asked: bool = False):
+    def __init__(
+        self,
+        name: str,
+        device: str = "cpu",
+        asked: bool = False,
+        paper: str = "",
+        seconds: float = SECONDS,
+    ):
         module, _, attribute = name.partition(":")
         self.module = import_module(module)
         if attribute:
             self.module = getattr(self.module, attribute)
         self.name, self.device = name, torch.device(device)
         self.ours = name in OURS
-        self.asked = asked or self.ours
+        self.asked, self.paper = asked or self.ours, paper
+        self.limit = Limit(seconds)
 
     @cached_property
     def wanted(self) -> frozenset[str]:
-        """The public names it is asked for."""
+        """The public names it may be asked for."""
         return frozenset(n for n in reference.__all__ if self.asked or not are_ours(source(n)))
+
+    @cached_property
+    def judged(self) -> frozenset[str]:
+        """The public names that are judged: all it is asked for, or those of one paper."""
+        start = f"{self.paper}-"
+        return frozenset(
+            n for n in self.wanted if not self.paper or any(i.startswith(start) for i in source(n))
+        )
+
+    @cached_property
+    def offered(self) -> list[str]:
+        """The functions that are judged."""
+        names = self.judged - self.lacks
+        return [n for n in reference.__all__ if n in names and not is_record(n)]
+
+    @cached_property
+    def misspelt(self) -> dict[str, str]:
+        """Its own public functions under a name that nearly is one that it lacks."""
+        lacked = {plain(name): name for name in sorted(self.lacks)}
+        found = {}
+        for name in dir(self.module):
+            if name.startswith("_") or name in reference.__all__:
+                continue
+            near = get_close_matches(plain(name), lacked, n=1, cutoff=NEAR)
+            if near and is_own_function(getattr(self.module, name, None), self.module):
+                found[name] = lacked[near[0]]
+        return found
 
     @cached_property
     def lacks(self) -> frozenset[str]:
@@ -89,8 +141,8 @@ class Implementation:
 
     def is_asked(self, names: Iterable[str]) -> bool:
         """Whether a test of these names says something: a module may name what it has changed."""
-        changed = getattr(self.module, "changed", None)
-        return changed is None or not changed.isdisjoint(names)
+        changed = getattr(self.module, "changed", self.judged)
+        return not (changed & self.judged).isdisjoint(names)
 
     @cached_property
     def composed(self) -> frozenset[str]:
@@ -131,13 +183,13 @@ class Implementation:
             pytest.skip(LACKS)
         found = getattr(self.module, name)
         if not isinstance(found, type):
-            found = recorded(self, name, self.crossing(found, result_of(name)))
+            found = recorded(self, name, self.crossing(name, found))
         vars(self)[name] = found
         return found
 
-    def crossing(self, function: Callable[..., Any], hint: Any) -> Callable[..., Any]:
-        """Return `function`, called on its own device and with its own records."""
-        here = self.device.type == "cpu"
+    def crossing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `function`, called on its own device, with its own records, for some time."""
+        here, hint = self.device.type == "cpu", result_of(name)
         if here and self.ours:
             return function
 
@@ -145,13 +197,29 @@ class Implementation:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = (args, kwargs) if here else carry((args, kwargs), self.device)
             given = handed(given, self.own) if self.own else given
-            result = taken(function(*given[0], **given[1]), hint, self.own)
+            with nullcontext() if self.ours else self.limit.on(name):
+                found = function(*given[0], **given[1])
+            result = taken(found, hint, self.own)
             return result if here else carry(result, torch.device("cpu"))
 
         return call
 
     def __repr__(self) -> str:
         return self.name
+
+
+def plain(name: str) -> str:
+    """Return a name as one word: `hubMask` and `hub_mask` are one."""
+    return name.replace("_", "").lower()
+
+
+def is_own_function(value: Any, module: Any) -> bool:
+    """Whether something is a function of a module or of its package, and of nobody else."""
+    home = getattr(module, "__name__", "")
+    packages = [
+        place.partition(".")[0] for place in (home, getattr(value, "__module__", None) or "")
+    ]
+    return callable(value) and (home not in sys.modules or packages[0] == packages[1])
 
 
 def carry(value: Any, device: torch.device) -> Any:

@@ -40,7 +40,7 @@ def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_drawn(name: str, inputs: dict[str, Any]) -> bool:
-    """Whether an answer depends on a random stream: that of another module may be another."""
+    """Whether an answer depends on a random stream, or on names: those of others may differ."""
     return name in DRAWN and DRAWN[name](inputs)
 
 

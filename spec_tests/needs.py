@@ -12,6 +12,7 @@ import reference
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = frozenset(reference.__all__)
+ASKS = re.compile(r"\bimpl\.(\w+)")
 IMPORTS = re.compile(r"^from (spec_tests\.[\w.]+) import", re.MULTILINE)
 
 
@@ -42,14 +43,14 @@ def may_ask(file: Path, offered: frozenset[str]) -> bool:
 
 @cache
 def mentioned(file: Path) -> frozenset[str]:
-    """Return the public names in the text of a file and of the suite's files that it imports."""
+    """Return the public names that a file, or one of the suite's that it imports, asks `impl`."""
     found, waiting = set[Path](), [file]
     while waiting:
         here = waiting.pop()
         if here not in found:
             found.add(here)
             waiting += [file_of(module) for module in IMPORTS.findall(text(here))]
-    return PUBLIC & {word for place in found for word in re.findall(r"\w+", text(place))}
+    return PUBLIC & {name for place in found for name in ASKS.findall(text(place))}
 
 
 def file_of(module: str) -> Path:

@@ -34,6 +34,9 @@ class Adapted:
     def __init__(self, module: Any):
         self.module = module
 
+    def __dir__(self) -> list[str]:
+        return dir(self.module)
+
     def __getattr__(self, name: str) -> Any:
         """Return a function of the module among tensors; any other name of it is itself."""
         found = getattr(self.module, name)

@@ -28,18 +28,21 @@ def own_records(module: Any) -> Own:
 
 
 def handed(value: Any, own: Own) -> Any:
-    """Return what a module is handed for `value`: its own records, however deep they stand."""
-    if isinstance(value, list):
+    """Return what a module is handed for `value`: its own records, however deep they stand.
+
+    Objects of other kinds, such as a list with attributes, are handed over as they are.
+    """
+    if type(value) is list:
         return [handed(part, own) for part in value]
-    if isinstance(value, dict):
+    if type(value) is dict:
         return {name: handed(part, own) for name, part in value.items()}
-    if not isinstance(value, tuple):
+    if type(value) is not tuple and type(value) not in RECORDS:
         return value
     parts = [handed(part, own) for part in value]
+    if type(value) is tuple:
+        return (*parts,)
     kind: Any = own.get(type(value), type(value))
-    return (
-        kind(**dict(zip(names_of(value), parts, strict=True))) if kind is not tuple else (*parts,)
-    )
+    return kind(**dict(zip(names_of(value), parts, strict=True)))
 
 
 def taken(value: Any, hint: Any, own: Own) -> Any:

@@ -30,7 +30,8 @@ class HexCache(NamedTuple):
     residual_values: Float[Tensor, "*batch kv_heads residual width"]
     residual_mass: Float[Tensor, "*batch residual"]
     mass: Float[Tensor, "*batch remembered"]
-    """Mass of the compressed tokens; empty in append mode, which has no use for it."""
+    """Mass of the compressed tokens, in float32 or float64 as that of the residual buffer is; empty
+    in append mode, which has no use for it."""
     original_keys: Float[Tensor, "*batch kv_heads originals width"]
     """Empty but in oracle mode."""
     original_values: Float[Tensor, "*batch kv_heads originals width"]

@@ -54,7 +54,7 @@ def lps_mask(prime: FromFive, modulus: FromFive) -> Bool[Tensor, "tokens channel
 
     Returns:
         A mask with $q (q^2 - 1) / 2$ tokens and as many channels, $p + 1$ marks in each row and
-        column: a Ramanujan graph.
+        column: a Ramanujan graph. Vertices stand in an order of our own; any other is as good.
 
     Source:
         HEX-A.2b.
@@ -76,7 +76,8 @@ def lps_graph(prime: FromFive, modulus: FromFive) -> Bool[Tensor, "vertices vert
 
     Returns:
         The symmetric adjacency matrix of a $(p + 1)$-regular graph on $q (q^2 - 1) / 2$ vertices.
-        Read as a mask it is a Ramanujan graph too: its bipartite double cover.
+        Read as a mask it is a Ramanujan graph too: its bipartite double cover. Any order of the
+        vertices is as good as ours.
 
     Source:
         HEX-A.2b.

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference import errors
 from reference.contract import requires, scanning
 from reference.hubkv.discount import hub_mask
 from reference.hubkv.refine import protected_mask
@@ -47,6 +48,9 @@ def autocorrelation(
         may leave [-1, 1], because each averages over its own $n - d$ pairs. A constant sequence
         gives 0 throughout.
 
+    Raises:
+        ValueError: a value is too large to be squared.
+
     Source:
         HubKV-Obs2.
 
@@ -55,8 +59,8 @@ def autocorrelation(
         as 0.
     """
     tokens = values.shape[-1]
-    exact = values.double()
-    centred = exact - exact.mean(-1, keepdim=True)
+    values = widen(values)
+    centred = values - values.mean(-1, keepdim=True)
     variance = (centred * centred).mean(-1)
     correlations = [
         (centred[..., : tokens - d] * centred[..., d:]).mean(-1) / variance
@@ -65,7 +69,8 @@ def autocorrelation(
     # 0 / 0, also where a rounded mean leaves a variance
     constant = (values == values[..., :1]).all(-1) | (variance == 0)
     found = torch.where(constant[..., None], 0, torch.stack(correlations, -1))
-    return found.to(widen(values).dtype)
+    errors.in_range("values", found.abs())
+    return found
 
 
 def nms(

@@ -5,8 +5,17 @@ every one of them; `python -m spec_tests.mutants` runs each against the test it 
 report.
 """
 
-from spec_tests.inputs import modules
-from spec_tests.mutants.make import MUTANTS
+from typing import Any
 
-FILES = modules("*/**/lies.py")
-globals().update({name: mutant.module for name, mutant in MUTANTS.items()})
+
+def __getattr__(name: str) -> Any:
+    """Return the module of a mutant, or `MUTANTS`: all are read when one is first asked for."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from spec_tests.inputs import modules
+    from spec_tests.mutants.make import MUTANTS
+
+    modules("*/**/lies.py")
+    if name != "MUTANTS" and name not in MUTANTS:
+        raise AttributeError(f"there is no mutant {name}")
+    return MUTANTS if name == "MUTANTS" else MUTANTS[name].module

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import reference
 from reference.contract import guarded
+from spec_tests.implementation import TRITON
 from spec_tests.mutants.patch import kernel_text, patched, relaunched, text
 
 
@@ -61,7 +62,7 @@ def kernel_lies(file: str, block: int = 8, programs: int | None = None) -> Tell:
     Each is `optimized`, as it runs on a GPU, with a text of the file reading otherwise, in Triton's
     interpreter. A program owns a `block` of elements, so that small inputs take several; or one of
     so few `programs` that it owns several tiles. The killer is the place of a law of any idea, or
-    `vector:IDEA-ID`.
+    `vector:IDEA-ID`. Without Triton there is none of them.
     """
 
     def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
@@ -70,7 +71,8 @@ def kernel_lies(file: str, block: int = 8, programs: int | None = None) -> Tell:
         idea, _, case = killer.removeprefix("vector:").partition("-")
         killer = place(idea, f"vector:{case}") if killer.startswith("vector:") else killer
         module = Changed(partial(relaunched, file, old, new, block, programs))
-        add(name, Mutant(f"kernels/{file}", says, killer, module))
+        if TRITON:
+            add(name, Mutant(f"kernels/{file}", says, killer, module))
 
     return told(lie)
 

@@ -15,14 +15,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 from unittest.mock import patch
 
-import optimized
 import reference
-from optimized import kernels
-from optimized._dispatch import dispatch
 
 Names = dict[str, Any]
 ROOT = Path(reference.__file__).parent
-KERNELS = Path(kernels.__file__).parent
+KERNELS = ROOT.parent / "optimized/kernels"
 
 
 def patched(file: str, old: str, new: str) -> Names:
@@ -111,13 +108,16 @@ def relaunched(file: str, old: str, new: str, block: int, programs: int | None =
 
     The package is imported once more, from a copy; what has no kernel is vectorised.
     """
+    import optimized
+    from optimized._dispatch import dispatch
+
     if (text := kernel_text(file).replace(old, new)) == kernel_text(file) and old != new:
         raise ValueError(f"no change: optimized/kernels/{file} says what {new!r} says")
     home = TemporaryDirectory()
     COPIES.append(home)
     place = shutil.copytree(KERNELS, Path(home.name) / "kernels")
     (place / file).write_text(text)
-    name = kernels.__name__
+    name = "optimized.kernels"
     spec = spec_from_file_location(name, place / "__init__.py")
     assert spec
     assert spec.loader

@@ -10,7 +10,6 @@ import torch
 import optimized as kv
 from optimized import distributed
 from spec_tests.accuracy import assert_equal
-from spec_tests.kernels.interpreter import small_blocks
 from spec_tests.project.ranks import sharded, world
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
@@ -166,6 +165,9 @@ class Stopped(Exception):
 
 
 def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
+    pytest.importorskip("triton")
+    from spec_tests.kernels.interpreter import small_blocks
+
     home = import_module("optimized.kernels.hubkv.refine")
     scores = scores_of(10, torch.bfloat16, tokens=19)[:2, 0]
     knobs = (2, 0.5, 0.5, 0.8, 1.2, 2.0, 1e-6)

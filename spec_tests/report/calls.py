@@ -87,9 +87,14 @@ def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[...
 
 
 def kept(tensor: Tensor) -> Tensor:
-    """Return a copy of a tensor, its elements in order."""
+    """Return a copy of a tensor, its elements in order; a sparse one has none."""
     bare = tensor.detach() if tensor.requires_grad else tensor
-    return bare.clone(memory_format=torch.contiguous_format)
+    return bare.clone(memory_format=torch.contiguous_format) if dense(tensor) else bare.clone()
+
+
+def dense(tensor: Tensor) -> bool:
+    """Whether a tensor has strides."""
+    return tensor.layout is torch.strided
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from inspect import unwrap
 from typing import Any
 
@@ -13,15 +12,17 @@ import pytest
 import reference
 from spec_tests.accuracy import are_equal
 from spec_tests.implementation import Implementation
-from spec_tests.needs import needs
+from spec_tests.index import HERE
+from spec_tests.needs import needs, text
 from spec_tests.report.calls import UNFAULTED, Call
-from spec_tests.report.composed import follows
+from spec_tests.report.composed import follows, hanging, steps
 from spec_tests.report.faults import (
     CHANGES,
     CRASH,
     ERRORS,
     KIND,
     LAW,
+    NEVER,
     SIGNATURE,
     VALUES,
     Fault,
@@ -41,6 +42,8 @@ SENTENCES = {
 }
 WRONG = (VALUES, KIND, CRASH)
 """What a step of a composition, or a part of the input, may be asked about."""
+COPIED = ("layout", "gradients")
+"""Properties of the tensors that are passed, and not of copies."""
 
 
 def claims(
@@ -52,7 +55,7 @@ def claims(
         call = fault.call
         name = call.name if call else function_of(item)
         kind = SIGNATURE if item.originalname == "test_signature" else fault.kind
-        generic = item.originalname in SENTENCES and kind in WRONG
+        generic = item.originalname in SENTENCES and kind in (*WRONG, NEVER)
         claim = {
             "test": item.nodeid,
             "claim": ANSWERS if generic else sentence(item),
@@ -78,16 +81,16 @@ def claims(
 
 def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str) -> dict[str, Any]:
     """Return a call that is at fault as a program, with its answer, the right one, and causes."""
-    after = follows(call) if kind in WRONG else []
-    if kind in WRONG and fault.edge != "layout" and item.originalname != "test_vector":
+    after = follows(call) if kind in WRONG else hanging(call) if kind == NEVER else []
+    if kind in WRONG and fault.edge not in COPIED and item.originalname != "test_vector":
         fault = least(fault, call)
         call = fault.call or call
     theirs, path, expected = call.outcome, "", fault.expected
-    if kind not in (*ERRORS, LAW, CHANGES):
+    if kind not in (*ERRORS, LAW, CHANGES, NEVER):
         path, expected, theirs = differing(expected, theirs, are_equal)
     if kind in (CHANGES, LAW):
         theirs = call.passed if kind == CHANGES else fault.got
-    inputs = call.passed if fault.edge == "layout" else call.inputs
+    inputs = call.passed if fault.edge in COPIED else call.inputs
     wrong = kind in (VALUES, KIND)
     return {
         "snippet": snippet(impl.name, impl.own, call.name, inputs),
@@ -126,14 +129,17 @@ def function_of(item: Any) -> str:
 def lies_like(call: Call) -> list[str]:
     """Return the deliberate mistakes of the suite that give this call's very outcome.
 
-    Many do by chance, on little input: one that is wrong where the module is right is none.
+    They are those about the function, or else about what the specification of it calls. Many do by
+    chance, on little input: one that is wrong where the module is right is none.
     """
     right = [c for calls in UNFAULTED[call.name].values() for c in calls if c.impl is call.impl]
-    found = []
-    for says, module in lies_about(call.name):
-        lie = getattr(module, call.name)
-        if explains(lie, call) and not any(missed(lie, other) for other in right):
-            found.append(says)
+    found: list[str] = []
+    for homes in ([call.name], steps(call.name)):
+        lies = dict.fromkeys(lie for name in homes for lie in lies_about(name))
+        for says, module in () if found else lies:
+            lie = getattr(module, call.name)
+            if explains(lie, call) and not any(missed(lie, other) for other in right):
+                found.append(says)
     return found
 
 
@@ -145,11 +151,11 @@ def missed(lie: Callable[..., Any], call: Call) -> bool:
 @cache
 def lies_about(name: str) -> list[tuple[str, Any]]:
     """Return the mistakes that the suite carries about the file that defines a function."""
-    home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.")
-    if find_spec(f"spec_tests.{home}") is None or find_spec(f"spec_tests.{home}.lies") is None:
-        return []
-    import_module(f"spec_tests.{home}.lies")
+    home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.").replace(".", "/")
+    for file in HERE.rglob("lies.py"):
+        if f'lies("{home}")' in text(file):
+            import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
     from spec_tests.mutants.make import MUTANTS
 
-    places = (f"{home.replace('.', '/')}.py", name)
+    places = (f"{home}.py", name)
     return [(mutant.lie, mutant.module) for mutant in MUTANTS.values() if mutant.place in places]

@@ -23,6 +23,12 @@ def follows(call: Call) -> list[str]:
     return alone or names
 
 
+def hanging(call: Call) -> list[str]:
+    """Return the steps of which a module's own did not end either."""
+    strikes = call.impl.limit.strikes if call.impl else {}
+    return [name for name in steps(call.name) if name in strikes]
+
+
 def explained(call: Call, names: list[str]) -> bool:
     """Whether the specification, with a module's own of these names, gives a call's outcome."""
     with theirs(call.impl, names):

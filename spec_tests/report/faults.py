@@ -1,9 +1,9 @@
 """Which call of a failed test is at fault, what is wrong with it, and on which inputs alone.
 
 A call is at fault if its outcome is not the specification's. What it fails on is found by asking
-again with one property of the inputs taken away at a time: memory in order, no −0, float32, no two
-numbers equal. The property that makes the difference is named; an input that still fails without
-any of them is an ordinary one.
+again with one property of the inputs taken away after the other: memory in order, no axis of one
+element, no −0, float32, no two numbers equal. The property that makes the difference is named; an
+input that still fails without any of them is an ordinary one.
 """
 
 import warnings
@@ -16,16 +16,22 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
 from spec_tests.inputs import is_drawn
-from spec_tests.report.calls import Call, elements, mapped, tensors
+from spec_tests.limits import DoesNotEnd
+from spec_tests.report.axes import axes, leaves, replaced
+from spec_tests.report.calls import Call, dense, elements, kept, mapped, tensors
 
 LEVELS = ("values", "edges", "errors")
 VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
 LENIENT, OTHER_ERROR = "missing errors", "errors of another type"
 CHANGES, LAW = "changes its arguments", "breaks a law"
-SIGNATURE = "another signature"
+NEVER, SIGNATURE = "does not end", "another signature"
 ERRORS = (LENIENT, OTHER_ERROR)
 LARGE = 2**18
 """Elements beyond which a call is not asked of the reference again."""
+
+
+Inputs = dict[str, Any]
+Change = Callable[[str, Inputs], Inputs]  # of a function's inputs
 
 
 class Fault(NamedTuple):
@@ -40,7 +46,7 @@ class Fault(NamedTuple):
     @property
     def level(self) -> str:
         """The level that it keeps a function from."""
-        if self.kind in ERRORS:
+        if self.kind in ERRORS or isinstance(self.expected, TypeError | ValueError):
             return "errors"
         return "edges" if self.edge or self.kind == CHANGES else "values"
 
@@ -56,19 +62,29 @@ def diagnosed(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
     calls = [*calls]
     for call in calls:
         if kind := judged(call.name, call.inputs, call.outcome):
-            edge = "" if kind in ERRORS else edge_of(call, kind)
+            edge = "" if kind in (*ERRORS, NEVER) else milder(call, kind)[0]
             return Fault(kind, edge, call, asked(getattr(reference, call.name), call.inputs))
     for call in calls:
-        if not are_equal(call.inputs, mapped(torch.Tensor.contiguous, call.passed)):
+        if not are_equal(mapped(whole, call.inputs), mapped(whole, mapped(kept, call.passed))):
             return Fault(CHANGES, "", call, call.inputs)
     showing = [call for call in calls if compared and are_equal(call.outcome, compared[0])]
-    return Fault(LAW, "", next(iter(showing or calls[::-1]), None), *compared[::-1])
+    edge = "gradients" if any(map(learns, calls)) else "dtype" if any(map(is_half, calls)) else ""
+    return Fault(LAW, edge, next(iter(showing or calls[::-1]), None), *compared[::-1])
 
 
 def judged(
-    name: str, inputs: dict[str, Any], outcome: Any, spec: Callable[..., Any] | None = None
+    name: str,
+    inputs: Inputs,
+    outcome: Any,
+    spec: Callable[..., Any] | None = None,
+    patient: bool = True,
 ) -> str:
-    """Return what is wrong with an outcome, or nothing: so if `spec` cannot be asked."""
+    """Return what is wrong with an outcome, or nothing: so if `spec` cannot be asked.
+
+    What is far off is asked under other roundings only if `patient`.
+    """
+    if isinstance(outcome, DoesNotEnd):
+        return NEVER
     if elements(inputs) > LARGE:
         return ""
     right: Callable[..., Any] = spec or getattr(reference, name)
@@ -85,7 +101,7 @@ def judged(
         return "" if alike(outcome, expected) else KIND
     try:
         with quiet():
-            assert_as_accurate(outcome, right, inputs)
+            assert_as_accurate(outcome, right, inputs, patient=patient)
     except Exception:
         return VALUES if alike(outcome, expected) else KIND
     return ""
@@ -96,7 +112,7 @@ def explains(spec: Callable[..., Any], call: Call) -> bool:
     expected = asked(spec, call.inputs)
     if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
         return type(expected) is type(call.outcome)
-    return not judged(call.name, call.inputs, call.outcome, spec)
+    return not judged(call.name, call.inputs, call.outcome, spec, patient=False)
 
 
 def asked(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
@@ -124,24 +140,74 @@ def alike(actual: Any, expected: Any) -> bool:
     return type(actual) is type(expected)
 
 
-def edge_of(call: Call, kind: str) -> str:
-    """Return the property of the inputs that a fault of a kind takes, or nothing."""
+def milder(call: Call, kind: str) -> tuple[str, Inputs]:
+    """Return the property of the inputs that a fault of a kind takes, if any, and plainer inputs.
+
+    The latter fail so too, without the properties before it that can be taken away.
+    """
     inputs = call.inputs
-    spread = not all(tensor.is_contiguous() for tensor in tensors(call.passed))
     for edge, change in EDGES.items():
-        milder = mapped(change, inputs)
-        if spread if edge == "layout" else differ(milder, inputs):
-            if isinstance(asked(getattr(reference, call.name), milder), Exception):
+        less = change(call.name, inputs)
+        if has(edge, call) or differ(less, inputs):
+            if isinstance(asked(getattr(reference, call.name), less), Exception):
                 continue  # the inputs are no longer admissible
-            inputs = milder
-            if judged(call.name, inputs, asked(call.function, inputs)) != kind:
-                return edge
-    return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty"
+            if judged(call.name, less, asked(call.function, less)) != kind:
+                return edge, inputs
+            inputs = less
+    return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
+
+
+def shows(edge: str, call: Call, kind: str) -> bool:
+    """Whether a call fails so by a property of its inputs, and they have none before it."""
+    found, plainer = milder(call, kind)
+    return found == edge and not differ(plainer, call.inputs)
+
+
+def is_ordinary(name: str, inputs: Inputs) -> bool:
+    """Whether inputs have no property that can be taken away."""
+    others = (change(name, inputs) for change in EDGES.values())
+    return not any(
+        differ(less, inputs) and not isinstance(asked(getattr(reference, name), less), Exception)
+        for less in others
+    )
+
+
+def has(edge: str, call: Call) -> bool:
+    """Whether the tensors that were passed have what a copy of them has not."""
+    if edge == "layout":
+        return not all(tensor.is_contiguous() for tensor in tensors(call.passed))
+    return edge == "gradients" and learns(call)
+
+
+def learns(call: Call) -> bool:
+    """Whether a call asks for gradients."""
+    return any(tensor.requires_grad for tensor in tensors(call.passed))
+
+
+def is_half(call: Call) -> bool:
+    """Whether a call is of numbers of half precision."""
+    return any(is_float(t) and t.dtype.itemsize < 4 for t in tensors(call.passed))
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor with its zeros."""
+    return tensor if dense(tensor) else tensor.to_dense()
 
 
 def filled(tensor: Tensor) -> Tensor:
     """Return a tensor with one element along each empty axis."""
     return tensor if tensor.numel() else tensor.new_zeros([max(n, 1) for n in tensor.shape])
+
+
+def several(name: str, inputs: Inputs) -> Inputs:
+    """Return inputs with two elements along each axis of one that counts no rows of a batch."""
+    made = inputs
+    for key, field, value in leaves(inputs):
+        for at, axis in enumerate(axes(name, key, field, value)):
+            if axis.isidentifier() and value.shape[at] == 1:
+                value = torch.cat([value, value], at)
+                made = replaced(made, key, field, value)
+    return made
 
 
 def differ(inputs: Any, others: Any) -> bool:
@@ -175,19 +241,27 @@ def moderate(tensor: Tensor) -> Tensor:
 
 
 def apart(tensor: Tensor) -> Tensor:
-    """Return a tensor with no two finite numbers equal: a little of a ramp is mixed in."""
-    if not is_float(tensor) or tensor.numel() < 2:
+    """Return a tensor with no two finite numbers equal: if any are, with a little of a ramp."""
+    finite = tensor[tensor.isfinite()] if is_float(tensor) else tensor.new_empty(0)
+    if finite.unique().numel() == finite.numel():
         return tensor
     ramp = torch.linspace(1, 0, tensor.numel() + 2, dtype=torch.float64)[1:-1]
     mixed = tensor + 2**-10 * (ramp.reshape(tensor.shape) - tensor.double())
     return torch.where(tensor.isfinite(), mixed, tensor).to(tensor.dtype)
 
 
-EDGES = {
-    "layout": Tensor.clone,
-    "empty": filled,
-    "negative zero": unsigned,
-    "dtype": single,
-    "range": moderate,
-    "ties": apart,
+def each(change: Callable[[Tensor], Tensor]) -> Change:
+    """Return a change of inputs that changes every tensor."""
+    return lambda _, inputs: mapped(change, inputs)
+
+
+EDGES: dict[str, Change] = {
+    "layout": each(Tensor.clone),
+    "gradients": each(Tensor.detach),
+    "empty": each(filled),
+    "single": several,
+    "negative zero": each(unsigned),
+    "dtype": each(single),
+    "range": each(moderate),
+    "ties": each(apart),
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from spec_tests.report.cards import paper, verdicts
+from spec_tests.report.cards import left_out, paper, unknown, verdicts
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.terminal import following, tests
 from spec_tests.report.tex import as_mathml
@@ -62,6 +62,7 @@ def module(told: dict[str, Any], level: str) -> str:
     tested = [card for card in told["functions"] if card["verdict"] != "untested"]
     asked = LEVELS[: LEVELS.index(level) + 1]
     head = joined(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
+    lines = [*paper(told["equations"]), *left_out(tested), *unknown(told["misspelt"])]
     lacks = ""
     if told["unasked"]:
         names = text(", ".join(told["unasked"]))
@@ -77,7 +78,7 @@ def module(told: dict[str, Any], level: str) -> str:
         f"<section>\n<h2>{text(told['module'])}</h2>\n"
         f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         f"{joined(row(card, level) for card in tested)}</tbody>\n</table></div>\n"
-        f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in paper(told['equations']))}"
+        f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in lines)}"
         f"<p>{text(tests(told['tests']))}.</p>\n"
         f"{lacks}{f'<ul>{mended}</ul>' if mended else ''}"
         f"{joined(card_of(card) for card in tested)}{elsewhere}</section>\n"
@@ -86,7 +87,7 @@ def module(told: dict[str, Any], level: str) -> str:
 
 def row(card: dict[str, Any], level: str) -> str:
     """Return a function's row: what it passes, level by level."""
-    cells = joined(f'<td class="{mark}">{mark}</td>' for mark in verdicts(card, level))
+    cells = joined(f'<td class="{mark}">{mark}</td>' for mark in verdicts(card, level).values())
     ids = text(", ".join(equation["id"] for equation in card["equations"]))
     name = text(card["function"])
     return f'<tr><th scope="row"><a href="#{name}">{name}</a></th>{cells}<td>{ids}</td></tr>\n'
@@ -104,7 +105,7 @@ def card_of(card: dict[str, Any]) -> str:
     if card["failures"]:
         words = f"fails {card['failed']} of {card['failed'] + card['passed']} tests"
     else:
-        words = f"passes {card['passed']} tests"
+        words = f"passes {card['passed']} tests{' of more' * (card['verdict'] != 'passes')}"
     return (
         f'<article id="{name}">\n<h3><code>{name}</code> '
         f'<span class="{card["verdict"]}">{words}</span></h3>\n'

@@ -1,20 +1,19 @@
 """The least input of a fault: without the rows, tokens and knobs that it does not take."""
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
-from inspect import Parameter, signature, unwrap
-from itertools import repeat
-from typing import Any, get_args
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import reference
+from spec_tests.report.axes import axes, is_name, leaves, replaced
 from spec_tests.report.calls import Call
-from spec_tests.report.faults import Fault, asked, edge_of, judged
-from spec_tests.report.literals import WHOLE, same
+from spec_tests.report.faults import Fault, Inputs, asked, is_ordinary, judged, milder, shows
+from spec_tests.report.literals import WHOLE, literal, same
 
-Inputs = dict[str, Any]
 MANY = 9
 """Elements from which a tensor is made simpler."""
 TRIES = 60
@@ -24,13 +23,17 @@ TRIES = 60
 def least(fault: Fault, call: Call) -> Fault:
     """Return a fault of the same kind and edge, on no more than it takes.
 
-    The edge is asked in the end; at every cut only where that cut too much.
+    If ordinary input fails it is ordinary; if an edge does, the edge is asked in the end, and at
+    every cut only where that cut too much.
     """
-    for edge, tries in ((None, TRIES), (fault.edge, TRIES // 3)):
+    edge, plainer = milder(call, fault.kind)
+    call = again(call, plainer) if edge == fault.edge else call
+    ways = ((None, TRIES), (fault.edge, TRIES // 3)) if fault.edge else ((fault.edge, TRIES),)
+    for edge, tries in ways:
         made = again(call, fewer(fault.kind, edge, call, tries))
         if judged(call.name, made.inputs, made.outcome) != fault.kind:
             break  # it is one of chance
-        if edge_of(made, fault.kind) == fault.edge:
+        if shows(fault.edge, made, fault.kind):
             expected = asked(getattr(reference, call.name), made.inputs)
             return fault._replace(call=made, expected=expected)
     return fault
@@ -38,16 +41,18 @@ def least(fault: Fault, call: Call) -> Fault:
 
 def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
     """Return inputs from which nothing can be cut, or no more tries are left."""
-    inputs, before = call.inputs, None
+    inputs, before, fine = call.inputs, None, is_ordinary(call.name, call.inputs)
     while before is not inputs:
         before = inputs
         for cut in cuts(call.name, inputs):
             while tries and (smaller := cut(inputs)) is not None:
                 tries -= 1
-                made = again(call, smaller)
-                if judged(call.name, smaller, made.outcome) != kind:
+                if edge == "" and fine and not is_ordinary(call.name, smaller):
                     break
-                if edge is not None and edge_of(made, kind) != edge:
+                made = again(call, smaller)
+                if judged(call.name, smaller, made.outcome, patient=False) != kind:
+                    break
+                if edge and not shows(edge, made, kind):
                     break
                 inputs = smaller
     return inputs
@@ -71,14 +76,16 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
             yield partial(without, spec[key].default, key)
     named = dict.fromkeys(axis for leaf in leaves(inputs) for axis in axes(name, *leaf))
     for axis in named:
-        if axis.startswith("*") or axis.isidentifier():
+        if is_name(axis):
             yield partial(shorter, name, axis, lambda n: (0, n // 2))
             yield partial(shorter, name, axis, lambda n: (n - n // 2, n // 2))
             yield partial(shorter, name, axis, lambda n: (0, n - 1))
             yield partial(shorter, name, axis, lambda n: (1, n - 1))
     for key, field, _ in leaves(inputs):
         yield partial(plain, key, field, torch.zeros_like)
-        yield partial(plain, key, field, rounded)
+        yield partial(plain, key, field, ranks)
+        for digits in (2, 3):
+            yield partial(plain, key, field, partial(rounded, digits))
     for key in inputs:
         yield partial(lower, key, lambda n: n // 2)
         yield partial(lower, key, lambda n: n - 1)
@@ -93,23 +100,34 @@ def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
 def plain(
     key: str, field: str, change: Callable[[Tensor], Tensor], inputs: Inputs
 ) -> Inputs | None:
-    """Return inputs with a simpler tensor for one of some size, if it is another."""
+    """Return inputs with a simpler tensor for another: a short one must be shorter to read."""
     whole = inputs.get(key)
     value = getattr(whole, field, None) if field else whole
-    if not isinstance(value, Tensor) or value.numel() < MANY:
+    if not isinstance(value, Tensor):
         return None
     made = change(value)
     if made.dtype == value.dtype and torch.equal(made, value):
         return None
-    return {**inputs, key: whole._replace(**{field: made}) if field and whole else made}
+    if value.numel() < MANY and len(literal(made)) >= len(literal(value)):
+        return None
+    return replaced(inputs, key, field, made)
 
 
-def rounded(tensor: Tensor) -> Tensor:
-    """Return a tensor in float32, of two decimals where all of it is moderate."""
+def ranks(tensor: Tensor) -> Tensor:
+    """Return a tensor with as few digits as its order takes, if none of it is negative."""
+    if not tensor.is_floating_point() or not (tensor.isfinite() & (tensor >= 0)).all():
+        return tensor
+    _, place = tensor.unique(return_inverse=True)
+    count = int(place.max()) + 1 if tensor.numel() else 0
+    return ((place + 1) / 2 ** count.bit_length()).to(tensor.dtype)
+
+
+def rounded(digits: int, tensor: Tensor) -> Tensor:
+    """Return a tensor in float32, of so many decimals where all of it is moderate."""
     if not tensor.is_floating_point():
         return tensor
     made = tensor.float()
-    return made.mul(100).round().div(100) if (made.abs() < WHOLE).all() else made
+    return made.round(decimals=digits) if (made.abs() < WHOLE).all() else made
 
 
 def lower(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
@@ -122,7 +140,7 @@ def shorter(
     name: str, axis: str, part: Callable[[int], tuple[int, int]], inputs: Inputs
 ) -> Inputs | None:
     """Return inputs with a part of an axis, of all tensors that have it; a row needs no batch."""
-    made, changed = dict(inputs), False
+    made, changed = inputs, False
     for key, field, value in leaves(inputs):
         if axis in (named := axes(name, key, field, value)):
             at = named.index(axis)
@@ -133,32 +151,5 @@ def shorter(
                 less = value.select(at, 0).contiguous()
             else:
                 return None
-            made[key] = made[key]._replace(**{field: less}) if field else less
-            changed = True
+            made, changed = replaced(made, key, field, less), True
     return made if changed else None
-
-
-def leaves(inputs: Inputs) -> Iterator[tuple[str, str, Any]]:
-    """Yield each argument by its name, a record's parts by theirs besides."""
-    for key, value in inputs.items():
-        fields = getattr(value, "_fields", None)
-        yield from zip(repeat(key), fields, value, strict=False) if fields else [(key, "", value)]
-
-
-def axes(name: str, key: str, field: str, value: Any) -> list[str]:
-    """Return the names of a tensor's axes, as the signature has them; those of a batch count."""
-    words = [*dims(name, key, field)] if isinstance(value, Tensor) else []
-    if words and words[0].startswith("*"):
-        words = [f"{words[0]}{at}" for at in range(value.dim() - len(words) + 1)] + words[1:]
-    return words if isinstance(value, Tensor) and len(words) == value.dim() else []
-
-
-@cache
-def dims(name: str, key: str, field: str = "") -> tuple[str, ...]:
-    """Return the words of the shape that an argument, or a part of it, is annotated with."""
-    hint = unwrap(getattr(reference, name)).__annotations__[key]
-    if field:
-        record = next(part for part in (hint, *get_args(hint)) if field in part.__annotations__)
-        hint = record.__annotations__[field]
-    shaped = (part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str"))
-    return tuple(next(shaped, "").split())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.records import RECORDS
-from spec_tests.report.calls import elements
+from spec_tests.report.calls import dense, elements
 
 PLAIN = (torch.float32, torch.int64, torch.bool)
 """The dtypes that `torch.tensor` gives to floats, integers and flags."""
@@ -74,6 +74,8 @@ def left(record: Any, field: str, value: Any) -> bool:
 
 def tensor(value: Tensor) -> str:
     """Return Python that makes a tensor, with its dtype and, if it is spread, its strides."""
+    if not dense(value):
+        return f"{tensor(value.to_dense())}.to_sparse()"
     dtype = "" if value.dtype in PLAIN else f", dtype={value.dtype}"
     if not value.numel():
         return f"torch.zeros({[*value.shape]}, dtype={value.dtype})"

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,16 @@ import pytest
 from hypothesis.errors import HypothesisException
 
 from spec_tests.implementation import LACKS, Implementation, Unheard, under_test
+from spec_tests.limits import limited_memory
 from spec_tests.needs import needs
 from spec_tests.report import cards, html, terminal
 from spec_tests.report.calls import LAST, unfaulted
 from spec_tests.report.claims import claims, equations_of
-from spec_tests.report.faults import LEVELS, Fault, diagnosed
+from spec_tests.report.faults import LEVELS, NEVER, Fault, diagnosed
+from spec_tests.report.kinds import Tests, kind_of, received, sent
 
 FAILURES = (Exception, pytest.fail.Exception)
+THERE = "tests there are"
 SAID = ""
 """Counts the examples of which nothing was left out."""
 
@@ -29,13 +32,34 @@ class Plugin:
     def __init__(self, config: pytest.Config, impls: list[Implementation]):
         self.config, self.impls = config, impls
         self.level = config.getoption("--level")
-        self.unsaid: set[str] = set()
+        self.there: Tests = Counter()
+
+    def pytest_sessionfinish(self) -> None:
+        """Say what there was to run, as a worker of xdist."""
+        getattr(self.config, "workeroutput", {})[THERE] = sent(self.there)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Hear from a worker what there was to run: each collects all."""
+        self.there |= received(getattr(node, "workeroutput", {}).get(THERE, []))
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        """Leave out a test of a function that does not end."""
+        impl = under_test(item)
+        if impl and (gone := sorted(impl.limit.given_up & needs(item))):
+            item.user_properties.append(("left_out", True))
+            pytest.skip(f"{', '.join(gone)}: does not end")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """Run a test; each example that fails is diagnosed."""
-        if under_test(item) is None:
+        if (impl := under_test(item)) is None:
             return (yield)
+        with nullcontext() if impl.ours else limited_memory():
+            yield from self.asking(item)
+
+    def asking(self, item: Any) -> Iterator[None]:
+        """Run a test of a module."""
         LAST.clear()
         law, left_out = getattr(getattr(item, "obj", None), "hypothesis", None), Counter[str]()
         try:
@@ -46,6 +70,8 @@ class Plugin:
                 body, law.inner_test = law.inner_test, self.example(item, left_out)
                 try:
                     yield
+                except Left as left:
+                    raise left.error from None
                 finally:
                     law.inner_test = body
         finally:
@@ -66,6 +92,10 @@ class Plugin:
                 left_out[SAID] += 1
             except (Beyond, Unheard) as why:
                 left_out[str(why)] += 1
+            except FAILURES as error:
+                if getattr(error, "fault", None) and vars(error)["fault"].kind == NEVER:
+                    raise Left(error) from None
+                raise
 
         return run
 
@@ -95,17 +125,18 @@ class Plugin:
         if (impl := under_test(item)) is not None:
             asks = sorted(needs(item))
             report.user_properties += [("impl", impl.name), ("spec", equations_of(item))]
-            report.user_properties += [("asks", asks)]
+            report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
             if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
-                found = claims(impl, item, faults_of(call.excinfo.value))
-                report.user_properties.append(("claims", [*found]))
+                with nullcontext() if impl.ours else limited_memory():
+                    found = [*claims(impl, item, faults_of(call.excinfo.value))]
+                report.user_properties.append(("claims", found))
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the cards, and write the files that were asked for."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-        report = cards.report(terminalreporter.stats, self.impls, self.config)
+        report = cards.report(terminalreporter.stats, self.impls, self.there, self.config)
         terminal.write(terminalreporter, report, self.config)
         for option, text in (("--report-json", cards.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
@@ -114,6 +145,14 @@ class Plugin:
 
 class Beyond(pytest.skip.Exception):
     """A test fails at a level that was not asked for."""
+
+
+class Left(pytest.skip.Exception):
+    """A call does not end, and no other example of a law is tried: Hypothesis lets a skip out."""
+
+    def __init__(self, error: BaseException):
+        super().__init__()
+        self.error = error
 
 
 @cache

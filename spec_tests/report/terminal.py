@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spec_tests.report.cards import paper, verdicts
+from spec_tests.report.cards import left_out, paper, unknown, verdicts
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.tex import as_text
 
@@ -129,15 +129,19 @@ def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
         width = max(len(name) for name in ("function", *(card["function"] for card in tested))) + 2
         yield f"{'function':<{width}}{''.join(f'{level:<9}' for level in asked)}equations", STRONG
         for card in tested:
-            said = "".join(f"{mark:<9}" for mark in verdicts(card, level))
+            said = "".join(f"{mark:<9}" for mark in verdicts(card, level).values())
             ids = ", ".join(equation["id"] for equation in card["equations"])
-            bad = card["verdict"] == "fails"
-            yield f"{card['function']:<{width}}{said}{ids}", BAD if bad else GOOD
+            colour = {"fails": BAD, "passes": GOOD}.get(card["verdict"], PLAIN)
+            yield f"{card['function']:<{width}}{said}{ids}", colour
     for line in paper(module["equations"]):
-        yield line, BAD if "fails" in line else GOOD
+        yield line, BAD if "fails" in line else PLAIN if "not all" in line else GOOD
+    for line in left_out(tested) if named else ():
+        yield from wrapped(line, "")
     yield tests(module["tests"]), PLAIN
     for mended in module["mended"]:
         yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
+    for line in unknown(module["misspelt"]):
+        yield line, BAD
     if unasked := module["unasked"]:
         yield from wrapped(f"{len(unasked)} offered, not asked: {', '.join(unasked)} (--ours)", "")
     if module["lacks"]:

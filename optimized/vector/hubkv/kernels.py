@@ -5,4 +5,4 @@ from torch import Tensor
 
 
 def window_kernel(tokens: int, radius: int, dtype: torch.dtype) -> Tensor:
-    return (torch.arange(tokens) <= min(radius, tokens)).to(dtype)
+    return (torch.arange(tokens) <= radius).to(dtype)

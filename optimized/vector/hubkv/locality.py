@@ -6,21 +6,23 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from reference import errors
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
 
 
 def autocorrelation(values: Tensor, distances: int) -> Tensor:
     tokens = values.shape[-1]
-    exact = values.double()
-    centred = exact - exact.mean(-1, keepdim=True)
+    values = widen(values)
+    centred = values - values.mean(-1, keepdim=True)
     shifted = F.pad(centred, (0, distances)).unfold(-1, tokens, 1)
     pairs = tokens - torch.arange(distances + 1, device=values.device)
     covariances = (shifted @ centred[..., None])[..., 0] / pairs
     constant = (values == values[..., :1]).all(-1, keepdim=True)
     constant |= covariances[..., :1] == 0
     found = torch.where(constant, 0, covariances / covariances[..., :1])
-    return found.to(widen(values).dtype)
+    errors.in_range("values", found.abs())
+    return found
 
 
 def distance_profile(weights: Tensor, distances: int) -> Tensor:

@@ -117,5 +117,5 @@ def by_rank(weights, sources, count, protected=None, spare_sources=False):
     if spare_sources:
         one_row = torch.zeros_like(open_[..., :1, :]).scatter(-1, sources[..., None, :], True)
         open_ &= ~one_row
-    order = (-weights.double()).masked_fill(~open_, torch.inf).argsort(-1, stable=True)
+    order = (-weights.double()).masked_fill(~open_, torch.inf).argsort(dim=-1, stable=True)
     return (order.argsort(-1) < count) & open_

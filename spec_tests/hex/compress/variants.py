@@ -22,10 +22,9 @@ def head_by_head(keys, values, expander, dynamic, bits=3, value_group="token", s
         for h in range(keys.shape[-3])
     ]
     key_codes, key_steps, key_minima = (
-        torch.stack(parts, 1 - len(shape)) for parts, shape in zip(
-            zip(*each, strict=True), ((0, 0, 0), (0, 0), (0, 0)), strict=True
-        )
-    )  # fmt: skip
+        torch.stack(parts, axis)
+        for parts, axis in zip(zip(*each, strict=True), (-3, -2, -2), strict=True)
+    )
     if value_group == "token":
         rows, aside = (x.transpose(-3, -2).flatten(-2) for x in (values, kept))
         value_codes, value_steps, value_minima = reference.quantise(rows, bits, aside, scales)

@@ -1,10 +1,12 @@
 """Lubotzky–Phillips–Sarnak graphs: HEX A.2."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.accuracy import assert_equal
+import reference
+from spec_tests.accuracy import assert_close, assert_equal
 
 TWO_SIDED = [(5, 13), (37, 13)]
 ONE_SIDED = [(17, 13), (29, 13)]
@@ -40,6 +42,25 @@ def test_the_graph_looks_the_same_from_every_vertex(impl, prime, modulus):
     mask = impl.lps_mask(prime, modulus).float()
     shared = (mask @ mask.T).sort(1).values
     assert_equal(shared, shared[:1].expand_as(shared).contiguous())
+
+
+@pytest.mark.spec("HEX-A.2b")
+def test_the_graph_has_no_short_rings(impl):
+    # 4 log_5 13 - log_5 4 is above 5, and rings of two sides are even: the shortest has 6 edges
+    mask = impl.lps_mask(5, 13).float()
+    shared = mask @ mask.T - 6 * torch.eye(len(mask))
+    assert shared.max() == 1
+
+
+@pytest.mark.spec("HEX-A.2b")
+@pytest.mark.parametrize(("function", "prime"), [("lps_mask", 5), ("lps_graph", 17)])
+def test_in_another_order_it_is_the_graph_of_the_theorem(impl, function, prime):
+    """As many rings of four edges and of six, and the same singular values: those of one graph."""
+    own, known = (getattr(m, function)(prime, 13).double() for m in (impl, reference))
+    values = torch.linalg.svdvals(known)
+    assert_close(torch.linalg.svdvals(own), values, scale=sum(known.shape) * values[0])
+    own, known = own @ own.T, known @ known.T
+    assert_equal((own @ own).diagonal(), (known @ known).diagonal())
 
 
 @pytest.mark.spec("HEX-A.2b")

@@ -68,6 +68,7 @@ REFUSALS = dict(
             Refusal("keys", lambda k: k[..., :1], ValueError, "shape"),
             Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 2 tokens"),
             Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the 2"),
+            Refusal("queries", lambda q: q * 2.0**126, ValueError, "queries"),
             Refusal("span", 3, ValueError, "[0, 2]"),
             Refusal("log_sum_exp", longer(keys.sum(-1)), ValueError, "shape (2, 2)"),
             Refusal("log_sum_exp", log_sum_exp(keys, keys, False), ValueError, "the natural one"),

@@ -32,7 +32,7 @@ def by_one_product(
 
 @variant("heavy_hitter_mask")
 def by_rank(mass, ratio=0.02, recent=0, outside_recent=False):
-    """Count for each token how many come before it: the heavier ones, and equal ones on its left."""
+    """Count how many come before each token: heavier ones, and equal ones on its left."""
     tokens = mass.shape[-1]
     at = torch.arange(tokens, device=mass.device)
     rivals = at < tokens - recent if outside_recent else at >= 0

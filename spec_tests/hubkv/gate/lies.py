@@ -20,11 +20,11 @@ test_a_large_enough_lead_survives_refinement
   overdone_gate: a strong correction turns the ranking round
   - strength = ratio**power
   + strength = 3 * ratio**power
-test_the_bound_holds_exactly
+test_the_bound_holds_for_any_weight
   half_more: half of the correction comes on top
   - strength * widen(corrected)
   + 1.5 * strength * widen(corrected)
-test_the_ranking_is_stable_exactly
+test_the_ranking_is_stable_for_any_lead
   a_strong_gate: the correction outweighs what it corrects
   - strength = ratio**power
   + strength = min(1.0, 2 * ratio**power)

@@ -23,9 +23,7 @@ def by_comparison(tokens, radius, dtype=torch.float32):
 @variant("gaussian_kernel")
 def number_by_number(tokens, deviation, dtype=torch.float32):
     """Exponentials of Python."""
-    return torch.tensor(
-        [math.exp(-0.5 * (d / deviation) * (d / deviation)) for d in range(tokens)], dtype=dtype
-    )
+    return torch.tensor([math.exp(-0.5 * (d / deviation) ** 2) for d in range(tokens)], dtype=dtype)
 
 
 @variant("gaussian_kernel", "values")

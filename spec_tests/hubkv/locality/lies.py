@@ -10,8 +10,8 @@ test_a_repeated_sequence_matches_itself_after_every_period
   + centred[..., d:]).sum(-1) / tokens / variance
 test_autocorrelation_ignores_shift_scale_and_direction
   correlation_off_centre: the mean is not subtracted
-  - exact - exact.mean(-1, keepdim=True)
-  + exact
+  - values - values.mean(-1, keepdim=True)
+  + values
 test_a_sequence_is_its_own_perfect_match
   correlation_with_bessel: the variance of a sample, n - 1
   - (centred * centred).mean(-1)

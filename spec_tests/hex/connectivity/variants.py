@@ -1,0 +1,52 @@
+"""Other correct ways to see whether a mask hangs together."""
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from spec_tests.numpy_adapter import among_tensors
+from spec_tests.variants.make import variant
+
+
+@variant("bipartite_adjacency")
+@among_tensors
+def by_blocks(mask):
+    """Four blocks."""
+    tokens, channels = mask.shape
+    none = np.zeros((tokens, tokens), bool), np.zeros((channels, channels), bool)
+    return np.block([[none[0], mask], [mask.T, none[1]]])
+
+
+@variant("component_count")
+def by_union(mask):
+    """Join the two ends of every edge; count the roots."""
+    root = list(range(sum(mask.shape)))
+
+    def find(vertex):
+        while root[vertex] != vertex:
+            vertex = root[vertex]
+        return vertex
+
+    for token, channel in mask.nonzero().tolist():
+        root[find(token)] = find(len(mask) + channel)
+    return sum(find(vertex) == vertex for vertex in range(len(root)))
+
+
+@variant("component_count")
+def by_scipy(mask):
+    """SciPy's components."""
+    graph = csr_array(by_blocks(mask).numpy())
+    return int(connected_components(graph, directed=False)[0]) if graph.shape[0] else 0
+
+
+@variant("is_connected")
+def by_spreading(mask):
+    """Spread from the first vertex until nothing is new."""
+    if not sum(mask.shape):
+        return False
+    adjacency = by_blocks(mask)
+    reached = torch.arange(len(adjacency)) == 0
+    for _ in range(len(adjacency)):
+        reached = reached | adjacency[reached].any(0)
+    return bool(reached.all())

@@ -1,0 +1,46 @@
+"""Other correct ways to cover a graph and to look at the new singular values."""
+
+from math import sqrt
+
+import torch
+
+import reference
+from spec_tests.variants.make import variant
+
+
+@variant("lift")
+def by_blocks(mask, permutations):
+    """Put the permutation matrix of each edge in its block."""
+    tokens, channels = mask.shape
+    sheets = permutations.shape[1]
+    blocks = mask.new_zeros(tokens, channels, sheets, sheets)
+    blocks[mask] = torch.eye(sheets, dtype=torch.bool, device=mask.device)[permutations]
+    return blocks.permute(0, 2, 1, 3).reshape(tokens * sheets, channels * sheets)
+
+
+@variant("new_singular_value")
+def off_the_constant(mask, permutations):
+    """Change to a basis of the fibres whose first vector is constant, and leave that out."""
+    sheets = permutations.shape[1]
+    lifted = by_blocks(mask, permutations).double()
+    if sheets == 1 or not lifted.numel():
+        return 0.0
+    constant = torch.ones(sheets, 1, dtype=torch.float64)
+    basis = torch.linalg.qr(torch.cat([constant, torch.eye(sheets).double()[:, 1:]], 1)).Q[:, 1:]
+    blocks = lifted.reshape(len(mask), sheets, mask.shape[1], sheets)
+    new = torch.einsum("tick,ia,kb->tacb", blocks, basis, basis)
+    return torch.linalg.svdvals(new.reshape(len(mask) * (sheets - 1), -1))[0].item()
+
+
+@variant("ramanujan_lift", "values")
+def from_pytorch(mask, sheets=2, seed=0):
+    """Permutations of PyTorch; the covering as a whole is judged."""
+    generator = torch.Generator().manual_seed(seed)
+    edges = int(mask.sum())
+    bound = sqrt(int(mask[0].sum()) - 1) + sqrt(int(mask[:, 0].sum()) - 1)
+    for draws in range(1, 1001):
+        keys = torch.rand(edges, sheets, generator=generator, dtype=torch.float64)
+        covering = by_blocks(mask, keys.argsort(1))
+        if torch.linalg.svdvals(covering.double())[1] <= bound * (1 + 1e-12):
+            return reference.Expander(covering, draws)
+    raise RuntimeError("no covering found")

@@ -1,0 +1,81 @@
+"""Other correct ways to pair half-edges, and to mend what comes of it."""
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from spec_tests.variants.make import variant
+
+
+@variant("half_edge_pairing")
+def by_sorted_keys(tokens, channels, token_degree, seed=0, draw=0):
+    """Order the half-edges of the channels by random keys of PyTorch."""
+    generator = torch.Generator().manual_seed(1_000_003 * draw + seed)
+    edges = tokens * token_degree
+    names = torch.randperm(channels, generator=generator)
+    ends = names.repeat(edges // channels + 1)[:edges]
+    order = torch.rand(edges, generator=generator, dtype=torch.float64).argsort()
+    return ends[order].reshape(tokens, token_degree)
+
+
+@variant("double_edge_swaps")
+def one_at_a_time(pairs, channels, seed=0, draw=0):
+    """Swap a repeated edge with a random one, at once, until nothing repeats."""
+    generator = np.random.default_rng([seed, draw])
+    rows = pairs.tolist()
+    degree = pairs.shape[1]
+    for t, row in enumerate(rows):
+        while len(set(row)) < degree:
+            i = next(i for i in range(degree) if row[i] in row[:i])
+            u, j = int(generator.integers(len(rows))), int(generator.integers(degree))
+            other = rows[u]
+            if u != t and other[j] not in row and row[i] not in other:
+                row[i], other[j] = other[j], row[i]
+    return torch.tensor([sorted(row) for row in rows], dtype=torch.int64).reshape(pairs.shape)
+
+
+def components(rows, channels):
+    """The component of each token."""
+    edges = [(t, c) for t, row in enumerate(rows) for c in row]
+    at, to = np.array(edges, np.int64).reshape(-1, 2).T
+    size = len(rows) + channels
+    graph = coo_array((np.ones(len(edges)), (at, len(rows) + to)), shape=(size, size))
+    return connected_components(graph, directed=False)
+
+
+@variant("connecting_swaps")
+def edge_by_edge(pairs, channels, seed=0, draw=0):
+    """Look for an edge whose loss parts nothing; swap it with one of another component."""
+    generator = np.random.default_rng([seed, draw])
+    rows = pairs.tolist()
+    while True:
+        count, labels = components(rows, channels)
+        edges = [(t, i) for t, row in enumerate(rows) for i in range(len(row))]
+        edges = [edges[k] for k in generator.permutation(len(edges))]
+        for t, i in edges:
+            without = [[c for j, c in enumerate(r) if (u, j) != (t, i)] for u, r in enumerate(rows)]
+            if components(without, channels)[0] == count:
+                apart = [(u, j) for u, j in edges if labels[u] != labels[t]]
+                break
+        else:
+            apart = []
+        if not apart:
+            sorted_rows = [sorted(row) for row in rows]
+            return torch.tensor(sorted_rows, dtype=torch.int64).reshape(pairs.shape)
+        u, j = apart[0]
+        rows[t][i], rows[u][j] = rows[u][j], rows[t][i]
+
+
+@variant("biadjacency")
+def by_comparison(pairs, channels):
+    """A token is joined to a channel if one of its pairs is that channel."""
+    return (pairs[:, :, None] == torch.arange(channels, device=pairs.device)).any(1)
+
+
+@variant("biadjacency")
+def by_counting(pairs, channels):
+    """Count the edges between each token and each channel."""
+    cells = pairs + channels * torch.arange(len(pairs), device=pairs.device)[:, None]
+    counts = torch.bincount(cells.flatten(), minlength=len(pairs) * channels)
+    return counts.reshape(len(pairs), channels) > 0

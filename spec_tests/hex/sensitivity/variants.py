@@ -1,0 +1,29 @@
+"""Other correct ways to stream through settings."""
+
+import torch
+
+import reference
+from spec_tests.variants.make import variant
+
+
+@variant("sensitivity")
+def with_running_means(queries, keys, values, prompt, configs):
+    """Add up the deviations, and divide once."""
+    rows = []
+    for config in configs:
+        start = [x[..., :prompt, :] for x in (queries, keys, values)]
+        cache = reference.hex_prefill(*start, config)
+        total, count = 0.0, 0
+        for t in range(prompt, keys.shape[-2]):
+            query, *new = (x[..., [t], :] for x in (queries, keys, values))
+            past_keys, past_values = reference.hex_read(cache)
+            held = torch.cat([past_keys, new[0]], -2), torch.cat([past_values, new[1]], -2)
+            exact = keys[..., : t + 1, :], values[..., : t + 1, :]
+            off = reference.attention_error(query, *exact, *held)
+            total, count = total + off.double().sum(), count + off.numel()
+            cache = reference.hex_append(cache, query, *new)
+        size = sum(reference.hex_bytes(cache))
+        both = 2 * keys.numel() * keys.element_size()
+        error = torch.as_tensor(total / count).to(off.dtype)
+        rows.append(reference.Sensitivity(config, error, size, 100 * size / both))
+    return tuple(rows)

@@ -1,0 +1,50 @@
+"""Other correct ways to draw, unfold and share out the codes of sub-tiles."""
+
+import numpy as np
+import torch
+
+import reference
+from spec_tests.numpy_adapter import among_tensors
+from spec_tests.variants.make import variant
+
+
+@variant("subtile_codes")
+def from_pytorch(tokens, heads, seed=0, draw=0, width=128, subtile=32):
+    """Draw the four bytes from PyTorch."""
+    generator = torch.Generator().manual_seed(1_000_003 * draw + seed)
+    shape = (4, heads, tokens // subtile)
+    a, b, c, d = torch.randint(0, width, shape, generator=generator)
+    return (a | 1) | b << 8 | (c | 1) << 16 | d << 24
+
+
+@variant("subtile_permutations")
+@among_tensors
+def by_bytes(codes, width=128):
+    """Split the codes into bytes; all places at once."""
+    a, b, c, d = (codes[..., None] // 256**i % 256 for i in range(4))
+    shift = -(-(width.bit_length() - 1) // 2)
+    y = (a * np.arange(width) + b) % width
+    return (c * (y ^ (y // 2**shift)) + d) % width
+
+
+@variant("subtile_mask")
+def by_owner(permutations, subtile=32):
+    """The place of a channel in its permutation, over the share, is the token that owns it."""
+    heads, subtiles, width = permutations.shape
+    owner = permutations.argsort(-1) // (width // subtile)
+    here = torch.arange(subtile, device=permutations.device)
+    mask = owner[:, :, None, :] == here[:, None]
+    return mask.permute(1, 2, 0, 3).reshape(subtiles * subtile, heads * width)
+
+
+@variant("subtile_expander")
+def first_that_passes(tokens, heads, seed=0, width=128, subtile=32):
+    """Other codes, each mask judged by its singular values."""
+    for draw in range(1000):
+        codes = from_pytorch(tokens, heads, seed, draw, width, subtile)
+        mask = by_owner(reference.subtile_permutations(codes, width), subtile)
+        d1, d2 = heads * width // subtile, tokens // subtile
+        second = torch.linalg.svdvals(mask.double())[1]
+        if second <= ((d1 - 1) ** 0.5 + (d2 - 1) ** 0.5) * (1 + 1e-12):
+            return reference.SubtileExpander(codes, draw + 1)
+    raise RuntimeError("no expander found")

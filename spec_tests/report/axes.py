@@ -1,0 +1,47 @@
+"""The named axes of a call's arguments, as its signature has them."""
+
+from collections.abc import Iterator
+from functools import cache
+from inspect import unwrap
+from itertools import repeat
+from typing import Any, get_args
+
+from torch import Tensor
+
+import reference
+
+
+def leaves(inputs: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield each argument by its name, a record's parts by theirs besides."""
+    for key, value in inputs.items():
+        fields = getattr(value, "_fields", None)
+        yield from zip(repeat(key), fields, value, strict=False) if fields else [(key, "", value)]
+
+
+def axes(name: str, key: str, field: str, value: Any) -> list[str]:
+    """Return the names of a tensor's axes, as the signature has them; those of a batch count."""
+    words = [*dims(name, key, field)] if isinstance(value, Tensor) else []
+    if words and words[0].startswith("*"):
+        words = [f"{words[0]}{at}" for at in range(value.dim() - len(words) + 1)] + words[1:]
+    return words if isinstance(value, Tensor) and len(words) == value.dim() else []
+
+
+@cache
+def dims(name: str, key: str, field: str = "") -> tuple[str, ...]:
+    """Return the words of the shape that an argument, or a part of it, is annotated with."""
+    hint = unwrap(getattr(reference, name)).__annotations__[key]
+    if field:
+        record = next(part for part in (hint, *get_args(hint)) if field in part.__annotations__)
+        hint = record.__annotations__[field]
+    shaped = (part.dim_str for part in (hint, *get_args(hint)) if hasattr(part, "dim_str"))
+    return tuple(next(shaped, "").split())
+
+
+def is_name(axis: str) -> bool:
+    """Whether an axis has a name, and no length that is a number or a sum."""
+    return axis.startswith("*") or axis.isidentifier()
+
+
+def replaced(inputs: dict[str, Any], key: str, field: str, value: Any) -> dict[str, Any]:
+    """Return inputs with another argument, or another part of a record."""
+    return {**inputs, key: inputs[key]._replace(**{field: value}) if field else value}
