@@ -26,7 +26,6 @@ from optimized._dispatch import its_gpu
 from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
 from optimized.vector.retain import cut, sortable
-from reference import errors
 from reference.contract import contract, requires
 from reference.hubkv.calibration import bounded
 from reference.hubkv.refine import HubSettings
@@ -162,7 +161,6 @@ def hubkv_refine(
         protected = torch.zeros_like(scores, dtype=torch.bool)
     everyone = ranks.gather(_selectivity(scores, protected, stretch, epsilon, ranks))
     weights = vector.head_weights(everyone, tau, minimum, maximum)
-    errors.in_range("scores", weights)
     mine = (
         weights[..., ranks.mine].flatten(0, -2) if weights.ndim > 1 else weights[None, ranks.mine]
     )

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -66,7 +67,9 @@ def select_and_evict(
     valid=None, store=None,
 ):  # fmt: skip
     """Copy out what is selected; for HEX, build the one block of the cache."""
-    settings = dict(keep=keep, ratio=ratio, scope=scope, refinement=refinement, queries=queries)
+    settings: Any = dict(
+        keep=keep, ratio=ratio, scope=scope, refinement=refinement, queries=queries
+    )
     if store is None:
         kept = row_by_row(keys, values, scored, valid=valid, **settings)
         return by_boolean_indexing(keys, values, kept)

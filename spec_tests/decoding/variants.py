@@ -1,6 +1,7 @@
 """Other correct ways to compress while decoding: token by token, row after row."""
 
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -123,10 +124,11 @@ def head_by_head(cache):
     new_places = cache.seen[..., None] - pending + torch.arange(pending)
     news = cache.pending_keys, cache.pending_values, wide(cache.pending_scores)
     news = (*news, new_places[..., None, :].expand(*heads, pending))
-    found = []
+    found: list[Any] = []
     for part, new, blank in zip(parts, news, (0, 0, 0, -1), strict=True):
         room = new.new_full((count, most, *new.shape[len(heads) + 1 :]), blank)
         for row, x in zip(room, part, strict=True):
             row[most - len(x) :] = x
         found.append(torch.cat([room.view(*heads, *room.shape[1:]), new], len(heads)))
-    return reference.DecodingView(*found, found[3] >= 0)
+    held, read, ranked, positions = found
+    return reference.DecodingView(held, read, ranked, positions, positions >= 0)

@@ -181,7 +181,7 @@ def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
 @pytest.mark.own
 @pytest.mark.compared
 @every_row
-@settings(max_examples=2)
+@few
 @given(data=st.data())
 def test_no_kernel_runs_where_gradients_are_asked_for(impl, name, data):
     """Kernels have none: what they hand out would be a constant, and nobody would be told."""

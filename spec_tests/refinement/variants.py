@@ -1,5 +1,7 @@
 """Other correct ways to refine by somebody's settings."""
 
+from typing import Any
+
 import torch
 
 import reference
@@ -16,10 +18,11 @@ def by_its_name(scored, refinement=None, *, keep, ratio=None, keys=None, values=
     """Choose by the name of the settings, and hand them over as arguments."""
     scores, outside = wide(scored.scores), scored.protected
     removed = 1 - keep / max(1, scores.shape[-1]) if ratio is None else ratio
+    vectors: Any = dict(keys=keys, queries=queries, values=values)
     calls = {
         "HubSettings": lambda **x: reference.hubkv_refine(scores, max(0.0, removed), outside, **x),
         "GraphSettings": lambda **x: reference.graphkv_refine(
-            scores, keys, keep, protected=outside, queries=queries, values=values, **x
+            scores, keep=keep, protected=outside, **vectors, **x
         ),
         "NmsSettings": lambda **x: reference.nms(scores.masked_fill(outside, 0), **x),
     }
