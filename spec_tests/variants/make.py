@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import unwrap
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
@@ -43,7 +44,7 @@ def variant(name: str, level: Level = "edges") -> Callable[[Function], Function]
     assert name in reference.__all__, f"{name} is no public name"
 
     def register(body: Function) -> Function:
-        folder = Path(body.__code__.co_filename).parent
+        folder = Path(unwrap(body).__code__.co_filename).parent
         root = Path(__file__).parent.parent
         idea = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
         VARIANTS.append(Variant(name, body, level, idea))
