@@ -1,15 +1,17 @@
-"""A module of functions over NumPy arrays, as the suite calls modules of tensors.
+"""A module of functions over NumPy or JAX arrays, as the suite calls modules of tensors.
 
 `kv = adapted(yourlib.kv)` in a file of yours, and `python -m spec_tests yourfile:kv`. Tensors are
 handed over as arrays that share their memory, dtypes as NumPy's, and arrays come back as tensors.
-NumPy has no bfloat16: what asks for it is left out. Its warnings about overflow, division by zero
-and means of nothing are silent, as PyTorch's are. A number of NumPy's, such as a mean, is one of
-Python's where the specification returns one, and a tensor of no axes elsewhere.
+`adapted(yourlib.kv, jax.numpy.asarray)` hands over what that makes of the arrays; of what comes
+back, whatever NumPy can read is an array. NumPy has no bfloat16: what asks for it is left out. Its
+warnings about overflow, division by zero and means of nothing are silent, as PyTorch's are. A
+number of NumPy's, such as a mean, is one of Python's where the specification returns one, and a
+tensor of no axes elsewhere.
 """
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 from warnings import catch_warnings
 
@@ -26,13 +28,16 @@ DTYPES = {
 }
 
 
+Make = Callable[[np.ndarray], Any]  # an array of another library, of one of NumPy's
+
+
 class Adapted:
     """The names of a module, its functions called with arrays."""
 
     dtypes = tuple(dtype for dtype in DTYPES if dtype.is_floating_point)
 
-    def __init__(self, module: Any):
-        self.module = module
+    def __init__(self, module: Any, make: Make = np.asarray):
+        self.module, self.make = module, make
 
     def __dir__(self) -> list[str]:
         return dir(self.module)
@@ -40,39 +45,41 @@ class Adapted:
     def __getattr__(self, name: str) -> Any:
         """Return a function of the module among tensors; any other name of it is itself."""
         found = getattr(self.module, name)
-        return among_tensors(found) if callable(found) and not isinstance(found, type) else found
+        if isinstance(found, type) or not callable(found):
+            return found
+        return among_tensors(found, self.make)
 
 
 adapted = Adapted
 
 
-def among_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+def among_tensors(function: Callable[..., Any], make: Make = np.asarray) -> Callable[..., Any]:
     """Return a function of arrays as one of tensors."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         with np.errstate(all="ignore"), catch_warnings(action="ignore", category=RuntimeWarning):
-            given = {name: to_arrays(value) for name, value in kwargs.items()}
-            return to_tensors(function(*map(to_arrays, args), **given))
+            given = {name: to_arrays(value, make) for name, value in kwargs.items()}
+            return to_tensors(function(*(to_arrays(value, make) for value in args), **given))
 
     return call
 
 
-def to_arrays(value: Any) -> Any:
+def to_arrays(value: Any, make: Make = np.asarray) -> Any:
     """Return a value with arrays for its tensors; a function handed over takes and gives arrays."""
     if isinstance(value, Tensor):
         heard(value.dtype)
-        return value.detach().numpy()
+        return make(value.detach().numpy())
     if isinstance(value, torch.dtype):
         return np.dtype(heard(value))
     if callable(value) and not isinstance(value, type):
-        return lambda *given: to_arrays(value(*map(to_tensors, given)))
-    return within(to_arrays, value)
+        return lambda *given: to_arrays(value(*map(to_tensors, given)), make)
+    return within(partial(to_arrays, make=make), value)
 
 
 def to_tensors(value: Any) -> Any:
     """Return a value with tensors for its arrays."""
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "__array__") and not isinstance(value, Tensor | type):
         whole = np.asarray(value)
         shares = whole.flags.writeable and all(step >= 0 for step in whole.strides)
         return torch.from_numpy(whole if shares else whole.copy())

@@ -61,7 +61,7 @@ def hubkv_select(
 
     Returns:
         The mask of $S$. Where the protected tokens of a row exceed a budget its recent window is
-        clipped to what fits beside the others, and a warning says so.
+        clipped to what fits beside the others, whoever protects it, and a warning says so.
 
     Raises:
         ValueError: what `select` refuses.

@@ -1,5 +1,7 @@
 """Other correct ways to look at keys."""
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -41,6 +43,9 @@ def pair_by_pair(keys, bins=50):
     return reference.CosineDistribution(mean, variance, F.one_hot(place, bins).sum(-2))
 
 
+record: Any = reference.CosineDistribution  # of tensors, or of arrays
+
+
 @variant("cosine_distribution", "values")
 @among_tensors
 def by_numpy(keys, bins=50):
@@ -54,8 +59,8 @@ def by_numpy(keys, bins=50):
     for head in np.ndindex(lead):
         counts[head] = np.histogram(pairs[head].clip(-1, 1), bins, (-1, 1))[0]
     if not pairs.shape[-1]:
-        return reference.CosineDistribution(*np.zeros((2, *lead), keys.dtype), counts)
-    return reference.CosineDistribution(pairs.mean(-1), pairs.var(-1), counts)
+        return record(*np.zeros((2, *lead), keys.dtype), counts)
+    return record(pairs.mean(-1), pairs.var(-1), counts)
 
 
 def pointed(axes):

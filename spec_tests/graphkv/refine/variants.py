@@ -1,5 +1,7 @@
 """Other correct ways to refine by a graph."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -29,7 +31,8 @@ def graph_by_graph(
     """A loop over graphs: of rows of all heads side by side, or of heads."""
     if not scores.numel():
         return scores.clone()
-    knobs = reference.GraphSettings(
+    settings: Any = reference.GraphSettings
+    knobs = settings(
         count, kind, fraction, rounds, strength, rule, signal, per_head, spare_sources, clamp,
         exclude_window, adaptive,
     )  # fmt: skip

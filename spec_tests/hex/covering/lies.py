@@ -12,6 +12,10 @@ test_a_permutation_that_no_edge_is_there_for_is_refused
   empty_masks_unread: a mask without a token or a channel is lifted by any permutations
   - if scanning(mask) or not mask.numel():
   + if scanning(mask):
+test_no_seed_gives_a_covering_over_the_bound
+  first_covering: the first covering is taken, whatever its new values
+  - if new_singular_value(mask, permutations) <= bound * ROUNDING:
+  + if bound:
 test_a_seed_names_a_covering
   seedless_covering: the first covering is the same for every seed
   - RandomState([seed, draw, 3])

@@ -5,7 +5,7 @@ from spec_tests.mutants.make import lies
 lie = lies("hex/explicit")
 lie("""
 test_the_graph_has_no_short_rings
-  sums_of_entries: products are taken entry by entry: two steps may meet
+  every_other_backwards: every other product is read backwards: two steps may meet
   - image = (a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h)
   + image = (a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h)[:: 1 if i % 2 else -1]
 test_the_graph_looks_the_same_from_every_vertex

@@ -1,5 +1,6 @@
 """Other correct ways to select and to compress as HubKV does."""
 
+from typing import Any
 from warnings import warn
 
 import numpy as np
@@ -11,7 +12,7 @@ from spec_tests.variants.make import variant
 DEFAULTS = reference.HubSettings()
 
 
-def shielded(scored, scope, sinks, recent, valid, keep=None, ratio=None, clips=True):
+def shielded(scored, scope, sinks, recent, valid, keep=None, ratio: Any = None, clips=True):
     """Protect the ends of each row; a window that does not fit gives way, a token at a time."""
     lead = (slice(None),) * (scope == "model")  # layers come first, and compete
     axes = dict(head=1, layer=2, model=3)[scope]
@@ -40,8 +41,10 @@ def shielded(scored, scope, sinks, recent, valid, keep=None, ratio=None, clips=T
 
 
 @variant("hubkv_select")
-def by_select(keys, values, scored, *, keep=None, ratio=None, scope="model", refinement=DEFAULTS,
-              sinks=4, recent=None, valid=None):  # fmt: skip
+def by_select(
+    keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
+    sinks=4, recent=None, valid=None,
+):  # fmt: skip
     """`select`, once the ends are protected."""
     return reference.select(
         keys, values, shielded(scored, scope, sinks, recent, valid, keep, ratio),
@@ -51,13 +54,17 @@ def by_select(keys, values, scored, *, keep=None, ratio=None, scope="model", ref
 
 
 @variant("hubkv_compress")
-def in_two_steps(keys, values, scored, *, keep=None, ratio=None, scope="model", refinement=DEFAULTS,
-                 sinks=4, recent=None, valid=None, store=None):  # fmt: skip
+def in_two_steps(
+    keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
+    sinks=4, recent=None, valid=None, store=None,
+):  # fmt: skip
     """Select and evict; HEX holds what is protected beside its budget."""
-    how = dict(keep=keep, ratio=ratio, scope=scope, valid=valid, refinement=refinement)
+    how: dict[str, Any] = dict(
+        keep=keep, ratio=ratio, scope=scope, valid=valid, refinement=refinement
+    )
     if store is None:
-        ends = dict(sinks=sinks, recent=recent)
-        kept = reference.hubkv_select(keys, values, scored, **how, **ends)
+        how |= dict(sinks=sinks, recent=recent)
+        kept = reference.hubkv_select(keys, values, scored, **how)
         return reference.evict(keys, values, kept)
     scored = shielded(scored, scope, sinks, recent, valid, clips=False)
     return reference.compress(keys, values, scored, store=store, **how)

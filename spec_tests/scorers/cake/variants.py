@@ -36,14 +36,14 @@ def by_var(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
     return scored(indicator, keys, window, valid, kernel, dtype)
 
 
-@variant("cake", "values")
-def by_squares(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
-    """Take the variance as the mean of squares less the square of the mean, in float64."""
+@variant("cake")
+def by_pairs(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
+    """A variance is half the mean square of the difference of two, in float64."""
     dtype = exact(queries, keys)
     seen = observed(queries, keys, window, valid, torch.float64)
-    mean, squares = seen.sum(-2) / window, seen.square().sum(-2) / window
-    spread = (squares - mean**2) * window / (window - 1)
-    return scored(mean + gamma * spread, keys, window, valid, kernel, dtype)
+    apart = (seen[..., :, None, :] - seen[..., None, :, :]).square().sum((-3, -2))
+    indicator = seen.sum(-2) / window + gamma * apart / (2 * window * (window - 1))
+    return scored(indicator, keys, window, valid, kernel, dtype)
 
 
 @variant("cake_preference")

@@ -1,5 +1,6 @@
 """Other ways to share out a budget."""
 
+import numpy as np
 import torch
 
 from spec_tests.variants.make import variant
@@ -45,8 +46,8 @@ def in_float32(preferences, keep, tokens, window=32, exact=False):
     """Round down quotients of floating-point numbers."""
     budgets, layers = torch.zeros(preferences.shape, dtype=torch.int64), len(preferences)
     every = lengths(preferences, tokens)
-    for row in torch.cartesian_prod(*map(torch.arange, every.shape)).reshape(-1, every.ndim):
-        place, length = tuple(row.tolist()), int(every[tuple(row)])
+    for place in np.ndindex(*every.shape):
+        length = int(every[place])
         shares = [max(0, length - window)] * layers
         if layers and (exact or length > keep + window):
             wishes = preferences[(slice(None), *place)]
@@ -62,8 +63,8 @@ def step_by_step(preferences, keep, tokens, window=32, exact=False):
     layers = len(preferences)
     budgets = torch.zeros(layers, *preferences.shape, dtype=torch.int64)
     every = lengths(preferences, tokens)
-    for row in torch.cartesian_prod(*map(torch.arange, every.shape)).reshape(-1, every.ndim):
-        place, length = tuple(row.tolist()), int(every[tuple(row)])
+    for place in np.ndindex(*every.shape):
+        length = int(every[place])
         shares: list[int] = []
         for step in range(layers):
             shares.append(max(0, length - window))

@@ -1,5 +1,6 @@
 """Other ways to ask a repetition."""
 
+import numpy as np
 import torch
 
 from reference import Scored
@@ -49,16 +50,7 @@ def by_powers(
     scores = torch.zeros(keys.shape[:-1], dtype=dtype) if past is None else past.clone()
     scores = scores.to(torch.promote_types(scores.dtype, dtype))
     mask, echoed = real(valid, keys), real(repeat_valid, repeat_keys)
-    for row in (
-        [()]
-        if mask.ndim == 1
-        else map(
-            tuple,
-            torch.cartesian_prod(*map(torch.arange, mask.shape[:-1]))
-            .reshape(-1, mask.ndim - 1)
-            .tolist(),
-        )
-    ):
+    for row in np.ndindex(*mask.shape[:-1]):
         first = tokens - int(mask[row].sum())
         start = first + sinks + index * chunk
         stop, blank = min(start + chunk, tokens), repeat - int(echoed[row].sum())
