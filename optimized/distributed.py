@@ -74,7 +74,8 @@ def head_weights(
         group: the ranks; by default all.
 
     Returns:
-        The weights $\beta$ of the heads of this rank, as `optimized.head_weights` returns them.
+        The weights $\beta$ of the heads of this rank, as `optimized.head_weights` returns them of
+        contiguous selectivity.
 
     Raises:
         ValueError: an argument is not alike on all ranks, or `group` none that this rank is in.

@@ -250,18 +250,18 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
     width, subtile = 16, 8
     tokens, ends, blocks = LENGTH // width, BLOCK // width, LENGTH // width // BLOCK
     chosen, counts = torch.tensor([tokens - ends]), (tokens, 1, 1)
-    shape = dict(WIDTH=width, CHANNELS=width, BARRED=False, CLAMPED=False, BALANCED=True, WIDE=True)
+    shape = dict(WIDTH=width, CHANNELS=width, BARRED=False, CLAMPED=False, WIDE=True)
     shape |= dict(SOURCES=16, SUBTILE=subtile)
     copy, reach = torch.zeros(1, width).bfloat16(), torch.zeros(1)
     last(graphkv.sources_kernel, scores, chosen, copy, reach, *counts,
-         place=0, BALANCED=True, WIDTH=width, CHUNK=width)  # fmt: skip
+         place=0, WIDTH=width, CHUNK=width)  # fmt: skip
     vectors = scores[-BLOCK:].float().unflatten(0, (ends, width))
     unit = torch.nn.functional.normalize(vectors[:1], dim=-1)
     torch.testing.assert_close(copy.float() / reach, unit)
 
-    lengths, scales = sparse(torch.float32, 2 * tokens).view(2, -1)
+    lengths = sparse(torch.float32, tokens)
     maxima, highest = sparse(torch.float32, tokens // subtile), torch.zeros(blocks)
-    graph = scores, copy, reach, chosen, chosen, lengths, scales, maxima, highest
+    graph = scores, copy, reach, chosen, chosen, lengths, maxima, highest
     last(graphkv.maxima_kernel, *graph, *counts, place=blocks - 1, **shape)
     assert_equal(lengths[-BLOCK:-ends], torch.ones(BLOCK - ends))
     torch.testing.assert_close(lengths[-ends:], vectors.norm(dim=-1))
