@@ -12,7 +12,8 @@ def lengths(preferences, tokens):
 
 
 def quotas(wishes, total):
-    """Divide in the numbers that there are."""
+    """Divide in float32, or in float64 if the wishes are of that."""
+    wishes = wishes.to(torch.promote_types(wishes.dtype, torch.float32))
     share = wishes / wishes.sum()
     return [int(part * total) for part in share.nan_to_num(0)]
 
