@@ -99,7 +99,7 @@ def refinements(dtype):
         yield "hubkv_refine", dict(scores=scores, ratio=0.7, protected=protected)
     yield "hubkv_refine", dict(scores=scores[0, 0], ratio=0.9, tau=2.0, maximum=3.0)
     yield "hubkv_refine", dict(scores=scores.mul(0), ratio=0.9, power=1.0, radius=0)
-    yield "head_weights", dict(selectivity=scores[..., 0])
+    yield "head_weights", dict(selectivity=scores[..., 0].contiguous())
 
 
 @pytest.mark.parametrize("heads", SHARDS, ids=str)
