@@ -44,27 +44,27 @@ def components(rows, channels):
     return connected_components(graph, directed=False)
 
 
+def joining(rows, channels, generator):
+    """An edge whose loss parts nothing and one of another component, if there are two."""
+    count, labels = components(rows, channels)
+    edges = [(t, i) for t, row in enumerate(rows) for i in range(len(row))]
+    edges = [edges[k] for k in generator.permutation(len(edges))]
+    for t, i in edges:
+        without = [[c for j, c in enumerate(r) if (u, j) != (t, i)] for u, r in enumerate(rows)]
+        if components(without, channels)[0] == count:
+            return next((((t, i), (u, j)) for u, j in edges if labels[u] != labels[t]), None)
+    return None
+
+
 @variant("connecting_swaps")
 def edge_by_edge(pairs, channels, seed=0, draw=0):
     """Look for an edge whose loss parts nothing; swap it with one of another component."""
     generator = np.random.default_rng([seed, draw])
     rows = pairs.tolist()
-    while True:
-        count, labels = components(rows, channels)
-        edges = [(t, i) for t, row in enumerate(rows) for i in range(len(row))]
-        edges = [edges[k] for k in generator.permutation(len(edges))]
-        for t, i in edges:
-            without = [[c for j, c in enumerate(r) if (u, j) != (t, i)] for u, r in enumerate(rows)]
-            if components(without, channels)[0] == count:
-                apart = [(u, j) for u, j in edges if labels[u] != labels[t]]
-                break
-        else:
-            apart = []
-        if not apart:
-            sorted_rows = [sorted(row) for row in rows]
-            return torch.tensor(sorted_rows, dtype=torch.int64).reshape(pairs.shape)
-        u, j = apart[0]
+    while swap := joining(rows, channels, generator):
+        (t, i), (u, j) = swap
         rows[t][i], rows[u][j] = rows[u][j], rows[t][i]
+    return torch.tensor([sorted(row) for row in rows], dtype=torch.int64).reshape(pairs.shape)
 
 
 @variant("biadjacency")

@@ -12,7 +12,7 @@ def with_running_means(queries, keys, values, prompt, configs):
     rows = []
     for config in configs:
         start = [x[..., :prompt, :] for x in (queries, keys, values)]
-        cache = reference.hex_prefill(*start, config)
+        cache = reference.hex_prefill(*start, config=config)
         total, count = 0.0, 0
         for t in range(prompt, keys.shape[-2]):
             query, *new = (x[..., [t], :] for x in (queries, keys, values))
@@ -24,6 +24,7 @@ def with_running_means(queries, keys, values, prompt, configs):
             cache = reference.hex_append(cache, query, *new)
         size = sum(reference.hex_bytes(cache))
         both = 2 * keys.numel() * keys.element_size()
-        error = torch.as_tensor(total / count).to(off.dtype)
+        kind = torch.promote_types(values.dtype, torch.float32)
+        error = torch.as_tensor(total / count).to(kind)
         rows.append(reference.Sensitivity(config, error, size, 100 * size / both))
     return tuple(rows)
