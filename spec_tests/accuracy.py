@@ -228,8 +228,8 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
     if isinstance(same, dict):
         assert isinstance(actual, dict), f"{type(actual)} is no dictionary"
         assert actual.keys() == same.keys(), (*actual, *same)
-        listed = tuple(actual.values()), tuple(exact.values())
-        return excess(*listed, *([tuple(f.values()) for f in found] for found in (tied, moved)))
+        several = [[tuple(f.values()) for f in found] for found in (tied, moved)]
+        return excess(tuple(actual.values()), tuple(exact.values()), *several)
     if isinstance(same, tuple | list | deque):
         kind = tuple if isinstance(same, tuple) else type(same)
         assert isinstance(actual, kind), f"{type(actual)} is no {kind}"
@@ -248,7 +248,7 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
         assert isinstance(actual, float), type(actual)
         numbers = [torch.tensor([x], dtype=torch.float64) for x in (actual, exact)]
         found = [[torch.tensor([x], dtype=torch.float64) for x in some] for some in (tied, moved)]
-        return excess(*numbers, *found)
+        return excess(numbers[0], numbers[1], *found)
     if not isinstance(same, Tensor):
         assert type(actual) is type(same), (type(actual), type(same))
         return 0.0 if any(actual == other for other in tied) else UNDECIDED
