@@ -11,6 +11,7 @@ and other modules are asked for properties alone.
 """
 
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,11 @@ def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
 
 def is_drawn(name: str, inputs: dict[str, Any]) -> bool:
     """Whether an answer depends on a random stream, or on names: those of others may differ."""
-    return name in DRAWN and DRAWN[name](inputs)
+    if name not in DRAWN:
+        return False
+    bound = signature(getattr(reference, name)).bind(**inputs)
+    bound.apply_defaults()
+    return DRAWN[name](bound.arguments)
 
 
 def named(file: Any) -> dict[str, Any]:

@@ -234,7 +234,7 @@ hubkv/refine/test_laws.py::test_refined_scores_are_rounded_once[torch.bfloat16]
   kernel_cut_off: what is rounded to bfloat16 is cut off
   - even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
   + even = bits >> 16
-hubkv/discount/test_laws.py::test_a_discounted_score_is_rounded_once[torch.bfloat16]
+hubkv/discount/test_laws.py::test_a_product_halfway_between_two_numbers_goes_to_the_even_one[torch.bfloat16]
   kernel_half_up: what is rounded to bfloat16 goes up halfway
   - even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
   + even = (bits + 0x8000) >> 16

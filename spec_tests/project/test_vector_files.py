@@ -8,7 +8,7 @@ from inspect import signature
 
 import reference
 from spec_tests.index import HERE, ROOT, equations
-from spec_tests.inputs import is_drawn
+from spec_tests.inputs import DRAWN, is_drawn
 from spec_tests.project.schemas import faults
 from spec_tests.test_vectors import read
 
@@ -80,8 +80,9 @@ def test_an_example_is_found_by_its_name_and_works_an_equation_that_is():
 def test_an_example_that_follows_our_random_stream_says_so():
     for file in FILES:
         for case in json.loads(file.read_text()):
-            drawn = is_drawn(case["function"], read(case["inputs"]))
-            assert case.get("drawn", False) == drawn, (file, case["id"])
+            drawn, said = is_drawn(case["function"], read(case["inputs"])), case.get("drawn", False)
+            assert said >= drawn, (file, case["id"])
+            assert case["function"] in DRAWN or not said, (file, case["id"])  # signs may be drawn
 
 
 def test_the_examples_are_read_and_worked_without_pytorch():

@@ -326,7 +326,8 @@ def paper(seen: dict[str, dict[str, Any]]) -> list[str]:
         if part := of["values", "in part"] + of["values", "not run"]:
             told.append(f"not all tests were run of {', '.join(part)}")
         if unjudged := of["values", "untested"]:
-            told.append(f"not judged, since others fail: {', '.join(unjudged)}")
+            why = ", since others fail" if bad else ""
+            told.append(f"not judged{why}: {', '.join(unjudged)}")
         beside = [f"{part}: {', '.join(ids)}" for part in LEVELS[1:] if (ids := of[part, "fails"])]
         lines.append(f"{name}: {'; '.join(told)}")
         lines += [f"{name}, beside that, fails at {'; at '.join(beside)}"] if beside else []

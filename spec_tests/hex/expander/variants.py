@@ -74,9 +74,9 @@ def by_switches(tokens, channels, token_degree, seed=0, near=False):
 
 
 @variant("expander_mask", "values")
-def of_switches(tokens, channels, density, seed=0, near=False, tile=False, block=96):
-    """One graph of random switches, or that of a block one below the other."""
+def by_blocks(tokens, channels, density, seed=0, near=False, tile=False, block=96):
+    """One drawn graph, or that of a block as often as it fits, one below the other."""
     rows = block if tile else tokens
     degree = reference.biregular_degrees(rows, channels, density, near).token
-    mask = by_switches(rows, channels, degree, seed, near).mask
+    mask = reference.random_expander(rows, channels, degree, seed, near).mask
     return torch.cat([mask] * (tokens // rows))

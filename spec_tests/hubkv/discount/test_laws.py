@@ -130,6 +130,16 @@ def test_a_discounted_score_is_rounded_once(impl, dtype, scores, gamma):
     assert_rounded_once(out[others], gamma * scores[others].double())
 
 
+@pytest.mark.spec("HubKV-7")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@given(scores=long_row(), gamma=dyadic)
+def test_a_product_halfway_between_two_numbers_goes_to_the_even_one(impl, dtype, scores, gamma):
+    scores = scores.to(dtype)
+    out = impl.smd(scores, 2, gamma)
+    exact = gamma * scores.double()  # in float32 as well
+    assert torch.equal(out, torch.where(out == scores, scores, exact.to(dtype)))
+
+
 @pytest.mark.spec("HubKV-12")
 @given(INPUTS["smd"], st.sampled_from([0.0, 0.5, 4.0, 1e6]))
 def test_protected_tokens_suppress_nothing(impl, x, value):
