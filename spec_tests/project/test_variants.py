@@ -8,11 +8,12 @@ import pytest
 
 import reference
 from spec_tests.index import ROOT
-from spec_tests.variants.__main__ import levels
 from spec_tests.variants.make import MOST, VARIANTS
 
-EXAMPLES = "5"
+EXAMPLES = "3"
 """Of a law, here; `python -m spec_tests.variants` tries all, as every night."""
+HERE = ("values_1", "edges_1")
+"""What is run here: a variant of nearly every function."""
 
 
 def test_every_public_function_has_a_correct_variant():
@@ -25,7 +26,7 @@ def test_no_variant_is_left_out():
     assert max(map(places.count, places)) <= MOST
 
 
-@pytest.mark.parametrize("name", sorted(levels()))
+@pytest.mark.parametrize("name", HERE)
 def test_a_correct_module_passes(name):
     words = ["-m", "spec_tests.variants", name, "--examples", EXAMPLES]
     done = subprocess.run(

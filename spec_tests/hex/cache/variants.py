@@ -65,7 +65,8 @@ def buffered(queries, keys, values, config):
     own = reference.attention_mass(queries[..., :tokens, :], keys[..., :tokens, :])
     later = reference.attention_mass(queries[..., tokens:, :], keys)
     mass = F.pad(own, (0, keys.shape[-2] - tokens)) + later
-    none = mass[..., :0], keys[..., :0, :], values[..., :0, :]
+    # a view would keep the whole prompt alive (C10)
+    none = mass[..., :0].clone(), keys[..., :0, :].clone(), values[..., :0, :].clone()
     cache = reference.HexCache(config, (), keys, values, mass, *none)
     blocks = ()
     if tokens:

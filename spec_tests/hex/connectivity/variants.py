@@ -25,7 +25,7 @@ def by_union(mask):
 
     def find(vertex):
         while root[vertex] != vertex:
-            vertex = root[vertex]
+            root[vertex] = vertex = root[root[vertex]]
         return vertex
 
     for token, channel in mask.nonzero().tolist():
@@ -47,7 +47,8 @@ def by_spreading(mask):
     if not sum(mask.shape):
         return False
     adjacency = by_blocks(mask)
-    reached = torch.arange(len(adjacency)) == 0
-    for _ in range(len(adjacency)):
-        reached = reached | adjacency[reached].any(0)
+    reached = new = torch.arange(len(adjacency)) == 0
+    while new.any():
+        new = adjacency[new].any(0) & ~reached
+        reached = reached | new
     return bool(reached.all())

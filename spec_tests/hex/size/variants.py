@@ -23,7 +23,8 @@ def part_by_part(cache):
     whole = 0
     for b in blocks:
         channels = b.key_steps.shape[-2] * b.key_steps.shape[-1]
-        whole += int(b.dynamic.sum()) * channels * weight(b.kept_keys[:1], b.kept_values[:1])
+        each = b.kept_keys.element_size() + b.kept_values.element_size()
+        whole += int(b.dynamic.sum()) * channels * each
         whole = whole if len(b.kept_keys) else 0
     return reference.HexBytes(
         codes=sum(weight(b.key_words, b.value_words) for b in blocks),

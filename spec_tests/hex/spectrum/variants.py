@@ -14,15 +14,6 @@ def by_powers(token_degree, channel_degree):
 
 
 @variant("second_singular_value")
-def of_the_gram_matrix(mask):
-    """The root of the second eigenvalue of B times its transpose, the smaller way round."""
-    wide = mask.double() if mask.shape[0] <= mask.shape[1] else mask.T.double()
-    if len(wide) < 2:
-        return 0.0
-    return float(torch.linalg.eigvalsh(wide @ wide.T)[-2].clamp(min=0).sqrt())
-
-
-@variant("second_singular_value")
 def of_the_bipartite_graph(mask):
     """The second eigenvalue of the adjacency matrix of all vertices."""
     if min(mask.shape) < 2:
