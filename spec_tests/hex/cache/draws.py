@@ -1,5 +1,7 @@
 """Streams of tokens, settings for small ones, and caches that have seen some."""
 
+# pyright: reportArgumentType=false
+
 from typing import get_args
 
 import torch

@@ -1,5 +1,7 @@
 """Other correct ways to quantise groups, and to restore them."""
 
+# pyright: reportArgumentType=false
+
 import numpy as np
 import torch
 

@@ -1,5 +1,7 @@
 """KIVI token by token."""
 
+# pyright: reportCallIssue=false
+
 import math
 
 import torch

@@ -1,5 +1,7 @@
 """Another power iteration, from another start."""
 
+# pyright: reportPossiblyUnboundVariable=false
+
 import torch
 
 from reference import LowRank

@@ -1,5 +1,7 @@
 """Other ways to measure keys."""
 
+# pyright: reportArgumentType=false
+
 import numpy as np
 import torch
 
