@@ -20,7 +20,7 @@ SLOW = "not every_row_runs_through_a_prompt"
 
 def test_every_public_function_has_a_correct_variant():
     functions = {n for n in reference.__all__ if isfunction(getattr(reference, n))}
-    assert functions == {variant.name for variant in VARIANTS}
+    assert functions <= {variant.name for variant in VARIANTS}
 
 
 def test_no_variant_is_left_out():
