@@ -126,7 +126,8 @@ def exactly(name: str, args: Any, out: Tensor) -> Any:
             given = [a.detach() for a in args if isinstance(a, Tensor)]
             on = all(gridded(a.numpy(), GRID if name in SUMS else half).all() for a in given)
             return (gridded(x) if name == "mean" else np.True_) & on
-        given = [np.asarray(a, x.dtype) for a in args[:2] if isinstance(a, Tensor | int | float)]
+        given = [a.detach() if isinstance(a, Tensor) else a for a in args[:2]]
+        given = [np.asarray(a, x.dtype) for a in given if isinstance(a, Tensor | int | float)]
         if len(given) < 2 or name not in ("add", "sub", "rsub", "mul", "div", "pow"):
             return gridded(x, 16.0)
         a, b = np.broadcast_arrays(*given)

@@ -178,12 +178,6 @@ def scale_dtype(dtype: torch.dtype, scales: torch.dtype | None) -> torch.dtype:
     return scales or (dtype if dtype in wide else torch.float32)
 
 
-def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round to `dtype`, and stay finite."""
-    limit = min(torch.finfo(dtype).max, torch.finfo(x.dtype).max)
-    return x.clamp(-limit, limit).to(dtype)
-
-
 def by_column(x: Tensor) -> Tensor:
     """Exchange tokens and channels."""
     return x.transpose(-1, -2)

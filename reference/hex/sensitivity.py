@@ -59,8 +59,8 @@ def sensitivity(
             `[config._replace(bits=b) for b in (2, 3, 4)]`.
 
     Returns:
-        A row for each setting, in order. Each decoded query attends to the cache as it stands
-        when the token arrives; the mean is over queries, heads and batch.
+        A row for each setting, in order. Each decoded query attends to what `hex_read` returns
+        of the cache as it stands when the token arrives; the mean is over queries, heads and batch.
 
     Raises:
         ValueError: no mask has the density asked for, or a step or minimum overflows.

@@ -1,6 +1,7 @@
 """The least input of a fault: without the rows, tokens and knobs that it does not take."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 import reference
+from spec_tests.limits import DoesNotEnd, Limit
 from spec_tests.report.axes import axes, is_name, leaves, replaced
 from spec_tests.report.calls import Call
 from spec_tests.report.faults import Fault, Inputs, asked, is_ordinary, judged, milder, shows
@@ -18,6 +20,8 @@ MANY = 9
 """Elements from which a tensor is made simpler."""
 TRIES = 60
 """Calls that are made for one fault."""
+SECONDS = 4.0
+"""Of the processor, for one search: then the least input so far is shown."""
 
 
 def least(fault: Fault, call: Call) -> Fault:
@@ -40,21 +44,22 @@ def least(fault: Fault, call: Call) -> Fault:
 
 
 def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
-    """Return inputs from which nothing can be cut, or no more tries are left."""
+    """Return inputs from which nothing can be cut, or no more tries or seconds are left."""
     inputs, before, fine = call.inputs, None, is_ordinary(call.name, call.inputs)
-    while before is not inputs:
-        before = inputs
-        for cut in cuts(call.name, inputs):
-            while tries and (smaller := cut(inputs)) is not None:
-                tries -= 1
-                if edge == "" and fine and not is_ordinary(call.name, smaller):
-                    break
-                made = again(call, smaller)
-                if judged(call.name, smaller, made.outcome, patient=False) != kind:
-                    break
-                if edge and not shows(edge, made, kind):
-                    break
-                inputs = smaller
+    with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
+        while before is not inputs:
+            before = inputs
+            for cut in cuts(call.name, inputs):
+                while tries and (smaller := cut(inputs)) is not None:
+                    tries -= 1
+                    if edge == "" and fine and not is_ordinary(call.name, smaller):
+                        break
+                    made = again(call, smaller)
+                    if judged(call.name, smaller, made.outcome, patient=False) != kind:
+                        break
+                    if edge and not shows(edge, made, kind):
+                        break
+                    inputs = smaller
     return inputs
 
 

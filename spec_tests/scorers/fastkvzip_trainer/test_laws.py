@@ -58,7 +58,7 @@ def test_without_steps_the_weights_are_those_of_a_fresh_gate(impl, x, seed, spre
     weights = impl.train_fastkvzip(**x, **SMALL, steps=0, seed=seed, spread=spread)
     fresh = impl.FastKVzipGate(3, 2, 2, 2, 2, seed, torch.float64, spread).weights()
     for part, other in zip(weights, fresh, strict=True):
-        assert_equal(part, other.detach())
+        assert_close(part, other.detach())
 
 
 @pytest.mark.parametrize("hidden", [4, 64])
