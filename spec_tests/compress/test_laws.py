@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
-from spec_tests.accuracy import assert_equal
+from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.compress.draws import compress, compress_into_hex, pools_of, without_store
 from spec_tests.compress.rows import alone, counts, entries, marked, of_row, rows
 from spec_tests.draw import booleans, real
@@ -306,7 +306,7 @@ def test_a_cache_holds_the_prompt_its_scores_and_no_more(impl, x):
     assert cache.residual_keys.shape[-2] == tokens - span
     assert impl.hex_bytes(cache).total == impl.stored_bytes(cache)
     mass = x["scored"].scores.sum(-2)
-    assert_equal(cache.residual_mass, mass[..., span:].clone())
+    assert_close(cache.residual_mass, mass[..., span:].double(), 8.0)
     assert cache.mass.shape[-1] == (0 if config.mode == "append" else span)
 
 

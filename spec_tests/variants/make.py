@@ -179,9 +179,11 @@ class Elsewhere(Wrapped):
 def in_double(function: Function) -> Function:
     """Return a function that computes in float64, and rounds once at the end.
 
-    What weighs memory computes nothing.
+    What reads or makes a cache does neither: its dtypes are weighed, and restored to.
     """
-    if function.__name__ == "stored_bytes":
+    about = {str(kind) for kind in unwrap(function).__annotations__.values()}
+    stored = any(kind.endswith(("Cache'>", "Cache")) for kind in about)
+    if stored or function.__name__.endswith("bytes") or function.__name__ in WEIGHING:
         return function
 
     @wraps(function)
@@ -190,6 +192,10 @@ def in_double(function: Function) -> Function:
         return as_kinds_of(function(*mapped(widened, args), **mapped(widened, kwargs)), like)
 
     return call
+
+
+WEIGHING = {"sensitivity", "compress", "hex_compress", "gear_compress"}
+"""Those among the others that count bytes on the way, make a cache, or a block of one."""
 
 
 def widened(x: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def half_cache(width, half, mode="append"):
     """
     stream = torch.randn(3, KV_HEADS, 70, width, generator=torch.Generator().manual_seed(0))
     stream = (stream + torch.tensor([0.0, 2.0, 4.0]).view(3, 1, 1, 1)).to(half)
-    config = HexConfig(bits=4, block=32, density=0.25, near=True, recent=2, mode=mode)
+    config = HexConfig(bits=4, block=32, density=0.0, near=True, recent=2, mode=mode)
     return reference.hex_prefill(*(x[:, :-1] for x in stream), config=config), stream
 
 
