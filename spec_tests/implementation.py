@@ -76,6 +76,11 @@ class Implementation:
         self.asked, self.paper = asked or self.ours, paper
         self.limit = Limit(seconds)
 
+    @property
+    def draws_alike(self) -> bool:
+        """Whether its random streams are the specification's: our layers', and their mutants'."""
+        return self.ours or self.name.startswith("spec_tests.mutants:")
+
     @cached_property
     def wanted(self) -> frozenset[str]:
         """The public names it may be asked for."""

@@ -23,7 +23,7 @@ unpadded = asked(padded=st.just(False))
 
 def reads_alike(impl, cache):
     """Whether a module keeps what the specification keeps: the mask of others is of their draw."""
-    return impl.ours or not masked(cache)
+    return impl.draws_alike or not masked(cache)
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")

@@ -29,7 +29,7 @@ def compressed(
 ) -> HexBlock:
     """Return the block of a span of keys and values, in the way of a cache with these settings."""
     static = static_mask(config, tokens, KV_HEADS * WIDTH)
-    assume(impl.ours or not masked(config))  # the mask of others is of their draw
+    assume(impl.draws_alike or not masked(config))  # the mask of others is of their draw
     return impl.hex_compress(*span, static, dynamic, config.bits, config.value_group, config.scales)
 
 
