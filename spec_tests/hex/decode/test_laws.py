@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_close, cast
+from spec_tests.draw import masked
 from spec_tests.hex.attention.oracle import read
 from spec_tests.hex.cache.draws import BLOCK, configs, half_cache, streams
 from spec_tests.hex.cache.streams import assert_same_cache, pieces
@@ -25,6 +26,7 @@ def test_decoding_stores_what_appending_stores(impl, x):
 @given(streams(3 * BLOCK, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK), st.data())
 def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, config, prompt, data):
     stream = (stream[0] / 8, *stream[1:])  # logits of a few units
+    assume(impl.draws_alike or not masked(config))  # the mask of others is of their draw
     cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
     stop = data.draw(st.integers(prompt, 3 * BLOCK))
     output = impl.hex_decode(cache, *pieces(stream, prompt, stop)).output
