@@ -43,10 +43,10 @@ LOWEST = tl.constexpr(-3.0e38)
 
 
 @triton.jit
-def halves(words, MASK: tl.constexpr, PTX: tl.constexpr):
+def halves(words, MASK: tl.constexpr, ONE: tl.constexpr, PTX: tl.constexpr):
     """Return the masked codes of the low and the high half of words, joined along the last axis.
 
-    Under the exponent of 1024 in half precision a code is a number as it stands.
+    Under the exponent of 1024 in half precision a code is a number as it stands, times ONE.
     """
     if PTX:
         # by itself the compiler takes two instructions, lest a register hold one of the constants
@@ -63,14 +63,19 @@ def halves(words, MASK: tl.constexpr, PTX: tl.constexpr):
         low = (words & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
         high = ((words >> 16) & 0xFFFF).to(tl.uint16).to(tl.float16, bitcast=True)
     both = tl.join(low, high)
-    return tl.reshape(both, (both.shape[0], 2 * both.shape[1])) - 1024.0
+    return tl.reshape(both, (both.shape[0], 2 * both.shape[1])) * (1.0 / ONE) - 1024.0 / ONE
 
 
 @triton.jit
 def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
-    """Return the i-th codes of each half."""
+    """Return the i-th codes of each half.
+
+    Ten bits stand under the exponent. Only codes beyond them are shifted, as many at once as fit.
+    """
+    FIT: tl.constexpr = 10 // BITS
+    ONE: tl.constexpr = 2 ** (BITS * (i % FIT))
     ONES: tl.constexpr = (2**BITS - 1) * 0x00010001
-    return halves(words >> (BITS * i), ONES, PTX)
+    return halves(words >> (BITS * (i // FIT * FIT)), ONES * ONE, ONE, PTX)
 
 
 @triton.jit
@@ -103,7 +108,7 @@ def third(planes, u: tl.constexpr, PTX: tl.constexpr):
         return masked(planes[u // 5], u % 5, 3, PTX)
     else:
         words = (planes[0] >> 15 & 0x00010001) | (planes[1] >> 14 & 0x00020002)
-        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, PTX)
+        return halves(words | (planes[2] >> 13 & 0x00040004), 0x00070007, 1, PTX)
 
 
 @triton.jit
