@@ -545,11 +545,6 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
-def warps(bits: int, width: int) -> int:
-    """Return of how many warps a program is: one, where its registers hold a tile."""
-    return 2 if bits == 8 or bits * width < 192 else 1
-
-
 def hex_attention(
     queries: Tensor,
     cache: HexCache,
@@ -630,8 +625,9 @@ def attended(
             BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held,
             PARTIAL=run.length % TILE > 0, ENTRIES=kept, PLAIN=extra > 0, LOGITS=mass and of_all,
             MASS=mass, PTX=PTX,
-            # a loop in stages that stores logits too has not registers enough
-            num_warps=warps(run.bits, width), num_stages=1 if mass else 2,
+            # eight bits have not registers enough in one warp, nor a loop in stages that stores
+            # logits too
+            num_warps=2 if run.bits == 8 else 1, num_stages=1 if mass else 2,
             **REGISTERS,
         )  # fmt: skip
         first += several + extra
