@@ -234,23 +234,6 @@ def list_best(
 
 
 @triton.jit
-def its_products(
-    vectors, copies, start, at, across, tokens, heads, mine,
-    WIDE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr,
-):  # fmt: skip
-    """Return the inner products of one source of several with some tokens.
-
-    Not of all of them: within a loop, Triton 3.6 compiles no `if` for sm_100 that hands on a matrix
-    product.
-    """
-    inner, _ = products(
-        vectors, copies, start, at, across, tokens, heads,
-        False, True, WIDE, WIDTH, CHANNELS,
-    )  # fmt: skip
-    return tl.sum(tl.where(mine, inner, 0.0), 1)
-
-
-@triton.jit
 def neighbours_kernel(
     vectors, copies, reaches, chosen, barred, lengths, maxima, highest,
     acting, tiles, picked, exact, reached, weights,
@@ -293,9 +276,11 @@ def neighbours_kernel(
             inside = t < tokens
             at = tl.minimum(t, tokens - 1)
             length = tl.load(lengths + graph * tokens + at)
-            inner = its_products(
-                vectors, copies, start, at, copied, tokens, heads, mine, WIDE, WIDTH, CHANNELS
-            )
+            inner, _ = products(
+                vectors, copies, start, at, copied, tokens, heads,
+                False, True, WIDE, WIDTH, CHANNELS,
+            )  # fmt: skip
+            inner = tl.sum(tl.where(mine, inner, 0.0), 1)
             candidate = inside & (t != itself)
             if BARRED:
                 candidate &= tl.load(barred + graph * tokens + at) == 0
