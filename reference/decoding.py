@@ -113,7 +113,12 @@ def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None
 
 
 def joining(cache: DecodingCache, keys: Tensor, values: Tensor) -> None:
-    """Refuse tokens of another dtype than those held."""
+    """Refuse tokens of another dtype than those held, and a cache that is due for compression."""
+    pending, interval = cache.pending_scores.shape[-1], cache.config.interval
+    if pending >= interval:
+        raise ValueError(
+            f"cache must have fewer pending tokens than its interval of {interval}, got {pending}"
+        )
     errors.typed("keys", keys, cache.pending_keys.dtype)
     errors.typed("values", values, cache.pending_values.dtype)
 

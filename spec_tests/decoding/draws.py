@@ -143,6 +143,13 @@ bad_tokens = [
     Refusal("scores", INFINITE, ValueError, "finite and >= 0"),
 ]
 
+
+def due(cache):
+    """Return a cache of whose pending tokens there are as many as an interval has."""
+    pending = cache.pending_scores.shape[-1]
+    return cache._replace(config=cache.config._replace(interval=pending))
+
+
 REFUSALS = dict(
     decoding_start=(
         dict(keys=keys, values=values, scores=scores, config=config, valid=valid),
@@ -156,6 +163,7 @@ REFUSALS = dict(
         dict(cache=cache, keys=keys, values=values, scores=scores, mass=held),
         [
             *bad_tokens,
+            Refusal("cache", due, ValueError, "fewer pending tokens than its interval"),
             Refusal("keys", torch.Tensor.double, TypeError, "torch.float32"),
             Refusal("values", torch.Tensor.double, TypeError, "torch.float32"),
             Refusal("mass", longer, ValueError, "shape"),

@@ -1,6 +1,7 @@
 """The report as a pytest plugin: it diagnoses what fails, level by level, and prints cards."""
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -24,6 +25,8 @@ FAILURES = (Exception, pytest.fail.Exception)
 THERE = "tests there are"
 SAID = ""
 """Counts the examples of which nothing was left out."""
+SECONDS = 5.0
+"""Of the processor, for the failing examples of one law: then no simpler one is looked for."""
 
 
 class Plugin:
@@ -81,11 +84,13 @@ class Plugin:
 
     def example(self, item: Any, left_out: Counter[str]) -> Callable[..., None]:
         """Return the body of a law that leaves out examples of which nothing is asked."""
-        body = item.obj.hypothesis.inner_test
+        body, failing = item.obj.hypothesis.inner_test, 0.0
 
         @wraps(body)
         def run(*args: Any, **kwargs: Any) -> None:
+            nonlocal failing
             LAST.clear()
+            began = time.thread_time()
             try:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
@@ -93,7 +98,9 @@ class Plugin:
             except (Beyond, Unheard) as why:
                 left_out[str(why)] += 1
             except FAILURES as error:
-                if getattr(error, "fault", None) and vars(error)["fault"].kind == NEVER:
+                failing += time.thread_time() - began
+                ends = getattr(error, "fault", None) is None or error.fault.kind != NEVER
+                if not ends or failing > SECONDS:
                     raise Left(error) from None
                 raise
 
@@ -148,7 +155,10 @@ class Beyond(pytest.skip.Exception):
 
 
 class Left(pytest.skip.Exception):
-    """A call does not end, and no other example of a law is tried: Hypothesis lets a skip out."""
+    """No other example of a law is tried, for one does not end or many have failed.
+
+    Hypothesis lets a skip out.
+    """
 
     def __init__(self, error: BaseException):
         super().__init__()
