@@ -269,7 +269,7 @@ def test_head_weights_decide_what_decoding_keeps_by_default(impl):
     keys, scores = torch.zeros(1, 2, 4, 1), torch.full((1, 2, 4), 0.6)
     scores[0, 1] = torch.tensor([0.0, 0.0, 0.0, 0.55])
     for tau, kept in ((0.0, [2, 0]), (0.5, [1, 1])):
-        config = impl.DecodingConfig(1, refinement=HubSettings(0, tau=tau), ratio=1.0, sinks=0)
+        config = impl.DecodingConfig(1, refinement=impl.HubSettings(0, tau=tau), ratio=1.0, sinks=0)
         cache = impl.decoding_start(keys, keys, scores, config)
         assert impl.decoding_read(cache).present.sum(-1).tolist() == [kept]
         cache = impl.decoding_start(keys, keys, scores, config._replace(scope="head"))
