@@ -26,7 +26,7 @@ LENIENT, OTHER_ERROR = "missing errors", "errors of another type"
 CHANGES, LAW = "changes its arguments", "breaks a law"
 NEVER, SIGNATURE = "does not end", "another signature"
 ERRORS = (LENIENT, OTHER_ERROR)
-LARGE = 2**18
+LARGE = 2**15
 """Elements beyond which a call is not asked of the reference again."""
 
 

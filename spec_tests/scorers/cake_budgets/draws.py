@@ -1,5 +1,7 @@
 """Draws of preferences and budgets."""
 
+from functools import partial
+
 import torch
 from hypothesis import strategies as st
 
@@ -15,14 +17,16 @@ def cake_budgets(draw, most=14):
     """
     layers, batch = draw(st.sampled_from([3, 4, 5, 2, 6, 1, 0])), draw(batches)
     window = draw(st.integers(0, 4))
-    number = draw(st.sampled_from([lambda *shape: grid(*shape, high=8), real]))
+    # a share that all but fills the budget leaves no gap between two roundings of its quota
+    of_grid = partial(grid, high=8)
+    number, power = draw(st.sampled_from([(of_grid, 1), (real, 1), (of_grid, 4)]))
     rows, beyond = torch.Size(batch).numel(), draw(st.integers(0, most))
     # a prompt is evicted from where it is longer than the budget and a window
     near = st.sampled_from([2, 1, 3, 5, 0, 8]).map(lambda more: beyond + 2 * window + more)
     lengths = draw(st.lists(near | st.integers(0, most), min_size=rows, max_size=rows))
     tokens = torch.tensor(lengths, dtype=torch.int64).reshape(batch)
     return dict(
-        preferences=draw(number(layers, *batch)).abs() ** draw(st.sampled_from([1, 4])),
+        preferences=draw(number(layers, *batch)).abs() ** power,
         keep=window + beyond,
         tokens=draw(st.sampled_from([tokens, draw(near)])),
         window=window,
