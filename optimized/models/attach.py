@@ -1,5 +1,6 @@
 """Attach a model: let our caches hear of its calls, and attend for its layers."""
 
+import threading
 from inspect import signature
 from typing import Any
 
@@ -16,6 +17,9 @@ from optimized.models.attention import (
 )
 from optimized.models.proof import proven
 
+ONE_AT_A_TIME = threading.RLock()
+"""Threads attach and detach one after another; a model that runs meanwhile is not held up."""
+
 
 class Attachment:
     """What a decoder calls before it runs: it tells our caches what the call brings."""
@@ -27,9 +31,11 @@ class Attachment:
         """Whether queries are projections that are rotated as a whole."""
 
     def __call__(
-        self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any]
+        self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
     ) -> tuple[tuple[()], dict[str, Any]] | None:
         """Tell the cache what a call of the decoder brings."""
+        if inputs is None:  # a call that runs while this is registered: it has no cache of ours
+            return None
         if given:
             inputs = dict(zip(signature(decoder.forward).parameters, given, strict=False)) | inputs
         cache = inputs.get("past_key_values")
@@ -62,27 +68,31 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         )
     if not hasattr(model, "get_decoder"):
         raise TypeError(f"model must be a causal language model of transformers, got {model!r}")
-    known = attachment(model)
-    if known is None:
-        rotates = proven(model)
-        decoder = model.get_decoder()
-        known = Attachment(implementation(decoder), rotates)
-        for module, hook in ((decoder, known), *((one, hand_over) for one in attentions(decoder))):
-            module.register_forward_pre_hook(hook, with_kwargs=True)
-    model.get_decoder().set_attn_implementation(registered(known.own))
+    with ONE_AT_A_TIME:
+        known, decoder = attachment(model), model.get_decoder()
+        if known is None:
+            own = implementation(decoder)
+            known = Attachment(own, proven(model))
+            hooked = ((decoder, known), *((one, hand_over) for one in attentions(decoder)))
+            for module, hook in hooked:
+                module.register_forward_pre_hook(hook, with_kwargs=True)
+        if implementation(decoder) != registered(known.own):
+            decoder.set_attn_implementation(registered(known.own))
     return model
 
 
 def detach(model: PreTrainedModel) -> PreTrainedModel:
     """Undo `attach`."""
-    known = attachment(model)
-    if known is not None:
-        decoder = model.get_decoder()
-        decoder.set_attn_implementation(known.own)
-        for module in (decoder, *attentions(decoder)):
-            for key, hook in list(module._forward_pre_hooks.items()):
-                if hook is known or hook is hand_over:
-                    del module._forward_pre_hooks[key], module._forward_pre_hooks_with_kwargs[key]
+    with ONE_AT_A_TIME:
+        known = attachment(model)
+        if known is not None:
+            decoder = model.get_decoder()
+            decoder.set_attn_implementation(known.own)
+            for module in (decoder, *attentions(decoder)):
+                named = module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs
+                for key, hook in list(named[0].items()):
+                    if hook is known or hook is hand_over:
+                        del named[0][key], named[1][key]
     return model
 
 

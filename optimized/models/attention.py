@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,6 +18,9 @@ from reference.precision import widen
 NAME = "kvspec"
 # Queries for which a mask exists at one time.
 BLOCK = 256
+# What stands for a model's own attention in a thread that checks the model; other threads, whose
+# calls of the same model may be running, go on with their own.
+CHECKING: ContextVar[Callable[..., Any] | None] = ContextVar("CHECKING", default=None)
 
 
 class Softmax(NamedTuple):
@@ -116,10 +120,16 @@ def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
     return eager
 
 
-def hand_over(attention: nn.Module, _: tuple[Any, ...], inputs: dict[str, Any]) -> None:
-    """Hand what enters a layer's attention to the cache of this call, and to no other."""
-    cache = inputs.get("past_key_values")
+def hand_over(
+    attention: nn.Module, _: tuple[Any, ...], inputs: dict[str, Any] | None = None
+) -> None:
+    """Hand what enters a layer's attention to the cache of this call, and to no other.
+
+    A call that runs while `attach` registers this brings no inputs, and no cache of ours.
+    """
+    cache = (inputs or {}).get("past_key_values")
     if isinstance(cache, Attentive):
+        assert inputs is not None
         assert isinstance(attention.layer_idx, int)
         cache.hear(attention.layer_idx, inputs["hidden_states"])
 
@@ -135,8 +145,9 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Attend as `transformers` asks: heads before tokens in, tokens before heads out."""
     if isinstance(key, Tensor):
-        return own_attention(own, module)(module, query, key, value, attention_mask, **how)
-    if hand_over not in module._forward_pre_hooks.values():
+        own_or_check = CHECKING.get() or own_attention(own, module)
+        return own_or_check(module, query, key, value, attention_mask, **how)
+    if not CHECKING.get() and hand_over not in module._forward_pre_hooks.values():
         raise ValueError("model must be prepared by `attach(model)`, got the name alone")
     return attend_to(key, query, attention_mask, **how)
 
@@ -181,7 +192,7 @@ def mask(
     For all layers but ours the mask is what the model's own attention takes.
     """
     if not isinstance(kv_offset, Ours):
-        known = AttentionMaskInterface()
+        known, own = AttentionMaskInterface(), "eager" if CHECKING.get() else own
         if own not in known:
             return None
         asked = dict(batch_size=batch_size, kv_length=kv_length, kv_offset=kv_offset)

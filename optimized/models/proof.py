@@ -1,30 +1,29 @@
-"""Whether a model computes through this package what it computes by itself: a run in seconds."""
+"""Whether a model computes through this package what it computes by itself: a run in seconds.
 
-from functools import partial
+Other threads may run the model meanwhile: nothing here changes what they compute.
+"""
+
+import threading
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, DynamicCache, PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
+from transformers import DynamicCache, PreTrainedModel
 
 import optimized
 from optimized.models.attention import (
-    NAME,
-    Attendable,
-    attend_to,
+    CHECKING,
     attentions,
     dense_attention,
     implementation,
-    mask,
     own_attention,
+    registered,
     unturned,
     way_of,
 )
 from optimized.models.eviction import EvictionCache, EvictionLayer
 from reference.precision import widen
 
-PROOF = f"{NAME}-proof"
 CALLS = ((0, 8), (8, 12))
 """Where the calls of the run start and end: a prompt, its second row padded, and a turn."""
 PADDING = 3
@@ -62,12 +61,15 @@ def proven(model: PreTrainedModel) -> bool:
     modules = attentions(decoder)
     cache = EvictionCache(decoder.config)
     own, training = implementation(decoder), model.training
-    decoder.set_attn_implementation(PROOF)
+    name = registered(own)
+    decoder.set_attn_implementation(name)
     run = Run(decoder, cache)
     hooks = [one.register_forward_hook(run.layer, with_kwargs=True) for one in modules]
-    model.eval()
+    if training:
+        model.eval()
+    checking = CHECKING.set(compared)
     try:
-        if (kept := implementation(decoder)) != PROOF:
+        if (kept := implementation(decoder)) != name:
             raise ValueError(
                 "model must attend through the attention interface of transformers, got "
                 f"{named!r}, which keeps {kept!r}"
@@ -82,7 +84,9 @@ def proven(model: PreTrainedModel) -> bool:
             f"{type(error).__name__}: {error}"
         ) from error
     finally:
-        model.train(training)
+        CHECKING.reset(checking)
+        if training:
+            model.train()
         for hook in hooks:
             hook.remove()
         decoder.set_attn_implementation(own)
@@ -113,6 +117,7 @@ class Run:
         self.places = (self.mask.cumsum(-1) - 1).clamp(min=0)
         self.own = DynamicCache(config=decoder.config)
         self.found: list[Found] = []
+        self.thread = threading.get_ident()
         self.loose = max(SHARP, UNITS * torch.finfo(decoder.dtype).eps)
 
     def call(self, start: int, stop: int) -> None:
@@ -126,10 +131,11 @@ class Run:
             use_cache=True,
         )
 
-    def layer(
-        self, module: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any], output: Any
-    ) -> None:
-        """Let a layer do the same through our cache."""
+    def layer(self, module: nn.Module, given: tuple[Any, ...], *more: Any) -> None:
+        """Let a layer do the same through our cache, in the thread of this run alone."""
+        if threading.get_ident() != self.thread:
+            return
+        inputs, output = more
         assert isinstance(module.layer_idx, int)
         ours = self.cache.layers[module.layer_idx]
         if not isinstance(ours, EvictionLayer):
@@ -166,15 +172,12 @@ class Run:
 def compared(
     module: nn.Module,
     query: Tensor,
-    key: Tensor | Attendable,
-    value: Tensor | Attendable,
+    key: Tensor,
+    value: Tensor,
     attention_mask: Tensor | None,
     **how: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend as the model's file has it; in place of weights return how far off ours is."""
-    if not isinstance(key, Tensor):
-        return attend_to(key, query, attention_mask, **how)
-    assert isinstance(value, Tensor)
     queries, keys, values = (widen(x) for x in (query, key, value))
     seen = None
     if attention_mask is not None:
@@ -196,7 +199,3 @@ def apart(one: Tensor, other: Tensor, real: Tensor) -> float:
         return torch.inf
     one, other = widen(one[real]), widen(other[real])
     return float((one - other).abs().max() / other.abs().max().clamp(min=torch.finfo().tiny))
-
-
-AttentionInterface.register(PROOF, compared)
-AttentionMaskInterface.register(PROOF, partial(mask, "eager"))
