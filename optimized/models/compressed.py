@@ -1,5 +1,6 @@
 """A prompt in a compressed cache, in one call."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -55,8 +56,8 @@ def compressed(
     """Read a prompt, compress what is remembered of it, and return that for `model.generate`.
 
     The model is attached where it is not, and goes on to attend as it did over every other cache.
-    A row that leaves nothing to choose stays whole: it is no longer than the window that observes
-    it, or its budget is less than what is protected of it.
+    Of a row whose budget is less than what is protected, the protected entries are kept and no
+    other, with a warning. A window that observes is cut to the budget.
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
@@ -66,8 +67,8 @@ def compressed(
             `gear`. Or a scorer that `scorer` made, or settings of HEX.
         input_ids: prompts, padded on the left.
         attention_mask: 1 at tokens, 0 at padding.
-        ratio: removed share of the entries, in [0, 1], of a system that evicts.
-        keep: what a head keeps in the mean, in place of a ratio.
+        ratio: removed share of the entries, at least 0 and below 1, of a system that evicts.
+        keep: what a head keeps in the mean, in place of a ratio; a row that is shorter stays whole.
         interval: compress again whenever as many new tokens have come, to what was kept of the
             prompt (a padded batch: of its longest); the scorer must be able to tell of a token
             when it arrives, and no layer knows of another's entries.
@@ -127,15 +128,23 @@ def compressed(
         made = scorer(str(one.scorer), model, kv, **own)
     prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch])
     scores, rows = scored(made, prompt, ratio, keep)
-    if scores is not None and scores.budgets is None:
-        rows = [row for row in rows if affords(one, prompt, scores, row, ratio, keep)]
-    if scores is not None and rows:
-        every = len(rows) == len(input_ids)
-        chosen = one, prompt, scores, ratio, reading, kv, keep
-        kept = kept_entries(*chosen, None if every else rows)
-        whole = mask.bool()[:, None].expand(kept.shape[1:])
-        for row in set(range(len(input_ids))) - set(rows):
-            kept[:, row] = whole[row]
+    if scores is not None:
+        shielded = protected_of(one, prompt, scores)
+        budgets = {row: lacking(one, prompt, scores, shielded, row, ratio, keep) for row in rows}
+        short = [row for row in rows if budgets[row]]
+        for held, most in [budgets[row] for row in short][:1]:
+            warnings.warn(
+                f"budget {held} of a {one.scope} is below its number of protected entries, {most}: "
+                f"those alone are kept, in {len(short)} of {len(input_ids)} rows",
+                stacklevel=2,
+            )
+        chosen = [row for row in rows if row not in short]
+        kept = mask.bool()[:, None].expand(shielded.shape).clone()
+        if chosen:
+            given = one, prompt, scores, ratio, reading, kv, keep
+            every = len(chosen) == len(input_ids)
+            kept[:, chosen] = kept_entries(*given, None if every else chosen)[:, chosen]
+        kept[:, short] &= shielded[:, short]
         prompt.cache.evict(kept, kv)
     return prompt.cache
 
@@ -211,26 +220,29 @@ def coded(
 def scored(
     one: Scorer, prompt: Prefilled, ratio: float | None, keep: int | None
 ) -> tuple[Scores | None, list[int]]:
-    """Score the rows that are longer than what observes them, each by its own budget."""
+    """Score the rows of which something can go, each by its own budget."""
     counts = lengths(prompt).tolist()
     budgets = [kept_of(count, 1, ratio, keep) for count in counts]
-    free = one.observing is not None and "window" not in one.settings
-    depends = one.budgeted or free
+    depends = one.budgeted or one.observing is not None
+    asked = one.settings.get("window")
     found: Scores | None = None
     rows: list[int] = []
     for budget in sorted(set(budgets) if depends else {max(budgets)}):
         some = [row for row, each in enumerate(budgets) if each == budget or not depends]
+        some = [row for row in some if budgets[row] < counts[row]]
+        window = 0
         if one.observing is not None:
-            window = one.window_for(budget) if free else one.settings["window"]
+            window = min(asked or one.window_for(budget), max(one.least, budget))
             some = [row for row in some if counts[row] > window]
-            some = some if window <= budget or one.sharing is None else []
             one.settings["window"] = window
         if some:
-            said = one.finish(prompt, budget)
+            said = one.finish(prompt, max(budget, window))
             found = said if found is None else merged(found, said, some)
             rows += some
-    if free:
+    if asked is None:
         one.settings.pop("window", None)
+    else:
+        one.settings["window"] = asked
     return found, sorted(rows)
 
 
@@ -250,24 +262,39 @@ def merged(scores: Scores, other: Scores, rows: list[int]) -> Scores:
     return Scores(tuple(one), shared)
 
 
-def affords(
+def protected_of(system: System, prompt: Prefilled, scores: Scores) -> Tensor:
+    """Return what a system keeps whatever its score, layers first."""
+    protected = torch.stack([one.protected for one in scores.scored])
+    if system.refinement != "hubkv":
+        return protected
+    valid = torch.ones_like(prompt.input_ids, dtype=torch.bool)
+    valid = valid if prompt.valid is None else prompt.valid
+    return protected | protected_ends(valid, protected.shape[2], 4, None)
+
+
+def lacking(
     system: System,
     prompt: Prefilled,
     scores: Scores,
+    protected: Tensor,
     row: int,
     ratio: float | None,
     keep: int | None,
-) -> bool:
-    """Return whether the budget of every pool of a row holds its protected entries."""
-    protected = torch.stack([one.protected[row] for one in scores.scored])
-    if system.refinement == "hubkv":
-        valid = torch.ones_like(prompt.input_ids[row : row + 1], dtype=torch.bool)
-        valid = valid if prompt.valid is None else prompt.valid[row : row + 1]
-        protected = protected | protected_ends(valid, protected.shape[1], 4, None)
-    count, (layers, heads, _) = int(lengths(prompt)[row]), protected.shape
+) -> tuple[int, int] | None:
+    """Return budget and protected entries of a pool of a row, where the latter are more."""
+    count, (layers, _, heads, _) = int(lengths(prompt)[row]), protected.shape
     size = {"head": 1, "layer": heads, "model": heads * layers}[system.scope]
-    spent = protected.sum(-1).view(-1, size).sum(-1)
-    return bool((spent <= kept_of(count, size, ratio, keep)).all())
+    spent = protected[:, row].sum(-1).view(-1, size).sum(-1)
+    if scores.budgets is None:
+        budgets = torch.full_like(spent, kept_of(count, size, ratio, keep))
+    else:
+        budgets = (size * scores.budgets[:, row]).repeat_interleave(heads // size)
+    mean = kept_of(count, size, ratio, keep)
+    if int(spent.sum()) > mean * len(spent):
+        return mean, int(spent.max())
+    worst = int((spent - budgets).argmax())
+    short = bool(spent[worst] > budgets[worst])
+    return (int(budgets[worst]), int(spent[worst])) if short else None
 
 
 def kept_of(tokens: int, heads: int, ratio: float | None, keep: int | None) -> int:

@@ -256,4 +256,6 @@ def budgeted(name: str, evicts: bool, ratio: float | None, keep: int | None) -> 
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
     errors.must_be("ratio", ratio, Ratio | None)
+    if ratio == 1:
+        raise ValueError("ratio must be below 1, got 1: it is the share that is removed")
     errors.must_be("keep", keep, Positive | None)

@@ -70,6 +70,8 @@ class Scorer:
     """Whether what it says depends on the budget."""
     observing: int | None = None
     """How many queries at a prompt's end observe, unless told otherwise; None where all count."""
+    least = 1
+    """The fewest queries that can observe."""
     sharing: str | None = None
     """Where it shares the budget among the layers: the erratum about what the letter misses."""
     gated = False
@@ -95,7 +97,7 @@ class Scorer:
     def window_for(self, keep: int) -> int:
         """Return how many queries observe where nothing is set: at most half of what is kept."""
         assert self.observing is not None
-        return min(self.observing, max(2, keep // 2))
+        return min(self.observing, max(self.least, keep // 2))
 
     def watch(self, step: Step) -> None:
         """Remember what is needed of one layer's part of a chunk."""

@@ -11,6 +11,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 import optimized
 import reference
+from optimized.models import SCORERS
 from optimized.models.selection import kept_entries
 from spec_tests.accuracy import assert_equal
 from spec_tests.models.random_model import (
@@ -231,22 +232,66 @@ def test_a_cache_compresses_itself_again_at_every_interval(name):
     assert cache.get_seq_length() == TOKENS + 7
 
 
-@pytest.mark.parametrize("name", ["snapkv", "pyramidkv+graphkv", "kvzip+hubkv"])
-def test_a_short_prompt_stays_whole_and_the_others_do_not(name):
-    model, (ids, mask) = attached("llama"), prompts()
-    mask = mask.clone()
-    mask[1, :-2] = 0
-    settings = {} if name == "kvzip+hubkv" else {"window": 8}
-    how = dict(ratio=0.5, settings=settings)
-    cache = models.compressed(model, name, input_ids=ids, attention_mask=mask, **how)
-    for layer in cache.evictable():
-        counts = layer.old.offsets.diff().view(2, -1)
-        assert counts[1].tolist() == [2, 2]
-        assert counts[0].sum() < 2 * TOKENS
-    ids, mask = ids[1:, -2:], mask[1:, -2:]
-    alone = models.compressed(model, name, input_ids=ids, attention_mask=mask, **how)
-    assert not alone.evictable()[0].evicted
-    assert_equal(generated(model, ids, mask, alone), generated(unmodified("llama"), ids, mask))
+def counts(cache):
+    """Return how many entries each head of each layer holds, rows first."""
+    return [
+        layer.keys.shape[2] + layer.old.offsets.diff().view(2, -1)
+        if layer.old is not None
+        else torch.full((2, 2), layer.keys.shape[2])
+        for layer in cache.evictable()
+    ]
+
+
+RANKING = [name for name in SCORERS if name != "fastkvzip"]
+REFINED = [f"{name}{more}" for name in ("snapkv", "kvzip") for more in ("+hubkv", "+graphkv@head")]
+
+
+@pytest.mark.parametrize("name", [*RANKING, *REFINED, "snapkv@layer", "snapkv@model"])
+def test_a_budget_of_more_than_a_row_has_keeps_the_row_whole(name):
+    inputs = given()
+    cache = models.compressed(attached("llama"), name, keep=512, **inputs)
+    for layer in counts(cache):
+        assert (layer >= torch.tensor([[TOKENS], [TOKENS - PADDING]])).all()
+    some = models.compressed(attached("llama"), name, keep=TOKENS - PADDING, **inputs)
+    for layer in counts(some):
+        assert layer[1].tolist() == [TOKENS - PADDING] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("kvzip", 5),
+        ("kvzip+hubkv", 5),
+        ("kvzip+graphkv@head", 5),
+        ("snapkv", 1),
+        ("snapkv@model", 1),
+        ("cake", 2),
+        ("pyramidkv", 1),
+        ("expected_attention", 4),
+        ("streaming_llm", 4),
+    ],
+)
+def test_of_a_budget_below_what_is_protected_that_alone_is_left(name, left):
+    ids = prompts(38)[0]
+    model, how = attached("llama"), dict(input_ids=ids, ratio=0.995)
+    with pytest.warns(UserWarning, match=r"budget \d+ of a \w+ is below .* in 2 of 2 rows") as said:
+        cache = models.compressed(model, name, **how)
+    assert len(said) == 1
+    assert [layer.tolist() for layer in counts(cache)] == [[[left] * 2] * 2] * 2
+    assert model.generate(ids, past_key_values=cache, max_new_tokens=2).shape == (2, 64)
+
+
+@pytest.mark.parametrize("name", ["snapkv", "pyramidkv+graphkv", "cake"])
+def test_a_window_is_cut_to_the_budget(name):
+    ids = prompts(38)[0]
+    how = dict(input_ids=ids, keep=5)
+    cut, told = (
+        models.compressed(attached("llama"), name, settings={"window": window}, **how)
+        for window in (32, 5)
+    )
+    for layer, other in zip(counts(cut), counts(told), strict=True):
+        assert layer.sum() <= 2 * 2 * 10
+        assert_equal(layer, other)
 
 
 @pytest.mark.parametrize("system", ["full", HEX, "gear"], ids=["full", "hex", "gear"])
@@ -302,8 +347,8 @@ def words() -> transformers.PreTrainedTokenizerFast:
 def test_a_pipeline_a_streamer_and_a_chat_take_the_cache():
     model, tokenizer = attached("llama"), words()
     text = " ".join(f"w{5 + 7 * number % 50}" for number in range(30))
-    inputs = tokenizer([text, text[:40]], padding=True, return_tensors="pt")
-    models.compressed(model, "kvzip+hubkv", ratio=0.75, **inputs)
+    inputs = tokenizer([text, text[:60]], padding=True, return_tensors="pt")
+    models.compressed(model, "kvzip+hubkv", ratio=0.5, **inputs)
     one = tokenizer(text, return_tensors="pt")
     cache = models.compressed(model, "kvzip+hubkv", ratio=0.75, **one)
     how = dict(max_new_tokens=4, do_sample=False)

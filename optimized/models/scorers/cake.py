@@ -15,6 +15,7 @@ class Cake(SnapKV):
     name = "cake"
     takes = ("window", "kernel", "gamma", "tau1", "tau2", "exact")
     budgeted = True
+    least = 2
     sharing = "E-G42"
     colour = "#c9459b"
 
