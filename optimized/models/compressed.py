@@ -91,8 +91,10 @@ def compressed(
     one, made, store = parts_of(system, refined)
     if input_ids is None:
         raise TypeError("input_ids must be given: `compressed(model, system, **tokenizer(text))`")
-    refuse.inputs(others)
+    takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
+    refuse.inputs(model, one.name, takes, others)
     refuse.token_ids(input_ids, attention_mask)
+    refuse.text_alone(model.config, input_ids)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     refuse.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):

@@ -1,11 +1,12 @@
 """What the plug-in refuses: the argument, its value, what is admissible."""
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from inspect import signature
 from typing import Any, NoReturn, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
@@ -239,14 +240,47 @@ def refined(
         raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
 
 
-def inputs(others: dict[str, Any]) -> None:
-    """Refuse inputs that say more than ids and a mask do."""
-    for name in others:
-        if name != "token_type_ids":
-            raise TypeError(
-                "inputs must be input_ids and attention_mask, or an option of `compressed`, got "
-                f"{name!r}; settings of a scorer go to settings={{{name!r}: ...}}"
-            )
+def inputs(model: nn.Module, name: str, known: Sequence[str], others: dict[str, Any]) -> None:
+    """Refuse inputs that say more than ids and a mask do, and say where each belongs.
+
+    Args:
+        model: which may take an input of that name.
+        name: of the system.
+        known: settings of its scorer.
+        others: the inputs; token types are not looked at.
+    """
+    for one in others:
+        if one == "token_type_ids":
+            continue
+        if one in known:
+            says = f"settings of {name} go to settings={{{one!r}: ...}}"
+        elif one == "compression_ratio":
+            says = "the share that is removed is `ratio`"
+        elif one in signature(model.forward).parameters:
+            says = "`compressed` reads text alone, and no other input of a model"
+        else:
+            near = get_close_matches(one, OPTIONS, n=1)
+            says = f"did you mean {near[0]!r}?" if near else f"options are {', '.join(OPTIONS)}"
+        raise TypeError(
+            f"inputs must be input_ids and attention_mask, or an option of `compressed`, got "
+            f"{one!r}: {says}"
+        )
+
+
+OPTIONS = ("ratio", "keep", "interval", "refined", "settings", "chunk", "reading", "kv")
+PLACES = ("image", "video", "audio", "boi", "eoi", "vision_start", "vision_end")
+
+
+def text_alone(config: Any, ids: Tensor) -> None:
+    """Refuse ids that stand for images, videos or sound, which nobody has read."""
+    for kind in PLACES:
+        for name in (f"{kind}_token_id", f"{kind}_token_index"):
+            place = getattr(config, name, None)
+            if isinstance(place, int) and bool((ids == place).any()):
+                raise ValueError(
+                    f"input_ids must be text, got the model's {name} {place}: what stands there "
+                    "is not read, since `compressed` and `prefill` take no images, videos or sound"
+                )
 
 
 def budgeted(name: str, evicts: bool, ratio: float | None, keep: int | None) -> None:

@@ -81,6 +81,7 @@ def prefill(
     if not isinstance(watch, Sequence) or not all(map(callable, watch)):
         raise TypeError(f"watch must be a list of functions, got {watch!r}")
     refuse.token_ids(input_ids, attention_mask)
+    refuse.text_alone(model.config, input_ids)
     must_be("chunk", chunk, Positive | None)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     cache = EvictionCache(model.config)

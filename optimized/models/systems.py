@@ -1,5 +1,6 @@
 """Systems by name: a scorer, a refinement, a scope, or a store."""
 
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import optimized
@@ -54,6 +55,7 @@ def system_named(name: str) -> System:
     Raises:
         ValueError: there is no such system.
     """
+    name = name.lower()
     rest, at, scope = name.partition("@")
     first, plus, refinement = rest.partition("+")
     known = not plus or refinement in REFINEMENTS
@@ -67,10 +69,13 @@ def system_named(name: str) -> System:
     if quantises and (not plus or (first.startswith("hex") and refinement != "nms" and known)):
         scorer = "h2o" if first.startswith("hex") else None
         return System(name, scorer, refinement or None, store=first)
+    named = ["full", *STORES, *SCORERS, *(f"{s}+{r}" for s in SCORERS for r in REFINEMENTS)]
+    near = get_close_matches(name, named, n=1)
+    asked = f": did you mean {near[0]!r}?" if near and near[0] != name else ""
     raise ValueError(
         f"system must be 'full', a scorer ({', '.join(SCORERS)}) with or without "
         f"+{', +'.join(REFINEMENTS)} and @head, @layer or @model, or one of {', '.join(STORES)}, "
-        f"hex-3 and hex-4 also with +hubkv and +graphkv, got {name!r}"
+        f"hex-3 and hex-4 also with +hubkv and +graphkv, got {name!r}{asked}"
     )
 
 
