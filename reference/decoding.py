@@ -112,13 +112,17 @@ def prompt(scores: Tensor, config: DecodingConfig, valid: Tensor | None) -> None
     finite("scores", scores, real, config.refinement is not None)
 
 
-def joining(cache: DecodingCache, keys: Tensor, values: Tensor) -> None:
-    """Refuse tokens of another dtype than those held, and a cache that is due for compression."""
+def waiting(cache: DecodingCache) -> None:
+    """Refuse a cache with as many pending tokens as its interval has, or more."""
     pending, interval = cache.pending_scores.shape[-1], cache.config.interval
     if pending >= interval:
         raise ValueError(
             f"cache must have fewer pending tokens than its interval of {interval}, got {pending}"
         )
+
+
+def joining(cache: DecodingCache, keys: Tensor, values: Tensor) -> None:
+    """Refuse tokens of another dtype than those held."""
     errors.typed("keys", keys, cache.pending_keys.dtype)
     errors.typed("values", values, cache.pending_values.dtype)
 
@@ -178,7 +182,7 @@ def decoding_start(
     return shrunk(view, seen, config)
 
 
-@requires(joining, usable, addable)
+@requires(waiting, joining, usable, addable)
 def decoding_append(
     cache: DecodingCache,
     keys: Float[Tensor, "*batch kv_heads tokens width"],

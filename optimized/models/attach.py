@@ -1,10 +1,12 @@
 """Attach a model: let our caches hear of its calls, and attend for its layers."""
 
 import threading
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
+from zlib import crc32
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from optimized.models.attention import (
@@ -24,7 +26,9 @@ ONE_AT_A_TIME = threading.RLock()
 class Attachment:
     """What a decoder calls before it runs: it tells our caches what the call brings."""
 
-    def __init__(self, own: str, rotates: bool) -> None:
+    def __init__(self, own: str, rotates: bool, mark: int) -> None:
+        self.mark = mark
+        """What tells the model from others of its shape."""
         self.own = own
         """The attention that the model had."""
         self.rotates = rotates
@@ -39,7 +43,26 @@ class Attachment:
         if given:
             inputs = dict(zip(signature(decoder.forward).parameters, given, strict=False)) | inputs
         cache = inputs.get("past_key_values")
-        return ((), cache.expect(decoder, inputs)) if isinstance(cache, Attentive) else None
+        if not isinstance(cache, Attentive):
+            return None
+        cache.belongs(self.mark)
+        return (), cache.expect(decoder, inputs)
+
+
+class Beginning:
+    """What a model prepares calls of `generate` with: at the first, a cache is shown all ids."""
+
+    def __init__(self, prepare: Callable[..., Any]) -> None:
+        self.prepare = prepare
+        self.__signature__ = signature(prepare)  # `generate` looks at it
+
+    def __call__(self, input_ids: Tensor, *given: Any, **more: Any) -> Any:
+        """Prepare a call."""
+        cache, first = more.get("past_key_values"), more.get("is_first_iteration")
+        every = more.get("next_sequence_length") is not None  # and not the new ids alone
+        if isinstance(cache, Attentive) and first and every:
+            cache.begins(input_ids)
+        return self.prepare(input_ids, *given, **more)
 
 
 def attach(model: PreTrainedModel) -> PreTrainedModel:
@@ -72,10 +95,12 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         known, decoder = attachment(model), model.get_decoder()
         if known is None:
             own = implementation(decoder)
-            known = Attachment(own, proven(model))
+            known = Attachment(own, proven(model), mark_of(model))
             hooked = ((decoder, known), *((one, hand_over) for one in attentions(decoder)))
             for module, hook in hooked:
                 module.register_forward_pre_hook(hook, with_kwargs=True)
+            prepare: Any = model.prepare_inputs_for_generation
+            vars(model)["prepare_inputs_for_generation"] = Beginning(prepare)
         if implementation(decoder) != registered(known.own):
             decoder.set_attn_implementation(registered(known.own))
     return model
@@ -88,12 +113,20 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
         if known is not None:
             decoder = model.get_decoder()
             decoder.set_attn_implementation(known.own)
+            vars(model).pop("prepare_inputs_for_generation", None)
             for module in (decoder, *attentions(decoder)):
                 named = module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs
                 for key, hook in list(named[0].items()):
                     if hook is known or hook is hand_over:
                         del named[0][key], named[1][key]
     return model
+
+
+def mark_of(model: PreTrainedModel) -> int:
+    """Return a number that tells a model from others of its shape: by some of its embedding."""
+    weight = next(model.get_input_embeddings().parameters())
+    some = [] if weight.is_meta else weight.detach().flatten()[:: max(1, weight.numel() // 64)]
+    return crc32(repr((model.config.model_type, [float(one) for one in some])).encode())
 
 
 def attachment(model: PreTrainedModel) -> Attachment | None:

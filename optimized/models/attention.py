@@ -61,6 +61,14 @@ class Attentive(Protocol):
         """Return the inputs of the decoder, as they fit what was seen."""
         ...
 
+    def belongs(self, reader: int) -> None:
+        """Refuse a model that is not the one that filled the cache."""
+        ...
+
+    def begins(self, ids: Tensor) -> None:
+        """Refuse ids that do not begin with those that were seen."""
+        ...
+
     def hear(self, layer: int, hidden: Tensor) -> None:
         """Take the hidden states at the input of a layer's attention."""
         ...

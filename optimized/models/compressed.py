@@ -94,7 +94,6 @@ def compressed(
     takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
     refuse.inputs(model, one.name, takes, others)
     refuse.token_ids(input_ids, attention_mask)
-    refuse.text_alone(model.config, input_ids)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     refuse.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
@@ -105,6 +104,7 @@ def compressed(
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
     attach(model)
+    refuse.text_alone(model.config, input_ids)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     if interval is not None:
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
@@ -132,9 +132,9 @@ def compressed(
     scores, rows = scored(made, prompt, ratio, keep)
     if scores is not None:
         shielded = protected_of(one, prompt, scores)
-        budgets = {row: lacking(one, prompt, scores, shielded, row, ratio, keep) for row in rows}
-        short = [row for row in rows if budgets[row]]
-        for held, most in [budgets[row] for row in short][:1]:
+        found = {row: lacking(one, prompt, scores, shielded, row, ratio, keep) for row in rows}
+        short = {row: lack for row, lack in found.items() if lack is not None}
+        for held, most in [*short.values()][:1]:
             warnings.warn(
                 f"budget {held} of a {one.scope} is below its number of protected entries, {most}: "
                 f"those alone are kept, in {len(short)} of {len(input_ids)} rows",
@@ -146,7 +146,7 @@ def compressed(
             given = one, prompt, scores, ratio, reading, kv, keep
             every = len(chosen) == len(input_ids)
             kept[:, chosen] = kept_entries(*given, None if every else chosen)[:, chosen]
-        kept[:, short] &= shielded[:, short]
+        kept[:, [*short]] &= shielded[:, [*short]]
         prompt.cache.evict(kept, kv)
     return prompt.cache
 

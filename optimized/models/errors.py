@@ -127,6 +127,23 @@ def interrupted(broken: bool) -> None:
         )
 
 
+def another_model(other: bool) -> None:
+    """Refuse a cache that another model filled."""
+    if other:
+        raise ValueError(
+            "past_key_values must be a cache that this model filled, got one of another model"
+        )
+
+
+def another_text(other: bool) -> None:
+    """Refuse ids that do not begin with those that a cache has seen."""
+    if other:
+        raise ValueError(
+            "input_ids must begin with the tokens that the cache has seen, got others: append new "
+            "ids to the old ones, since a text that is encoded again may have other ids"
+        )
+
+
 def growing(rotary: Any, before: int, after: int) -> None:
     """Refuse a length beyond which a rotary embedding turns by other angles."""
     kind = getattr(rotary, "rope_type", "default")
@@ -240,7 +257,7 @@ def refined(
         raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
 
 
-def inputs(model: nn.Module, name: str, known: Sequence[str], others: dict[str, Any]) -> None:
+def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) -> None:
     """Refuse inputs that say more than ids and a mask do, and say where each belongs.
 
     Args:
@@ -256,7 +273,7 @@ def inputs(model: nn.Module, name: str, known: Sequence[str], others: dict[str, 
             says = f"settings of {name} go to settings={{{one!r}: ...}}"
         elif one == "compression_ratio":
             says = "the share that is removed is `ratio`"
-        elif one in signature(model.forward).parameters:
+        elif isinstance(model, nn.Module) and one in signature(model.forward).parameters:
             says = "`compressed` reads text alone, and no other input of a model"
         else:
             near = get_close_matches(one, OPTIONS, n=1)

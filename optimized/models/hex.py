@@ -160,7 +160,8 @@ class HexTransformersCache(AttendingCache):
             ]
             layer.held = stored[0] if prompt.valid is None else tuple(stored)
             layer.seen = source.seen
-        cache.valid, cache.ends = prompt.valid, prompt.cache.ends
+        for known in ("valid", "ends", "digest", "reader"):
+            setattr(cache, known, getattr(prompt.cache, known))
         return cache
 
 

@@ -208,11 +208,43 @@ def key_heads(config: Any) -> tuple[int, int]:
     return heads, width
 
 
+FACTOR = 0x5851F42D4C957F2D
+"""Odd, so that no id before is lost in a product modulo 2^64."""
+
+
+class Digest:
+    """A number a row that says which ids were seen, padding left out, on the device of the ids.
+
+    One more id makes $h$ into $A h + i + 1$, modulo $2^{64}$.
+    """
+
+    def __init__(self, number: Tensor | int = 0) -> None:
+        self.number = number
+
+    def of(self, ids: Tensor, real: Tensor | None) -> "Digest":
+        """Return the digest with more ids behind those of this one."""
+        if not ids.shape[1]:
+            return self
+        number = self.number
+        real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
+        powers = [1]
+        for _ in range(ids.shape[1]):
+            powers.append(powers[-1] * FACTOR % 2**64)
+        wrapped = torch.tensor([p - 2**64 * (p >= 2**63) for p in powers], device=ids.device)
+        behind = real.flip(-1).cumsum(-1).flip(-1)  # how many come from here on
+        terms = (ids.long() + 1) * wrapped[(behind - 1).clamp(min=0)] * real
+        return Digest(number * wrapped[behind[:, 0]] + terms.sum(-1))
+
+    def same(self, other: "Digest") -> bool:
+        """Whether two digests are of the same ids."""
+        return bool((torch.as_tensor(self.number) == torch.as_tensor(other.number)).all())
+
+
 class AttendingCache(Cache):
     """A cache of such layers, with its size in bytes.
 
-    It remembers of the tokens it has seen which were padding, and at which position each row goes
-    on; every call of the model is held against that.
+    It remembers of the tokens it has seen which were padding, at which position each row goes on,
+    a digest of their ids, and which model read them; every call of a model is held against that.
     """
 
     layers: list[Any]
@@ -221,11 +253,13 @@ class AttendingCache(Cache):
         super().__init__(layers=layers)
         self.valid: Tensor | None = None
         self.ends: list[int] = []
+        self.digest: Digest | None = Digest()
+        self.reader: int | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of every storage the cache keeps alive."""
-        return optimized.stored_bytes(self)
+        """Bytes of every storage that layers and mask keep alive; the digest has 8 a row more."""
+        return optimized.stored_bytes([self.layers, self.valid])
 
     @property
     def max_cache_len(self) -> int:
@@ -253,6 +287,8 @@ class AttendingCache(Cache):
             refuse.same_batch(new, len(self.ends))
             if self.same_again(new.shape[1], inputs):
                 self.take_back()
+                known = None if self.valid is None else self.valid[:, : seen - 1]
+                self.digest = None if self.digest is None else Digest().of(new[:, :-1], known)
                 self.ends = [end - 1 for end in self.ends]
                 seen, new = seen - 1, new[:, -1:]
                 for name in ("input_ids", "inputs_embeds", "position_ids"):
@@ -268,6 +304,8 @@ class AttendingCache(Cache):
                 getattr(decoder, "rotary_emb", None), max(self.ends), int(places.max()) + 1
             )
         self.valid, self.ends = valid, ends
+        named = inputs.get("input_ids") is not None and self.digest is not None
+        self.digest = self.digest.of(new, real) if named and self.digest else None
         return inputs | {"attention_mask": valid, "position_ids": places}
 
     def same_again(self, count: int, inputs: dict[str, Any]) -> bool:
@@ -316,6 +354,20 @@ class AttendingCache(Cache):
         """Forget every token."""
         super().reset()
         self.valid, self.ends = None, []
+        self.digest, self.reader = Digest(), None
+
+    def belongs(self, reader: int) -> None:
+        """Refuse a model that is not the one that filled the cache."""
+        refuse.another_model(self.reader not in (None, reader))
+        self.reader = reader
+
+    def begins(self, ids: Tensor) -> None:
+        """Refuse ids that do not begin with those that were seen."""
+        seen = self.get_seq_length()
+        fits = ids.shape[1] >= seen and len(ids) == len(self.ends)
+        if seen and fits and self.digest is not None:
+            known = None if self.valid is None else self.valid[:, :seen]
+            refuse.another_text(not self.digest.same(Digest().of(ids[:, :seen], known)))
 
     @contextmanager
     def undone(self) -> Iterator[None]:

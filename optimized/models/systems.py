@@ -70,8 +70,9 @@ def system_named(name: str) -> System:
         scorer = "h2o" if first.startswith("hex") else None
         return System(name, scorer, refinement or None, store=first)
     named = ["full", *STORES, *SCORERS, *(f"{s}+{r}" for s in SCORERS for r in REFINEMENTS)]
-    near = get_close_matches(name, named, n=1)
-    asked = f": did you mean {near[0]!r}?" if near and near[0] != name else ""
+    misspelt = first not in (*STORES, *SCORERS) or not known
+    near = get_close_matches(name, named, n=1) if misspelt else ()
+    asked = f": did you mean {near[0]!r}?" if near else ""
     raise ValueError(
         f"system must be 'full', a scorer ({', '.join(SCORERS)}) with or without "
         f"+{', +'.join(REFINEMENTS)} and @head, @layer or @model, or one of {', '.join(STORES)}, "

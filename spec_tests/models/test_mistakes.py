@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import optimized
 from spec_tests.models.random_model import attached, configuration, models, prompts, transformers
 
 IDS = prompts()[0]
@@ -134,4 +133,4 @@ def test_a_system_is_known_in_capitals():
     assert models.system_named("HEX-3") == models.system_named("hex-3")
     cache = models.compressed(attached("llama"), "SnapKV+HubKV", IDS, ratio=0.5)
     assert cache.get_seq_length() == IDS.shape[1]
-    assert optimized.models.system_named("KVzip+HubKV@head").scope == "head"
+    assert models.system_named("KVzip+HubKV@head").scope == "head"

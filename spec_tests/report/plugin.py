@@ -99,8 +99,8 @@ class Plugin:
                 left_out[str(why)] += 1
             except FAILURES as error:
                 failing += time.thread_time() - began
-                ends = getattr(error, "fault", None) is None or error.fault.kind != NEVER
-                if not ends or failing > SECONDS:
+                fault = vars(error).get("fault")
+                if failing > SECONDS or (fault and fault.kind == NEVER):
                     raise Left(error) from None
                 raise
 

@@ -1,0 +1,108 @@
+"""A cache belongs to a model and to the ids it has seen; others are refused."""
+
+import pickle
+
+import pytest
+import torch
+
+import optimized
+from optimized.models.layer import Digest
+from spec_tests.accuracy import assert_equal
+from spec_tests.models.random_model import (
+    VOCABULARY,
+    attached,
+    configuration,
+    fresh,
+    models,
+    prompts,
+    transformers,
+)
+
+HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
+SYSTEMS = ("full", "kvzip+hubkv", "hex", "gear", "h2o interval")
+every_system = pytest.mark.parametrize("system", SYSTEMS)
+OTHERS = r"input_ids must begin with the tokens that the cache has seen, got others: append new ids"
+
+
+def compressed(model, system, ids, mask=None):
+    """Return a prompt in a cache of a system."""
+    if system == "h2o interval":
+        return models.compressed(model, "h2o", ids, mask, keep=12, interval=4)
+    how = dict(ratio=0.5) if system == "kvzip+hubkv" else {}
+    return models.compressed(model, HEX if system == "hex" else system, ids, mask, **how)
+
+
+def told(model, cache, ids, **more):
+    """Return three tokens that a model goes on with."""
+    mask = dict(attention_mask=torch.ones_like(ids)) | more
+    return model.generate(ids, past_key_values=cache, max_new_tokens=3, do_sample=False, **mask)
+
+
+def another(ids, place=3):
+    """Return ids of which one is another."""
+    ids = ids.clone()
+    ids[-1, place] = 2 + (ids[-1, place] - 1) % (VOCABULARY - 2)
+    return ids
+
+
+@every_system
+@pytest.mark.parametrize("padded", [False, True])
+def test_ids_of_another_text_are_refused(system, padded):
+    model, (ids, mask) = attached("llama"), prompts(4)
+    mask = mask if padded else torch.ones_like(mask)
+    held, flags = ids[:, :-4], mask[:, :-4]
+    cache = compressed(model, system, held, flags)
+    with pytest.raises(ValueError, match=OTHERS):
+        told(model, cache, another(ids, 10), attention_mask=mask)
+    with cache.undone():
+        answer = told(model, cache, ids, attention_mask=mask)
+    blank = ids.masked_fill(mask == 0, 5)  # what stands at padding is nothing
+    assert_equal(told(model, cache, blank, attention_mask=mask)[:, -3:], answer[:, -3:])
+
+
+@every_system
+def test_a_second_turn_whose_ids_were_encoded_anew_is_refused(system):
+    model, ids = attached("llama"), prompts()[0]
+    cache = compressed(model, system, ids)
+    first = told(model, cache, ids)
+    question = torch.cat([first, ids[:, :4]], 1)
+    with pytest.raises(ValueError, match=OTHERS):
+        told(model, cache, another(question, 25))
+    assert told(model, cache, question).shape[1] == question.shape[1] + 3
+
+
+def test_new_ids_alone_are_taken_as_they_are():
+    """Where a mask says that they are behind those in the cache."""
+    model, ids = attached("llama"), prompts(30)[0]
+    cache = compressed(model, "kvzip+hubkv", ids[:, :24])
+    with cache.undone():
+        whole = told(model, cache, ids)
+    behind = told(model, cache, ids[:, 24:], attention_mask=torch.ones_like(ids))
+    assert_equal(behind[:, -3:], whole[:, -3:])
+
+
+@every_system
+def test_a_cache_of_another_model_is_refused(system):
+    model, ids = attached("llama"), prompts(2)[0]
+    torch.manual_seed(5)
+    config = configuration("llama")
+    other = models.attach(transformers.AutoModelForCausalLM.from_config(config).eval())
+    cache = compressed(model, system, ids[:, :-2])
+    with pytest.raises(ValueError, match="a cache that this model filled, got one of another"):
+        told(other, cache, ids)
+    same = models.attach(fresh("llama"))
+    again = pickle.loads(pickle.dumps(cache))
+    assert_equal(told(same, again, ids), told(model, cache, ids))
+
+
+def test_a_digest_tells_texts_apart_and_goes_on():
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, 99, (40, 9), generator=draw)
+    real = torch.arange(9) >= torch.randint(0, 4, (40, 1), generator=draw)
+    whole, cut = Digest().of(ids, real), int(ids[0, 0]) % 8 + 1
+    assert Digest().of(ids[:, :cut], real[:, :cut]).of(ids[:, cut:], real[:, cut:]).same(whole)
+    numbers = torch.as_tensor(whole.number).tolist()
+    assert len({*numbers}) == 40
+    row = ids[:1].expand(9, -1).clone()
+    row[range(9), range(9)] += 1
+    assert len({*torch.as_tensor(Digest().of(row, None).number).tolist()}) == 9
