@@ -125,8 +125,9 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
 def mark_of(model: PreTrainedModel) -> int:
     """Return a number that tells a model from others of its shape: by some of its embedding."""
     weight = next(model.get_input_embeddings().parameters())
-    some = [] if weight.is_meta else weight.detach().flatten()[:: max(1, weight.numel() // 64)]
-    return crc32(repr((model.config.model_type, [float(one) for one in some])).encode())
+    few = weight.detach().flatten()[:: max(1, weight.numel() // 64)]
+    some = [] if weight.is_meta else few.double().tolist()
+    return crc32(repr((model.config.model_type, some)).encode())
 
 
 def attachment(model: PreTrainedModel) -> Attachment | None:
