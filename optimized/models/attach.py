@@ -13,6 +13,7 @@ from optimized.models.attention import (
     NAME,
     Attentive,
     attentions,
+    decoder_of,
     hand_over,
     implementation,
     registered,
@@ -92,7 +93,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
     if not hasattr(model, "get_decoder"):
         raise TypeError(f"model must be a causal language model of transformers, got {model!r}")
     with ONE_AT_A_TIME:
-        known, decoder = attachment(model), model.get_decoder()
+        known, decoder = attachment(model), decoder_of(model)
         if known is None:
             own = implementation(decoder)
             known = Attachment(own, proven(model), mark_of(model))
@@ -111,7 +112,7 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
     with ONE_AT_A_TIME:
         known = attachment(model)
         if known is not None:
-            decoder = model.get_decoder()
+            decoder = decoder_of(model)
             decoder.set_attn_implementation(known.own)
             vars(model).pop("prepare_inputs_for_generation", None)
             for module in (decoder, *attentions(decoder)):
@@ -132,7 +133,7 @@ def mark_of(model: PreTrainedModel) -> int:
 
 def attachment(model: PreTrainedModel) -> Attachment | None:
     """Return what `attach` left on a model."""
-    hooks = model.get_decoder()._forward_pre_hooks.values()
+    hooks = decoder_of(model)._forward_pre_hooks.values()
     return next((hook for hook in hooks if isinstance(hook, Attachment)), None)
 
 
@@ -143,7 +144,7 @@ def attached(model: PreTrainedModel) -> Attachment:
         ValueError: it does not.
     """
     known = attachment(model)
-    name = implementation(model.get_decoder())
+    name = implementation(decoder_of(model))
     if known is None or not name.startswith(NAME):
         raise ValueError(
             f"model must be prepared by `attach(model)`, got attn_implementation {name!r}"

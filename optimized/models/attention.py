@@ -74,6 +74,10 @@ class Attentive(Protocol):
         ...
 
 
+class Unfollowed:
+    """A mask that no layer of ours can follow, in its place: some models make masks of no use."""
+
+
 class Ours(int):
     """Where a mask starts; our function is told by it that the mask is for a layer of ours."""
 
@@ -91,15 +95,19 @@ def implementation(decoder: Any) -> str:
     return str(decoder.config._attn_implementation)
 
 
+def decoder_of(model: Any) -> Any:
+    """Return the decoder of a language model, whose layers attend."""
+    decoder = model.get_decoder()
+    return model.model if decoder is model else decoder
+
+
 def attentions(decoder: nn.Module) -> list[nn.Module]:
     """Return the attention of each layer."""
-    found = [getattr(layer, "self_attn", None) for layer in getattr(decoder, "layers", ())]
-    if not found or not all(isinstance(getattr(one, "layer_idx", None), int) for one in found):
-        raise ValueError(
-            "model must be a decoder whose `layers` have a `self_attn` that knows its `layer_idx`, "
-            f"got {found.count(None)} of {len(found)} layers without"
-        )
-    return [one for one in found if one is not None]
+    layers = [*getattr(decoder, "layers", ())]
+    every: list[Any] = [getattr(layer, "self_attn", None) for layer in layers]
+    found = [one for one in every if isinstance(getattr(one, "layer_idx", None), int)]
+    refuse.unlike_llama(decoder, len(layers), found)
+    return found
 
 
 def unturned(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
@@ -169,6 +177,7 @@ def attend_to(
 ) -> tuple[Tensor, None]:
     """Attend to a layer of ours."""
     refuse.unvaried(dropout, how)
+    refuse.packed(isinstance(attention_mask, Unfollowed))
     refuse.flags(attention_mask)
     out = layer.attend(query, attention_mask, way_of(query, **how))
     return out.transpose(1, 2).contiguous(), None
@@ -194,7 +203,7 @@ def mask(
     mask_function: Callable[..., Any] = causal_mask_function,
     attention_mask: Tensor | None = None,
     **more: Any,
-) -> Tensor | None:
+) -> Tensor | Unfollowed | None:
     """Return which tokens are no padding; causality needs no mask of queries × tokens.
 
     For all layers but ours the mask is what the model's own attention takes.
@@ -207,10 +216,7 @@ def mask(
         asked |= dict(mask_function=mask_function, attention_mask=attention_mask)
         return known[own](**asked, **more)
     if mask_function is not causal_mask_function:
-        raise ValueError(
-            "position_ids must count on in every row, got some that start again: sequences that "
-            "are packed into one row are not supported; batch them with an attention_mask"
-        )
+        return Unfollowed()
     refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None

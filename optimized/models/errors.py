@@ -39,6 +39,38 @@ def known_layers(kinds: Sequence[type], known: Sequence[type]) -> None:
         )
 
 
+LATENT = "kv_a_proj_with_mqa"
+
+
+def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
+    """Refuse a decoder whose layers do not all attend to keys and values that are cached."""
+    named = repr(getattr(decoder.config, "model_type", type(decoder).__name__))
+    if not found:
+        raise ValueError(
+            "model must be a decoder with blocks in `layers` that attend in `self_attn`, as "
+            f"Llama's are named, got {named} with {layers} `layers`"
+        )
+    if len(found) < layers:
+        raise ValueError(
+            f"model must attend in every layer, got {named}: {layers - len(found)} of its {layers} "
+            "layers are of another kind (linear attention, convolution or a state space)"
+        )
+    if any(hasattr(one, LATENT) for one in found):
+        raise ValueError(
+            f"model must cache keys and values, got {named}: its multi-head latent attention "
+            "caches a latent row for all heads, which no system here ranks or stores"
+        )
+
+
+def packed(unfollowed: bool) -> None:
+    """Refuse a mask that hides some of the tokens before a query."""
+    if unfollowed:
+        raise ValueError(
+            "position_ids must count on in every row, got some that start again: sequences that "
+            "are packed into one row are not supported; batch them with an attention_mask"
+        )
+
+
 def windowed(config: Any, seen: Sequence[int | None]) -> None:
     """Refuse a model none of whose layers sees the whole text."""
     if None not in seen:

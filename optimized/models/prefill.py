@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
 from optimized.models.attach import attached
-from optimized.models.attention import attentions, unturned
+from optimized.models.attention import attentions, decoder_of, unturned
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
 from optimized.models.layer import AttendingCache
 from reference.errors import must_be
@@ -120,7 +120,7 @@ def watched(
     if not watch:
         yield
         return
-    both = zip(cache.layers, attentions(model.get_decoder()), strict=True)
+    both = zip(cache.layers, attentions(decoder_of(model)), strict=True)
     whole = ((layer, one) for layer, one in both if isinstance(layer, EvictionLayer))
     for index, (layer, module) in enumerate(whole):
         layer.observe = showing(index, module, cache, watch)

@@ -14,6 +14,7 @@ import optimized
 from optimized.models.attention import (
     CHECKING,
     attentions,
+    decoder_of,
     dense_attention,
     implementation,
     own_attention,
@@ -57,7 +58,7 @@ def proven(model: PreTrainedModel) -> bool:
     named = model.config.model_type
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"model must be a decoder alone, got {named!r}, an encoder-decoder")
-    decoder = model.get_decoder()
+    decoder = decoder_of(model)
     modules = attentions(decoder)
     cache = EvictionCache(decoder.config)
     own, training = implementation(decoder), model.training

@@ -12,6 +12,7 @@ from spec_tests.models.random_model import (
     TOKENS,
     attached,
     configuration,
+    drawn,
     fresh,
     models,
     prompts,
@@ -44,6 +45,33 @@ def test_a_model_that_computes_something_else_is_refused_and_left_as_it_was(monk
     assert attachment(model) is None
     modules = (model.model, *(layer.self_attn for layer in model.model.layers))
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules)
+
+
+EXPERTS = dict(num_experts_per_tok=2, experts_implementation="eager")
+OTHERS = {
+    # all layers see the whole text, and the model makes a mask for windows all the same
+    "qwen2_moe": dict(num_experts=4, shared_expert_intermediate_size=16, moe_intermediate_size=16),
+    # chunks in place of windows; the decoder is not what `get_decoder` returns
+    "llama4_text": dict(
+        head_dim=8,
+        num_local_experts=2,
+        intermediate_size_mlp=48,
+        attention_chunk_size=16,
+        layer_types=["chunked_attention", "full_attention"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_model_of_another_form_goes_on_as_by_itself(kind):
+    model = drawn(configuration(kind, **EXPERTS | OTHERS[kind]))
+    ids, mask = prompts(8)
+    how = dict(attention_mask=mask, max_new_tokens=4, do_sample=False, output_logits=True)
+    expected = model.generate(ids, **how, return_dict_in_generate=True)
+    cache = models.compressed(model, "full", ids[:, :-8], mask[:, :-8])
+    found = model.generate(ids, past_key_values=cache, **how, return_dict_in_generate=True)
+    for one, other in zip(found.logits, expected.logits, strict=True):
+        assert_close(one, other.double(), 64.0 * other.abs().max())
 
 
 def test_a_model_that_sees_the_future_is_refused():

@@ -52,8 +52,28 @@ def test_an_encoder_decoder_is_refused():
 def test_a_model_of_another_form_is_refused():
     sizes = dict(n_embd=16, n_layer=1, n_head=2, vocab_size=20)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
-    with pytest.raises(ValueError, match=r"whose `layers` have a `self_attn`.*got 0 of 0"):
+    with pytest.raises(ValueError, match=r"attend in `self_attn`, as Llama's.*'gpt2' with 0"):
         models.attach(model)
+
+
+LATENT = dict(kv_lora_rank=8, q_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8)
+MAMBA = dict(layer_types=["mamba", "attention"], mamba_n_heads=4, mamba_d_head=16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "says"),
+    [
+        ("minicpm3", LATENT, "'minicpm3': its multi-head latent attention caches a latent row"),
+        ("granitemoehybrid", MAMBA, "attend in every layer, got .*: 1 of its 2 layers are of"),
+        ("mamba", {}, "as Llama's are named, got 'mamba' with 2 `layers`"),
+    ],
+)
+def test_a_model_that_caches_something_else_is_refused_by_name(kind, settings, says):
+    config = configuration(kind, **settings)
+    with pytest.raises(ValueError, match=says):
+        models.compressed(
+            transformers.AutoModelForCausalLM.from_config(config), "snapkv", prompts()[0], ratio=0.5
+        )
 
 
 def test_a_model_that_takes_its_cache_apart_is_refused():

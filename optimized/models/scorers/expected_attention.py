@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 import optimized
 from optimized import Scored
 from optimized.models.attach import attached
+from optimized.models.attention import decoder_of
 from optimized.models.prefill import Prefilled, Step, unrotated
 from optimized.models.scorer import ReadLayer, Scorer, Scores, lengths, options
 
@@ -38,7 +39,7 @@ class ExpectedAttention(Scorer):
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Turn the statistics to the positions to come, then score."""
-        rotary = self.model.get_decoder().get_submodule("rotary_emb")
+        rotary = decoder_of(self.model).get_submodule("rotary_emb")
         scaling = getattr(rotary, "attention_scaling", 1.0)
         kind = getattr(rotary, "rope_type", "default")
         if scaling != 1.0 or kind not in ("default", "linear", "llama3"):
