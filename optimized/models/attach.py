@@ -18,7 +18,7 @@ from optimized.models.attention import (
     implementation,
     registered,
 )
-from optimized.models.proof import proven
+from optimized.models.proof import Proof, proven
 
 ONE_AT_A_TIME = threading.RLock()
 """Threads attach and detach one after another; a model that runs meanwhile is not held up."""
@@ -27,13 +27,15 @@ ONE_AT_A_TIME = threading.RLock()
 class Attachment:
     """What a decoder calls before it runs: it tells our caches what the call brings."""
 
-    def __init__(self, own: str, rotates: bool, mark: int) -> None:
+    def __init__(self, own: str, shown: Proof, mark: int) -> None:
         self.mark = mark
         """What tells the model from others of its shape."""
         self.own = own
         """The attention that the model had."""
-        self.rotates = rotates
+        self.rotates = shown.rotates
         """Whether queries are projections that are rotated as a whole."""
+        self.carries = shown.carries
+        """Whether states go on where several tokens are read at a time."""
 
     def __call__(
         self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
@@ -46,7 +48,7 @@ class Attachment:
         cache = inputs.get("past_key_values")
         if not isinstance(cache, Attentive):
             return None
-        cache.belongs(self.mark)
+        cache.belongs(self.mark, self.carries)
         return (), cache.expect(decoder, inputs)
 
 

@@ -61,7 +61,7 @@ class Attentive(Protocol):
         """Return the inputs of the decoder, as they fit what was seen."""
         ...
 
-    def belongs(self, reader: int) -> None:
+    def belongs(self, reader: int, carries: bool) -> None:
         """Refuse a model that is not the one that filled the cache."""
         ...
 
@@ -178,6 +178,8 @@ def attend_to(
     """Attend to a layer of ours."""
     refuse.unvaried(dropout, how)
     refuse.packed(isinstance(attention_mask, Unfollowed))
+    if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
+        attention_mask = attention_mask[:, 0, 0]
     refuse.flags(attention_mask)
     out = layer.attend(query, attention_mask, way_of(query, **how))
     return out.transpose(1, 2).contiguous(), None
@@ -220,7 +222,7 @@ def mask(
     refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None
-    return attention_mask
+    return attention_mask[:, None, None]  # some models take a part of the queries
 
 
 def dense_attention(

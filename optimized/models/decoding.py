@@ -9,7 +9,7 @@ from torch import Tensor
 import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax, causal, dense_attention, weighing
-from optimized.models.layer import AttendingCache, AttendingLayer, spread, whole_layers
+from optimized.models.layer import AttendingCache, AttendingLayer, whole_layers
 from optimized.models.scorer import Arriving, Scorer
 from optimized.models.scorers import SCORERS
 
@@ -117,9 +117,10 @@ class DecodingTransformersCache(AttendingCache):
         if scorer.gated:
             refuse.one_a_layer("weights", weights or (), count)
         gates = iter(weights if weights is not None else [None] * count)
-        super().__init__(spread(config, lambda: DecodingLayer(settings, scorer, next(gates), kv)))
+        super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse padding after the prompt."""
+        super().admit(real, seen)
         if seen and not bool(real.all()):
             raise ValueError("attention_mask must be 1 at every token after the prompt, got a 0")

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, get_args
 
 import torch
 from torch import Tensor, nn
+from transformers.cache_utils import Cache
 
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
@@ -29,13 +30,77 @@ def held_to(kind: type) -> Callable[[Any], None]:
 hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
 
 
-def known_layers(kinds: Sequence[type], known: Sequence[type]) -> None:
-    """Refuse layers that hold something else than keys and values of the text, or of a window."""
-    others = sorted({kind.__name__ for kind in kinds if kind not in known})
+KNOWN = (
+    "DynamicLayer",
+    "DynamicSlidingWindowLayer",
+    "LinearAttentionLayer",
+    "LinearAttentionAndFullAttentionLayer",
+    "LinearAttentionAndSlidingWindowAttentionLayer",
+    "DummyLayer",
+)
+WHOLE = ("DynamicLayer", "LinearAttentionAndFullAttentionLayer")
+
+
+def known_layers(config: Any, layers: Sequence[object]) -> None:
+    """Refuse layers of an unknown kind, and a model none of whose layers sees the whole text."""
+    kinds = [type(layer).__name__ for layer in layers]
+    named = repr(getattr(config, "model_type", type(config).__name__))
+    others = sorted(set(kinds) - set(KNOWN))
     if others:
         raise ValueError(
-            "model must have layers that see the whole text or a window of it, got "
-            f"{', '.join(others)}"
+            "model must have layers with keys and values of the whole text or of a window, or a "
+            f"state, got {named} with {', '.join(others)}"
+        )
+    if any("Linear" in kind for kind in kinds) and not hasattr(Cache, "get_conv_state"):
+        raise ValueError(
+            "model must have attention alone with this version of transformers, got "
+            f"{named} with states besides: transformers 5.23 or later serves it"
+        )
+    if not set(WHOLE) & set(kinds):
+        windows = [
+            vars(layer)["sliding_window"] for layer in layers if "Window" in str(type(layer))
+        ]
+        window = f"a window of {min(windows)} tokens" if windows else "a state and no keys"
+        lifts = "; sliding_window=None in its configuration lifts the window" if windows else ""
+        raise ValueError(
+            "model must have a layer that sees the whole text, got "
+            f"{named} with {window} in every layer, which holds no more than that{lifts}"
+        )
+
+
+def sharing(config: Any, layers: Sequence[Any]) -> None:
+    """Refuse layers that read another's keys, in a cache whose layers are read once a call."""
+    modes = getattr(config.get_text_config(decoder=True), "kv_sharing_modes", None) or ()
+    ours = next(layer for layer in layers if hasattr(layer, "shares"))
+    if "reuse" in modes and not ours.shares:
+        raise ValueError(
+            f"model must have keys in every layer for a {type(ours).__name__}, got "
+            f"{config.model_type!r}, some of whose layers attend to the keys of another: a system "
+            "that evicts is admissible"
+        )
+
+
+def states(carries: bool, real: Tensor, seen: int) -> None:
+    """Refuse calls that a model with states would answer wrongly."""
+    if seen and real.shape[1] > 1 and not carries:
+        raise ValueError(
+            "model must carry its states from call to call, got one whose states begin anew where "
+            f"it reads {real.shape[1]} tokens behind {seen}: let it read the prompt at once, and "
+            "then one token at a time"
+        )
+    if real.shape[1] == 1 and not bool(real.all()):
+        raise ValueError(
+            "attention_mask must be 1 in a call of one token, got 0: a model with states takes "
+            "any single token for text"
+        )
+
+
+def unfound(named: str, lost: int) -> None:
+    """Refuse a model some of whose attention is not found."""
+    if lost:
+        raise ValueError(
+            f"model must attend in `self_attn` of each block, got {named!r} with {lost} whose "
+            "attention is elsewhere"
         )
 
 
@@ -43,17 +108,12 @@ LATENT = "kv_a_proj_with_mqa"
 
 
 def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
-    """Refuse a decoder whose layers do not all attend to keys and values that are cached."""
+    """Refuse a decoder whose attention is not found, or has no keys of its own."""
     named = repr(getattr(decoder.config, "model_type", type(decoder).__name__))
     if not found:
         raise ValueError(
             "model must be a decoder with blocks in `layers` that attend in `self_attn`, as "
             f"Llama's are named, got {named} with {layers} `layers`"
-        )
-    if len(found) < layers:
-        raise ValueError(
-            f"model must attend in every layer, got {named}: {layers - len(found)} of its {layers} "
-            "layers are of another kind (linear attention, convolution or a state space)"
         )
     if any(hasattr(one, LATENT) for one in found):
         raise ValueError(
@@ -68,16 +128,6 @@ def packed(unfollowed: bool) -> None:
         raise ValueError(
             "position_ids must count on in every row, got some that start again: sequences that "
             "are packed into one row are not supported; batch them with an attention_mask"
-        )
-
-
-def windowed(config: Any, seen: Sequence[int | None]) -> None:
-    """Refuse a model none of whose layers sees the whole text."""
-    if None not in seen:
-        raise ValueError(
-            "model must have a layer that sees the whole text, got "
-            f"{config.model_type!r} with a window of {seen[0]} tokens in every layer, which holds "
-            "no more than that; sliding_window=None in its configuration lifts the window"
         )
 
 

@@ -12,7 +12,7 @@ import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax, causal, dense_attention, weighing
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly, spread
+from optimized.models.layer import AttendingCache, AttendingLayer, exactly
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
 # and hidden states of the new tokens, the rest of all tokens so far.
@@ -26,6 +26,8 @@ class EvictionLayer(AttendingLayer):
     theirs one after another in `old`. Keys carry their rotary position, so none is stored.
     """
 
+    shares = True
+
     def __init__(self) -> None:
         super().__init__()
         self.evicted, self.seen_before = False, 0
@@ -34,14 +36,18 @@ class EvictionLayer(AttendingLayer):
         self.observe: Observer | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
-        """Add the new tokens and attend to all that is left."""
-        keys, values, hidden = self.taken()
+        """Add the new tokens, where there are some, and attend to all that is left.
+
+        There are none where a layer without keys of its own attends to this one.
+        """
         assert self.keys is not None
         assert self.values is not None
-        self.keys = torch.cat([self.keys, keys], 2)
-        self.values = torch.cat([self.values, values], 2)
-        if self.observe is not None:
-            self.observe(softmax.standard(query), self.keys, self.values, valid, hidden)
+        if self.arriving is not None:
+            keys, values, hidden = self.taken()
+            self.keys = torch.cat([self.keys, keys], 2)
+            self.values = torch.cat([self.values, values], 2)
+            if self.observe is not None:
+                self.observe(softmax.standard(query), self.keys, self.values, valid, hidden)
         valid = self.lasting(valid)
         if self.old is None:
             return dense_attention(query, self.keys, self.values, valid, softmax)
@@ -136,12 +142,17 @@ class EvictionCache(AttendingCache):
     """
 
     def __init__(self, config: Any) -> None:
-        super().__init__(spread(config, EvictionLayer))
+        super().__init__(config, EvictionLayer)
         self.open = False
+        self.before: dict[int, Any] = {}
+        """States before the last call, where that brought one token, which can be taken back."""
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse a prompt that nobody would compress."""
-        del real
+        if self.states:
+            refuse.states(self.carries, real, seen)
+            one = real.shape[1] == 1
+            self.before = {n: dict(vars(x)) for n, x in self.states.items()} if one else {}
         if not self.open and not seen:
             raise ValueError(
                 "past_key_values must hold a prompt that `prefill` read, got an empty "
@@ -151,13 +162,18 @@ class EvictionCache(AttendingCache):
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""
+        if self.states and not self.before:
+            refuse.nothing_new(self.get_seq_length())
         for layer in self.layers:
-            layer.take_back()
+            if hasattr(layer, "take_back"):
+                layer.take_back()
+        for index, before in self.before.items():
+            vars(self.states[index]).update(before)
 
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.open = False
+        self.open, self.before = False, {}
 
     def evict(self, kept: Sequence[Tensor] | Tensor, kv: ModuleType = optimized) -> None:
         """Keep the marked entries and free the others, layer by layer.

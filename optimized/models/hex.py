@@ -12,7 +12,7 @@ from optimized import Scored
 from optimized._dispatch import its_gpu, kernel_of, on_gpu
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax
-from optimized.models.layer import AttendingCache, AttendingLayer, key_heads, spread
+from optimized.models.layer import AttendingCache, AttendingLayer, key_heads
 from optimized.models.prefill import Prefilled
 from optimized.models.restoring import RestoringLayer
 from optimized.vector.hex import decode as laid
@@ -115,7 +115,7 @@ class HexTransformersCache(AttendingCache):
             heads, width = key_heads(config)
         if 0 < settings.density < 1 and not settings.near:
             kv.biregular_degrees(settings.block, heads * width, settings.density)
-        super().__init__(spread(config, lambda: HexLayer(settings, kv)))
+        super().__init__(config, lambda: HexLayer(settings, kv))
 
     @classmethod
     def of_prompt(

@@ -15,6 +15,8 @@ from transformers.cache_utils import (
     CacheLayerMixin,
     DynamicLayer,
     DynamicSlidingWindowLayer,
+    LinearAttentionAndFullAttentionLayer,
+    LinearAttentionLayer,
 )
 
 import optimized
@@ -33,7 +35,7 @@ class Named(str):
     """The name of a module."""
 
 
-class LastingLayer(CacheLayerMixin):
+class LastingLayer:
     """One layer that goes on: no call of `transformers` rearranges it or takes tokens back."""
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
@@ -74,7 +76,7 @@ class LastingLayer(CacheLayerMixin):
             vars(self)[name] = import_module(x) if isinstance(x, Named) else x
 
 
-class AttendingLayer(LastingLayer):
+class AttendingLayer(LastingLayer, CacheLayerMixin):
     """One layer: `update` takes the new tokens, `attend` adds them and answers their queries.
 
     `update` returns the layer itself in place of keys and values. Our attention function calls
@@ -83,6 +85,8 @@ class AttendingLayer(LastingLayer):
 
     is_sliding = False
     supports_early_init = False
+    shares = False
+    """Whether layers without keys of their own can attend to this one, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,30 +178,86 @@ class WindowLayer(LastingLayer, DynamicSlidingWindowLayer):
         self.held = []
 
 
-def windows(config: Any) -> list[int | None]:
-    """Return the window that each layer sees of a text; None where it sees the whole text."""
-    known = {DynamicLayer: None, DynamicSlidingWindowLayer: "sliding_window"}
+class StateLayer(LastingLayer, LinearAttentionLayer):
+    """A layer of `transformers` with a state in place of tokens: linear attention, convolution.
+
+    A model changes states in place. Here it gets copies, so that an earlier state can be restored.
+    """
+
+    def renew(self, kind: str, index: int) -> Tensor | None:
+        """Replace a state by a copy, and return that."""
+        for name, held in list(vars(self).items()):
+            if isinstance(held, dict):
+                vars(self)[name] = dict(held)
+        states = vars(self)[kind]
+        if states[index] is not None:
+            states[index] = states[index].clone()
+        return states[index]
+
+    def update_conv_state(
+        self, conv_states: Tensor, state_idx: int = 0, *size: Any, **how: Any
+    ) -> Tensor:
+        """Add to the state of a convolution."""
+        self.renew("conv_states", state_idx)
+        return super().update_conv_state(conv_states, state_idx, *size, **how)
+
+    def update_recurrent_state(
+        self, recurrent_states: Tensor, state_idx: int = 0, **how: Any
+    ) -> Tensor:
+        """Replace the state of linear attention."""
+        self.renew("recurrent_states", state_idx)
+        return super().update_recurrent_state(recurrent_states, state_idx, **how)
+
+    def reset(self) -> None:
+        """Forget every token."""
+        vars(self).clear()
+        type(self).__init__(self, self.number_of_states)
+
+
+def own_layers(config: Any) -> list[Any]:
+    """Return the cache that `transformers` makes of each layer."""
     layers = DynamicCache(config=config).layers
-    refuse.known_layers([type(layer) for layer in layers], list(known))
-    return [getattr(layer, known[type(layer)] or "", None) for layer in layers]
+    refuse.known_layers(config, layers)
+    return layers
 
 
-def spread(config: Any, whole: Callable[[], AttendingLayer]) -> list[LastingLayer]:
-    """Make a layer of ours wherever a model's sees the whole text.
+def sees_all(layer: Any) -> bool:
+    """Whether a layer caches keys and values of the whole text."""
+    return type(layer) in (DynamicLayer, LinearAttentionAndFullAttentionLayer)
+
+
+def spread(
+    config: Any, whole: Callable[[], AttendingLayer]
+) -> tuple[list[Any], dict[int, StateLayer]]:
+    """Make a layer of ours wherever a model's sees the whole text, and list those with a state.
 
     In place of its configuration a cache may stand whose other layers are taken over.
     """
     if isinstance(config, AttendingCache):
-        every = config.layers
-        return [whole() if isinstance(one, AttendingLayer) else deepcopy(one) for one in every]
-    seen = windows(config)
-    refuse.windowed(config, seen)
-    return [whole() if window is None else WindowLayer(window) for window in seen]
+        memo: dict[int, Any] = {}
+        every = [
+            whole() if isinstance(one, AttendingLayer) else deepcopy(one, memo)
+            for one in config.layers
+        ]
+        return every, deepcopy(config.states, memo)
+    layers: list[Any] = []
+    states = {}
+    for index, one in enumerate(own_layers(config)):
+        if isinstance(one, LinearAttentionLayer):
+            states[index] = StateLayer(one.number_of_states)
+        if sees_all(one):
+            layers.append(whole())
+        elif isinstance(one, DynamicSlidingWindowLayer):
+            layers.append(WindowLayer(one.sliding_window))
+        else:  # a state alone, or nothing
+            layers.append(states.get(index, one))
+    refuse.sharing(config, layers)
+    return layers, states
 
 
 def whole_layers(config: Any) -> int:
     """Return how many layers of a model see the whole text."""
-    return windows(config).count(None)
+    return sum(map(sees_all, own_layers(config)))
 
 
 def key_heads(config: Any) -> tuple[int, int]:
@@ -249,8 +309,10 @@ class AttendingCache(Cache):
 
     layers: list[Any]
 
-    def __init__(self, layers: list[Any]) -> None:
+    def __init__(self, config: Any, whole: Callable[[], AttendingLayer]) -> None:
+        layers, self.states = spread(config, whole)
         super().__init__(layers=layers)
+        self.carries = True
         self.valid: Tensor | None = None
         self.ends: list[int] = []
         self.digest: Digest | None = Digest()
@@ -259,7 +321,7 @@ class AttendingCache(Cache):
     @property
     def nbytes(self) -> int:
         """Bytes of every storage that layers and mask keep alive; the digest has 8 a row more."""
-        return optimized.stored_bytes([self.layers, self.valid])
+        return optimized.stored_bytes([self.layers, self.states, self.valid])
 
     @property
     def max_cache_len(self) -> int:
@@ -277,8 +339,9 @@ class AttendingCache(Cache):
         Where it brings the tokens seen and no other, the last of them is read again.
         """
         seen = self.get_seq_length()
-        late = any(layer.get_seq_length() != seen for layer in self.layers)
-        refuse.interrupted(late or any(vars(layer).get("arriving") for layer in self.layers))
+        counting = [layer for layer in self.layers if isinstance(layer, CacheLayerMixin)]
+        late = any(layer.get_seq_length() != seen for layer in counting)
+        refuse.interrupted(late or any(vars(layer).get("arriving") for layer in counting))
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
         refuse.some_new(new, seen)
@@ -288,7 +351,8 @@ class AttendingCache(Cache):
             if self.same_again(new.shape[1], inputs):
                 self.take_back()
                 known = None if self.valid is None else self.valid[:, : seen - 1]
-                self.digest = None if self.digest is None else Digest().of(new[:, :-1], known)
+                named = self.digest is not None and inputs.get("input_ids") is not None
+                self.digest = Digest().of(new[:, :-1], known) if named else None
                 self.ends = [end - 1 for end in self.ends]
                 seen, new = seen - 1, new[:, -1:]
                 for name in ("input_ids", "inputs_embeds", "position_ids"):
@@ -304,8 +368,8 @@ class AttendingCache(Cache):
                 getattr(decoder, "rotary_emb", None), max(self.ends), int(places.max()) + 1
             )
         self.valid, self.ends = valid, ends
-        named = inputs.get("input_ids") is not None and self.digest is not None
-        self.digest = self.digest.of(new, real) if named and self.digest else None
+        named = inputs.get("input_ids") is not None
+        self.digest = self.digest.of(new, real) if self.digest is not None and named else None
         return inputs | {"attention_mask": valid, "position_ids": places}
 
     def same_again(self, count: int, inputs: dict[str, Any]) -> bool:
@@ -345,6 +409,8 @@ class AttendingCache(Cache):
         """Refuse padding among new tokens, or tokens at all, where a cache cannot take them."""
         if not seen:
             refuse.false_on_the_left("attention_mask", real)
+        if self.states:
+            refuse.states(self.carries, real, seen)
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""
@@ -356,10 +422,38 @@ class AttendingCache(Cache):
         self.valid, self.ends = None, []
         self.digest, self.reader = Digest(), None
 
-    def belongs(self, reader: int) -> None:
-        """Refuse a model that is not the one that filled the cache."""
+    def belongs(self, reader: int, carries: bool) -> None:
+        """Refuse a model that is not the one that filled the cache.
+
+        Args:
+            reader: what tells a model from others.
+            carries: whether its states go on where it reads several tokens at a time.
+        """
         refuse.another_model(self.reader not in (None, reader))
-        self.reader = reader
+        self.reader, self.carries = reader, carries
+
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        """Return the state of a convolution, to be changed in place; None before the first call."""
+        return self.state(layer_idx, state_idx, "conv_states")
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        """Return the state of linear attention, as `get_conv_state` does."""
+        return self.state(layer_idx, state_idx, "recurrent_states")
+
+    def state(self, layer: int, index: int, kind: str) -> Tensor | None:
+        """Return a copy of a state, which takes its place."""
+        held = self.states[layer]
+        return held.renew(kind, index) if held.has_previous_state[index] else None
+
+    def update_conv_state(self, conv_states: Tensor, layer_idx: int, *at: Any, **how: Any) -> Any:
+        """Add to the state of a convolution."""
+        return self.states[layer_idx].update_conv_state(conv_states, *at, **how)
+
+    def update_recurrent_state(
+        self, recurrent_states: Tensor, layer_idx: int, *at: Any, **how: Any
+    ) -> Any:
+        """Replace the state of linear attention."""
+        return self.states[layer_idx].update_recurrent_state(recurrent_states, *at, **how)
 
     def begins(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen."""
@@ -376,7 +470,7 @@ class AttendingCache(Cache):
         Ask several questions of one compressed prompt this way: tensors are never changed in
         place, so nothing is copied.
         """
-        holders = [self, *self.layers]
+        holders = [self, *self.layers, *self.states.values()]
         before = [vars(holder).copy() for holder in holders]
         try:
             yield

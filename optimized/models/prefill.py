@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -98,9 +99,11 @@ def read(
     """Read tokens into a cache; return the logits of the last."""
     positions, logits = (mask.cumsum(-1) - 1).clamp(min=0), torch.empty(0)
     tokens = ids.shape[1]
+    starts = [*range(0, tokens, chunk or tokens)]
+    if cache.states and starts[-1] < tokens - 1:  # a state before the last token can be restored
+        starts.append(tokens - 1)
     with torch.no_grad():
-        for start in range(0, tokens, chunk or tokens):
-            stop = min(tokens, start + (chunk or tokens))
+        for start, stop in pairwise([*starts, tokens]):
             logits = model(
                 input_ids=ids[:, start:stop],
                 attention_mask=mask[:, :stop],
@@ -120,10 +123,10 @@ def watched(
     if not watch:
         yield
         return
-    both = zip(cache.layers, attentions(decoder_of(model)), strict=True)
-    whole = ((layer, one) for layer, one in both if isinstance(layer, EvictionLayer))
-    for index, (layer, module) in enumerate(whole):
-        layer.observe = showing(index, module, cache, watch)
+    modules: dict[Any, nn.Module] = {one.layer_idx: one for one in attentions(decoder_of(model))}
+    whole = [n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)]
+    for index, place in enumerate(whole):
+        cache.layers[place].observe = showing(index, modules[place], cache, watch)
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
 import optimized
+from optimized.models import errors as refuse
 from optimized.models.attention import (
     CHECKING,
     attentions,
@@ -45,11 +46,17 @@ class Found(NamedTuple):
     """Distance of its queries from projected and then rotated ones."""
 
 
-def proven(model: PreTrainedModel) -> bool:
-    """Run a short random prompt, and hold every layer that sees the whole text to its own result.
+class Proof(NamedTuple):
+    """What the run showed of a model that computes the same through this package."""
 
-    Returns:
-        Whether queries are projections that are rotated as a whole, as expected attention has it.
+    rotates: bool
+    """Whether queries are projections that are rotated as a whole, as expected attention has it."""
+    carries: bool
+    """Whether states, where it has some, go on from call to call."""
+
+
+def proven(model: PreTrainedModel) -> Proof:
+    """Run a short random prompt, and hold every layer that sees the whole text to its own result.
 
     Raises:
         ValueError: the model computes something else through this package, or does not attend
@@ -59,13 +66,14 @@ def proven(model: PreTrainedModel) -> bool:
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"model must be a decoder alone, got {named!r}, an encoder-decoder")
     decoder = decoder_of(model)
-    modules = attentions(decoder)
-    cache = EvictionCache(decoder.config)
+    cache, modules = EvictionCache(decoder.config), attentions(decoder)
+    lost = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}
+    refuse.unfound(named, len(lost - {one.layer_idx for one in modules}))
     own, training = implementation(decoder), model.training
     name = registered(own)
     decoder.set_attn_implementation(name)
     run = Run(decoder, cache)
-    hooks = [one.register_forward_hook(run.layer, with_kwargs=True) for one in modules]
+    hooks: list[Any] = []
     if training:
         model.eval()
     checking = CHECKING.set(compared)
@@ -77,9 +85,13 @@ def proven(model: PreTrainedModel) -> bool:
             )
         # a model is proven by what it computes in its own precision, wherever it is attached
         with torch.no_grad(), torch.autocast(decoder.device.type, enabled=False):
+            carries = not cache.states or run.carries()
+            hooks += (one.register_forward_hook(run.layer, with_kwargs=True) for one in modules)
             for call in CALLS:
                 run.call(*call)
-    except (TypeError, AttributeError, RuntimeError, KeyError, IndexError) as error:
+    except (TypeError, AttributeError, RuntimeError, LookupError, ValueError) as error:
+        if str(error).startswith("model must"):
+            raise
         raise ValueError(
             f"model must run with caches of this package, got {named!r}, which ends in "
             f"{type(error).__name__}: {error}"
@@ -101,7 +113,7 @@ def proven(model: PreTrainedModel) -> bool:
                 f"{named!r}, whose attention moves by {moved:.2g} of its size on a random "
                 f"prompt, {allowed:.2g} being allowed"
             )
-    return rotation <= run.loose
+    return Proof(rotation <= run.loose, carries)
 
 
 class Run:
@@ -117,20 +129,28 @@ class Run:
         self.mask[1, :PADDING] = 0
         self.places = (self.mask.cumsum(-1) - 1).clamp(min=0)
         self.own = DynamicCache(config=decoder.config)
+        self.shared: dict[str, Any] = {}
         self.found: list[Found] = []
         self.thread = threading.get_ident()
         self.loose = max(SHARP, UNITS * torch.finfo(decoder.dtype).eps)
 
-    def call(self, start: int, stop: int) -> None:
-        """Let the model read some tokens."""
+    def call(self, start: int, stop: int, cache: DynamicCache | None = None) -> Tensor:
+        """Let the model read some tokens, and return its last hidden states."""
         self.new = slice(start, stop)
-        self.decoder(
+        return self.decoder(
             input_ids=self.ids[:, self.new],
             attention_mask=self.mask[:, :stop],
             position_ids=self.places[:, self.new],
-            past_key_values=self.own,
+            past_key_values=self.own if cache is None else cache,
             use_cache=True,
-        )
+        ).last_hidden_state
+
+    def carries(self) -> bool:
+        """Whether the model computes the same in two calls as in one."""
+        twice, once = (DynamicCache(config=self.decoder.config) for _ in range(2))
+        parts = [self.call(*call, twice) for call in CALLS]
+        whole = self.call(0, CALLS[-1][1], once)
+        return apart(torch.cat(parts, 1), whole, self.mask.bool()) <= self.loose
 
     def layer(self, module: nn.Module, given: tuple[Any, ...], *more: Any) -> None:
         """Let a layer do the same through our cache, in the thread of this run alone."""
@@ -147,6 +167,8 @@ class Run:
         ours.observe = lambda query, *_: queries.append(query)
         flags = self.mask[:, : self.new.stop].bool().to(output[0].device)
         inputs = inputs | dict(past_key_values=self.cache, attention_mask=flags)
+        if "shared_kv_states" in inputs:
+            inputs["shared_kv_states"] = self.shared
         again = module.forward(*given, **inputs)[0]
         real = flags[:, self.new]
         hidden = given[0] if given else inputs["hidden_states"]

@@ -9,7 +9,7 @@ from torch import Tensor
 import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax, causal, dense_attention, seeing
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly, spread
+from optimized.models.layer import AttendingCache, AttendingLayer, exactly
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
@@ -134,4 +134,4 @@ class QuantizedTransformersCache(AttendingCache):
         self, config: Any, name: str, exact_outliers: bool = False, kv: ModuleType = optimized
     ) -> None:
         refuse.one_of("name", name, QUANTIZERS)
-        super().__init__(spread(config, lambda: QuantizedLayer(name, exact_outliers, kv)))
+        super().__init__(config, lambda: QuantizedLayer(name, exact_outliers, kv))

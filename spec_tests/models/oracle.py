@@ -97,7 +97,10 @@ def model_logits(
     turns: tuple[Turn, ...] = (),
 ) -> Tensor:
     """Logits at the last `tokens` tokens, or at all that are real."""
-    held, read, start = transformers.DynamicCache(), [], 0
+    layers = transformers.DynamicCache(config=stock(kind).config).layers
+    states = any("Linear" in type(layer).__name__ for layer in layers)
+    held = transformers.DynamicCache(config=stock(kind).config if states else None)
+    read, start = [], 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     for turn in turns or (Turn(ids.shape[1]),):
         token = NOW.set(Now(turn, mask.bool()))
@@ -105,6 +108,8 @@ def model_logits(
             new = slice(start, turn.stop)
             inputs = dict(input_ids=ids[:, new], position_ids=positions[:, new])
             inputs |= dict(past_key_values=held, use_cache=True)
+            if states:
+                inputs["attention_mask"] = mask[:, : turn.stop]
             read.append(functional_call(stock(kind), weights, kwargs=inputs).logits)
         NOW.reset(token)
         start = turn.stop

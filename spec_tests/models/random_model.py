@@ -47,23 +47,49 @@ ARCHITECTURES = {
         "sliding_window": WINDOW,
         "layer_types": ["sliding_attention", "full_attention"],
     },
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "qwen3_5_text": {
+        "head_dim": 8,
+        "layer_types": ["linear_attention", "full_attention"],
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 2,
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": 8,
+    },
+    "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 4, "mamba_d_head": 16},
+    "falcon_h1": {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64},
+    "gemma4_text": {
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "sliding_window": WINDOW,
+        "head_dim": 8,
+        "global_head_dim": 8,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": VOCABULARY,
+    },
     "qwen2 windowed": {
         "use_sliding_window": True,
         "sliding_window": WINDOW,
         "max_window_layers": 1,
     },
 }
-QUICK = tuple(ARCHITECTURES)[:4]
-"""Grouped queries; norms; a window, bounded logits and another scale; a window and sinks."""
+QUICK = (*tuple(ARCHITECTURES)[:4], "lfm2", "gemma4_text")
+"""Grouped queries; norms; a window, bounded logits and another scale; a window and sinks; a state
+in place of tokens; layers that attend to the keys of another."""
 thorough = settings.get_current_profile_name() == "thorough"
-every_architecture = pytest.mark.parametrize("kind", ARCHITECTURES if thorough else QUICK)
+ASKED = tuple(ARCHITECTURES) if thorough else QUICK
+SHARING = [kind for kind, told in ARCHITECTURES.items() if "num_kv_shared_layers" in told]
+every_architecture = pytest.mark.parametrize("kind", ASKED)
+every_keyed_architecture = pytest.mark.parametrize(
+    "kind", [kind for kind in ASKED if kind not in SHARING]
+)
 every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
 
 
 def configuration(kind: str, **more):
     """Two layers, four query heads, two key heads."""
-    return transformers.AutoConfig.for_model(
-        kind.split()[0],
+    usual = dict(
         vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=48,
@@ -73,14 +99,26 @@ def configuration(kind: str, **more):
         pad_token_id=0,
         bos_token_id=None,
         eos_token_id=None,
-        **{"max_position_embeddings": 2048, **ARCHITECTURES.get(kind, {}), **more},
+        max_position_embeddings=2048,
     )
+    named = ARCHITECTURES.get(kind, {})
+    return transformers.AutoConfig.for_model(kind.split()[0], **usual | named | more)
 
 
-def whole(kind: str) -> list[int]:
-    """The layers that see the whole text."""
-    kinds = getattr(configuration(kind), "layer_types", None) or ["full_attention"] * 2
-    return [place for place, one in enumerate(kinds) if one == "full_attention"]
+def whole(kind: str) -> dict[int, int]:
+    """Of each layer that sees the whole text: which of those with keys it attends to."""
+    config = configuration(kind)
+    count = config.num_hidden_layers
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * count
+    places = [n for n, one in enumerate(kinds) if one in ("full_attention", "hybrid")]
+    shared = getattr(config, "num_kv_shared_layers", None) or 0
+    keyed = [place for place in places if place < count - shared]
+    return {place: min(n, len(keyed) - 1) for n, place in enumerate(places)}
+
+
+def keyed_layers(kind: str) -> int:
+    """How many layers have keys of the whole text."""
+    return max(whole(kind).values()) + 1
 
 
 def fresh(kind: str, **more):

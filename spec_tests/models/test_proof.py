@@ -14,6 +14,7 @@ from spec_tests.models.random_model import (
     configuration,
     drawn,
     fresh,
+    keyed_layers,
     models,
     prompts,
     transformers,
@@ -100,7 +101,7 @@ def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
 def test_which_models_rotate_their_projected_queries_as_a_whole_is_found(kind):
     known = attachment(attached(kind))
     assert known is not None
-    assert known.rotates == (kind in ROTATED)
+    assert known.rotates == (kind in (*ROTATED, "falcon_h1"))
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
@@ -122,7 +123,7 @@ def test_unrotated_queries_turn_into_the_queries_of_the_model(kind):
     steps = []
     models.prefill(attached(kind), ids, watch=[steps.append])
     frequencies = attached(kind).get_decoder().rotary_emb.inv_freq
-    assert len(steps) == len(whole(kind))
+    assert len(steps) == keyed_layers(kind)
     for step in steps:
         raw = models.unrotated(step)
         for at in (0, 1, TOKENS - 1):
@@ -142,7 +143,7 @@ def test_products_of_what_scorers_see_are_the_logits_of_the_layer(kind):
         hook = project.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
         models.prefill(attached(kind), ids, watch=[steps.append])
         hook.remove()
-        step, output = steps[whole(kind).index(place)], outputs.pop()
+        step, output = steps[whole(kind)[place]], outputs.pop()
         heads = output.view(*ids.shape, -1, step.values.shape[-1]).transpose(1, 2)
         seen = dict(queries=step.queries, keys=step.keys, values=step.values)
         assert_as_accurate(heads, reference.attention, seen)
