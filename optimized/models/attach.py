@@ -9,6 +9,7 @@ from zlib import crc32
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from optimized.models import errors as refuse
 from optimized.models.attention import (
     NAME,
     Attentive,
@@ -55,8 +56,8 @@ class Attachment:
 class Beginning:
     """What a model prepares calls of `generate` with: at the first, a cache is shown all ids."""
 
-    def __init__(self, prepare: Callable[..., Any]) -> None:
-        self.prepare = prepare
+    def __init__(self, prepare: Callable[..., Any], config: Any) -> None:
+        self.prepare, self.config = prepare, config
         self.__signature__ = signature(prepare)  # `generate` looks at it
 
     def __call__(self, input_ids: Tensor, *given: Any, **more: Any) -> Any:
@@ -65,6 +66,13 @@ class Beginning:
         every = more.get("next_sequence_length") is not None  # and not the new ids alone
         if isinstance(cache, Attentive) and first and every:
             cache.begins(input_ids)
+            seen = cache.get_seq_length()
+            refuse.text_alone(self.config, input_ids[:, seen:])
+            if not getattr(more.get("token_type_ids"), "any", bool)():
+                more.pop("token_type_ids", None)  # text alone: no mask for images is made of them
+            if seen:
+                read = (*cache.looked, "mm_encoder_outputs")
+                more = {name: x for name, x in more.items() if name not in read}
         return self.prepare(input_ids, *given, **more)
 
 
@@ -103,7 +111,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             for module, hook in hooked:
                 module.register_forward_pre_hook(hook, with_kwargs=True)
             prepare: Any = model.prepare_inputs_for_generation
-            vars(model)["prepare_inputs_for_generation"] = Beginning(prepare)
+            vars(model)["prepare_inputs_for_generation"] = Beginning(prepare, model.config)
         if implementation(decoder) != registered(known.own):
             decoder.set_attn_implementation(registered(known.own))
     return model

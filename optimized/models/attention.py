@@ -57,6 +57,13 @@ class Attendable(Protocol):
 class Attentive(Protocol):
     """A cache that is told what each call of a model brings."""
 
+    looked: tuple[str, ...]
+    """What was read beside ids."""
+
+    def get_seq_length(self) -> int:
+        """Return how many tokens were seen."""
+        ...
+
     def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs of the decoder, as they fit what was seen."""
         ...
@@ -219,7 +226,9 @@ def mask(
         return known[own](**asked, **more)
     if mask_function is not causal_mask_function:
         return Unfollowed()
-    refuse.mask(attention_mask, batch_size, kv_length)
+    again = attention_mask is not None and 2 * attention_mask.shape[1] == kv_length
+    if not again:  # else the tokens seen come once more: a cache finds the mask of them in this
+        refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None
     return attention_mask[:, None, None]  # some models take a part of the queries

@@ -77,7 +77,8 @@ def compressed(
         chunk: how many tokens to read at a time, by default all.
         reading: `"letter"`, or `"remedied"` with what the errata propose.
         kv: `reference` or `optimized`.
-        others: what else a tokenizer returns: `token_type_ids`, which are not looked at.
+        others: what else the model takes with ids: `pixel_values` and the like. Token types are
+            looked at beside those alone.
 
     Returns:
         The cache. One that evicts has read the whole prompt; the others all of it but the last
@@ -92,7 +93,7 @@ def compressed(
     if input_ids is None:
         raise TypeError("input_ids must be given: `compressed(model, system, **tokenizer(text))`")
     takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
-    refuse.inputs(model, one.name, takes, others)
+    looked = refuse.inputs(model, one.name, takes, others)
     refuse.token_ids(input_ids, attention_mask)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     refuse.one_of("reading", reading, READINGS)
@@ -104,7 +105,7 @@ def compressed(
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
     attach(model)
-    refuse.text_alone(model.config, input_ids)
+    refuse.seen_at_once(model, input_ids, looked, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     if interval is not None:
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
@@ -115,20 +116,20 @@ def compressed(
         config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
         gates = gated(model, str(one.scorer), own).get("weights")
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
-        return begun(model, cache, input_ids, mask, chunk)
+        return begun(model, cache, input_ids, mask, chunk, looked)
     if one.store in QUANTIZERS:
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
-        return begun(model, cache, input_ids, mask, chunk)
+        return begun(model, cache, input_ids, mask, chunk, looked)
     if one.store is not None:
         how = store or hex_settings(one, reading)
-        return coded(model, one, how, input_ids, mask, chunk, reading, kv)
+        return coded(model, one, how, input_ids, mask, chunk, reading, kv, looked)
     if not one.evicts:
-        return prefill(model, input_ids, mask, chunk=chunk).cache
+        return prefill(model, input_ids, mask, chunk=chunk, **looked).cache
     if made is None:
         own = settings_of(str(one.scorer), reading) | gated(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
-    prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch])
+    prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch], **looked)
     scores, rows = scored(made, prompt, ratio, keep)
     if scores is not None:
         shielded = protected_of(one, prompt, scores)
@@ -184,14 +185,19 @@ def gated(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, A
 
 
 def begun(
-    model: PreTrainedModel, cache: AttendingCache, ids: Tensor, mask: Tensor, chunk: int | None
+    model: PreTrainedModel,
+    cache: AttendingCache,
+    ids: Tensor,
+    mask: Tensor,
+    chunk: int | None,
+    looked: dict[str, Any],
 ) -> AttendingCache:
     """Let a cache read a prompt at once, without its last token."""
     if chunk is not None:
         kind = type(cache).__name__
         raise ValueError(f"chunk must be None for a {kind}, whose first call is the prompt")
     if ids.shape[1] > 1:
-        read(model, cache, ids[:, :-1], mask[:, :-1], None)
+        read(model, cache, ids[:, :-1], mask[:, :-1], None, but_last(looked, ids))
     return cache
 
 
@@ -204,6 +210,7 @@ def coded(
     chunk: int | None,
     reading: str,
     kv: ModuleType,
+    looked: dict[str, Any],
 ) -> AttendingCache:
     """Store a prompt as HEX does, without its last token."""
     cache = HexTransformersCache(model.config, store, kv)
@@ -211,12 +218,18 @@ def coded(
         return cache
     mass = scorer("h2o", model, kv)
     watch = [] if one.scorer is None else [mass.watch]
-    prompt = prefill(model, ids[:, :-1], mask[:, :-1], chunk=chunk, watch=watch)
+    seen = but_last(looked, ids)
+    prompt = prefill(model, ids[:, :-1], mask[:, :-1], chunk=chunk, watch=watch, **seen)
     keys = [layer.whole[0][..., 0].float() for layer in prompt.cache.whole_layers()]
     paid = [mass.memory.get(place, torch.zeros_like(one)) for place, one in enumerate(keys)]
     heavy = [Scored(each, torch.zeros_like(each, dtype=torch.bool)) for each in paid]
-    how = dict(refinement=refinement(one, reading))
-    return HexTransformersCache.of_prompt(prompt, heavy, kv.compress, store, kv, **how)
+    refined = refinement(one, reading)
+    return HexTransformersCache.of_prompt(prompt, heavy, kv.compress, store, kv, refinement=refined)
+
+
+def but_last(looked: dict[str, Any], ids: Tensor) -> dict[str, Any]:
+    """Return what is read beside all ids but the last."""
+    return {name: x[:, :-1] if x.shape == ids.shape else x for name, x in looked.items()}
 
 
 def scored(

@@ -122,6 +122,15 @@ def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
         )
 
 
+def both_ways(unfollowed: bool) -> None:
+    """Refuse a mask by which tokens see later ones."""
+    if unfollowed:
+        raise ValueError(
+            "model must attend to earlier tokens alone, got a mask by which the tokens of an image "
+            "see each other: prompts with images are not served for this model, text is"
+        )
+
+
 def packed(unfollowed: bool) -> None:
     """Refuse a mask that hides some of the tokens before a query."""
     if unfollowed:
@@ -339,35 +348,70 @@ def refined(
         raise ValueError(f"{error}; what lifts scores below 0 is {helps}") from error
 
 
-def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) -> None:
-    """Refuse inputs that say more than ids and a mask do, and say where each belongs.
+def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) -> dict[str, Any]:
+    """Return what a model reads beside ids; refuse other inputs, and say where each belongs.
 
     Args:
         model: which may take an input of that name.
         name: of the system.
         known: settings of its scorer.
-        others: the inputs; token types are not looked at.
+        others: the inputs.
     """
-    for one in others:
-        if one == "token_type_ids":
+    takes = signature(model.forward).parameters if isinstance(model, nn.Module) else {}
+    looked = {}
+    for one, value in others.items():
+        if one in TYPES:
             continue
         if one in known:
             says = f"settings of {name} go to settings={{{one!r}: ...}}"
         elif one == "compression_ratio":
             says = "the share that is removed is `ratio`"
-        elif isinstance(model, nn.Module) and one in signature(model.forward).parameters:
-            says = "`compressed` reads text alone, and no other input of a model"
+        elif one in takes and one not in TEXT:
+            looked[one] = value
+            continue
+        elif one in TEXT:
+            says = "`compressed` makes its own, and reads ids"
         else:
             near = get_close_matches(one, OPTIONS, n=1)
             says = f"did you mean {near[0]!r}?" if near else f"options are {', '.join(OPTIONS)}"
         raise TypeError(
-            f"inputs must be input_ids and attention_mask, or an option of `compressed`, got "
-            f"{one!r}: {says}"
+            f"inputs must be input_ids and attention_mask, what {type(model).__name__} takes "
+            f"beside them, or an option of `compressed`, got {one!r}: {says}"
+        )
+    types = {one: others[one] for one in TYPES if looked and one in takes and one in others}
+    return looked | types
+
+
+def repeated(looked: Sequence[str]) -> None:
+    """Refuse to let a model repeat what is no text."""
+    if looked:
+        raise ValueError(
+            f"scorer must be another than kvzip with {', '.join(looked)}, got kvzip, which makes "
+            "the model repeat its prompt: 'snapkv', 'h2o' and others take images"
         )
 
 
+TYPES = ("token_type_ids", "mm_token_type_ids")
+"""Numbers for each token that say what kind it is."""
+TEXT = ("position_ids", "past_key_values", "inputs_embeds", "labels", "use_cache")
+TEXT += ("logits_to_keep", "cache_position")
 OPTIONS = ("ratio", "keep", "interval", "refined", "settings", "chunk", "reading", "kv")
 PLACES = ("image", "video", "audio", "boi", "eoi", "vision_start", "vision_end")
+
+
+def seen_at_once(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | None) -> None:
+    """Refuse ids that stand for images without them, and images in pieces."""
+    taken = signature(model.forward).parameters
+    for name, one in looked.items():
+        if name not in taken or not isinstance(one, Tensor):
+            raise TypeError(
+                f"inputs must be tensors that {type(model).__name__} takes, got {name!r}: "
+                f"{type(one).__name__}"
+            )
+    if not looked:
+        text_alone(model.config, ids)
+    elif chunk is not None:
+        raise ValueError(f"chunk must be None with {', '.join(looked)}, got {chunk}")
 
 
 def text_alone(config: Any, ids: Tensor) -> None:
@@ -378,7 +422,7 @@ def text_alone(config: Any, ids: Tensor) -> None:
             if isinstance(place, int) and bool((ids == place).any()):
                 raise ValueError(
                     f"input_ids must be text, got the model's {name} {place}: what stands there "
-                    "is not read, since `compressed` and `prefill` take no images, videos or sound"
+                    "must be given, too, as `pixel_values` and the like"
                 )
 
 

@@ -160,7 +160,7 @@ class HexTransformersCache(AttendingCache):
             ]
             layer.held = stored[0] if prompt.valid is None else tuple(stored)
             layer.seen = source.seen
-        for known in ("valid", "ends", "digest", "reader"):
+        for known in ("valid", "ends", "ahead", "looked", "digest", "reader", "carries"):
             setattr(cache, known, getattr(prompt.cache, known))
         return cache
 

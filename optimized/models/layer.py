@@ -21,7 +21,7 @@ from transformers.cache_utils import (
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import NAME, Ours, Softmax
+from optimized.models.attention import NAME, Ours, Softmax, Unfollowed
 
 
 def exactly(x: Tensor) -> AbstractContextManager[Any]:
@@ -268,6 +268,21 @@ def key_heads(config: Any) -> tuple[int, int]:
     return heads, width
 
 
+WITH_TEXT = 4
+"""Axes of positions of which the first counts tokens, as models hand them to `generate`."""
+
+
+def flags_of(masks: dict[str, Any], seen: int, new: int) -> Tensor | None:
+    """Return which tokens are no padding, from the masks that a model made for its decoder."""
+    mask = masks.get("full_attention")
+    refuse.both_ways(isinstance(mask, Unfollowed))
+    if mask is None:
+        return None
+    flags = mask[:, 0, 0].to(torch.bool)
+    # where the tokens seen come again, a mask is made for twice as many
+    return flags[:, :seen] if seen == new and not bool(flags[:, seen:].any()) else flags
+
+
 FACTOR = 0x5851F42D4C957F2D
 """Odd, so that no id before is lost in a product modulo 2^64."""
 
@@ -315,6 +330,10 @@ class AttendingCache(Cache):
         self.carries = True
         self.valid: Tensor | None = None
         self.ends: list[int] = []
+        self.ahead = torch.zeros(1, 1, dtype=torch.long)
+        """How far positions of text are ahead of the number of tokens, where images are read."""
+        self.looked: tuple[str, ...] = ()
+        """What was read beside ids."""
         self.digest: Digest | None = Digest()
         self.reader: int | None = None
 
@@ -345,6 +364,8 @@ class AttendingCache(Cache):
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
         refuse.some_new(new, seen)
+        if isinstance(inputs.get("attention_mask"), dict):  # one a kind of layer
+            inputs["attention_mask"] = flags_of(inputs["attention_mask"], seen, new.shape[1])
         refuse.flags(inputs.get("attention_mask"))
         if seen:
             refuse.same_batch(new, len(self.ends))
@@ -355,19 +376,20 @@ class AttendingCache(Cache):
                 self.digest = Digest().of(new[:, :-1], known) if named else None
                 self.ends = [end - 1 for end in self.ends]
                 seen, new = seen - 1, new[:, -1:]
-                for name in ("input_ids", "inputs_embeds", "position_ids"):
+                for name in ("input_ids", "inputs_embeds"):
                     if inputs.get(name) is not None:
                         inputs[name] = inputs[name][:, -1:]
+                inputs["position_ids"] = inputs["position_ids"][..., -1:]
         valid = self.with_new(inputs.get("attention_mask"), new, seen)
         real = new.new_ones(new.shape[:2], dtype=torch.bool)
         real = real if valid is None else valid[:, seen:]
         self.admit(real, seen)
-        places, ends = self.placed(inputs.get("position_ids"), real, seen)
+        places, ends, ahead = self.placed(inputs.get("position_ids"), real, seen)
         if seen:
             refuse.growing(
                 getattr(decoder, "rotary_emb", None), max(self.ends), int(places.max()) + 1
             )
-        self.valid, self.ends = valid, ends
+        self.valid, self.ends, self.ahead = valid, ends, ahead
         named = inputs.get("input_ids") is not None
         self.digest = self.digest.of(new, real) if self.digest is not None and named else None
         return inputs | {"attention_mask": valid, "position_ids": places}
@@ -377,8 +399,11 @@ class AttendingCache(Cache):
         mask, places = inputs.get("attention_mask"), inputs.get("position_ids")
         if count != self.get_seq_length() or places is None:
             return False
-        last = (places[:, -1] + 1).expand(len(self.ends)).tolist()
-        return last == self.ends and (mask is None or mask.shape[1] == count)
+        counted = places if places.ndim == 2 else places[0]
+        last = (counted[:, -1] + 1).expand(len(self.ends))
+        if places.ndim == 3 and len(places) != WITH_TEXT:
+            last = last - self.ahead[:, 0]
+        return last.tolist() == self.ends and (mask is None or mask.shape[1] == count)
 
     def with_new(self, mask: Tensor | None, new: Tensor, seen: int) -> Tensor | None:
         """Return which tokens, seen and new, are no padding; None where none is."""
@@ -392,10 +417,15 @@ class AttendingCache(Cache):
         refuse.remembered(valid[:, :seen], known)
         return None if bool(valid.all()) else valid
 
-    def placed(self, given: Tensor | None, real: Tensor, seen: int) -> tuple[Tensor, list[int]]:
-        """Return the positions of new tokens, and where each row goes on after them."""
+    def placed(
+        self, given: Tensor | None, real: Tensor, seen: int
+    ) -> tuple[Tensor, list[int], Tensor]:
+        """Return the positions of new tokens, where each row goes on, and how far ahead it is."""
         steps = real.long().cumsum(1) - 1
         starts = torch.tensor(self.ends if seen else [0] * len(real), device=real.device)
+        ahead = self.ahead if seen else torch.zeros_like(starts)[:, None]
+        if given is not None and given.ndim == 3:
+            return self.placed_on_axes(given, real, starts, ahead)
         if given is None:
             places = starts[:, None] + steps.clamp(min=0)
         else:
@@ -403,7 +433,28 @@ class AttendingCache(Cache):
             if not seen:
                 starts = places.gather(1, real.long().argmax(1, keepdim=True))[:, 0]
             refuse.going_on(places, starts[:, None] + steps, real)
-        return places, (starts + real.sum(1)).tolist()
+        return places + ahead, (starts + real.sum(1)).tolist(), ahead
+
+    def placed_on_axes(
+        self, given: Tensor, real: Tensor, starts: Tensor, ahead: Tensor
+    ) -> tuple[Tensor, list[int], Tensor]:
+        """Do so where a position has several axes, of an image its time, row and column.
+
+        Text goes on behind the largest position of an image: so many tokens ahead, or behind,
+        of their number. A model remembers that of its last prompt alone; here each cache does.
+        """
+        count = starts[:, None] + (real.long().cumsum(1) - 1).clamp(min=0)
+        ends = starts + real.sum(1)
+        axes = given[1:] if len(given) == WITH_TEXT else given
+        axes = axes.expand(-1, *real.shape)
+        flat = bool(((axes == axes[:1]) | ~real).all())
+        if flat and bool((axes[0].diff() == 1)[real[:, :-1]].all()):
+            axes = (count + ahead).expand(axes.shape)
+        else:
+            largest = axes.masked_fill(~real, -1).amax((0, 2))
+            ahead = (largest + 1 - ends)[:, None]
+        places = torch.cat([count[None], axes]) if len(given) == WITH_TEXT else axes
+        return places, ends.tolist(), ahead
 
     def admit(self, real: Tensor, seen: int) -> None:
         """Refuse padding among new tokens, or tokens at all, where a cache cannot take them."""
@@ -419,7 +470,7 @@ class AttendingCache(Cache):
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
-        self.valid, self.ends = None, []
+        self.valid, self.ends, self.looked = None, [], ()
         self.digest, self.reader = Digest(), None
 
     def belongs(self, reader: int, carries: bool) -> None:

@@ -1,8 +1,9 @@
 """Run a prompt through a model, whole or in chunks, and let scorers watch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from optimized.models import errors as refuse
 from optimized.models.attach import attached
 from optimized.models.attention import attentions, decoder_of, unturned
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
-from optimized.models.layer import AttendingCache
+from optimized.models.layer import AttendingCache, Digest
 from reference.errors import must_be
 from reference.kinds import Positive
 
@@ -57,6 +58,7 @@ def prefill(
     *,
     chunk: int | None = None,
     watch: Sequence[Callable[[Step], None]] = (),
+    **looked: Tensor,
 ) -> Prefilled:
     """Read a prompt, in chunks if asked, and show every layer's part to those who watch.
 
@@ -69,6 +71,7 @@ def prefill(
         attention_mask: 1 at tokens, 0 at padding.
         chunk: how many tokens to read at a time, by default all.
         watch: functions that are called with each `Step`.
+        looked: what else the model takes with ids: `pixel_values` and the like.
 
     Returns:
         The whole cache, ready for `EvictionCache.evict`, the mask and the logits of the last token.
@@ -82,23 +85,35 @@ def prefill(
     if not isinstance(watch, Sequence) or not all(map(callable, watch)):
         raise TypeError(f"watch must be a list of functions, got {watch!r}")
     refuse.token_ids(input_ids, attention_mask)
-    refuse.text_alone(model.config, input_ids)
     must_be("chunk", chunk, Positive | None)
+    refuse.seen_at_once(model, input_ids, looked, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     cache = EvictionCache(model.config)
     cache.open = True
     with watched(model, cache, watch):
-        logits = read(model, cache, input_ids, mask, chunk)
+        logits = read(model, cache, input_ids, mask, chunk, looked)
     valid = mask.to(torch.bool)
     return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids)
 
 
 def read(
-    model: PreTrainedModel, cache: AttendingCache, ids: Tensor, mask: Tensor, chunk: int | None
+    model: PreTrainedModel,
+    cache: AttendingCache,
+    ids: Tensor,
+    mask: Tensor,
+    chunk: int | None,
+    looked: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Tensor:
-    """Read tokens into a cache; return the logits of the last."""
-    positions, logits = (mask.cumsum(-1) - 1).clamp(min=0), torch.empty(0)
-    tokens = ids.shape[1]
+    """Read tokens into a cache; return the logits of the last.
+
+    What has a number for each token is cut as the ids are; the rest goes with the first of them.
+    Positions of images are the model's affair, those of text behind them the cache's.
+    """
+    logits, tokens = torch.empty(0), ids.shape[1]
+    counted = {name: x for name, x in looked.items() if x.shape == ids.shape}
+    first = {name: x for name, x in looked.items() if name not in counted}
+    positions = dict(position_ids=(mask.cumsum(-1) - 1).clamp(min=0))
+    counted |= {} if first else positions
     starts = [*range(0, tokens, chunk or tokens)]
     if cache.states and starts[-1] < tokens - 1:  # a state before the last token can be restored
         starts.append(tokens - 1)
@@ -107,11 +122,15 @@ def read(
             logits = model(
                 input_ids=ids[:, start:stop],
                 attention_mask=mask[:, :stop],
-                position_ids=positions[:, start:stop],
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **{name: x[:, start:stop] for name, x in counted.items()},
+                **first,
             ).logits[:, -1]
+            first, counted = {}, positions
+    cache.looked = tuple(looked)
+    cache.digest = Digest().of(ids, mask.bool())
     return logits
 
 

@@ -126,10 +126,10 @@ def fresh(kind: str, **more):
     return drawn(configuration(kind, **more))
 
 
-def drawn(config):
+def drawn(config, kind=transformers.AutoModelForCausalLM):
     """A model with weights large enough to attend unevenly."""
     draw = torch.Generator().manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model = kind.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             noise = torch.randn(weight.shape, generator=draw)

@@ -31,10 +31,10 @@ MISTAKES = {
         TypeError,
         "got 'ratoi': did you mean 'ratio'?",
     ),
-    "an input that the model would take": (
+    "an input that is made of the ids": (
         dict(system="snapkv", ratio=0.5, inputs_embeds=torch.zeros(1, 4, 32)),
         TypeError,
-        "got 'inputs_embeds': `compressed` reads text alone, and no other input of a model",
+        "got 'inputs_embeds': `compressed` makes its own, and reads ids",
     ),
     "something else": (
         dict(system="snapkv", ratio=0.5, xyz=1),

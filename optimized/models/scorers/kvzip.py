@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized import Scored
+from optimized.models import errors as refuse
 from optimized.models.prefill import Prefilled, Step, watched
 from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
 
@@ -30,6 +31,7 @@ class KVzip(Scorer):
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Let the model repeat the context; the cache is afterwards what it was."""
+        refuse.repeated(prompt.cache.looked)
         self.memory = {}
         longest = int(lengths(prompt).max())
         for index in range(-(-max(0, longest - self.sinks) // self.chunk)):
