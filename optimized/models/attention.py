@@ -144,7 +144,7 @@ def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
 
 
 def hand_over(
-    attention: nn.Module, _: tuple[Any, ...], inputs: dict[str, Any] | None = None
+    attention: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
 ) -> None:
     """Hand what enters a layer's attention to the cache of this call, and to no other.
 
@@ -154,7 +154,7 @@ def hand_over(
     if isinstance(cache, Attentive):
         assert inputs is not None
         assert isinstance(attention.layer_idx, int)
-        cache.hear(attention.layer_idx, inputs["hidden_states"])
+        cache.hear(attention.layer_idx, given[0] if given else inputs["hidden_states"])
 
 
 def attend(

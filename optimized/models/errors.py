@@ -188,12 +188,31 @@ def some_new(new: Tensor, seen: int) -> None:
         )
 
 
-def remembered(flags: Tensor, known: Tensor | None) -> None:
-    """Refuse a mask that tells of the tokens seen what it did not tell before."""
-    if not bool((flags if known is None else flags == known).all()):
+def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
+    """Return how many tokens at each row's end a mask withdraws; refuse any other change of it.
+
+    Args:
+        flags: what a call says of the tokens seen.
+        known: what was said before; None where no token was padding.
+        ends: whether tokens at the end of a row can be withdrawn.
+    """
+    before = torch.ones_like(flags) if known is None else known
+    gone = before & ~flags
+    counts = gone.sum(-1)
+    last = gone.flip(-1).cumprod(-1).sum(-1)
+    if bool((flags & ~before).any()) or bool((counts != last).any()):
+        missing = known is None and bool((flags != before)[:, 0].any())
+        why = ": give `compressed` the mask, too" if missing else ""
         raise ValueError(
-            "attention_mask must be what it was for the tokens that the cache has seen, got another"
+            "attention_mask must be what it was for the tokens that the cache has seen, got "
+            f"another{why}"
         )
+    if not ends and bool(gone.any()):
+        raise ValueError(
+            "attention_mask must be 1 at tokens that this cache has stored, got 0 at the end of a "
+            "row: only a system that evicts can leave out what a row said after its end"
+        )
+    return counts
 
 
 def going_on(places: Tensor, expected: Tensor, flags: Tensor) -> None:
@@ -253,6 +272,17 @@ def growing(rotary: Any, before: int, after: int) -> None:
             f"model must turn all keys by the same angles, got a rotary embedding {kind!r} whose "
             f"angles change beyond {limit} tokens, with {before} in the cache and {after} after "
             "this call"
+        )
+
+
+def learned(decoder: Any, after: int) -> None:
+    """Refuse more tokens than a model has learned positions for."""
+    table = getattr(decoder, "embed_positions", None)
+    count = getattr(table, "num_embeddings", None)
+    if isinstance(count, int) and after > count - getattr(table, "offset", 0):
+        raise ValueError(
+            "input_ids must have no more tokens than the model has learned positions for, "
+            f"{count - getattr(table, 'offset', 0)}, got {after}; what KVzip repeats counts, too"
         )
 
 

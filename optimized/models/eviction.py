@@ -160,6 +160,11 @@ class EvictionCache(AttendingCache):
                 "or `evict`; HexTransformersCache and DecodingTransformersCache need neither"
             )
 
+    @property
+    def withdraws(self) -> bool:
+        """Whether what a row said after its end can be left out: a state has it in it."""
+        return not self.states
+
     def take_back(self) -> None:
         """Give up the last token, which is read again."""
         if self.states and not self.before:

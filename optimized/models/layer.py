@@ -323,6 +323,8 @@ class AttendingCache(Cache):
     """
 
     layers: list[Any]
+    withdraws = False
+    """Whether what a row said after its end can be left out of later calls."""
 
     def __init__(self, config: Any, whole: Callable[[], AttendingLayer]) -> None:
         layers, self.states = spread(config, whole)
@@ -380,17 +382,19 @@ class AttendingCache(Cache):
                     if inputs.get(name) is not None:
                         inputs[name] = inputs[name][:, -1:]
                 inputs["position_ids"] = inputs["position_ids"][..., -1:]
-        valid = self.with_new(inputs.get("attention_mask"), new, seen)
+        valid, gone = self.with_new(inputs.get("attention_mask"), new, seen)
         real = new.new_ones(new.shape[:2], dtype=torch.bool)
         real = real if valid is None else valid[:, seen:]
         self.admit(real, seen)
-        places, ends, ahead = self.placed(inputs.get("position_ids"), real, seen)
+        before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
+        places, ends, ahead = self.placed(inputs.get("position_ids"), real, before)
+        refuse.learned(decoder, int(places.max()) + 1)
         if seen:
             refuse.growing(
                 getattr(decoder, "rotary_emb", None), max(self.ends), int(places.max()) + 1
             )
         self.valid, self.ends, self.ahead = valid, ends, ahead
-        named = inputs.get("input_ids") is not None
+        named = inputs.get("input_ids") is not None and not any(gone)
         self.digest = self.digest.of(new, real) if self.digest is not None and named else None
         return inputs | {"attention_mask": valid, "position_ids": places}
 
@@ -405,32 +409,37 @@ class AttendingCache(Cache):
             last = last - self.ahead[:, 0]
         return last.tolist() == self.ends and (mask is None or mask.shape[1] == count)
 
-    def with_new(self, mask: Tensor | None, new: Tensor, seen: int) -> Tensor | None:
-        """Return which tokens, seen and new, are no padding; None where none is."""
-        known = None if self.valid is None else self.valid[:, :seen]
+    def with_new(
+        self, mask: Tensor | None, new: Tensor, seen: int
+    ) -> tuple[Tensor | None, list[int]]:
+        """Return which tokens, seen and new, are no padding, and how many a row withdraws.
+
+        There is no mask where there is no padding.
+        """
+        known, none = None if self.valid is None else self.valid[:, :seen], [0] * len(self.ends)
         if mask is None:
             if known is None:
-                return None
-            return torch.cat([known, known.new_ones(new.shape[:2])], 1)
+                return None, none
+            return torch.cat([known, known.new_ones(new.shape[:2])], 1), none
         refuse.mask(mask, new.shape[0], seen + new.shape[1])
         valid = mask.to(torch.bool)
-        refuse.remembered(valid[:, :seen], known)
-        return None if bool(valid.all()) else valid
+        gone = refuse.remembered(valid[:, :seen], known, self.withdraws)
+        return None if bool(valid.all()) else valid, gone.tolist()
 
     def placed(
-        self, given: Tensor | None, real: Tensor, seen: int
+        self, given: Tensor | None, real: Tensor, before: list[int]
     ) -> tuple[Tensor, list[int], Tensor]:
         """Return the positions of new tokens, where each row goes on, and how far ahead it is."""
         steps = real.long().cumsum(1) - 1
-        starts = torch.tensor(self.ends if seen else [0] * len(real), device=real.device)
-        ahead = self.ahead if seen else torch.zeros_like(starts)[:, None]
+        starts = torch.tensor(before or [0] * len(real), device=real.device)
+        ahead = self.ahead if before else torch.zeros_like(starts)[:, None]
         if given is not None and given.ndim == 3:
             return self.placed_on_axes(given, real, starts, ahead)
         if given is None:
             places = starts[:, None] + steps.clamp(min=0)
         else:
             places = given.expand(real.shape)
-            if not seen:
+            if not before:
                 starts = places.gather(1, real.long().argmax(1, keepdim=True))[:, 0]
             refuse.going_on(places, starts[:, None] + steps, real)
         return places + ahead, (starts + real.sum(1)).tolist(), ahead

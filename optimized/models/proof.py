@@ -63,8 +63,12 @@ def proven(model: PreTrainedModel) -> Proof:
             through the attention interface of `transformers`.
     """
     named = model.config.model_type
-    if getattr(model.config, "is_encoder_decoder", False):
-        raise ValueError(f"model must be a decoder alone, got {named!r}, an encoder-decoder")
+    if getattr(model.config, "is_encoder_decoder", False) or hasattr(
+        model.config, "encoder_layers"
+    ):
+        raise ValueError(
+            f"model must be a decoder alone, got {named!r}, an encoder-decoder or a part of one"
+        )
     decoder = decoder_of(model)
     cache, modules = EvictionCache(decoder.config), attentions(decoder)
     lost = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}

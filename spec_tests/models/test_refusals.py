@@ -8,6 +8,7 @@ from spec_tests.models.random_model import (
     TOKENS,
     attached,
     configuration,
+    drawn,
     generated,
     models,
     prompts,
@@ -33,6 +34,25 @@ def test_a_window_in_every_layer_is_refused():
         models.attach(model)
     with pytest.raises(ValueError, match="a layer that sees the whole text, got 'mistral'"):
         models.EvictionCache(config)
+
+
+def test_a_decoder_of_an_encoder_decoder_is_refused():
+    sizes = dict(d_model=16, encoder_layers=2, decoder_layers=2, vocab_size=20, pad_token_id=0)
+    heads = dict(encoder_attention_heads=2, decoder_attention_heads=2, is_decoder=True)
+    model = transformers.BlenderbotSmallForCausalLM(
+        transformers.BlenderbotSmallConfig(**sizes, **heads)
+    )
+    with pytest.raises(ValueError, match=r"got 'blenderbot-small', an encoder-decoder or a part"):
+        models.attach(model)
+
+
+def test_more_tokens_than_learned_positions_are_refused():
+    sizes = dict(ffn_dim=16, word_embed_proj_dim=32, max_position_embeddings=TOKENS + 8)
+    model = drawn(configuration("opt", **sizes))
+    ids, _ = prompts()
+    models.compressed(model, "snapkv", ids, ratio=0.5)
+    with pytest.raises(ValueError, match="learned positions for, 32, got 44; what KVzip"):
+        models.compressed(model, "kvzip", ids, ratio=0.5)
 
 
 def test_an_encoder_decoder_is_refused():
