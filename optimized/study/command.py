@@ -7,7 +7,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -85,29 +86,37 @@ def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
 
 
 def free(given: argparse.Namespace) -> Path:
-    """Return a folder that does not exist, and can be made.
+    """Return the folder that the report is to have.
 
     Raises:
-        ValueError: the one that was asked for does, or the JSON file does, or there is no writing.
+        ValueError: it was asked for and exists, or the JSON file does, or there is no writing.
     """
-    names = (Path(OUT if count == 1 else f"{OUT}-{count}") for count in range(1, 10_000))
-    out = given.out or next(name for name in names if not os.path.lexists(name))
+    out = given.out or Path(OUT)
     for name, target in (("--json", given.json), ("--out", out)):
         if target is None:
             continue
-        if os.path.lexists(target):
+        if target in (given.json, given.out) and os.path.lexists(target):
             raise ValueError(f"{name} must not exist, got {target}")
         if not target.absolute().parent.is_dir():
             raise ValueError(f"{name} must be in a folder that exists, got {target}")
-        try:
+        with writing(name, target):
             beside(target).rmdir()
-        except OSError as error:
-            raise ValueError(
-                f"{name} must be where one can write, got {target}: {error}"
-            ) from error
     if given.json is not None and given.json.absolute() == out.absolute():
         raise ValueError(f"--json must not be the folder of the report, got {given.json}")
     return out
+
+
+@contextmanager
+def writing(name: str, target: Path) -> Iterator[None]:
+    """Name the option and the path in the error, where writing fails.
+
+    Raises:
+        ValueError: it fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"{name} must be where one can write, got {target}: {error}") from error
 
 
 def beside(target: Path) -> Path:
@@ -215,39 +224,77 @@ def without_gates(chosen: list[System]) -> list[System]:
     return left
 
 
+def placed(source: Path, target: Path) -> Path:
+    """Rename a file or a folder to a name that nobody has, and return the name.
+
+    Where `target` is taken, it is the same with `-2`, or `-3`, and so on.
+    """
+    file = source.is_file()
+    stem, suffix = (target.stem, target.suffix) if file else (target.name, "")
+    others = (target.with_name(f"{stem}-{number}{suffix}") for number in count(2))
+    for name in chain((target,), others):
+        try:
+            name.touch(exist_ok=False) if file else name.mkdir()  # one of two runs does
+        except FileExistsError:
+            continue
+        try:
+            os.replace(source, name)
+        except BaseException:
+            name.unlink() if file else name.rmdir()
+            raise
+        return name
+    raise AssertionError  # there always is a next name
+
+
 def write(
     figures: dict[str, Any], shown: Sequence[Picture], out: Path, json_file: Path | None
-) -> None:
-    """Write the report and the figures, all or nothing."""
+) -> tuple[Path, Path | None]:
+    """Write the report and the figures, all or nothing, and return where they are.
+
+    Raises:
+        ValueError: they cannot be written.
+    """
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
     page = report.page(figures, shown)
-    folders = [beside(out)]
+    with writing("--out", out), ExitStack() as hidden, ExitStack() as done:
+        folder = beside(out)
+        hidden.callback(shutil.rmtree, folder, ignore_errors=True)
+        (folder / "report.html").write_text(page, encoding="utf-8")
+        (folder / "figures.json").write_text(text, encoding="utf-8")
+        folder.chmod(0o755)
+        if json_file is not None:
+            with writing("--json", json_file):
+                copy = beside(json_file) / "figures.json"
+                hidden.callback(shutil.rmtree, copy.parent, ignore_errors=True)
+                copy.write_text(text, encoding="utf-8")
+                json_file = placed(copy, json_file)
+                done.callback(json_file.unlink)
+        out = placed(folder, out)
+        done.pop_all()
+    return out, json_file
+
+
+def tell(*lines: str) -> None:
+    """Print lines at once; who reads no further does not keep what comes after from being done."""
     try:
-        (folders[0] / "report.html").write_text(page, encoding="utf-8")
-        (folders[0] / "figures.json").write_text(text, encoding="utf-8")
-        folders[0].chmod(0o755)
-        if json_file is not None:
-            folders.append(beside(json_file))
-            (folders[1] / "figures.json").write_text(text, encoding="utf-8")
-        os.rename(folders[0], out)
-        if json_file is not None:
-            os.replace(folders[1] / "figures.json", json_file)
-    finally:
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        print(*lines, sep="\n", flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"python -m optimized: the table was not printed: {error}", file=sys.stderr)
 
 
 def run(given: argparse.Namespace) -> bool:
     """Do the whole job, and tell whether anything that was asked for could be measured.
 
     Raises:
-        ValueError: something that was asked for cannot be had.
+        ValueError: something that was asked for cannot be had, or the report cannot be written.
     """
     out = free(given)
     figures, shown = measured(given)
-    write(figures, shown, out, given.json)
-    for line in (*table.table(figures), *table.verdict_lines(figures)):
-        print(line)
-    print(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}.")
+    tell(*table.table(figures), *table.verdict_lines(figures))
+    out, json_file = write(figures, shown, out, given.json)
+    besides = f" and {json_file}" if json_file else ""
+    tell(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}.")
     refused = [row["refused"] is not None for row in figures["rows"][1:]]
     return not refused or not all(refused)

@@ -5,6 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -144,15 +145,30 @@ def test_an_interrupted_run_leaves_nothing(command, capsys, monkeypatch, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_write_that_fails_leaves_nothing(command, monkeypatch, tmp_path):
+@pytest.mark.parametrize("option", ["--out", "--json"])
+@pytest.mark.parametrize("step", ["write_text", "replace"])
+def test_a_write_that_fails_is_said_in_one_line_below_the_table(
+    command, capsys, monkeypatch, tmp_path, option, step
+):
     from optimized.study import command as job
 
-    def full(*_):
-        raise OSError("no space left on device")
+    home = job.os if step == "replace" else Path
+    does = getattr(home, step)
 
-    monkeypatch.setattr(job.os, "rename", full)
-    with pytest.raises(OSError, match="no space"):
-        main(command.arguments("--systems", "full", "--out", str(tmp_path / "out")))
+    def full(source, *rest, **options):
+        if f".{option[2:]}." in str(source):
+            raise OSError(ENOSPC, "No space left on device")
+        return does(source, *rest, **options)
+
+    monkeypatch.setattr(home, step, full)
+    both = ("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json"))
+    with pytest.raises(SystemExit) as ended:
+        main(command.arguments("--systems", "full", *both))
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "bits/byte" in said.out
+    named = f"{option} must be where one can write, got {tmp_path / option[2:]}: "
+    assert said.err == f"python -m optimized: error: {named}[Errno 28] No space left on device\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,10 +1,13 @@
 """The report of the command: one page that asks nothing of a network."""
 
 import json
+import os
 import re
 import sys
 from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
 from errno import EXDEV
+from functools import partial
 from html.parser import HTMLParser
 from io import BytesIO, TextIOWrapper
 from itertools import pairwise
@@ -19,6 +22,7 @@ from optimized.study.compared import everything
 from optimized.study.gallery import embedded
 from optimized.study.pictures.drawing import INK, PAGE
 from optimized.study.report import verdict_line
+from spec_tests.study.command_model import main
 
 LETTER = 5
 """How wide and high a letter is at least, as SVG counts."""
@@ -87,7 +91,7 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
     from optimized.study import command as job
 
     def replace(source, target):
-        if Path(source).parent.parent != Path(target).parent:
+        if Path(target).parent not in Path(source).parents:
             raise OSError(EXDEV, "Invalid cross-device link")
         Path(source).rename(target)
 
@@ -95,6 +99,82 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
     (tmp_path / "disk").mkdir()
     command.figures("--systems", "full", "--json", str(tmp_path / "disk" / "copy.json"))
     assert [one.name for one in (tmp_path / "disk").iterdir()] == ["copy.json"]
+
+
+def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypatch, tmp_path):
+    from optimized.study import command as job
+
+    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measured
+    both = ("--out", str(out), "--json", str(copy))
+
+    def meanwhile(given):
+        monkeypatch.setattr(job, "measured", measured)
+        main(command.arguments("--systems", "full", "random", *both))
+        return measured(given)
+
+    monkeypatch.setattr(job, "measured", meanwhile)
+    main(command.arguments("--systems", "full", *both))
+    said = capsys.readouterr().out
+    pairs = ((out, copy), (tmp_path / "out-2", tmp_path / "copy.v1-2.json"))
+    for (folder, file), systems in zip(pairs, (5, 1), strict=True):
+        rows = json.loads(file.read_text())["rows"]
+        assert json.loads((folder / "figures.json").read_text())["rows"] == rows
+        assert len(rows) == systems
+        assert (folder / "report.html").exists()
+        assert f"the figures are {folder / 'figures.json'} and {file}." in said
+    assert sorted(tmp_path.iterdir()) == sorted(path for pair in pairs for path in pair)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_of_many_runs_none_takes_the_name_of_another(tmp_path, kind):
+    from optimized.study.command import placed
+
+    def put(number):
+        source = tmp_path / f"source {number}"
+        inner = source if kind == "file" else source / "inner"
+        inner.parent.mkdir(exist_ok=True)
+        inner.write_text(str(number))
+        return placed(source, tmp_path / "out.txt")
+
+    with ThreadPoolExecutor(8) as runs:
+        names = list(runs.map(put, range(40)))
+    assert len(set(names)) == 40
+    for number, name in enumerate(names):
+        assert (name if kind == "file" else name / "inner").read_text() == str(number)
+    third = "out-3.txt" if kind == "file" else "out.txt-3"
+    assert tmp_path / third in names
+
+
+def test_the_table_is_printed_before_anything_is_written(command, monkeypatch):
+    from optimized.study import command as job
+
+    shown, terminal = [], BytesIO()
+
+    def write(*given):
+        shown.append(terminal.getvalue().decode())
+        return given[2:]
+
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(terminal, encoding="utf-8"))
+    monkeypatch.setattr(job, "write", write)
+    main(command.arguments("--systems", "kivi-4", "--out", str(command.folder / "out")))
+    assert "bits/byte" in shown[0]
+    assert "Quantised against the full cache" in shown[0]
+
+
+def closed_pipe():
+    """Return where nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "w")
+
+
+@pytest.mark.parametrize("terminal", [closed_pipe, partial(open, "/dev/full", "w")])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_table_that_nobody_reads_costs_no_report(command, monkeypatch, terminal):
+    with terminal() as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        command.figures("--systems", "full")
+    assert (command.out / "report.html").exists()
 
 
 def test_a_terminal_without_greek_letters_gets_the_table(command, monkeypatch):
