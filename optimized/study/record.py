@@ -10,7 +10,9 @@ from optimized.study.documents import Document, overlapping
 from optimized.study.rows import Row
 from optimized.study.significance import differences, fewest, interval, shares, verdicts
 
-SCHEMA = 4
+SCHEMA = 5
+LEAST = 0.1
+"""Share of the needles that the full cache must find, where they shall tell caches apart."""
 STAGES = ("scoring", "selecting")
 PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
 
@@ -29,6 +31,19 @@ def versions() -> dict[str, str]:
 def mean(values: Sequence[float]) -> float | None:
     """Return the mean, if there is one."""
     return sum(values) / len(values) if values else None
+
+
+def needless(full: Row) -> str | None:
+    """Say why needles are not compared, if they are not."""
+    found = mean(shares(full))
+    if found is None:
+        return "No needles were hidden."
+    if found < LEAST:
+        return (
+            f"The full cache finds {found:.1%} of the needles, less than a tenth: needle rows mean "
+            "nothing for this model, and are left out."
+        )
+    return None
 
 
 def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dict[str, Any]:
@@ -80,7 +95,8 @@ def record(
     full = rows[0]
     reading, seed = command["readings"], command["seed"]
     compared = command["implementation"] == "reference"
-    judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed)
+    without = needless(full)
+    judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed, without is None)
     tests = sum(len(one.p) for one in judged)
     return {
         "schema": SCHEMA,
@@ -93,6 +109,7 @@ def record(
             "depths": [[one.depth for one in document.questions] for document in documents],
             "overlapping": overlapping(list(documents)),
         },
+        "no_needles": without,
         "rows": [figures(row, full, reading, compared, seed) for row in rows],
         "tests": {"count": tests, "documents": fewest(tests)} if tests else None,
         "verdicts": [{**one._asdict(), "words": one.words} for one in judged],

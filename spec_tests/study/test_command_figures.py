@@ -227,7 +227,8 @@ def test_the_longest_documents_have_the_length_that_was_asked_for(command, count
     assert set(read) <= {64, 96, 128}
 
 
-def test_figures_have_their_schema(command):
+def test_figures_have_their_schema(command, monkeypatch):
+    command.counting_needles(monkeypatch)
     figures = command.figures(*PAIR)
     assert figures["schema"] == SCHEMA
     assert set(figures) == {
@@ -236,6 +237,7 @@ def test_figures_have_their_schema(command):
         "versions",
         "model",
         "documents",
+        "no_needles",
         "rows",
         "tests",
         "verdicts",

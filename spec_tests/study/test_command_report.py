@@ -17,11 +17,15 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from optimized.models.systems import system_named
 from optimized.study.chart import quality, series
 from optimized.study.compared import everything
 from optimized.study.gallery import embedded
 from optimized.study.pictures.drawing import INK, PAGE
+from optimized.study.record import needless
 from optimized.study.report import verdict_line
+from optimized.study.rows import Row, Trial
+from optimized.study.significance import fewest
 from spec_tests.study.command_model import main
 
 LETTER = 5
@@ -58,7 +62,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def page(command):
+def page(command, monkeypatch):
+    command.counting_needles(monkeypatch)
     command.figures(*SOME)
     return (command.out / "report.html").read_text()
 
@@ -192,9 +197,42 @@ def test_the_table_has_a_line_a_row(command, capsys):
     assert str(command.out / "report.html") in printed[-1]
 
 
-def test_no_needles_means_no_needles(command):
-    figures = command.figures("--systems", "random", "--ratios", "0.5", "--needles", "0")
-    assert [row["needle_accuracy"] for row in figures["rows"]] == [None, None]
+@pytest.mark.parametrize(
+    ("hidden", "share", "why"),
+    [
+        ("0", None, "No needles were hidden."),
+        (
+            "1",
+            0,
+            "The full cache finds 0.0% of the needles, less than a tenth: needle rows mean nothing "
+            "for this model, and are left out.",
+        ),
+    ],
+)
+def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden, share, why):
+    figures = command.figures(*SOME, "--needles", hidden)
+    said, page = capsys.readouterr().out, (command.out / "report.html").read_text()
+    assert figures["rows"][0]["needle_accuracy"] == share
+    assert figures["no_needles"] == why
+    for told in (said, page.partition("How this was measured")[0]):
+        rest = told.replace(why, "")
+        assert len(told) - len(rest) == len(why)
+        assert "bits per byte" in rest
+        assert "needles" not in rest.lower()
+    assert [one["needles"] for one in figures["verdicts"]] == [None] * len(figures["verdicts"])
+    assert figures["tests"] == {"count": 5, "documents": fewest(5)}
+    assert {one["signs"] for one in figures["verdicts"]} == {"?"}
+    assert re.search(r"snapkv\+graphkv +0\.5: [+-]0\.\d{4} \?   0\.75: ", said)
+    read = Page()
+    read.feed(page)
+    assert read.seen["img"] == 1
+    assert not read.open
+
+
+@pytest.mark.parametrize(("found", "compared"), [(1, False), (2, True), (20, True)])
+def test_needles_count_from_a_tenth_on(found, compared):
+    row = Row(Trial(system_named("full"), None), found=[[one < found] for one in range(20)])
+    assert (needless(row) is None) is compared
 
 
 @pytest.mark.parametrize(
