@@ -35,6 +35,12 @@ def parser() -> argparse.ArgumentParser:
     add("--device", default="cpu")
     add("--seed", type=seed, default=0)
     add("--readings", choices=READINGS, default="remedied")
+    add(
+        "--set",
+        action="append",
+        metavar="NAME.SETTING=VALUE",
+        help="of a refinement, a scorer or hex, such as hubkv.gamma=0.7; may be repeated",
+    )
     add("--out", type=Path, help="a new folder for the report")
     add("--json", type=Path, help="a new file for the figures, besides")
     add(

@@ -31,6 +31,7 @@ from optimized.study.compared import systems_named
 from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
 from optimized.study.rows import Settings, trials
+from optimized.study.settings import changed, read
 from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
@@ -152,23 +153,23 @@ def prepared(
     text = documents.held_out() if given.text is None else documents.read(given.text)
     maker = documents.Maker(text, tokenizer)
     lengths = documents.lengths(given.context)
-    read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
+    made = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
     gates = load_gates(folder, whole_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    return model, read, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    return model, made, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
 
 
 def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     """Run everything that was asked for, and return the figures and the pictures."""
-    chosen = systems_named(given.systems)
-    model, read, settings = prepared(given)
+    chosen = changed(systems_named(given.systems), read(given.set or ()))
+    model, texts, settings = prepared(given)
     if settings.gates is None:
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
-    steps = evaluate.steps(read, rows) + (len(PICTURES) if given.pictures else 0)
+    steps = evaluate.steps(texts, rows) + (len(PICTURES) if given.pictures else 0)
     with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
 
         def step(name: str) -> None:
@@ -176,8 +177,8 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
             bar.update()
 
         with threads(model):
-            found = evaluate.evaluate(model, read, rows, settings, step)
-            shown = list(pictures(model, read, settings, step)) if given.pictures else []
+            found = evaluate.evaluate(model, texts, rows, settings, step)
+            shown = list(pictures(model, texts, settings, step)) if given.pictures else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()
@@ -190,7 +191,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
         "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
         "gate": settings.gates is not None,
     }
-    return record(found, read, command, about, [one.figures for one in shown]), shown
+    return record(found, texts, command, about, [one.figures for one in shown]), shown
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Sequence
 from importlib import metadata
+from math import isfinite
 from typing import Any
 
 from optimized.study.compared import remedies
@@ -33,6 +34,12 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def plain(value: Any) -> Any:
+    """Return what JSON has for a value, or else its name."""
+    finite = isinstance(value, float) and isfinite(value)
+    return value if finite or isinstance(value, int | str | None) else str(value)
+
+
 def needless(full: Row) -> str | None:
     """Say why needles are not compared, if they are not."""
     found = mean(shares(full))
@@ -57,6 +64,7 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
         "store": system.store,
         "ratio": row.trial.ratio,
         "readings": remedies(system, reading),
+        "settings": {f"{part}.{name}": plain(value) for part, name, value in system.changes},
         "refused": row.refused,
     }
     if row.refused is not None:

@@ -209,7 +209,8 @@ def measured(figures: dict[str, Any]) -> Iterator[str]:
         "the prompt show how far attention moves from the full cache's, head by head. New tokens "
         "stay exact in every system. Bytes are counted from the tensors that are stored; the "
         "expander mask of HEX follows from a seed and is not among them. The observation window of "
-        "SnapKV, PyramidKV and CAKE has 32 tokens, or half the budget where that is less.</p>"
+        "SnapKV, PyramidKV and CAKE has 32 tokens, or half the budget where that is less, unless "
+        "it is set.</p>"
     )
     command = {name: value for name, value in figures["command"].items() if value is not None}
     items = "".join(

@@ -56,6 +56,13 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
         yield figures["no_needles"]
     if documents["overlapping"]:
         yield "Documents overlap: the text is short, intervals are too narrow, verdicts too sure."
+    settings: dict[str, dict[str, None]] = {}
+    for row in figures["rows"]:
+        for name, value in row["settings"].items():
+            settings.setdefault(f"{name} = {value}", {})[row["system"]] = None
+    if settings:
+        listed = "; ".join(f"{one} in {', '.join(of)}" for one, of in settings.items())
+        yield f"Settings: {listed}."
     remedied = dict.fromkeys(remedy for row in figures["rows"] for remedy in row["readings"])
     if remedied:
         yield f"Remedies on, by their errata: {', '.join(remedied)}."

@@ -64,6 +64,39 @@ def test_a_number_out_of_range_is_refused(command, capsys, option, value):
     assert f"argument {option}" in command.refused(capsys, option, value).splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("hubkv.gamma", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
+        ("gamma=0.7", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
+        ("hubk.gamma=0.7", "snapkv, streaming_llm, got 'hubk': did you mean 'hubkv'?"),
+        ("random.seed=3", "--set NAME must be one of hubkv, graphkv, nms, hex, cake,"),
+        ("hubkv.gama=0.7", "power, epsilon, got 'gama': did you mean 'gamma'?"),
+        ("kvzip.prompt=1", "--set kvzip.SETTING must be one of chunk, sinks, recent, got 'prompt'"),
+        ("hubkv.gamma=1", "--set hubkv.gamma must be a number in (0, 1), got '1'"),
+        ("hubkv.gamma=", "--set hubkv.gamma must be a number in (0, 1), got ''"),
+        ("hubkv.tau=nan", "--set hubkv.tau must be a number >= 0, got 'nan'"),
+        ("hubkv.maximum=0.1", "--set hubkv.maximum must be >= minimum, which is 0.8, got 0.1"),
+        ("nms.radius=1.5", "--set nms.radius must be an integer >= 0, got '1.5'"),
+        ("hex.mode=ful", "must be 'append', 'full' or 'oracle', got 'ful': did you mean 'full'?"),
+        ("graphkv.clamp=yes", "--set graphkv.clamp must be True or False, got 'yes'"),
+        ("snapkv.kernel=4", "--set snapkv.kernel must be an integer >= 1, odd, got '4'"),
+        ("h2o.recent=-1", "--set h2o.recent must be an integer >= 0 or None, got '-1'"),
+        ("nms.factor=0.1", "--set nms.factor must be of a system that is measured, got --systems"),
+    ],
+)
+def test_a_setting_that_cannot_be_had_is_refused_before_a_model_is_read(
+    command, capsys, monkeypatch, given, said
+):
+    from optimized.study import command as job
+
+    monkeypatch.setattr(job, "load", None)
+    line = command.refused(capsys, "--set", given)
+    assert line.startswith("python -m optimized: error: --set ")
+    assert said in line
+    assert len(line.splitlines()) == 1
+
+
 def damaged(model: Path, folder: Path) -> Path:
     """Copy a model whose file of weights ends too soon."""
     copied = shutil.copytree(model, folder)
