@@ -26,7 +26,7 @@ from optimized.models.gates import FILE, load_gates
 from optimized.models.layer import whole_layers
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
-from optimized.study import documents, evaluate, report, table
+from optimized.study import check, documents, evaluate, report, table
 from optimized.study.compared import systems_named
 from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
@@ -165,6 +165,10 @@ def prepared(
 def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     """Run everything that was asked for, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
+    with threads(few=True):
+        for name in check.changed():
+            said = f"optimized.{name} no longer computes reference.{name}"
+            print(f"python -m optimized: warning: {said}", file=sys.stderr)
     model, texts, settings = prepared(given)
     if settings.gates is None:
         chosen = without_gates(chosen)
@@ -176,7 +180,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
             bar.set_description(f"{name:<20}")
             bar.update()
 
-        with threads(model):
+        with threads(few=model.num_parameters() < SMALL):
             found = evaluate.evaluate(model, texts, rows, settings, step)
             shown = list(pictures(model, texts, settings, step)) if given.pictures else []
     command = {
@@ -195,10 +199,10 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
 
 
 @contextmanager
-def threads(model: PreTrainedModel) -> Iterator[None]:
-    """Let a small model compute in one thread, where more of them mostly wait for each other."""
+def threads(few: bool) -> Iterator[None]:
+    """Compute in one thread, if asked to: where little is done, more mostly wait for each other."""
     before = torch.get_num_threads()
-    if model.num_parameters() < SMALL:
+    if few:
         torch.set_num_threads(1)
     try:
         yield
