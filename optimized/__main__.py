@@ -1,7 +1,6 @@
 """`python -m optimized`: compress the cache of a language model, and see what it costs."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -36,6 +35,12 @@ def parser() -> argparse.ArgumentParser:
     add("--device", default="cpu")
     add("--seed", type=seed, default=0)
     add("--readings", choices=READINGS, default="remedied")
+    add(
+        "--set",
+        action="append",
+        metavar="NAME.SETTING=VALUE",
+        help="of a refinement, a scorer or hex, such as hubkv.gamma=0.7; may be repeated",
+    )
     add("--out", type=Path, help="a new folder for the report")
     add("--json", type=Path, help="a new file for the figures, besides")
     add(
@@ -88,15 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         from optimized.study.command import run
 
-        measured = run(given)
-        sys.stdout.flush()
-        if not measured:
+        if not run(given):
             print("python -m optimized: every system was refused", file=sys.stderr)
             sys.exit(1)
     except (ImportError, ValueError) as refusal:
         refuse(str(refusal))
-    except BrokenPipeError:  # whoever read the table has seen enough of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)
         sys.exit(130)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from inspect import signature
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 from weakref import ref
 
 import torch
@@ -62,6 +62,8 @@ class Scorer:
     name: str
     takes: tuple[str, ...] = ()
     """The settings there are."""
+    functions: tuple[Callable[..., Any], ...] = ()
+    """What takes them, where they are more than one run's business."""
     watching = False
     """Whether it has to watch the prompt."""
     scope: Scope = "head"
@@ -93,6 +95,16 @@ class Scorer:
     def scopes(cls) -> tuple[Scope, ...]:
         """Return the scopes there are: who shares among layers has none over all of them."""
         return refuse.OF_ONE_LAYER if cls.sharing else refuse.SCOPES
+
+    @classmethod
+    def kinds(cls) -> dict[str, Any]:
+        """Return what each setting of its functions may be, as their signatures have it."""
+        known = [
+            (name, get_type_hints(function, include_extras=True)[name])
+            for function in reversed(cls.functions)
+            for name in options(function)
+        ]
+        return {name: kind for name, kind in known if name in cls.takes}
 
     def window_for(self, keep: int) -> int:
         """Return how many queries observe where nothing is set: at most half of what is kept."""

@@ -34,6 +34,19 @@ class System(NamedTuple):
     store: str | None = None
     settings: Any = None
     """Of the refinement, or of HEX without one, where they are not as the papers have them."""
+    changes: tuple[tuple[str, str, Any], ...] = ()
+    """Which part (the refinement, `hex` or the scorer) has another value of which setting."""
+
+    @property
+    def parts(self) -> list[str]:
+        """What has settings."""
+        store = "hex" if self.store in STORES[:2] else None
+        scorer = self.scorer if self.evicts else None
+        return [part for part in (scorer, self.refinement, store) if part is not None]
+
+    def changed(self, part: str | None) -> dict[str, Any]:
+        """Return the settings of a part that have another value."""
+        return {setting: value for owner, setting, value in self.changes if owner == part}
 
     @property
     def evicts(self) -> bool:
@@ -116,21 +129,27 @@ def selector(one: System, reading: str) -> tuple[str, dict[str, Any]]:
 def refinement(one: System, reading: str) -> Any:
     """Return the settings of a system's refinement under a reading."""
     refuse.one_of("readings", reading, READINGS)
-    if one.refinement and one.settings:
+    if one.refinement is None:
+        return None
+    if one.settings:
         return one.settings
-    if one.refinement == "hubkv":
-        return optimized.HubSettings()
-    if one.refinement == "graphkv":
+    return usual(one.refinement, reading)._replace(**one.changed(one.refinement))
+
+
+def usual(refinement: str, reading: str) -> Any:
+    """Return the settings of a refinement under a reading, where none is changed."""
+    if refinement == "graphkv":
         graph: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
         return optimized.GraphSettings(NEIGHBOURS, **graph, adaptive=reading == "letter")
-    return optimized.NmsSettings() if one.refinement == "nms" else None
+    return optimized.HubSettings() if refinement == "hubkv" else optimized.NmsSettings()
 
 
 def hex_settings(one: System, reading: str) -> optimized.HexConfig:
     """Return the settings of a HEX or KCVT under a reading."""
     assert one.store is not None
-    given = None if one.refinement else one.settings
-    return remedied(given or optimized.hex_preset(one.store.upper()), reading)
+    given, changed = None if one.refinement else one.settings, one.changed("hex")
+    preset = given or optimized.hex_preset(one.store.upper())
+    return remedied(preset._replace(**changed), reading)._replace(**changed)
 
 
 def remedied(config: optimized.HexConfig, reading: str) -> optimized.HexConfig:

@@ -7,7 +7,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from optimized.models.gates import FILE, load_gates
 from optimized.models.layer import whole_layers
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
-from optimized.study import documents, evaluate, report, table
+from optimized.study import check, documents, evaluate, report, table
 from optimized.study.compared import systems_named
 from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
 from optimized.study.rows import Settings, trials
+from optimized.study.settings import changed, read
 from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT
 
@@ -85,29 +87,37 @@ def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
 
 
 def free(given: argparse.Namespace) -> Path:
-    """Return a folder that does not exist, and can be made.
+    """Return the folder that the report is to have.
 
     Raises:
-        ValueError: the one that was asked for does, or the JSON file does, or there is no writing.
+        ValueError: it was asked for and exists, or the JSON file does, or there is no writing.
     """
-    names = (Path(OUT if count == 1 else f"{OUT}-{count}") for count in range(1, 10_000))
-    out = given.out or next(name for name in names if not os.path.lexists(name))
+    out = given.out or Path(OUT)
     for name, target in (("--json", given.json), ("--out", out)):
         if target is None:
             continue
-        if os.path.lexists(target):
+        if target in (given.json, given.out) and os.path.lexists(target):
             raise ValueError(f"{name} must not exist, got {target}")
         if not target.absolute().parent.is_dir():
             raise ValueError(f"{name} must be in a folder that exists, got {target}")
-        try:
+        with writing(name, target):
             beside(target).rmdir()
-        except OSError as error:
-            raise ValueError(
-                f"{name} must be where one can write, got {target}: {error}"
-            ) from error
     if given.json is not None and given.json.absolute() == out.absolute():
         raise ValueError(f"--json must not be the folder of the report, got {given.json}")
     return out
+
+
+@contextmanager
+def writing(name: str, target: Path) -> Iterator[None]:
+    """Name the option and the path in the error, where writing fails.
+
+    Raises:
+        ValueError: it fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"{name} must be where one can write, got {target}: {error}") from error
 
 
 def beside(target: Path) -> Path:
@@ -143,32 +153,36 @@ def prepared(
     text = documents.held_out() if given.text is None else documents.read(given.text)
     maker = documents.Maker(text, tokenizer)
     lengths = documents.lengths(given.context)
-    read = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
+    made = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
     gates = load_gates(folder, whole_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),
     }[given.implementation]
-    return model, read, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
+    return model, made, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
 
 
 def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     """Run everything that was asked for, and return the figures and the pictures."""
-    chosen = systems_named(given.systems)
-    model, read, settings = prepared(given)
+    chosen = changed(systems_named(given.systems), read(given.set or ()))
+    with threads(few=True):
+        for name in check.changed():
+            said = f"optimized.{name} no longer computes reference.{name}"
+            print(f"python -m optimized: warning: {said}", file=sys.stderr)
+    model, texts, settings = prepared(given)
     if settings.gates is None:
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
-    steps = evaluate.steps(read, rows) + (len(PICTURES) if given.pictures else 0)
+    steps = evaluate.steps(texts, rows) + (len(PICTURES) if given.pictures else 0)
     with tqdm(total=steps, unit="row", disable=given.quiet or None) as bar:
 
         def step(name: str) -> None:
             bar.set_description(f"{name:<20}")
             bar.update()
 
-        with threads(model):
-            found = evaluate.evaluate(model, read, rows, settings, step)
-            shown = list(pictures(model, read, settings, step)) if given.pictures else []
+        with threads(few=model.num_parameters() < SMALL):
+            found = evaluate.evaluate(model, texts, rows, settings, step)
+            shown = list(pictures(model, texts, settings, step)) if given.pictures else []
     command = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(given).items()
@@ -181,14 +195,14 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
         "cache": "torch.float16" if model.dtype.itemsize > 2 else str(model.dtype),
         "gate": settings.gates is not None,
     }
-    return record(found, read, command, about, [one.figures for one in shown]), shown
+    return record(found, texts, command, about, [one.figures for one in shown]), shown
 
 
 @contextmanager
-def threads(model: PreTrainedModel) -> Iterator[None]:
-    """Let a small model compute in one thread, where more of them mostly wait for each other."""
+def threads(few: bool) -> Iterator[None]:
+    """Compute in one thread, if asked to: where little is done, more mostly wait for each other."""
     before = torch.get_num_threads()
-    if model.num_parameters() < SMALL:
+    if few:
         torch.set_num_threads(1)
     try:
         yield
@@ -215,39 +229,77 @@ def without_gates(chosen: list[System]) -> list[System]:
     return left
 
 
+def placed(source: Path, target: Path) -> Path:
+    """Rename a file or a folder to a name that nobody has, and return the name.
+
+    Where `target` is taken, it is the same with `-2`, or `-3`, and so on.
+    """
+    file = source.is_file()
+    stem, suffix = (target.stem, target.suffix) if file else (target.name, "")
+    others = (target.with_name(f"{stem}-{number}{suffix}") for number in count(2))
+    for name in chain((target,), others):
+        try:
+            name.touch(exist_ok=False) if file else name.mkdir()  # one of two runs does
+        except FileExistsError:
+            continue
+        try:
+            os.replace(source, name)
+        except BaseException:
+            name.unlink() if file else name.rmdir()
+            raise
+        return name
+    raise AssertionError  # there always is a next name
+
+
 def write(
     figures: dict[str, Any], shown: Sequence[Picture], out: Path, json_file: Path | None
-) -> None:
-    """Write the report and the figures, all or nothing."""
+) -> tuple[Path, Path | None]:
+    """Write the report and the figures, all or nothing, and return where they are.
+
+    Raises:
+        ValueError: they cannot be written.
+    """
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
     page = report.page(figures, shown)
-    folders = [beside(out)]
+    with writing("--out", out), ExitStack() as hidden, ExitStack() as done:
+        folder = beside(out)
+        hidden.callback(shutil.rmtree, folder, ignore_errors=True)
+        (folder / "report.html").write_text(page, encoding="utf-8")
+        (folder / "figures.json").write_text(text, encoding="utf-8")
+        folder.chmod(0o755)
+        if json_file is not None:
+            with writing("--json", json_file):
+                copy = beside(json_file) / "figures.json"
+                hidden.callback(shutil.rmtree, copy.parent, ignore_errors=True)
+                copy.write_text(text, encoding="utf-8")
+                json_file = placed(copy, json_file)
+                done.callback(json_file.unlink)
+        out = placed(folder, out)
+        done.pop_all()
+    return out, json_file
+
+
+def tell(*lines: str) -> None:
+    """Print lines at once; who reads no further does not keep what comes after from being done."""
     try:
-        (folders[0] / "report.html").write_text(page, encoding="utf-8")
-        (folders[0] / "figures.json").write_text(text, encoding="utf-8")
-        folders[0].chmod(0o755)
-        if json_file is not None:
-            folders.append(beside(json_file))
-            (folders[1] / "figures.json").write_text(text, encoding="utf-8")
-        os.rename(folders[0], out)
-        if json_file is not None:
-            os.replace(folders[1] / "figures.json", json_file)
-    finally:
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        print(*lines, sep="\n", flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"python -m optimized: the table was not printed: {error}", file=sys.stderr)
 
 
 def run(given: argparse.Namespace) -> bool:
     """Do the whole job, and tell whether anything that was asked for could be measured.
 
     Raises:
-        ValueError: something that was asked for cannot be had.
+        ValueError: something that was asked for cannot be had, or the report cannot be written.
     """
     out = free(given)
     figures, shown = measured(given)
-    write(figures, shown, out, given.json)
-    for line in (*table.table(figures), *table.verdict_lines(figures)):
-        print(line)
-    print(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}.")
+    tell(*table.table(figures), *table.verdict_lines(figures))
+    out, json_file = write(figures, shown, out, given.json)
+    besides = f" and {json_file}" if json_file else ""
+    tell(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}.")
     refused = [row["refused"] is not None for row in figures["rows"][1:]]
     return not refused or not all(refused)

@@ -3,7 +3,17 @@
 from itertools import product
 
 from optimized.models.scorers import SCORERS
-from optimized.models.systems import GRAPH, HEX, REFINEMENTS, STORES, System, system_named
+from optimized.models.systems import (
+    GRAPH,
+    HEX,
+    REFINEMENTS,
+    STORES,
+    System,
+    hex_settings,
+    settings_of,
+    system_named,
+)
+from optimized.models.systems import refinement as refinement_of
 
 PAIRS = {
     "hubkv": ("kvzip", "fastkvzip"),
@@ -53,14 +63,17 @@ def remedies(one: System, reading: str) -> list[str]:
     """Return what departs from the letter in a system under a reading, with its erratum."""
     if reading == "letter":
         return []
-    named = {f"graphkv {name}": erratum for name, erratum in GRAPH.items()}
-    named["graphkv fixed count"] = "E-G8"
-    if one.refinement != "graphkv":
-        named = {}
+    named = {}
+    if one.refinement == "graphkv":
+        graph = refinement_of(one, reading)
+        named = {f"graphkv {name}": GRAPH[name] for name in GRAPH if getattr(graph, name)}
+        named |= {} if graph.adaptive else {"graphkv fixed count": "E-G8"}
     if one.scorer is not None and (erratum := SCORERS[one.scorer].sharing):
-        named[f"{one.scorer} exact"] = erratum
+        exact = (settings_of(one.scorer, reading) | one.changed(one.scorer))["exact"]
+        named |= {f"{one.scorer} exact": erratum} if exact else {}
     if one.store in ("hex-3", "hex-4"):
-        named |= {f"hex {name}": erratum for name, erratum in HEX.items()}
+        config = hex_settings(one, reading)
+        named |= {f"hex {name}": HEX[name] for name in HEX if getattr(config, name)}
     if one.store == "gear":
         named["gear exact_outliers"] = "E-H42"
     return [f"{name} ({erratum})" for name, erratum in named.items()]

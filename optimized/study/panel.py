@@ -45,6 +45,9 @@ class Panel:
         self.clock = Clock(model.device)
         self.finished: dict[str, Scores] = {}
         names = {trial.system.scorer for trial in rows} - {None}
+        self.changed: dict[str, dict[str, Any]] = {name: {} for name in map(str, names)}
+        for name, trial in product(self.changed, rows):
+            self.changed[name] |= trial.system.changed(name)
         self.scorers: dict[tuple[str, str], Scorer] = {}
         self.refused: dict[str, ValueError] = {}
         both = [kv for kv in (settings.kv, settings.other) if kv is not None]
@@ -59,7 +62,7 @@ class Panel:
         seed = Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)
         known = {"seed": seed, "weights": self.settings.gates, **self.repeating()}
         chosen = {setting: known[setting] for setting in SCORERS[name].takes if setting in known}
-        return chosen | settings_of(name, self.settings.reading)
+        return chosen | settings_of(name, self.settings.reading) | self.changed[name]
 
     def repeating(self) -> dict[str, Any]:
         """Let KVzip repeat in as few equal chunks as the model's positions allow."""
@@ -92,7 +95,7 @@ class Panel:
             raise self.refused[name]
         keep = kept_count(self.tokens, trial.ratio)
         one = self.scorers[kv.__name__, name]
-        if one.observing is not None:
+        if one.observing is not None and "window" not in self.changed[name]:
             one.settings["window"] = one.window_for(keep)
         asks = one.budgeted or one.observing is not None
         watched = f"{kv.__name__} {name}"

@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Sequence
 from importlib import metadata
+from math import isfinite
 from typing import Any
 
 from optimized.study.compared import remedies
@@ -10,7 +11,9 @@ from optimized.study.documents import Document, overlapping
 from optimized.study.rows import Row
 from optimized.study.significance import differences, fewest, interval, shares, verdicts
 
-SCHEMA = 4
+SCHEMA = 5
+LEAST = 0.1
+"""Share of the needles that the full cache must find, where they shall tell caches apart."""
 STAGES = ("scoring", "selecting")
 PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
 
@@ -31,6 +34,25 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def plain(value: Any) -> Any:
+    """Return what JSON has for a value, or else its name."""
+    finite = isinstance(value, float) and isfinite(value)
+    return value if finite or isinstance(value, int | str | None) else str(value)
+
+
+def needless(full: Row) -> str | None:
+    """Say why needles are not compared, if they are not."""
+    found = mean(shares(full))
+    if found is None:
+        return "No needles were hidden."
+    if found < LEAST:
+        return (
+            f"The full cache finds {found:.1%} of the needles, less than a tenth: needle rows mean "
+            "nothing for this model, and are left out."
+        )
+    return None
+
+
 def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dict[str, Any]:
     """Return the figures of one row of the table."""
     system = row.trial.system
@@ -42,6 +64,7 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
         "store": system.store,
         "ratio": row.trial.ratio,
         "readings": remedies(system, reading),
+        "settings": {f"{part}.{name}": plain(value) for part, name, value in system.changes},
         "refused": row.refused,
     }
     if row.refused is not None:
@@ -80,7 +103,8 @@ def record(
     full = rows[0]
     reading, seed = command["readings"], command["seed"]
     compared = command["implementation"] == "reference"
-    judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed)
+    without = needless(full)
+    judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed, without is None)
     tests = sum(len(one.p) for one in judged)
     return {
         "schema": SCHEMA,
@@ -93,6 +117,7 @@ def record(
             "depths": [[one.depth for one in document.questions] for document in documents],
             "overlapping": overlapping(list(documents)),
         },
+        "no_needles": without,
         "rows": [figures(row, full, reading, compared, seed) for row in rows],
         "tests": {"count": tests, "documents": fewest(tests)} if tests else None,
         "verdicts": [{**one._asdict(), "words": one.words} for one in judged],

@@ -58,11 +58,10 @@ def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
         f"{model['dtype']}, cache held in {model['cache']}. {escape(about)}</p>",
         *summary(figures),
         "<h2>Quality against bytes</h2>",
-        *pictures(rows),
+        *pictures(rows, figures),
         "<h2>Every row</h2>",
-        rows_table(figures["rows"]),
+        rows_table(figures),
         *(f"<p class=soft>{escape(note)}</p>" for note in notes),
-        "<h2>Where needles are found</h2>",
         *heats(rows, figures),
         *gallery.papers(shown),
         "<h2>How this was measured</h2>",
@@ -84,12 +83,15 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
     if not figures["verdicts"]:
         yield "<p>Nothing that was measured can be compared.</p>"
         return
+    needles = not figures["no_needles"]
+    better = "fewer bits and more needles are" if needles else "fewer bits are"
     yield (
-        "<p>Differences on the same documents: fewer bits and more needles are better. "
+        f"<p>Differences on the same documents: {better} better. "
         f"{escape(table.method(figures))} The 95 % intervals are bootstrapped over documents, each "
         "for one comparison by itself, and left out where documents are too few for any.</p>"
     )
-    names = ("bits per byte", "95 %", "needles", "95 %", "bytes %")
+    asked = ("text", "needles") if needles else ("text",)
+    names = ("bits per byte", "95 %", *(("needles", "95 %") if needles else ()), "bytes %")
     head = "<th></th><th>ratio</th><th class=words>verdict</th>"
     head += "".join(f"<th>{name}</th>" for name in names)
     claims = list(dict.fromkeys(one["claim"] for one in figures["verdicts"]))
@@ -97,12 +99,8 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
         some = [one for one in figures["verdicts"] if one["claim"] == claim]
         counts = ", ".join(
             f"{what} in {sum(word in one['words'] for one in some)}"
-            for what, word in (
-                ("text better", "text better"),
-                ("worse", "text worse"),
-                ("needles better", "needles better"),
-                ("worse", "needles worse"),
-            )
+            for test in asked
+            for what, word in ((f"{test} better", f"{test} better"), ("worse", f"{test} worse"))
         )
         lines, before = [], None
         for one in some:
@@ -126,7 +124,7 @@ def verdict_line(one: dict[str, Any], pair: str) -> str:
         words = words.replace(word, f"<span class={word}>{word}</span>")
     bits, needles = one["bits"], one["needles"]
     cells = [f"{bits[0]:+.4f}", table.between(bits, "+.4f")]
-    cells += ["", ""] if needles is None else [f"{needles[0]:+.1%}", table.between(needles, "+.1%")]
+    cells += [f"{needles[0]:+.1%}", table.between(needles, "+.1%")] if needles else []
     cells.append("{:.1f} / {:.1f}".format(*one["stored"]))
     first = " class=first" if pair else ""
     inner = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -134,7 +132,7 @@ def verdict_line(one: dict[str, Any], pair: str) -> str:
     return f"<tr{first}><td class=words>{escape(pair)}</td>{inner}</tr>"
 
 
-def pictures(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
     """Draw what text and needles cost."""
     full = next(row for row in rows if row["system"] == "full")
     yield figure(
@@ -144,10 +142,10 @@ def pictures(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         "Text after a compressed prompt: lower is better, and the line is the full "
         "cache. Dashed and hollow: refined.",
     )
-    share = full["needle_accuracy"]
-    if share is not None:
+    if not figures["no_needles"]:
+        share, lines = full["needle_accuracy"], chart.series(rows, "needle_accuracy")
         yield figure(
-            chart.quality(chart.series(rows, "needle_accuracy"), "needles found", share, True),
+            chart.quality(lines, "needles found", share, True),
             "Facts asked for after the prompt was compressed, without knowing the "
             "questions: higher is better, and the line is the full cache.",
         )
@@ -160,19 +158,20 @@ def figure(svg: str | None, caption: str) -> str:
     return gallery.figure(svg, caption, caption.partition(":")[0])
 
 
-def rows_table(rows: Sequence[dict[str, Any]]) -> str:
+def rows_table(figures: dict[str, Any]) -> str:
     """Return the table."""
-    head = "".join(f"<th>{name}</th>" for name in ("system", *(name for name, _ in table.HEADS)))
+    names = ["system", *(name for name, _ in table.columns(figures))]
+    head = "".join(f"<th>{name}</th>" for name in names)
     lines, before = [], None
-    for row in rows:
+    for row in figures["rows"]:
         name = escape(row["system"])
         first = " class=first" if name != before else ""
         if row["refused"] is not None:
             ratio = "" if row["ratio"] is None else f"{row['ratio']:g}"
             reason = f"refused: {escape(row['refused'])}"
-            rest = f"<td>{ratio}</td><td class=words colspan={len(table.HEADS) - 1}>{reason}</td>"
+            rest = f"<td>{ratio}</td><td class=words colspan={len(names) - 2}>{reason}</td>"
         else:
-            rest = "".join(f"<td>{cell}</td>" for cell in table.cells(row))
+            rest = "".join(f"<td>{cell}</td>" for cell in table.cells(row, figures))
         lines.append(f"<tr{first}><td>{name}</td>{rest}</tr>")
         before = name
     body = "".join(lines)
@@ -184,10 +183,10 @@ def rows_table(rows: Sequence[dict[str, Any]]) -> str:
 def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
     """Draw where each system finds needles, ratio by ratio."""
     lengths, needles = figures["documents"]["lengths"], figures["command"]["needles"]
-    if not needles:
-        yield "<p>No needles were hidden.</p>"
+    if figures["no_needles"]:
         return
     yield (
+        "<h2>Where needles are found</h2>"
         "<p class=soft>A line for each length of documents in tokens, a column for each part of "
         "them, first to last.</p>"
     )
@@ -210,7 +209,8 @@ def measured(figures: dict[str, Any]) -> Iterator[str]:
         "the prompt show how far attention moves from the full cache's, head by head. New tokens "
         "stay exact in every system. Bytes are counted from the tensors that are stored; the "
         "expander mask of HEX follows from a seed and is not among them. The observation window of "
-        "SnapKV, PyramidKV and CAKE has 32 tokens, or half the budget where that is less.</p>"
+        "SnapKV, PyramidKV and CAKE has 32 tokens, or half the budget where that is less, unless "
+        "it is set.</p>"
     )
     command = {name: value for name, value in figures["command"].items() if value is not None}
     items = "".join(

@@ -128,20 +128,32 @@ def shares(row: Row) -> list[float]:
     return [sum(found) / len(found) for found in row.found if found]
 
 
-def verdicts(rows: Sequence[Row], stored: Callable[[Row], float], seed: int) -> list[Verdict]:
-    """Compare what the papers compare, and each scorer with chance, as far as it was measured."""
+def verdicts(
+    rows: Sequence[Row], stored: Callable[[Row], float], seed: int, needles: bool = True
+) -> list[Verdict]:
+    """Compare what the papers compare, and each scorer with chance, as far as it was measured.
+
+    Args:
+        rows: the full cache, and what was measured.
+        stored: returns the bytes of a row in percent.
+        seed: of resamples, and of signs.
+        needles: whether needles are compared, and count among the tests.
+    """
     compared = list(pairs(rows))
     samples = [
-        [differences(row.bits, other.bits), differences(shares(row), shares(other))]
+        [
+            differences(row.bits, other.bits),
+            differences(shares(row), shares(other)) if needles else [],
+        ]
         for _, row, other in compared
     ]
     asked = [sample for both in samples for sample in both if sample]
     corrected = iter(holm(chances(asked, seed)))
     found = []
-    for (claim, row, other), (bits, needles) in zip(compared, samples, strict=True):
-        p = tuple(next(corrected) for sample in (bits, needles) if sample)
+    for (claim, row, other), (bits, facts) in zip(compared, samples, strict=True):
+        p = tuple(next(corrected) for sample in (bits, facts) if sample)
         few = len(bits) < fewest(len(asked))
-        gains = -sum(bits), sum(needles)
+        gains = -sum(bits), sum(facts)
         found.append(
             Verdict(
                 claim,
@@ -149,7 +161,7 @@ def verdicts(rows: Sequence[Row], stored: Callable[[Row], float], seed: int) -> 
                 other.trial.system.name,
                 row.trial.ratio,
                 interval(bits, seed),
-                interval(needles, seed) if needles else None,
+                interval(facts, seed) if facts else None,
                 (stored(row), stored(other)),
                 p,
                 "".join("?" if few else sign(*test) for test in zip(gains, p, strict=False)),

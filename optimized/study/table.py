@@ -17,7 +17,12 @@ HEADS = (
 )
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def columns(figures: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return the heads of the columns, and how wide they are."""
+    return [head for head in HEADS if head[0] != "needles" or not figures["no_needles"]]
+
+
+def cells(row: dict[str, Any], figures: dict[str, Any]) -> list[str]:
     """Return one row's figures, as they are read."""
     share = row["needle_accuracy"]
     seconds = [f"{value:.2f}" for value in row["seconds"].values()]
@@ -27,7 +32,7 @@ def cells(row: dict[str, Any]) -> list[str]:
         f"{row['stored_percent']:.2f}",
         f"{row['bits_per_byte']:.4f}",
         f"{row['bits_change']:+.4f}",
-        "" if share is None else f"{share:.1%}",
+        *([] if figures["no_needles"] else [f"{share:.1%}"]),
         f"{row['deviation_mean']:.4f}",
         f"{row['deviation_worst']:.3f}",
         *seconds,
@@ -47,8 +52,17 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
         "bytes: of what is stored, in percent of the full cache in 16 bits. change: against the "
         "full cache. ε: how far attention moves. score, select: seconds in all."
     )
+    if figures["no_needles"]:
+        yield figures["no_needles"]
     if documents["overlapping"]:
         yield "Documents overlap: the text is short, intervals are too narrow, verdicts too sure."
+    settings: dict[str, dict[str, None]] = {}
+    for row in figures["rows"]:
+        for name, value in row["settings"].items():
+            settings.setdefault(f"{name} = {value}", {})[row["system"]] = None
+    if settings:
+        listed = "; ".join(f"{one} in {', '.join(of)}" for one, of in settings.items())
+        yield f"Settings: {listed}."
     remedied = dict.fromkeys(remedy for row in figures["rows"] for remedy in row["readings"])
     if remedied:
         yield f"Remedies on, by their errata: {', '.join(remedied)}."
@@ -60,15 +74,15 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
 
 def table(figures: dict[str, Any]) -> Iterator[str]:
     """Return the lines of the table, and what it needs to be read."""
-    rows = figures["rows"]
+    rows, heads = figures["rows"], columns(figures)
     width = max(len(row["system"]) for row in rows) + 1
-    yield " " * width + "".join(f"{name:>{size + 1}}" for name, size in HEADS)
+    yield " " * width + "".join(f"{name:>{size + 1}}" for name, size in heads)
     for row in rows:
         if row["refused"] is not None:
             ratio = "" if row["ratio"] is None else f" at {row['ratio']:g}"
             yield f"{row['system']:<{width}} refused{ratio}: {row['refused']}"
             continue
-        laid_out = zip(cells(row), HEADS, strict=True)
+        laid_out = zip(cells(row, figures), heads, strict=True)
         line = "".join(f"{text:>{size + 1}}" for text, (_, size) in laid_out)
         yield f"{row['system']:<{width}}{line}"
     yield ""
@@ -79,6 +93,7 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
     """Return each comparison, a line a pair, with the signs of its tests."""
     pairs: dict[str, dict[tuple[str, str], list[str]]] = {}
     few = ", ? too few documents" if any("?" in one["signs"] for one in figures["verdicts"]) else ""
+    what = "bits per byte" if figures["no_needles"] else "bits per byte, needles"
     for one in figures["verdicts"]:
         pair = one["system"], one["against"]
         cell = "" if one["ratio"] is None else f"{one['ratio']:g}: "
@@ -87,7 +102,7 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
             cell += f" {one['needles'][0]:+6.1%} {one['signs'][1]}"
         pairs.setdefault(one["claim"], {}).setdefault(pair, []).append(cell)
     for claim, some in pairs.items():
-        yield f"\n{claim}: bits per byte, needles (+ better, - worse, = no difference seen{few})"
+        yield f"\n{claim}: {what} (+ better, - worse, = no difference seen{few})"
         width = max(len(one) for one, _ in some)
         for (one, _), found in some.items():
             yield f"  {one:<{width}}  " + "   ".join(found)

@@ -1,6 +1,7 @@
 """What the command measures."""
 
 import sys
+from inspect import signature
 from itertools import pairwise, product
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +17,15 @@ import optimized
 import reference
 from optimized import Scored, refine
 from optimized.models.scorer import Scores
+from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
-from optimized.models.systems import refinement, system_named
+from optimized.models.systems import REFINEMENTS, refinement, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
 from optimized.study.compared import DEFAULT
 from optimized.study.documents import Maker
 from optimized.study.record import SCHEMA
+from optimized.study.settings import KINDS, RECORDS, read
 from optimized.tiny import WORDS
 from optimized.tiny.tokens import Tokens
 from spec_tests.study.command_model import TEXT, Command, saved
@@ -148,6 +151,73 @@ def test_the_letter_and_the_remedies_differ_and_are_named(command):
     assert "graphkv fixed count (E-G8)" in remedied[2]["readings"]
 
 
+def test_what_is_set_is_that_of_the_systems_it_is_of_and_is_named(command, capsys):
+    systems = ("--systems", "snapkv", "snapkv+hubkv", "knorm+hubkv", "hex-3", "--ratios", "0.5")
+    usual = command.figures(*systems)["rows"]
+    capsys.readouterr()
+    asked = ("hubkv.gamma=0.9", "hubkv.radius=7", "snapkv.window=9", "hubkv.gamma=0.7")
+    figures = command.figures(*systems, *(word for one in asked for word in ("--set", one)))
+    hub = {"hubkv.gamma": 0.7, "hubkv.radius": 7}
+    named = [{}, {"snapkv.window": 9}, hub | {"snapkv.window": 9}, hub, {}]
+    assert [row["settings"] for row in figures["rows"]] == named
+    assert [row["settings"] for row in usual] == [{}] * 5
+    same = [a["digest"] == b["digest"] for a, b in zip(usual, figures["rows"], strict=True)]
+    assert same == [not settings for settings in named]
+    line = (
+        "Settings: snapkv.window = 9 in snapkv, snapkv+hubkv; hubkv.gamma = 0.7 in snapkv+hubkv, "
+        "knorm+hubkv; hubkv.radius = 7 in snapkv+hubkv, knorm+hubkv."
+    )
+    assert line in capsys.readouterr().out.splitlines()
+    assert line in (command.out / "report.html").read_text()
+
+
+GRAPH = ("per_head=False", "spare_sources=False", "clamp=False", "exclude_window=False")
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "twin"),
+    [
+        (
+            "snapkv+graphkv",
+            [f"graphkv.{one}" for one in (*GRAPH, "adaptive=True")],
+            ("snapkv+graphkv", "--readings", "letter"),
+        ),
+        ("pyramidkv", ["pyramidkv.exact=False"], ("pyramidkv", "--readings", "letter")),
+        ("hex-3", ["hex.bits=4", "hex.scales=None"], ("hex-4",)),
+        ("hex-3+hubkv", ["hex.bits=4"], ("hex-4+hubkv",)),
+    ],
+)
+def test_a_system_of_other_settings_is_the_system_that_has_them(command, system, settings, twin):
+    asked = [word for one in settings for word in ("--set", one)]
+    one = command.figures("--systems", system, *asked, "--ratios", "0.5")["rows"][1]
+    other = command.figures("--systems", *twin, "--ratios", "0.5")["rows"][1]
+    assert one["digest"] == other["digest"]
+    assert one["stored_bytes"] == other["stored_bytes"]
+    assert one["readings"] == other["readings"]
+
+
+def test_every_setting_can_be_set_to_what_it_is():
+    every = {*REFINEMENTS, *SCORERS, "hex"}
+    assert every - KINDS.keys() == {"random"}  # has a seed, which is the run's
+    usual = {name: record._asdict() for name, record in RECORDS.items()}
+    for part, kinds in KINDS.items():
+        for function in () if part in RECORDS else SCORERS[part].functions:
+            parameters = signature(function).parameters.items()
+            known = {name: one.default for name, one in parameters if name in kinds}
+            usual[part] = known | usual.get(part, {})
+        assert usual[part].keys() == kinds.keys()
+        asked = [f"{part}.{name}={value}" for name, value in usual[part].items()]
+        assert read(asked) == tuple((part, *one) for one in usual[part].items())
+
+
+@pytest.mark.parametrize(("word", "value"), [("inf", "inf"), ("3", 3)])
+def test_a_setting_that_json_does_not_have_is_named(command, word, value):
+    rows = command.figures(
+        "--systems", "knorm+hubkv", "--ratios", "0.5", "--set", f"hubkv.tau={word}"
+    )
+    assert rows["rows"][1]["settings"] == {"hubkv.tau": value}
+
+
 @pytest.mark.parametrize(
     ("reading", "tokens", "lowered"),
     [("letter", 999, 0), ("letter", 2000, 2), ("letter", 20_000, 8), ("remedied", 999, 8)],
@@ -227,7 +297,8 @@ def test_the_longest_documents_have_the_length_that_was_asked_for(command, count
     assert set(read) <= {64, 96, 128}
 
 
-def test_figures_have_their_schema(command):
+def test_figures_have_their_schema(command, monkeypatch):
+    command.counting_needles(monkeypatch)
     figures = command.figures(*PAIR)
     assert figures["schema"] == SCHEMA
     assert set(figures) == {
@@ -236,6 +307,7 @@ def test_figures_have_their_schema(command):
         "versions",
         "model",
         "documents",
+        "no_needles",
         "rows",
         "tests",
         "verdicts",

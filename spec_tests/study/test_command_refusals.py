@@ -5,6 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,39 @@ def test_a_text_of_other_bytes_is_refused(command, capsys, tmp_path):
 )
 def test_a_number_out_of_range_is_refused(command, capsys, option, value):
     assert f"argument {option}" in command.refused(capsys, option, value).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("hubkv.gamma", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
+        ("gamma=0.7", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
+        ("hubk.gamma=0.7", "snapkv, streaming_llm, got 'hubk': did you mean 'hubkv'?"),
+        ("random.seed=3", "--set NAME must be one of hubkv, graphkv, nms, hex, cake,"),
+        ("hubkv.gama=0.7", "power, epsilon, got 'gama': did you mean 'gamma'?"),
+        ("kvzip.prompt=1", "--set kvzip.SETTING must be one of chunk, sinks, recent, got 'prompt'"),
+        ("hubkv.gamma=1", "--set hubkv.gamma must be a number in (0, 1), got '1'"),
+        ("hubkv.gamma=", "--set hubkv.gamma must be a number in (0, 1), got ''"),
+        ("hubkv.tau=nan", "--set hubkv.tau must be a number >= 0, got 'nan'"),
+        ("hubkv.maximum=0.1", "--set hubkv.maximum must be >= minimum, which is 0.8, got 0.1"),
+        ("nms.radius=1.5", "--set nms.radius must be an integer >= 0, got '1.5'"),
+        ("hex.mode=ful", "must be 'append', 'full' or 'oracle', got 'ful': did you mean 'full'?"),
+        ("graphkv.clamp=yes", "--set graphkv.clamp must be True or False, got 'yes'"),
+        ("snapkv.kernel=4", "--set snapkv.kernel must be an integer >= 1, odd, got '4'"),
+        ("h2o.recent=-1", "--set h2o.recent must be an integer >= 0 or None, got '-1'"),
+        ("nms.factor=0.1", "--set nms.factor must be of a system that is measured, got --systems"),
+    ],
+)
+def test_a_setting_that_cannot_be_had_is_refused_before_a_model_is_read(
+    command, capsys, monkeypatch, given, said
+):
+    from optimized.study import command as job
+
+    monkeypatch.setattr(job, "load", None)
+    line = command.refused(capsys, "--set", given)
+    assert line.startswith("python -m optimized: error: --set ")
+    assert said in line
+    assert len(line.splitlines()) == 1
 
 
 def damaged(model: Path, folder: Path) -> Path:
@@ -144,15 +178,30 @@ def test_an_interrupted_run_leaves_nothing(command, capsys, monkeypatch, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_write_that_fails_leaves_nothing(command, monkeypatch, tmp_path):
+@pytest.mark.parametrize("option", ["--out", "--json"])
+@pytest.mark.parametrize("step", ["write_text", "replace"])
+def test_a_write_that_fails_is_said_in_one_line_below_the_table(
+    command, capsys, monkeypatch, tmp_path, option, step
+):
     from optimized.study import command as job
 
-    def full(*_):
-        raise OSError("no space left on device")
+    home = job.os if step == "replace" else Path
+    does = getattr(home, step)
 
-    monkeypatch.setattr(job.os, "rename", full)
-    with pytest.raises(OSError, match="no space"):
-        main(command.arguments("--systems", "full", "--out", str(tmp_path / "out")))
+    def full(source, *rest, **options):
+        if f".{option[2:]}." in str(source):
+            raise OSError(ENOSPC, "No space left on device")
+        return does(source, *rest, **options)
+
+    monkeypatch.setattr(home, step, full)
+    both = ("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json"))
+    with pytest.raises(SystemExit) as ended:
+        main(command.arguments("--systems", "full", *both))
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "bits/byte" in said.out
+    named = f"{option} must be where one can write, got {tmp_path / option[2:]}: "
+    assert said.err == f"python -m optimized: error: {named}[Errno 28] No space left on device\n"
     assert list(tmp_path.iterdir()) == []
 
 

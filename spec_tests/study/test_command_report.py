@@ -1,10 +1,13 @@
 """The report of the command: one page that asks nothing of a network."""
 
 import json
+import os
 import re
 import sys
 from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
 from errno import EXDEV
+from functools import partial
 from html.parser import HTMLParser
 from io import BytesIO, TextIOWrapper
 from itertools import pairwise
@@ -14,11 +17,16 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from optimized.models.systems import system_named
 from optimized.study.chart import quality, series
 from optimized.study.compared import everything
 from optimized.study.gallery import embedded
 from optimized.study.pictures.drawing import INK, PAGE
+from optimized.study.record import needless
 from optimized.study.report import verdict_line
+from optimized.study.rows import Row, Trial
+from optimized.study.significance import fewest
+from spec_tests.study.command_model import main
 
 LETTER = 5
 """How wide and high a letter is at least, as SVG counts."""
@@ -54,7 +62,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def page(command):
+def page(command, monkeypatch):
+    command.counting_needles(monkeypatch)
     command.figures(*SOME)
     return (command.out / "report.html").read_text()
 
@@ -87,7 +96,7 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
     from optimized.study import command as job
 
     def replace(source, target):
-        if Path(source).parent.parent != Path(target).parent:
+        if Path(target).parent not in Path(source).parents:
             raise OSError(EXDEV, "Invalid cross-device link")
         Path(source).rename(target)
 
@@ -95,6 +104,82 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
     (tmp_path / "disk").mkdir()
     command.figures("--systems", "full", "--json", str(tmp_path / "disk" / "copy.json"))
     assert [one.name for one in (tmp_path / "disk").iterdir()] == ["copy.json"]
+
+
+def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypatch, tmp_path):
+    from optimized.study import command as job
+
+    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measured
+    both = ("--out", str(out), "--json", str(copy))
+
+    def meanwhile(given):
+        monkeypatch.setattr(job, "measured", measured)
+        main(command.arguments("--systems", "full", "random", *both))
+        return measured(given)
+
+    monkeypatch.setattr(job, "measured", meanwhile)
+    main(command.arguments("--systems", "full", *both))
+    said = capsys.readouterr().out
+    pairs = ((out, copy), (tmp_path / "out-2", tmp_path / "copy.v1-2.json"))
+    for (folder, file), systems in zip(pairs, (5, 1), strict=True):
+        rows = json.loads(file.read_text())["rows"]
+        assert json.loads((folder / "figures.json").read_text())["rows"] == rows
+        assert len(rows) == systems
+        assert (folder / "report.html").exists()
+        assert f"the figures are {folder / 'figures.json'} and {file}." in said
+    assert sorted(tmp_path.iterdir()) == sorted(path for pair in pairs for path in pair)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_of_many_runs_none_takes_the_name_of_another(tmp_path, kind):
+    from optimized.study.command import placed
+
+    def put(number):
+        source = tmp_path / f"source {number}"
+        inner = source if kind == "file" else source / "inner"
+        inner.parent.mkdir(exist_ok=True)
+        inner.write_text(str(number))
+        return placed(source, tmp_path / "out.txt")
+
+    with ThreadPoolExecutor(8) as runs:
+        names = list(runs.map(put, range(40)))
+    assert len(set(names)) == 40
+    for number, name in enumerate(names):
+        assert (name if kind == "file" else name / "inner").read_text() == str(number)
+    third = "out-3.txt" if kind == "file" else "out.txt-3"
+    assert tmp_path / third in names
+
+
+def test_the_table_is_printed_before_anything_is_written(command, monkeypatch):
+    from optimized.study import command as job
+
+    shown, terminal = [], BytesIO()
+
+    def write(*given):
+        shown.append(terminal.getvalue().decode())
+        return given[2:]
+
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(terminal, encoding="utf-8"))
+    monkeypatch.setattr(job, "write", write)
+    main(command.arguments("--systems", "kivi-4", "--out", str(command.folder / "out")))
+    assert "bits/byte" in shown[0]
+    assert "Quantised against the full cache" in shown[0]
+
+
+def closed_pipe():
+    """Return where nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "w")
+
+
+@pytest.mark.parametrize("terminal", [closed_pipe, partial(open, "/dev/full", "w")])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_table_that_nobody_reads_costs_no_report(command, monkeypatch, terminal):
+    with terminal() as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        command.figures("--systems", "full")
+    assert (command.out / "report.html").exists()
 
 
 def test_a_terminal_without_greek_letters_gets_the_table(command, monkeypatch):
@@ -112,9 +197,42 @@ def test_the_table_has_a_line_a_row(command, capsys):
     assert str(command.out / "report.html") in printed[-1]
 
 
-def test_no_needles_means_no_needles(command):
-    figures = command.figures("--systems", "random", "--ratios", "0.5", "--needles", "0")
-    assert [row["needle_accuracy"] for row in figures["rows"]] == [None, None]
+@pytest.mark.parametrize(
+    ("hidden", "share", "why"),
+    [
+        ("0", None, "No needles were hidden."),
+        (
+            "1",
+            0,
+            "The full cache finds 0.0% of the needles, less than a tenth: needle rows mean nothing "
+            "for this model, and are left out.",
+        ),
+    ],
+)
+def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden, share, why):
+    figures = command.figures(*SOME, "--needles", hidden)
+    said, page = capsys.readouterr().out, (command.out / "report.html").read_text()
+    assert figures["rows"][0]["needle_accuracy"] == share
+    assert figures["no_needles"] == why
+    for told in (said, page.partition("How this was measured")[0]):
+        rest = told.replace(why, "")
+        assert len(told) - len(rest) == len(why)
+        assert "bits per byte" in rest
+        assert "needles" not in rest.lower()
+    assert [one["needles"] for one in figures["verdicts"]] == [None] * len(figures["verdicts"])
+    assert figures["tests"] == {"count": 5, "documents": fewest(5)}
+    assert {one["signs"] for one in figures["verdicts"]} == {"?"}
+    assert re.search(r"snapkv\+graphkv +0\.5: [+-]0\.\d{4} \?   0\.75: ", said)
+    read = Page()
+    read.feed(page)
+    assert read.seen["img"] == 1
+    assert not read.open
+
+
+@pytest.mark.parametrize(("found", "compared"), [(1, False), (2, True), (20, True)])
+def test_needles_count_from_a_tenth_on(found, compared):
+    row = Row(Trial(system_named("full"), None), found=[[one < found] for one in range(20)])
+    assert (needless(row) is None) is compared
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ def test_the_table_says_what_was_tested_and_what_it_needs(count):
     figures = {
         "tests": {"count": 4, "documents": fewest(4)},
         "documents": {"lengths": [9] * count},
+        "no_needles": None,
         "verdicts": [one._asdict() for one in found],
     }
     said = "\n".join(table.verdict_lines(figures))

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+import optimized
 from optimized import Scored
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import ReadLayer, lengths
@@ -14,6 +15,7 @@ class Cake(SnapKV):
 
     name = "cake"
     takes = ("window", "kernel", "gamma", "tau1", "tau2", "exact")
+    functions = (optimized.cake, optimized.cake_preference, optimized.cake_budgets)
     budgeted = True
     least = 2
     sharing = "E-G42"

@@ -18,6 +18,7 @@ class ExpectedAttention(Scorer):
 
     name = "expected_attention"
     takes = (*options(optimized.expected_attention), "future")
+    functions = (optimized.expected_attention, optimized.mean_rotation)
     watching = True
     colour = "#6b7d1c"
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.layer import whole_layers
@@ -22,6 +23,7 @@ class FastKVzip(Scorer):
 
     name = "fastkvzip"
     takes = ("weights", "sinks", "recent")
+    functions = (optimized.fastkvzip,)
     watching = True
     scope = "model"
     gated = True

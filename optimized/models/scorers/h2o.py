@@ -11,6 +11,7 @@ class H2O(Scorer):
 
     name = "h2o"
     takes = options(optimized.h2o)
+    functions = (optimized.h2o,)
     watching = True
     budgeted = True
     decodes = True

@@ -14,6 +14,7 @@ class KNorm(Scorer):
 
     name = "knorm"
     takes = options(optimized.knorm)
+    functions = (optimized.knorm,)
     negative = True
     decodes = True
     colour = "#3c9a46"

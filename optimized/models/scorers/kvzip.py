@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.prefill import Prefilled, Step, watched
@@ -22,6 +23,7 @@ class KVzip(Scorer):
 
     name = "kvzip"
     takes = ("prompt", "chunk", "sinks", "recent")
+    functions = (optimized.kvzip,)
     scope = "model"
     colour = "#2f6fd0"
 

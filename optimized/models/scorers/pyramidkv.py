@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+import optimized
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import lengths
 from optimized.models.scorers.snapkv import SnapKV
@@ -12,6 +13,7 @@ class PyramidKV(SnapKV):
 
     name = "pyramidkv"
     takes = (*SnapKV.takes, "beta", "exact")
+    functions = (*SnapKV.functions, optimized.pyramidkv_budgets)
     budgeted = True
     sharing = "E-G32"
     colour = "#e08a1e"

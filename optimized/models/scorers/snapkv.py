@@ -2,6 +2,7 @@
 
 import torch
 
+import optimized
 from optimized import Scored
 from optimized.models.prefill import Step
 from optimized.models.scorer import ReadLayer, Scorer
@@ -12,6 +13,7 @@ class SnapKV(Scorer):
 
     name = "snapkv"
     takes = ("window", "kernel", "pooling")
+    functions = (optimized.snapkv,)
     watching = True
     observing = 32
     colour = "#d0452f"

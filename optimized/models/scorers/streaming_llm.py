@@ -14,6 +14,7 @@ class StreamingLLM(Scorer):
 
     name = "streaming_llm"
     takes = options(optimized.streaming_llm)
+    functions = (optimized.streaming_llm,)
     decodes = True
     colour = "#b07a2a"
 

@@ -1,0 +1,109 @@
+"""Settings that a run has otherwise than its reading."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any, get_type_hints
+
+import torch
+
+import optimized
+from optimized.models.scorers import SCORERS
+from optimized.models.systems import REFINEMENTS, System, usual
+from reference.contract import compiled
+from reference.said import admits, choices_of, members
+
+Changes = tuple[tuple[str, str, Any], ...]
+"""A part of systems, one of its settings, and its value."""
+
+RECORDS = {name: usual(name, "letter") for name in REFINEMENTS} | {"hex": optimized.HexConfig()}
+KINDS: dict[str, dict[str, Any]] = {
+    name: get_type_hints(type(usual), include_extras=True) for name, usual in RECORDS.items()
+} | {name: kinds for name, scorer in SCORERS.items() if (kinds := scorer.kinds())}
+"""What each setting of each part may be."""
+
+WORDS = {str(word): word for word in (None, True, False, torch.float16, torch.float32)} | {
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
+
+
+def read(texts: Iterable[str]) -> Changes:
+    """Return the changes that `NAME.SETTING=VALUE` asks for, the last one of each setting.
+
+    Raises:
+        ValueError: there is no such part or setting, or the value is not admissible.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        part, dot, setting = name.partition(".")
+        if not (dot and equals):
+            raise ValueError(
+                f"--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7, got {text!r}"
+            )
+        listed("--set NAME", part, KINDS)
+        listed(f"--set {part}.SETTING", setting, KINDS[part])
+        found.setdefault(part, {})[setting] = value_of(name, KINDS[part][setting], value)
+    for part in found.keys() & RECORDS.keys():
+        whole = RECORDS[part]._replace(**found[part])
+        check = compiled(f"--set {part}", type(whole))
+        assert check is not None
+        check(whole, {})
+    return tuple((part, *one) for part, some in found.items() for one in some.items())
+
+
+def listed(what: str, given: str, known: Iterable[str]) -> None:
+    """Refuse what is not among the known, and ask whether the nearest is meant."""
+    if given not in known:
+        raise ValueError(
+            f"{what} must be one of {', '.join(known)}, got {given!r}{near(given, known)}"
+        )
+
+
+def near(given: str, known: Iterable[str]) -> str:
+    """Ask for what is like the given, if anything is."""
+    found = get_close_matches(given, list(known), n=1)
+    return f": did you mean {found[0]!r}?" if found else ""
+
+
+def value_of(name: str, kind: Any, text: str) -> Any:
+    """Read a text as what an annotation admits.
+
+    Raises:
+        ValueError: it admits no such thing.
+    """
+    value: Any = WORDS.get(text, text)
+    for number in (float, int):
+        with suppress(ValueError):
+            value = number(text)
+    check = compiled(f"--set {name}", kind)
+    try:
+        if check is not None:
+            check(value, {})
+    except (TypeError, ValueError) as error:
+        said = admits(kind)
+        article = {"number": "a ", "integer": "an "}.get(said.split()[0].rstrip(","), "")
+        words = [str(one) for base, marks in members(kind) for one in choices_of(base, marks)]
+        raise ValueError(
+            f"--set {name} must be {article}{said}, got {text!r}{near(text, words)}"
+        ) from error
+    return value
+
+
+def changed(systems: Sequence[System], changes: Changes) -> list[System]:
+    """Return systems with the changes that are of their parts.
+
+    Raises:
+        ValueError: a change is of none of them.
+    """
+    for part, setting, _ in changes:
+        if not any(part in one.parts for one in systems):
+            raise ValueError(
+                f"--set {part}.{setting} must be of a system that is measured, got --systems "
+                f"without {part}"
+            )
+    return [
+        one._replace(changes=tuple(each for each in changes if each[0] in one.parts))
+        for one in systems
+    ]

@@ -1,0 +1,83 @@
+"""What the command checks at its start: that `optimized` computes `reference`."""
+
+import sys
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+
+import optimized
+import reference
+from optimized.study import check
+
+WARNING = "python -m optimized: warning: optimized.{0} no longer computes reference.{0}"
+
+
+def warned(said: str) -> list[str]:
+    """Return the lines of a warning."""
+    return [line for line in said.splitlines() if "warning" in line]
+
+
+def test_what_nobody_has_changed_is_not_warned_of(command, capsys):
+    command.figures("--systems", "full")
+    assert warned(capsys.readouterr().err) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "rule", "named"),
+    [
+        ("hubkv.refine", "smd", ["hubkv_refine"]),
+        ("graphkv.refine", "decay", ["graphkv_refine"]),
+        ("scorers.snapkv", "_pooled", ["snapkv"]),
+    ],
+)
+def test_a_changed_rule_is_named_and_the_run_goes_on(
+    command, capsys, monkeypatch, module, rule, named
+):
+    home = sys.modules[f"reference.{module}"]
+    does = getattr(home, rule)
+    monkeypatch.setattr(home, rule, lambda *given, **more: 0.9 * does(*given, **more))
+    figures = command.figures("--systems", "knorm", "--ratios", "0.5")
+    assert warned(capsys.readouterr().err) == [WARNING.format(name) for name in named]
+    assert len(figures["rows"]) == 2
+
+
+@pytest.mark.parametrize("name", check.calls())
+def test_every_function_that_is_called_is_named_by_itself(monkeypatch, name):
+    assert hasattr(reference, name)
+    monkeypatch.setattr(optimized, name, lambda *_, **__: torch.zeros(1))
+    assert list(check.changed()) == [name]
+
+
+def test_a_function_that_raises_is_named(monkeypatch):
+    monkeypatch.setattr(optimized, "retain", None)
+    assert list(check.changed()) == ["retain"]
+
+
+@pytest.mark.parametrize("name", ["retain", "hub_mask", "select"])
+def test_one_entry_of_a_mask_is_seen(monkeypatch, name):
+    does = getattr(optimized, name)
+
+    def flipped(*given, **more):
+        mask = does(*given, **more)
+        mask[..., -1] ^= True
+        return mask
+
+    monkeypatch.setattr(optimized, name, flipped)
+    assert list(check.changed()) == [name]
+
+
+@pytest.mark.parametrize("name", ["hubkv_refine", "graphkv_refine", "nms", "h2o_mass"])
+def test_a_thousandth_is_seen(monkeypatch, name):
+    does = getattr(optimized, name)
+    monkeypatch.setattr(optimized, name, lambda *given, **more: 1.001 * does(*given, **more))
+    assert list(check.changed()) == [name]
+
+
+def test_the_check_leaves_what_is_drawn_as_it_is():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    list(check.changed())
+    assert torch.get_rng_state().equal(before)
