@@ -16,6 +16,7 @@ from optimized.models.attention import (
     attentions,
     decoder_of,
     hand_over,
+    home_of,
     implementation,
     registered,
 )
@@ -33,10 +34,7 @@ class Attachment:
         """What tells the model from others of its shape."""
         self.own = own
         """The attention that the model had."""
-        self.rotates = shown.rotates
-        """Whether queries are projections that are rotated as a whole."""
-        self.carries = shown.carries
-        """Whether states go on where several tokens are read at a time."""
+        self.shown = shown
 
     def __call__(
         self, decoder: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
@@ -49,7 +47,8 @@ class Attachment:
         cache = inputs.get("past_key_values")
         if not isinstance(cache, Attentive):
             return None
-        cache.belongs(self.mark, self.carries)
+        cache.belongs(self.mark, self.shown.carries, self.shown.layers)
+        refuse.weights(inputs.get("output_attentions"))
         return (), cache.expect(decoder, inputs)
 
 
@@ -66,13 +65,13 @@ class Beginning:
         every = more.get("next_sequence_length") is not None  # and not the new ids alone
         if isinstance(cache, Attentive) and first and every:
             cache.begins(input_ids)
-            seen = cache.get_seq_length()
+            if seen := cache.get_seq_length():
+                refuse.ends_in_text(more.get("attention_mask"))
+                read = (*cache.looked, "mm_encoder_outputs")
+                more = {name: x for name, x in more.items() if name not in read}
             refuse.text_alone(self.config, input_ids[:, seen:])
             if not getattr(more.get("token_type_ids"), "any", bool)():
                 more.pop("token_type_ids", None)  # text alone: no mask for images is made of them
-            if seen:
-                read = (*cache.looked, "mm_encoder_outputs")
-                more = {name: x for name, x in more.items() if name not in read}
         return self.prepare(input_ids, *given, **more)
 
 
@@ -100,8 +99,11 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             "model must have no adapter that learns a prompt, since it replaces the cache it is "
             f"given, got {adapter.peft_type}"
         )
-    if not hasattr(model, "get_decoder"):
-        raise TypeError(f"model must be a causal language model of transformers, got {model!r}")
+    if not hasattr(model, "get_decoder") or model.get_output_embeddings() is None:
+        name = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
+        raise TypeError(f"model must be a causal language model of transformers, got {name}")
+    if home_of(model).type == "meta":
+        raise ValueError("model must have weights, got a model on the device 'meta'")
     with ONE_AT_A_TIME:
         known, decoder = attachment(model), decoder_of(model)
         if known is None:
@@ -112,7 +114,8 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
                 module.register_forward_pre_hook(hook, with_kwargs=True)
             prepare: Any = model.prepare_inputs_for_generation
             vars(model)["prepare_inputs_for_generation"] = Beginning(prepare, model.config)
-        if implementation(decoder) != registered(known.own):
+        if not implementation(decoder).startswith(NAME):  # at first, or set to another since
+            known.own = implementation(decoder)
             decoder.set_attn_implementation(registered(known.own))
     return model
 

@@ -68,7 +68,7 @@ class Attentive(Protocol):
         """Return the inputs of the decoder, as they fit what was seen."""
         ...
 
-    def belongs(self, reader: int, carries: bool) -> None:
+    def belongs(self, reader: int, carries: bool, layers: int) -> None:
         """Refuse a model that is not the one that filled the cache."""
         ...
 
@@ -100,6 +100,15 @@ def registered(own: str) -> str:
 def implementation(decoder: Any) -> str:
     """Return the name of the attention that a decoder calls."""
     return str(decoder.config._attn_implementation)
+
+
+def home_of(model: Any) -> torch.device:
+    """Return where a model takes its ids; weights that `accelerate` puts away are elsewhere."""
+    embedding = model.get_input_embeddings()
+    hooks = (getattr(one, "_hf_hook", None) for one in (embedding, model))
+    homes = (getattr(hook, "execution_device", None) for hook in hooks)
+    known = next((torch.device(home) for home in homes if home is not None), None)
+    return known or next(embedding.parameters()).device
 
 
 def decoder_of(model: Any) -> Any:

@@ -15,6 +15,7 @@ import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
 from optimized.models import errors as refuse
 from optimized.models.attach import attach
+from optimized.models.attention import home_of
 from optimized.models.decoding import SCORES, DecodingTransformersCache
 from optimized.models.gates import load_gates
 from optimized.models.hex import HexTransformersCache
@@ -95,6 +96,7 @@ def compressed(
     takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
     looked = refuse.inputs(model, one.name, takes, others)
     refuse.token_ids(input_ids, attention_mask)
+    refuse.implementation(kv)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     refuse.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
@@ -105,6 +107,7 @@ def compressed(
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
     attach(model)
+    refuse.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
     refuse.seen_at_once(model, input_ids, looked, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     if interval is not None:
@@ -181,7 +184,7 @@ def gated(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, A
     if not SCORERS[name].gated or "weights" in own:
         return own
     folder, count = Path(str(model.name_or_path)), whole_layers(model.config)
-    return own | {"weights": load_gates(folder, count, model.device)}
+    return own | {"weights": load_gates(folder, count, home_of(model))}
 
 
 def begun(

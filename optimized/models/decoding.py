@@ -106,7 +106,7 @@ class DecodingTransformersCache(AttendingCache):
     ) -> None:
         refuse.one_of("score", score, SCORES)
         refuse.decoding_settings(settings)
-        refuse.one_of("settings.scope", settings.scope, refuse.OF_ONE_LAYER)
+        refuse.of_model(settings)
         scorer = SCORERS[score]
         if scorer.negative and settings.refinement is not None:
             raise ValueError(
@@ -115,7 +115,7 @@ class DecodingTransformersCache(AttendingCache):
             )
         count = whole_layers(config)
         if scorer.gated:
-            refuse.one_a_layer("weights", weights or (), count)
+            refuse.gates(weights, count)
         gates = iter(weights if weights is not None else [None] * count)
         super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from inspect import signature
+from types import ModuleType
 from typing import Any, NoReturn, get_args
 
 import torch
@@ -215,15 +216,51 @@ def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
     return counts
 
 
-def going_on(places: Tensor, expected: Tensor, flags: Tensor) -> None:
-    """Refuse positions that do not count on in every row."""
+def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]) -> None:
+    """Refuse positions that do not count on in every row, and say what may have led to them.
+
+    Args:
+        places: of new tokens.
+        expected: as the cache counts on.
+        flags: which new tokens are no padding.
+        padding: of the tokens seen, in each row.
+    """
     wrong = (places != expected) & flags
-    if bool(wrong.any()):
+    if not bool(wrong.any()):
+        return
+    row = int(wrong.any(-1).nonzero()[0])
+    got, meant = places[row][flags[row]], expected[row][flags[row]]
+    first = int((got != meant).nonzero()[0])
+    ahead = int(got[0] - meant[0])
+    if not bool((got.diff() == 1).all()):
+        says = "sequences that are packed into one row are not supported: batch them"
+    elif ahead == padding[row]:
+        says = "the padding that the cache has read is counted: give the attention_mask, too"
+    elif int(got[0]) == 0:
+        says = "leave position_ids out, or count on from the tokens that the cache has seen"
+    else:
+        says = "input_ids must be the tokens seen and new ones behind them, none left out"
+    raise ValueError(
+        "position_ids must count on in every row from what the cache has seen, at "
+        f"{int(meant[first])}, got {int(got[first])}: {says}"
+    )
+
+
+def begun(seen: int, count: int) -> None:
+    """Refuse fewer ids than a cache has seen."""
+    if count < seen:
         raise ValueError(
-            f"position_ids must count on in every row from what the cache has seen, at "
-            f"{expected[wrong][0].item()}, got {places[wrong][0].item()}: input_ids must be the "
-            "tokens seen and new ones behind them, and sequences that are packed into one row are "
-            "not supported"
+            f"input_ids must begin with the {seen} tokens that the cache has seen, got {count} in "
+            "all: `generate` takes every token so far, and new ones behind them"
+        )
+
+
+def ends_in_text(mask: Any) -> None:
+    """Refuse a prompt that ends in padding."""
+    if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
+        raise ValueError(
+            "attention_mask must be 1 at the last token of each row, got 0: pad questions of "
+            "unlike lengths on their left"
         )
 
 
@@ -237,11 +274,31 @@ def interrupted(broken: bool) -> None:
         )
 
 
-def another_model(other: bool) -> None:
-    """Refuse a cache that another model filled."""
+def another_model(other: bool, held: int, layers: int) -> None:
+    """Refuse a cache that another model filled, or that is made for other layers."""
+    if held != layers:
+        raise ValueError(f"past_key_values must have {layers} layers, as the model has, got {held}")
     if other:
         raise ValueError(
             "past_key_values must be a cache that this model filled, got one of another model"
+        )
+
+
+def weights(asked: Any) -> None:
+    """Refuse to return the weights of attention."""
+    if asked:
+        raise ValueError(
+            "output_attentions must be False over a cache of this package, got True: weights of "
+            "entries that are gone are not there; ask in a call without the cache"
+        )
+
+
+def narrowed(new: torch.dtype, held: torch.dtype) -> None:
+    """Refuse a model that computes in a narrower type than what it filled a cache with."""
+    if torch.promote_types(new, held) != new and torch.finfo(new).bits < torch.finfo(held).bits:
+        raise ValueError(
+            f"model must compute in the type of the cache, {held}, got {new}: make the cache after "
+            "the model is converted"
         )
 
 
@@ -291,7 +348,7 @@ def same_batch(new: Tensor, batch: int) -> None:
     if new.shape[0] != batch:
         raise ValueError(
             f"input_ids must have the cache's batch size {batch}, got {new.shape[0]}: "
-            "beams and num_return_sequences > 1 over a filled cache are not supported"
+            "`cache.batch_repeat_interleave` and `batch_select_indices` give a cache other rows"
         )
 
 
@@ -315,17 +372,63 @@ def unsupported(what: str, instead: str) -> NoReturn:
     raise NotImplementedError(f"{what} is not supported on a compressed cache; {instead}")
 
 
+def in_vocabulary(ids: Tensor, size: int) -> None:
+    """Refuse ids that a model has no embedding for."""
+    lowest, highest = ids.aminmax()
+    if lowest < 0 or highest >= size:
+        wrong = lowest if lowest < 0 else highest
+        raise ValueError(f"input_ids must be in [0, {size - 1}], as the model has it, got {wrong}")
+
+
+def implementation(kv: Any) -> None:
+    """Refuse what is no module."""
+    if not isinstance(kv, ModuleType):
+        raise TypeError(f"kv must be the module `reference` or `optimized`, got {kv!r}")
+
+
+def gates(weights: Any, layers: int) -> None:
+    """Refuse to score without the gate of each layer."""
+    if not weights:
+        raise ValueError(
+            "fastkvzip must have gates that have learnt from the model, got none: in "
+            "`gate.safetensors` beside its weights, or in settings={'weights': ...}"
+        )
+    one_a_layer("weights", weights, layers)
+
+
+def of_model(settings: DecodingConfig) -> None:
+    """Refuse a scope over layers that have not read the same tokens."""
+    if settings.scope not in OF_ONE_LAYER:
+        raise ValueError(
+            "settings.scope must be 'head' or 'layer', since a layer shrinks before the next one "
+            f"has read the same tokens, got {settings.scope!r}, the default of a DecodingConfig"
+        )
+
+
+def rows(evicts: bool) -> None:
+    """Refuse to rearrange rows of what is stored together."""
+    if not evicts:
+        unsupported(
+            "rearranging rows (beams, several sequences)",
+            "repeat the prompts before they are compressed, or take a system that evicts",
+        )
+
+
 one_of = errors.one_of
 
 
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     """Refuse what is not a batch of token ids with a mask of its shape."""
+    if isinstance(ids, Tensor) and ids.is_meta:
+        raise ValueError("input_ids must be on a device that holds data, got meta")
     if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
         got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
         raise ValueError(
             f"input_ids must be integers of shape (batch, tokens), not empty, got {got}"
         )
     if valid is not None:
+        if not isinstance(valid, Tensor):
+            raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}")
         errors.shaped("attention_mask", valid, ids.shape)
         false_on_the_left("attention_mask", valid.to(torch.bool))
 

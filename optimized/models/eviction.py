@@ -12,7 +12,7 @@ import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax, causal, dense_attention, weighing
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly
+from optimized.models.layer import AttendingCache, AttendingLayer, exactly, rows_of_states
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
 # and hidden states of the new tokens, the rest of all tokens so far.
@@ -127,6 +127,27 @@ class EvictionLayer(AttendingLayer):
         self.seen -= 1
         self.seen_before = min(self.seen_before, self.seen)
 
+    def take_rows(self, rows: Tensor) -> None:
+        """Hold other rows."""
+        keys, values = self.whole
+        heads, held = keys.shape[1], keys.shape[2] - (self.since if self.evicted else 0)
+        if self.old is None:
+            last = torch.zeros(len(keys), heads, held, dtype=torch.bool)
+            last.view(-1)[self.last] = True
+            last = last[rows]
+        else:
+            pools = torch.arange(len(self.old.offsets) - 1).view(-1, heads)[rows].flatten()
+            bounds = self.old.offsets.tolist()
+            spans = [torch.arange(bounds[n], bounds[n + 1]) for n in pools.tolist()]
+            last = torch.zeros(len(self.old.keys), dtype=torch.bool)
+            last[self.last] = True
+            last = last[torch.cat(spans)]
+            places = torch.cat(spans).to(keys.device)
+            offsets = F.pad(self.old.offsets.diff()[pools].cumsum(0), (1, 0))
+            self.old = placeless(self.old.keys[places], self.old.values[places], offsets)
+        self.last = last.flatten().nonzero()[:, 0].tolist()
+        self.keys, self.values = keys[rows], values[rows]
+
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
@@ -140,6 +161,8 @@ class EvictionCache(AttendingCache):
     positions: `get_seq_length` counts the tokens seen, `nbytes` what is stored. Layers that see a
     window of the text are those of `transformers`, and nothing but the window is ever in them.
     """
+
+    evicts = True
 
     def __init__(self, config: Any) -> None:
         super().__init__(config, EvictionLayer)
@@ -160,10 +183,11 @@ class EvictionCache(AttendingCache):
                 "or `evict`; HexTransformersCache and DecodingTransformersCache need neither"
             )
 
-    @property
-    def withdraws(self) -> bool:
-        """Whether what a row said after its end can be left out: a state has it in it."""
-        return not self.states
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Hold some rows, each as often as it is named."""
+        super().batch_select_indices(indices)
+        before = self.before.items()
+        self.before = {n: held | rows_of_states(held, indices) for n, held in before}
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""

@@ -36,27 +36,11 @@ class Named(str):
 
 
 class LastingLayer:
-    """One layer that goes on: no call of `transformers` rearranges it or takes tokens back."""
+    """One layer whose tensors are never changed in place."""
 
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Refuse beam search."""
-        del beam_idx
-        refuse.unsupported("beam search (num_beams > 1)", "admissible: greedy and sampling")
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to take tokens back."""
-        del tokens_to_remove
-        refuse.unsupported("assisted decoding (crop)", "admissible: greedy and sampling")
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Refuse to repeat rows."""
-        del repeats
-        refuse.unsupported("repeating batch rows", "repeat the prompts instead")
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Refuse to drop rows."""
-        del indices
-        refuse.unsupported("selecting batch rows", "select among the prompts instead")
+    def take_rows(self, rows: Tensor) -> None:
+        """Hold other rows."""
+        raise NotImplementedError
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "LastingLayer":
         """Return a layer that goes on by itself: tensors are shared, never changed in place."""
@@ -106,6 +90,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None
         refuse.same_batch(key_states, self.keys.shape[0])
+        refuse.narrowed(value_states.dtype, self.keys.dtype)
         self.arriving = key_states, value_states
         return self, self
 
@@ -144,8 +129,8 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         raise ValueError(
-            f"model must use attn_implementation {NAME!r} with a {type(self).__name__}: "
-            "call `optimized.models.attach(model)` first"
+            f"model must use attn_implementation {NAME!r} with this {type(self).__name__}: "
+            "call `optimized.models.attach(model)`, again after a `set_attn_implementation`"
         )
 
 
@@ -171,6 +156,11 @@ class WindowLayer(LastingLayer, DynamicSlidingWindowLayer):
         """Give up the last token."""
         self.keys, self.values = (x[:, :, :-1] for x in self.held)
         self.cumulative_length -= 1
+
+    def take_rows(self, rows: Tensor) -> None:
+        """Hold other rows."""
+        self.held = [x[rows] for x in self.held]
+        self.keys, self.values = (x[:, :, -self.sliding_window + 1 :] for x in self.held)
 
     def reset(self) -> None:
         """Forget every token."""
@@ -208,10 +198,23 @@ class StateLayer(LastingLayer, LinearAttentionLayer):
         self.renew("recurrent_states", state_idx)
         return super().update_recurrent_state(recurrent_states, state_idx, **how)
 
+    def take_rows(self, rows: Tensor) -> None:
+        """Hold other rows."""
+        vars(self).update(rows_of_states(vars(self), rows))
+
     def reset(self) -> None:
         """Forget every token."""
         vars(self).clear()
         type(self).__init__(self, self.number_of_states)
+
+
+def rows_of_states(held: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+    """Return some rows of the states among what a layer holds."""
+    kinds = {kind: held[kind] for kind in ("conv_states", "recurrent_states")}
+    return {
+        kind: {n: None if x is None else x[rows] for n, x in states.items()}
+        for kind, states in kinds.items()
+    }
 
 
 def own_layers(config: Any) -> list[Any]:
@@ -310,6 +313,10 @@ class Digest:
         terms = (ids.long() + 1) * wrapped[(behind - 1).clamp(min=0)] * real
         return Digest(number * wrapped[behind[:, 0]] + terms.sum(-1))
 
+    def rows(self, rows: Tensor) -> "Digest":
+        """Return the digest of other rows."""
+        return self if isinstance(self.number, int) else Digest(self.number[rows])
+
     def same(self, other: "Digest") -> bool:
         """Whether two digests are of the same ids."""
         return bool((torch.as_tensor(self.number) == torch.as_tensor(other.number)).all())
@@ -323,8 +330,8 @@ class AttendingCache(Cache):
     """
 
     layers: list[Any]
-    withdraws = False
-    """Whether what a row said after its end can be left out of later calls."""
+    evicts = False
+    """Whether it holds rows and tokens as they came, some of them left out."""
 
     def __init__(self, config: Any, whole: Callable[[], AttendingLayer]) -> None:
         layers, self.states = spread(config, whole)
@@ -423,7 +430,7 @@ class AttendingCache(Cache):
             return torch.cat([known, known.new_ones(new.shape[:2])], 1), none
         refuse.mask(mask, new.shape[0], seen + new.shape[1])
         valid = mask.to(torch.bool)
-        gone = refuse.remembered(valid[:, :seen], known, self.withdraws)
+        gone = refuse.remembered(valid[:, :seen], known, self.evicts and not self.states)
         return None if bool(valid.all()) else valid, gone.tolist()
 
     def placed(
@@ -441,7 +448,8 @@ class AttendingCache(Cache):
             places = given.expand(real.shape)
             if not before:
                 starts = places.gather(1, real.long().argmax(1, keepdim=True))[:, 0]
-            refuse.going_on(places, starts[:, None] + steps, real)
+            known = None if self.valid is None else (~self.valid).sum(-1).tolist()
+            refuse.going_on(places, starts[:, None] + steps, real, known or [-1] * len(real))
         return places + ahead, (starts + real.sum(1)).tolist(), ahead
 
     def placed_on_axes(
@@ -482,14 +490,15 @@ class AttendingCache(Cache):
         self.valid, self.ends, self.looked = None, [], ()
         self.digest, self.reader = Digest(), None
 
-    def belongs(self, reader: int, carries: bool) -> None:
+    def belongs(self, reader: int, carries: bool, layers: int) -> None:
         """Refuse a model that is not the one that filled the cache.
 
         Args:
             reader: what tells a model from others.
             carries: whether its states go on where it reads several tokens at a time.
+            layers: how many layers a cache of it has.
         """
-        refuse.another_model(self.reader not in (None, reader))
+        refuse.another_model(self.reader not in (None, reader), len(self.layers), layers)
         self.reader, self.carries = reader, carries
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
@@ -515,11 +524,49 @@ class AttendingCache(Cache):
         """Replace the state of linear attention."""
         return self.states[layer_idx].update_recurrent_state(recurrent_states, *at, **how)
 
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Hold other rows, as beam search asks for them."""
+        self.batch_select_indices(beam_idx)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Hold each row several times, one behind the other."""
+        rows = torch.arange(len(self.ends)).repeat_interleave(repeats)
+        self.batch_select_indices(rows)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Hold some rows, each as often as it is named.
+
+        Raises:
+            NotImplementedError: the cache stores what has no rows.
+        """
+        refuse.rows(self.evicts)
+        for layer in {id(one): one for one in (*self.layers, *self.states.values())}.values():
+            if isinstance(layer, LastingLayer):
+                layer.take_rows(indices)
+        self.ends = [self.ends[row] for row in indices.tolist()]
+        self.valid = None if self.valid is None else self.valid[indices]
+        self.ahead = self.ahead[indices]
+        self.digest = None if self.digest is None else self.digest.rows(indices)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refuse to take tokens back."""
+        del tokens_to_remove
+        refuse.unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
+
     def begins(self, ids: Tensor) -> None:
-        """Refuse ids that do not begin with those that were seen."""
+        """Refuse ids that do not begin with those that were seen.
+
+        Where each row comes several times, as for beams and several sequences of one prompt, the
+        cache holds each as often.
+        """
+        rows, count = len(self.ends), len(ids)
+        if rows and count > rows and count % rows == 0:
+            each = ids.view(rows, -1, ids.shape[1])
+            if bool((each == each[:, :1]).all()):
+                self.batch_repeat_interleave(count // rows)
         seen = self.get_seq_length()
-        fits = ids.shape[1] >= seen and len(ids) == len(self.ends)
-        if seen and fits and self.digest is not None:
+        refuse.begun(seen, ids.shape[1])
+        if seen and len(ids) == len(self.ends) and self.digest is not None:
             known = None if self.valid is None else self.valid[:, :seen]
             refuse.another_text(not self.digest.same(Digest().of(ids[:, :seen], known)))
 

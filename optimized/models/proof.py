@@ -17,6 +17,7 @@ from optimized.models.attention import (
     attentions,
     decoder_of,
     dense_attention,
+    home_of,
     implementation,
     own_attention,
     registered,
@@ -53,6 +54,8 @@ class Proof(NamedTuple):
     """Whether queries are projections that are rotated as a whole, as expected attention has it."""
     carries: bool
     """Whether states, where it has some, go on from call to call."""
+    layers: int
+    """How many layers a cache of it has."""
 
 
 def proven(model: PreTrainedModel) -> Proof:
@@ -88,7 +91,7 @@ def proven(model: PreTrainedModel) -> Proof:
                 f"{named!r}, which keeps {kept!r}"
             )
         # a model is proven by what it computes in its own precision, wherever it is attached
-        with torch.no_grad(), torch.autocast(decoder.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(home_of(decoder).type, enabled=False):
             carries = not cache.states or run.carries()
             hooks += (one.register_forward_hook(run.layer, with_kwargs=True) for one in modules)
             for call in CALLS:
@@ -117,7 +120,7 @@ def proven(model: PreTrainedModel) -> Proof:
                 f"{named!r}, whose attention moves by {moved:.2g} of its size on a random "
                 f"prompt, {allowed:.2g} being allowed"
             )
-    return Proof(rotation <= run.loose, carries)
+    return Proof(rotation <= run.loose, carries, len(cache.layers))
 
 
 class Run:
@@ -125,7 +128,7 @@ class Run:
 
     def __init__(self, decoder: PreTrainedModel, cache: EvictionCache) -> None:
         self.decoder, self.cache = decoder, cache
-        place = next(decoder.get_input_embeddings().parameters()).device
+        place = home_of(decoder)
         draw = torch.Generator().manual_seed(0)
         size = decoder.config.get_text_config(decoder=True).vocab_size
         self.ids = torch.randint(size, (2, CALLS[-1][1]), generator=draw).to(place)

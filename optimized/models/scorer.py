@@ -16,7 +16,8 @@ from optimized.models import errors as refuse
 from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._rows import protected_ends
-from reference.kinds import Scope
+from reference.errors import must_be
+from reference.kinds import Positive, Scope
 
 
 class Scores(NamedTuple):
@@ -87,6 +88,7 @@ class Scorer:
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         refuse.settings(type(self).__name__, settings, self.takes)
+        must_be("window", settings.get("window"), Positive | None)
         self.model, self.kv, self.settings = model, kv, settings
         self.memory: dict[int, Any] = {}
         self.watched: Callable[[], EvictionCache | None] = lambda: None

@@ -86,6 +86,8 @@ def system_named(name: str) -> System:
     misspelt = first not in (*STORES, *SCORERS) or not known
     near = get_close_matches(name, named, n=1) if misspelt else ()
     asked = f": did you mean {near[0]!r}?" if near else ""
+    if at and scopes and known and scope not in scopes:
+        asked = f": {first} has @{', @'.join(scopes)}"
     raise ValueError(
         f"system must be 'full', a scorer ({', '.join(SCORERS)}) with or without "
         f"+{', +'.join(REFINEMENTS)} and @head, @layer or @model, or one of {', '.join(STORES)}, "

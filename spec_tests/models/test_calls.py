@@ -253,7 +253,9 @@ def test_a_setting_that_a_scorer_does_not_have_is_refused(name):
 
 
 def test_gates_are_asked_for_before_anything_is_read():
-    with pytest.raises(ValueError, match="weights must have one entry for each of 2 layers, got 0"):
+    with pytest.raises(
+        ValueError, match="fastkvzip must have gates that have learnt from the model, got none"
+    ):
         models.scorer("fastkvzip", attached("llama"))
 
 

@@ -398,7 +398,7 @@ REFUSED = [
     (dict(system="snapkv", keep=5, interval=4), ValueError, "must be one of .*'h2o'.*got 'snapkv'"),
     (dict(system="h2o", keep=5, interval=4, chunk=4), ValueError, "chunk must be None for a Decod"),
     (dict(system="gear", chunk=4), ValueError, "chunk must be None for a QuantizedTransformersC"),
-    (dict(system="fastkvzip", ratio=0.5), ValueError, "weights must have one entry for each of 2"),
+    (dict(system="fastkvzip", ratio=0.5), ValueError, "fastkvzip must have gates"),
     (dict(system="snapkv", ratio=0.5, refined=3), TypeError, "refined must be one of HubSettings"),
     (dict(system="snapkv", ratio=0.5, reading="mine"), ValueError, "reading must be one of 'lett"),
     (dict(input_ids=None), TypeError, r"input_ids must be given: `compressed\(model, system"),

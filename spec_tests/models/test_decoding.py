@@ -71,7 +71,10 @@ def test_heavy_hitters_gather_the_mass_of_every_query_so_far():
 
 
 def test_a_scope_over_all_layers_is_refused():
-    with pytest.raises(ValueError, match=r"settings.scope must be one of 'head', 'layer', got"):
+    with pytest.raises(
+        ValueError,
+        match=r"settings.scope must be 'head' or 'layer', since.* got 'model', the default",
+    ):
         held(10, "h2o", scope="model")
 
 

@@ -3,10 +3,26 @@
 import pytest
 import torch
 
-from spec_tests.models.random_model import attached, configuration, models, prompts, transformers
+import optimized
+from spec_tests.models.random_model import (
+    attached,
+    configuration,
+    fresh,
+    generated,
+    models,
+    prompts,
+    transformers,
+    unmodified,
+)
 
 IDS = prompts()[0]
 IMAGE = 7
+
+
+def on_meta():
+    """A model that was never loaded."""
+    with torch.device("meta"):
+        return transformers.AutoModelForCausalLM.from_config(configuration("llama"))
 
 
 def with_images():
@@ -106,6 +122,119 @@ MISTAKES = {
         ValueError,
         "settings of kivi-2 must be left out, got window",
     ),
+    "a setting misspelt": (
+        dict(system="snapkv", ratio=0.5, settings={"widow": 8}),
+        ValueError,
+        "settings of SnapKV must be one of 'kernel', 'pooling', 'window', got 'widow'",
+    ),
+    "a setting in quotes": (
+        dict(system="snapkv", ratio=0.5, settings={"window": "8"}),
+        TypeError,
+        "window must be an integer, got '8'",
+    ),
+    "a scope misspelt": (
+        dict(system="snapkv@heads", ratio=0.5),
+        ValueError,
+        "got 'snapkv@heads': snapkv has @head, @layer, @model",
+    ),
+    "half an entry": (dict(system="snapkv", keep=10.5), TypeError, "keep must be an integer, got"),
+    "a refinement's settings as a dictionary": (
+        dict(system="snapkv+hubkv", ratio=0.5, refined={"gamma": 0.9}),
+        TypeError,
+        "refined must be one of HubSettings, GraphSettings, NmsSettings, got {'gamma': 0.9}",
+    ),
+    "a scorer that looks back, again and again": (
+        dict(system="snapkv", keep=8, interval=4),
+        ValueError,
+        "an interval must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got 'snapkv'",
+    ),
+    "gates that nobody has trained": (
+        dict(system="fastkvzip", keep=8),
+        ValueError,
+        "fastkvzip must have gates that have learnt from the model, got none: in `gate.safe",
+    ),
+    "the implementation by its name": (
+        dict(system="snapkv", ratio=0.5, kv="reference"),
+        TypeError,
+        "kv must be the module `reference` or `optimized`, got 'reference'",
+    ),
+    "pieces of what is read at once": (
+        dict(system="gear", chunk=8),
+        ValueError,
+        "chunk must be None for a QuantizedTransformersCache, whose first call is the prompt",
+    ),
+    "ids of another tokenizer": (
+        dict(system="full", input_ids=IDS + 100),
+        ValueError,
+        "input_ids must be in [0, 60], as the model has it, got 160",
+    ),
+    "a mask of numpy": (
+        dict(system="full", attention_mask=prompts()[1].numpy()),
+        TypeError,
+        "attention_mask must be a tensor, got ndarray",
+    ),
+    "ids without data": (
+        dict(system="full", input_ids=IDS.to("meta")),
+        ValueError,
+        "input_ids must be on a device that holds data, got meta",
+    ),
+    "heads too narrow for the paper's density": (
+        dict(system="hex-3"),
+        ValueError,
+        "density must give whole degrees at 96 tokens and 16 channels (nearest feasible: 0.1875",
+    ),
+}
+MODELS = {
+    "a model's name": (
+        lambda: "meta-llama/Llama-3.2-1B",
+        TypeError,
+        "got 'meta-llama/Llama-3.2-1B'",
+    ),
+    "a model without a head": (
+        lambda: unmodified("llama").model,
+        TypeError,
+        "model must be a causal language model of transformers, got LlamaModel",
+    ),
+    "a model without weights": (
+        lambda: on_meta(),
+        ValueError,
+        "model must have weights, got a model on the device 'meta'",
+    ),
+}
+MORE, TOKENS = prompts(4)[0], IDS.shape[1]
+LATER = {
+    "the new ids alone": (
+        dict(inputs=MORE[:, TOKENS:]),
+        "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: `gen",
+    ),
+    "another text": (
+        dict(inputs=MORE.flip(1)),
+        "input_ids must begin with the tokens that the cache has seen, got others: append",
+    ),
+    "a mask that `compressed` was not given": (
+        dict(attention_mask=prompts(4)[1]),
+        "tokens that the cache has seen, got another: give `compressed` the mask, too",
+    ),
+    "questions padded on the right": (
+        dict(attention_mask=torch.ones_like(MORE) - torch.eye(1, 28).flip(1).long()),
+        "attention_mask must be 1 at the last token of each row, got 0: pad questions of unlike",
+    ),
+    "weights of attention": (
+        dict(output_attentions=True, return_dict_in_generate=True),
+        "output_attentions must be False over a cache of this package, got True: weights of",
+    ),
+    "another batch": (
+        dict(inputs=torch.cat([MORE, MORE[:1]])),
+        "input_ids must have the cache's batch size 2, got 3: `cache.batch_repeat_interleave`",
+    ),
+}
+POSITIONS = {
+    "from 0": (torch.arange(4)[None], "at 24, got 0: leave position_ids out, or count on from"),
+    "packed": (torch.tensor([[24, 25, 0, 1]]), "at 26, got 0: sequences that are packed into one"),
+    "behind a gap": (
+        torch.arange(26, 30)[None],
+        "at 24, got 26: input_ids must be the tokens seen",
+    ),
 }
 
 
@@ -115,6 +244,76 @@ def test_a_mistake_is_told_what_is_right(mistake):
     with pytest.raises(kind) as told:
         models.compressed(attached("llama"), **dict(input_ids=IDS) | inputs)
     assert says in str(told.value)
+
+
+@pytest.mark.parametrize("mistake", MODELS)
+def test_what_is_no_model_is_told_what_is_one(mistake):
+    make, kind, says = MODELS[mistake]
+    with pytest.raises(kind) as told:
+        models.compressed(make(), "full", IDS)
+    assert says in str(told.value)
+
+
+@pytest.mark.parametrize("mistake", LATER)
+def test_a_mistake_in_the_second_line_is_told_what_is_right(mistake):
+    how, says = LATER[mistake]
+    cache = models.compressed(attached("llama"), "full", IDS)
+    with pytest.raises(ValueError, match="must") as told:
+        attached("llama").generate(
+            **dict(inputs=MORE) | how, past_key_values=cache, max_new_tokens=2
+        )
+    assert says in str(told.value)
+
+
+@pytest.mark.parametrize("mistake", POSITIONS)
+def test_positions_that_do_not_count_on_are_told_why(mistake):
+    places, says = POSITIONS[mistake]
+    cache = models.compressed(attached("llama"), "full", IDS)
+    with pytest.raises(ValueError, match="position_ids must count on in every row") as told:
+        attached("llama")(MORE[:, TOKENS:], position_ids=places, past_key_values=cache)
+    assert says in str(told.value)
+
+
+def test_a_mask_that_generate_is_not_given_is_missed():
+    ids, mask = prompts(4)
+    cache = models.compressed(attached("llama"), "full", ids[:, :TOKENS], mask[:, :TOKENS])
+    with pytest.raises(ValueError, match=r"at 19, got 24: the padding .*: give the attention_mask"):
+        attached("llama").generate(ids, past_key_values=cache, max_new_tokens=2)
+
+
+def test_a_model_that_is_converted_afterwards_does_not_fit_its_cache():
+    model = fresh("llama")
+    cache = models.compressed(model, "full", IDS)
+    with pytest.raises(ValueError, match=r"type of the cache, torch.float32, got torch.float16"):
+        model.half().generate(MORE, past_key_values=cache, max_new_tokens=2)
+
+
+def test_attention_that_is_set_afterwards_is_honoured_or_named():
+    model = fresh("llama")
+    cache = models.compressed(model, "full", IDS)
+    model.set_attn_implementation("eager")
+    with pytest.raises(ValueError, match="again after a `set_attn_implementation`"):
+        model.generate(MORE, past_key_values=cache, max_new_tokens=2)
+    models.attach(model)
+    assert len(model(MORE, output_attentions=True).attentions) == 2
+    model.generate(MORE, past_key_values=models.compressed(model, "full", IDS), max_new_tokens=2)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_cache_of_another_depth_is_refused(layers):
+    settings = optimized.HexConfig(density=0.0, block=8, recent=2)
+    cache = models.HexTransformersCache(configuration("llama", num_hidden_layers=layers), settings)
+    with pytest.raises(ValueError, match=f"must have 2 layers, as the model has, got {layers}"):
+        attached("llama").generate(MORE, past_key_values=cache, max_new_tokens=2)
+
+
+def test_a_model_whose_weights_are_put_away_is_served():
+    accelerate = pytest.importorskip("accelerate")
+    model = fresh("llama")
+    expected = generated(model, MORE, torch.ones_like(MORE))
+    model = accelerate.cpu_offload(model, torch.device("cpu"))
+    cache = models.compressed(model, "full", IDS)
+    assert torch.equal(generated(model, MORE, torch.ones_like(MORE), cache), expected)
 
 
 @pytest.mark.parametrize("name", ["compressed", "prefill"])

@@ -101,7 +101,7 @@ def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
 def test_which_models_rotate_their_projected_queries_as_a_whole_is_found(kind):
     known = attachment(attached(kind))
     assert known is not None
-    assert known.rotates == (kind in (*ROTATED, "falcon_h1"))
+    assert known.shown.rotates == (kind in (*ROTATED, "falcon_h1"))
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
@@ -109,7 +109,7 @@ def test_half_precision_shows_the_same_of_a_model(kind):
     known, half = (attachment(one) for one in (attached(kind), models.attach(halved(kind))))
     assert known is not None
     assert half is not None
-    assert known.rotates == half.rotates
+    assert known.shown.rotates == half.shown.rotates
 
 
 def halved(kind: str):

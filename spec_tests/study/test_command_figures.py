@@ -16,6 +16,7 @@ from transformers import AutoTokenizer
 import optimized
 import reference
 from optimized import Scored, refine
+from optimized.models.proof import Proof
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
@@ -333,7 +334,11 @@ def test_the_default_compares_what_the_papers_do(command):
 
 
 def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, monkeypatch):
-    monkeypatch.setattr(sys.modules["optimized.models.attach"], "proven", lambda _: False)
+    monkeypatch.setattr(
+        sys.modules["optimized.models.attach"],
+        "proven",
+        lambda _: Proof(rotates=False, carries=True, layers=2),
+    )
     rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]
     full, refused, taken = (row["refused"] for row in rows)
     assert full is taken is None

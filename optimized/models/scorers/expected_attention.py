@@ -24,7 +24,7 @@ class ExpectedAttention(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        if not attached(model).rotates:
+        if not attached(model).shown.rotates:
             raise ValueError(
                 "model must rotate its projected queries as a whole, half beside half, for "
                 f"expected attention, got {model.config.model_type!r}, which does otherwise; every "

@@ -32,8 +32,7 @@ class FastKVzip(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        layers = whole_layers(model.config)
-        refuse.one_a_layer("weights", settings.get("weights") or (), layers)
+        refuse.gates(settings.get("weights"), whole_layers(model.config))
 
     def watch(self, step: Step) -> None:
         """Score the chunk: no token's score depends on another's."""
