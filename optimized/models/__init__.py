@@ -9,6 +9,7 @@ except ImportError as missing:
 
 from optimized.models.attach import attach, detach
 from optimized.models.compressed import compressed
+from optimized.models.compressing import compressing
 from optimized.models.decoding import DecodingTransformersCache
 from optimized.models.eviction import EvictionCache
 from optimized.models.hex import HexTransformersCache
@@ -20,6 +21,7 @@ from optimized.models.systems import System, system_named
 
 __all__ = [
     "compressed",
+    "compressing",
     "attach",
     "detach",
     "Step",

@@ -99,9 +99,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             "model must have no adapter that learns a prompt, since it replaces the cache it is "
             f"given, got {adapter.peft_type}"
         )
-    if not hasattr(model, "get_decoder") or model.get_output_embeddings() is None:
-        name = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
-        raise TypeError(f"model must be a causal language model of transformers, got {name}")
+    refuse.no_model(model)
     if home_of(model).type == "meta":
         raise ValueError("model must have weights, got a model on the device 'meta'")
     with ONE_AT_A_TIME:
@@ -148,6 +146,12 @@ def attachment(model: PreTrainedModel) -> Attachment | None:
     """Return what `attach` left on a model."""
     hooks = decoder_of(model)._forward_pre_hooks.values()
     return next((hook for hook in hooks if isinstance(hook, Attachment)), None)
+
+
+def is_attached(model: PreTrainedModel) -> bool:
+    """Whether a model attends to our caches."""
+    refuse.no_model(model)
+    return attachment(model) is not None
 
 
 def attached(model: PreTrainedModel) -> Attachment:

@@ -1,6 +1,6 @@
 """What the plug-in refuses: the argument, its value, what is admissible."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import signature
 from types import ModuleType
@@ -94,6 +94,13 @@ def states(carries: bool, real: Tensor, seen: int) -> None:
             "attention_mask must be 1 in a call of one token, got 0: a model with states takes "
             "any single token for text"
         )
+
+
+def no_model(model: Any) -> None:
+    """Refuse what is no causal language model."""
+    if not hasattr(model, "get_decoder") or model.get_output_embeddings() is None:
+        name = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
+        raise TypeError(f"model must be a causal language model of transformers, got {name}")
 
 
 def unfound(named: str, lost: int) -> None:
@@ -528,6 +535,24 @@ TYPES = ("token_type_ids", "mm_token_type_ids")
 """Numbers for each token that say what kind it is."""
 TEXT = ("position_ids", "past_key_values", "inputs_embeds", "labels", "use_cache")
 TEXT += ("logits_to_keep", "cache_position")
+
+
+def options(given: Mapping[str, Any]) -> None:
+    """Refuse options that `compressed` does not have."""
+    for one in given:
+        if one not in OPTIONS:
+            near = get_close_matches(one, OPTIONS, n=1)
+            says = "the share that is removed is `ratio`" if one == "compression_ratio" else ""
+            says = says or (f"did you mean {near[0]!r}?" if near else "got none of them")
+            raise TypeError(f"options must be among {', '.join(OPTIONS)}, got {one!r}: {says}")
+
+
+def nested(within: bool) -> None:
+    """Refuse to compress what is compressed already."""
+    if within:
+        raise ValueError("model must be in one `compressing` at a time, got one within another")
+
+
 OPTIONS = ("ratio", "keep", "interval", "refined", "settings", "chunk", "reading", "kv")
 PLACES = ("image", "video", "audio", "boi", "eoi", "vision_start", "vision_end")
 

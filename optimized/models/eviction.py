@@ -125,7 +125,8 @@ class EvictionLayer(AttendingLayer):
             self.old = placeless(keys[stays], values[stays], offsets - gone[offsets])
             self.keys, self.values = (x[:, :, :0].clone() for x in dense)
         self.seen -= 1
-        self.seen_before = min(self.seen_before, self.seen)
+        if self.seen < self.seen_before:
+            self.seen_before, self.last = self.seen, []
 
     def take_rows(self, rows: Tensor) -> None:
         """Hold other rows."""

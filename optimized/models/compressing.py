@@ -1,0 +1,94 @@
+"""A model that compresses each prompt it generates from, as long as a context lasts."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from optimized.models import errors as refuse
+from optimized.models.attach import detach, is_attached
+from optimized.models.compressed import compressed
+
+
+class Compressing:
+    """What stands for `generate`: it compresses the prompt, and generates from what is left."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        own: Callable[..., Any],
+        system: Any,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.model, self.own, self.system, self.options = model, own, system, options
+
+    def __call__(self, inputs: Tensor | None = None, *given: Any, **more: Any) -> Any:
+        """Generate from what is left of the prompt."""
+        ids = more.pop("input_ids", inputs)
+        if more.get("past_key_values") is not None or more.get("use_cache") is False:
+            return self.own(ids, *given, **more)
+        takes = set(signature(self.model.forward).parameters) - {*refuse.TEXT, "attention_mask"}
+        read: dict[str, Any] = {
+            name: x for name, x in more.items() if name in takes and isinstance(x, Tensor)
+        }
+        if more.get("attention_mask") is None:
+            more["attention_mask"] = padding_of(self.model, ids)
+        mask = more["attention_mask"]
+        more["past_key_values"] = compressed(
+            self.model, self.system, ids, mask, **self.options, **read
+        )
+        return self.own(ids, *given, **more)
+
+
+@contextmanager
+def compressing(
+    model: PreTrainedModel, system: Any = "kvzip+hubkv", **options: Any
+) -> Iterator[PreTrainedModel]:
+    """Compress the prompt of every `model.generate` within the context.
+
+    For `pipeline`, and for harnesses that call `generate` themselves. A call that brings a filled
+    cache keeps it. Other calls of the model, which is the same object for all threads, are as
+    they were; so is `generate` when the context ends.
+
+    Args:
+        model: a causal language model of `transformers`, in evaluation mode.
+        system: what is done to each prompt, as `compressed` takes it.
+        options: the other options of `compressed`: `ratio`, `keep`, `interval`, `refined`,
+            `settings`, `chunk`, `reading`, `kv`.
+
+    Yields:
+        The model.
+
+    Raises:
+        TypeError: there is no such option, or the model is none.
+        ValueError: the model compresses already, or what `compressed` refuses, in the call.
+    """
+    refuse.options(options)
+    attached = is_attached(model)
+    before: Any = vars(model).get("generate")
+    own: Any = model.generate
+    refuse.nested(isinstance(before, Compressing))
+
+    vars(model)["generate"] = Compressing(model, own, system, options)
+    try:
+        yield model
+    finally:
+        if before is None:
+            del vars(model)["generate"]
+        else:
+            vars(model)["generate"] = before
+        if not attached:
+            detach(model)
+
+
+def padding_of(model: PreTrainedModel, ids: Any) -> Tensor | None:
+    """Return the mask that `generate` makes of a token that is padding and nothing else."""
+    known = model.generation_config
+    ends = known.eos_token_id if isinstance(known.eos_token_id, list) else [known.eos_token_id]
+    pad = known.pad_token_id
+    if not isinstance(ids, Tensor) or pad is None or pad in ends:
+        return None
+    return (ids != pad).long()
