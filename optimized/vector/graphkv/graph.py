@@ -39,7 +39,7 @@ def cosines(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tenso
         # quotient of the product, never a product of quotients: exact where the lengths are
         inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
         # a matrix product rounds by the column's place: equal vectors take the edge of the first
-        inner = inner.take_along_dim(first[..., None, :], -1)
+        inner = inner.gather(-1, first[..., None, :].expand(inner.shape))
         return inner.clamp_(0 if clamp else -1, 1)
 
     return edges
@@ -58,11 +58,12 @@ def neighbours(
         barred = barred.scatter(-1, sources, True)
     weights = weights.masked_fill(barred[..., None, :], -torch.inf)
     weights.scatter_(-1, sources[..., None], -torch.inf)
-    last = weights.topk(count, -1).values[..., -1:]
-    above, tied = weights > last, weights == last
+    best = weights.topk(count, -1).values
+    last = best[..., -1:]
     # topk breaks ties as it likes: of those at the last value, the lowest indices fill what is left
-    room = count - above.sum(-1, keepdim=True)
-    return (above | tied & (tied.cumsum(-1, dtype=torch.int32) <= room)) & (weights > -torch.inf)
+    room = count - (best > last).sum(-1, keepdim=True)
+    tied = weights == last.masked_fill(last == -torch.inf, torch.inf)  # none of what is barred
+    return (weights > last) | tied & (tied.cumsum(-1, dtype=torch.int32) <= room)
 
 
 def first_equal(vectors: Tensor) -> Tensor:
@@ -82,8 +83,8 @@ def first_equal(vectors: Tensor) -> Tensor:
     opens[..., 1:] = ranked[..., 1:] != ranked[..., :-1]
     start = torch.arange(tokens, device=vectors.device).where(opens, 0).cummax(-1).values
     first = torch.empty_like(order).scatter_(-1, order, order.gather(-1, start))
-    both = zip(parts, first[..., None].split(each, -2), strict=True)
-    same = [(part == vectors.take_along_dim(other, -2)).all(-1) for part, other in both]
+    both = zip(parts, first[..., None].expand(vectors.shape).split(each, -2), strict=True)
+    same = [(part == vectors.gather(-2, other)).all(-1) for part, other in both]
     return torch.where(torch.cat(same, -1), first, torch.arange(tokens, device=vectors.device))
 
 
