@@ -8,6 +8,7 @@ from torch import Tensor
 
 from reference import errors
 from reference.graphkv.graph import group_mean
+from reference.precision import widen
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
 EDGES = 1 << 19
@@ -31,10 +32,11 @@ def edges(
 
 def cosines(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tensor]:
     """Return what makes the edges of sources, a few at a time as of all."""
+    end = widen(end)
     reach, first = torch.linalg.vector_norm(end, dim=-1), first_equal(end)
 
     def edges(sources: Tensor) -> Tensor:
-        source = start.take_along_dim(sources[..., None], -2)
+        source = widen(start.take_along_dim(sources[..., None], -2))
         lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None] * reach[..., None, :]
         # quotient of the product, never a product of quotients: exact where the lengths are
         inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)

@@ -41,7 +41,9 @@ def graphkv_refine(
     if not scores.numel():
         return scores.clone()
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
-    ends = {name: group_mean(ends[name], keys) for name in set(kind)}
+    if "q" in kind:
+        ends["q"] = group_mean(ends["q"], keys)
+    ends = {which: ends[which] for which in kind}
     if adaptive:
         count = neighbour_count(count, scores.shape[-1])
     score = widen(scores)
