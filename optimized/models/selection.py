@@ -1,5 +1,6 @@
 """Which entries of a prompt a system keeps."""
 
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -41,22 +42,25 @@ def kept_entries(
     layers = [layer.whole for layer in prompt.cache.whole_layers()]
     heads = layers[0][0].shape[1]
     places = slice(None) if rows is None else rows
-    sets = []
-    for (keys, values), scored in zip(layers, scores.scored, strict=True):
-        raw = scored.scores[places]
-        if settings["refinement"] is not None and bool((raw < 0).any()):
-            raw = kv.shift_scores(raw)
-        sets.append((keys[places], values[places], Scored(raw, scored.protected[places])))
+
+    def sets() -> Iterator[tuple[Tensor, Tensor, Scored]]:
+        """Yield the rows of one layer after the other, since some of a batch are copies."""
+        for (keys, values), scored in zip(layers, scores.scored, strict=True):
+            raw = scored.scores[places]
+            if settings["refinement"] is not None and bool((raw < 0).any()):
+                raw = kv.shift_scores(raw)
+            yield keys[places], values[places], Scored(raw, scored.protected[places])
+
     pools = {"model": heads * len(layers), "layer": heads}.get(settings.get("scope", "head"), 1)
     budget: dict[str, Any] = dict(ratio=ratio) if keep is None else dict(keep=keep * pools)
     if settings.get("scope") == "model":
-        keys, values, scored = zip(*sets, strict=True)
+        keys, values, scored = zip(*sets(), strict=True)
         every = Scored(*map(torch.stack, zip(*scored, strict=True)))
         kept = select(torch.stack(keys), torch.stack(values), every, **settings, **budget)
     else:
         shared = None if scores.budgets is None else scores.budgets[:, places]
         chosen = []
-        for index, one in enumerate(sets):
+        for index, one in enumerate(sets()):
             if shared is not None:
                 budget = dict(keep=pool_budgets(shared[index], heads, settings.get("scope")))
             chosen.append(select(*one, **settings, **budget))

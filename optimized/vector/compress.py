@@ -9,6 +9,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
+from optimized.vector.graphkv.graph import EDGES
 from optimized.vector.hex.heavy_hitters import recent_mask
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
@@ -21,9 +22,6 @@ from reference.refinement import Refinement
 from reference.retain import covers_protected
 from reference.rules import AXES
 from reference.scorers.scored import Scored
-
-EDGES = 1 << 21
-"""Edges of graphs at one time: as many as a CPU's cache holds, and 256 times as many on a GPU."""
 
 
 class Rows(NamedTuple):
@@ -166,7 +164,7 @@ def refine_rows(
         together = lead.numel()
         if isinstance(refinement, GraphSettings):
             refinement = refinement._replace(count=of, adaptive=False)
-            room = EDGES if scores.device.type == "cpu" else 256 * EDGES
+            room = EDGES if scores.device.type == "cpu" else 1024 * EDGES
             together = max(1, room // max(1, kept * scores.shape[-2:].numel()))
         for place in places(which, number, lead, together):
             beside = {name: x[place] for name, x in rows.vectors.items()}

@@ -10,41 +10,52 @@ from reference.precision import widen
 def decay(
     scores: Tensor, weights: Tensor, neighbours: Tensor, rounds: int, strength: float, rule: str
 ) -> Tensor:
-    if rule == "product":
-        return _scaled(scores, -strength * widen(weights), neighbours, rounds)
-    if rule == "sum":
-        lost = (strength * widen(weights)).masked_fill_(~neighbours, 0)
-        return _times(scores, 1 - lost.sum(-2, dtype=torch.float64), rounds)
-    lost = strength * widen(_of_the_last_source(weights, neighbours))
-    return _times(scores, (1 - lost).double(), rounds)
+    return scaled(scores, lasting(weights, neighbours, strength, rule), rounds)
 
 
 def enhance(
     scores: Tensor, weights: Tensor, neighbours: Tensor, rounds: int, strength: float
 ) -> Tensor:
-    return _scaled(scores, strength * widen(weights), neighbours, rounds)
+    return decay(scores, weights, neighbours, rounds, -strength, "product")
 
 
 def banish(scores: Tensor, neighbours: Tensor, rounds: int) -> Tensor:
     return scores.masked_fill(neighbours.any(-2) & (rounds > 0), -torch.inf)
 
 
-def _of_the_last_source(weights: Tensor, neighbours: Tensor) -> Tensor:
+def lasting(
+    weights: Tensor,
+    neighbours: Tensor,
+    strength: float,
+    rule: str,
+    before: Tensor | float = 1.0,
+) -> Tensor:
+    """Return what a round leaves of each token, as a factor: after sources `before` these ones."""
+    if rule == "evict":
+        return torch.where(neighbours.any(-2), 0, before)
+    losses = strength * widen(weights)
+    if rule == "product":
+        kept = (1 - losses).masked_fill_(~neighbours, 1)
+        return before * kept.prod(-2, dtype=torch.float64)
+    if rule == "sum":
+        return before - losses.masked_fill_(~neighbours, 0).sum(-2, dtype=torch.float64)
+    kept, reached = _of_the_last_source(1 - losses, neighbours)
+    return torch.where(reached, kept.double(), before)
+
+
+def scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
+    """Multiply by a factor a round, and round once to the dtype of the scores."""
+    product = (scores.double() * factor**rounds).to(scores.dtype)
+    errors.in_range("scores", product.abs())
+    return product
+
+
+def _of_the_last_source(weights: Tensor, neighbours: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the last source that reaches a token gives it, and whether there is one."""
+    reached = neighbours.any(-2)
     if not weights.numel():
-        return weights.new_zeros(neighbours.any(-2).shape)
+        return weights.new_zeros(reached.shape), reached
     count = torch.arange(1, neighbours.shape[-2] + 1, dtype=torch.int32, device=weights.device)
     last = (neighbours * count[:, None]).amax(-2, keepdim=True)
     edge = weights.take_along_dim((last.long() - 1).clamp_(min=0), -2)
-    return torch.where(last > 0, edge, 0).squeeze(-2)
-
-
-def _scaled(scores: Tensor, gains: Tensor, neighbours: Tensor, rounds: int) -> Tensor:
-    factors = gains.add_(1).masked_fill_(~neighbours, 1)
-    return _times(scores, factors.prod(-2, dtype=torch.float64), rounds)
-
-
-def _times(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
-    """Multiply by a factor a round, and round once to the dtype of the scores."""
-    scaled = (scores.double() * factor**rounds).to(scores.dtype)
-    errors.in_range("scores", scaled.abs())
-    return scaled
+    return edge.squeeze(-2), reached

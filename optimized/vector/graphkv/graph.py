@@ -1,5 +1,6 @@
 """The graph without loops over sources."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -7,8 +8,11 @@ from torch import Tensor
 
 from reference import errors
 from reference.graphkv.graph import group_mean
+from reference.precision import widen
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
+EDGES = 1 << 19
+"""Edges, or numbers of vectors, at one time: a CPU's cache holds what is made of them."""
 
 
 def edges(
@@ -21,20 +25,26 @@ def edges(
 ) -> Tensor:
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
-    weights = cosine(start, end, sources, clamp)
+    weights = cosines(start, end, clamp)(sources)
     errors.in_range("keys", weights.abs())
     return weights
 
 
-def cosine(start: Tensor, end: Tensor, sources: Tensor, clamp: bool) -> Tensor:
-    source = start.take_along_dim(sources[..., None], -2)
-    lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None]
-    lengths = lengths * torch.linalg.vector_norm(end, dim=-1)[..., None, :]
-    # quotient of the product, never a product of quotients: exact where the lengths are
-    inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
-    # a matrix product rounds by the column's place: equal vectors take the edge of the first
-    inner = inner.take_along_dim(first_equal(end)[..., None, :], -1)
-    return inner.clamp_(0 if clamp else -1, 1)
+def cosines(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tensor]:
+    """Return what makes the edges of sources, a few at a time as of all."""
+    end = widen(end)
+    reach, first = torch.linalg.vector_norm(end, dim=-1), first_equal(end)
+
+    def edges(sources: Tensor) -> Tensor:
+        source = widen(start.take_along_dim(sources[..., None], -2))
+        lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None] * reach[..., None, :]
+        # quotient of the product, never a product of quotients: exact where the lengths are
+        inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
+        # a matrix product rounds by the column's place: equal vectors take the edge of the first
+        inner = inner.gather(-1, first[..., None, :].expand(inner.shape))
+        return inner.clamp_(0 if clamp else -1, 1)
+
+    return edges
 
 
 def neighbours(
@@ -49,12 +59,13 @@ def neighbours(
     if spare_sources:
         barred = barred.scatter(-1, sources, True)
     weights = weights.masked_fill(barred[..., None, :], -torch.inf)
-    weights = weights.scatter(-1, sources[..., None], -torch.inf)
-    last = weights.topk(count, -1).values[..., -1:]
-    above, tied = weights > last, weights == last
+    weights.scatter_(-1, sources[..., None], -torch.inf)
+    best = weights.topk(count, -1).values
+    last = best[..., -1:]
     # topk breaks ties as it likes: of those at the last value, the lowest indices fill what is left
-    room = count - above.sum(-1, keepdim=True)
-    return (above | tied & (tied.cumsum(-1) <= room)) & (weights > -torch.inf)
+    room = count - (best > last).sum(-1, keepdim=True)
+    tied = weights == last.masked_fill(last == -torch.inf, torch.inf)  # none of what is barred
+    return (weights > last) | tied & (tied.cumsum(-1, dtype=torch.int32) <= room)
 
 
 def first_equal(vectors: Tensor) -> Tensor:
@@ -67,13 +78,16 @@ def first_equal(vectors: Tensor) -> Tensor:
     order = torch.arange(tokens, device=vectors.device)
     if not vectors.numel():
         return order.expand(vectors.shape[:-1])
-    ranked, order = _hash(vectors).sort(dim=-1, stable=True)
+    each = max(1, EDGES // (vectors.numel() // tokens))
+    parts = vectors.split(each, -2)
+    ranked, order = torch.cat([_hash(part) for part in parts], -1).sort(dim=-1, stable=True)
     opens = torch.ones_like(ranked, dtype=torch.bool)
     opens[..., 1:] = ranked[..., 1:] != ranked[..., :-1]
     start = torch.arange(tokens, device=vectors.device).where(opens, 0).cummax(-1).values
     first = torch.empty_like(order).scatter_(-1, order, order.gather(-1, start))
-    same = (vectors == vectors.take_along_dim(first[..., None], -2)).all(-1)
-    return torch.where(same, first, torch.arange(tokens, device=vectors.device))
+    both = zip(parts, first[..., None].expand(vectors.shape).split(each, -2), strict=True)
+    same = [(part == vectors.gather(-2, other)).all(-1) for part, other in both]
+    return torch.where(torch.cat(same, -1), first, torch.arange(tokens, device=vectors.device))
 
 
 def _hash(vectors: Tensor) -> Tensor:

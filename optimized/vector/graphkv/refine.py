@@ -1,16 +1,20 @@
-"""GraphKV end to end: all graphs of a call at once."""
+"""GraphKV end to end: as many graphs, or sources of a graph, at once as a cache holds."""
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from optimized.vector.graphkv.decay import banish, decay, enhance
-from optimized.vector.graphkv.graph import cosine, neighbours
+from optimized.vector.graphkv.decay import banish, lasting, scaled
+from optimized.vector.graphkv.graph import EDGES, cosines, neighbours
 from reference import errors
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
+
+FEWEST = 32
+"""Sources at one time, where there are as many: a matrix product of fewer rows is slow."""
 
 
 def graphkv_refine(
@@ -37,35 +41,66 @@ def graphkv_refine(
     if not scores.numel():
         return scores.clone()
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
-    start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
+    if "q" in kind:
+        ends["q"] = group_mean(ends["q"], keys)
+    ends = {which: ends[which] for which in kind}
     if adaptive:
         count = neighbour_count(count, scores.shape[-1])
     score = widen(scores)
     if not per_head:
-        score, start, end = score.mean(-2), concatenate_heads(start), concatenate_heads(end)
+        score, ends = score.mean(-2), {name: concatenate_heads(x) for name, x in ends.items()}
         protected = protected.any(-2) if protected is not None else None
     chosen = source_tokens(score, min(source_count(keep, fraction), score.shape[-1]), protected)
-    acting = None
+    acting = torch.ones_like(chosen, dtype=torch.bool)
+    barred = torch.zeros_like(score, dtype=torch.bool)
     if protected is not None:
-        acting = _acting(chosen, keep, fraction, protected, exclude_window)
+        acting, barred = _acting(chosen, keep, fraction, protected, exclude_window), protected
         # a rank that is no source in this graph doubles the first one, and reaches nothing
         chosen = torch.where(acting, chosen, chosen[..., :1])
-    weights = cosine(start, end, chosen, clamp)
-    reached = neighbours(weights, chosen, count, protected, spare_sources)
-    if acting is not None:
-        reached &= acting[..., None]
-    if signal == "decay":
-        refined = decay(score, weights, reached, rounds, strength, rule)
-    elif signal == "enhance":
-        refined = enhance(score, weights, reached, rounds, strength)
+    if spare_sources:
+        barred = barred.scatter(-1, chosen, True)
+    flat = [x[None].flatten(0, -2) for x in (chosen, acting, barred)]
+    flat += [ends[name][None].flatten(0, -3) for name in kind]
+    room = EDGES if scores.is_cpu else 1024 * EDGES
+    several = max(1, room // (chosen.shape[-1] * score.shape[-1]))
+    parts = zip(*(x.split(several) for x in flat), strict=True)
+    how = {"decay": (strength, rule), "enhance": (-strength, "product"), "evict": (1, "evict")}
+    left = partial(_left, count=count, clamp=clamp, how=how[signal], room=room)
+    factor = torch.cat([left(*part) for part in parts]).view(score.shape)
+    if signal == "evict":
+        refined = banish(score, (factor == 0)[..., None, :], rounds)
     else:
-        refined = banish(score, reached, rounds)
+        refined = scaled(score, factor, rounds)
     if not per_head:
         refined = refined[..., None, :].expand(scores.shape)
     refined = refined.to(scores.dtype).contiguous()
     if signal != "evict":
         errors.in_range("scores", refined)
     return refined
+
+
+def _left(
+    chosen: Tensor,
+    acting: Tensor,
+    barred: Tensor,
+    start: Tensor,
+    end: Tensor,
+    *,
+    count: int,
+    clamp: bool,
+    how: tuple[float, str],
+    room: int,
+) -> Tensor:
+    """Return which factor a round leaves of each token of some graphs."""
+    factor = torch.ones(barred.shape, dtype=torch.float64, device=barred.device)
+    if not count:
+        return factor
+    edges, each = cosines(start, end, clamp), max(FEWEST, room // barred.numel())
+    for sources, here in zip(chosen.split(each, -1), acting.split(each, -1), strict=True):
+        weights = edges(sources)
+        reached = neighbours(weights, sources, count, barred, False) & here[..., None]
+        factor = lasting(weights, reached, *how, factor)
+    return factor
 
 
 def _acting(

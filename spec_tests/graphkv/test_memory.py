@@ -1,0 +1,19 @@
+"""How much memory our own graphs ask for at once: of no other module is this asked."""
+
+import pytest
+import torch
+
+import optimized
+from spec_tests.scorers.allocations import largest
+
+SOURCES, TOKENS = 600, 4000
+
+
+@pytest.mark.parametrize("signal", ["decay", "enhance", "evict"])
+@pytest.mark.parametrize("per_head", [False, True], ids=["layer", "head"])
+def test_nothing_of_sources_by_tokens_is_allocated(per_head, signal):
+    drawn = torch.Generator().manual_seed(0)
+    keys, scores = (torch.rand(2, TOKENS, *width, generator=drawn) for width in ([4], []))
+    graph = dict(count=4, fraction=1.0, per_head=per_head, signal=signal)
+    work = dict(scores=scores, keys=keys, keep=SOURCES, **graph)
+    assert largest(optimized.graphkv_refine, **work) < SOURCES * TOKENS / 4

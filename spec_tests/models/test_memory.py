@@ -1,0 +1,24 @@
+"""How much memory a choice among the entries of a long prompt needs."""
+
+from functools import partial
+
+import pytest
+import torch
+
+import optimized
+from optimized.counts.memory import most_alive
+from optimized.models.systems import selector, system_named
+
+
+@pytest.mark.parametrize("scope", ["head", "layer"])
+@pytest.mark.parametrize("reading", ["letter", "remedied"])
+def test_a_graph_needs_less_than_twice_the_entries_that_it_chooses_from(reading, scope):
+    drawn = torch.Generator().manual_seed(0)
+    keys, values = torch.randn(2, 1, 4, 8192, 64, generator=drawn)
+    scores = torch.rand(1, 4, 8192, generator=drawn)
+    scored = optimized.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    name, settings = selector(system_named(f"snapkv+graphkv@{scope}"), reading)
+    select = partial(getattr(optimized, name), keys, values, scored, **settings, ratio=0.75)
+    kept, peak = most_alive(select)
+    assert int(kept.sum()) == kept.numel() // 4
+    assert peak < 2 * (keys.nbytes + values.nbytes)
