@@ -1,7 +1,7 @@
 """A prompt in a compressed cache, in one call."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,8 +44,8 @@ def compressed(
     input_ids: Int[Tensor, "batch tokens"] | None = None,
     attention_mask: Tensor | None = None,
     *,
-    ratio: float | None = None,
-    keep: int | None = None,
+    ratio: float | Sequence[float] | None = None,
+    keep: int | Sequence[int] | None = None,
     interval: int | None = None,
     refined: Refinement | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -70,6 +70,8 @@ def compressed(
         attention_mask: 1 at tokens, 0 at padding.
         ratio: removed share of the entries, at least 0 and below 1, of a system that evicts.
         keep: what a head keeps in the mean, in place of a ratio; a row that is shorter stays whole.
+            Either may be a list, with one number for each layer that sees the whole text: heads of
+            a layer then share its budget, and layers share none.
         interval: compress again whenever as many new tokens have come, to what was kept of the
             prompt (a padded batch: of its longest); the scorer must be able to tell of a token
             when it arrives, and no layer knows of another's entries.
@@ -98,6 +100,8 @@ def compressed(
     refuse.token_ids(input_ids, attention_mask)
     refuse.implementation(kv)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
+    layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
+    refuse.layered(one, SCORERS, layered, interval)
     refuse.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
         raise ValueError(
@@ -107,14 +111,19 @@ def compressed(
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
     attach(model)
+    if layered:
+        refuse.one_a_layer("ratio or keep", pairs(ratio, keep), whole_layers(model.config))
+        one = one._replace(scope="layer" if one.scope == "model" else one.scope)
     refuse.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
     refuse.seen_at_once(model, input_ids, looked, chunk)
+    tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
+    fewest = min(keep) if isinstance(keep, Sequence) else keep
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     if interval is not None:
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
         refuse.settings(f"{one.scorer} with an interval", own, known)
-        target = keep or kept_of(int(mask.sum(-1).max()), 1, ratio, keep)
+        target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
         config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
         gates = gated(model, str(one.scorer), own).get("weights")
@@ -133,10 +142,15 @@ def compressed(
         own = settings_of(str(one.scorer), reading) | gated(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
     prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch], **looked)
-    scores, rows = scored(made, prompt, ratio, keep)
+    scores, rows = scored(made, prompt, tightest, fewest)
+    if layered and scores is not None:
+        counts = lengths(prompt).tolist()
+        shares = [[kept_of(count, 1, *pair) for count in counts] for pair in pairs(ratio, keep)]
+        scores = scores._replace(budgets=torch.tensor(shares, device=input_ids.device))
+        tightest, fewest = None, max(counts)
     if scores is not None:
         shielded = protected_of(one, prompt, scores)
-        found = {row: lacking(one, prompt, scores, shielded, row, ratio, keep) for row in rows}
+        found = {row: lacking(one, prompt, scores, shielded, row, tightest, fewest) for row in rows}
         short = {row: lack for row, lack in found.items() if lack is not None}
         for held, most in [*short.values()][:1]:
             warnings.warn(
@@ -147,12 +161,17 @@ def compressed(
         chosen = [row for row in rows if row not in short]
         kept = mask.bool()[:, None].expand(shielded.shape).clone()
         if chosen:
-            given = one, prompt, scores, ratio, reading, kv, keep
+            given = one, prompt, scores, tightest, reading, kv, fewest
             every = len(chosen) == len(input_ids)
             kept[:, chosen] = kept_entries(*given, None if every else chosen)[:, chosen]
         kept[:, [*short]] &= shielded[:, [*short]]
         prompt.cache.evict(kept, kv)
     return prompt.cache
+
+
+def pairs(ratio: Any, keep: Any) -> list[tuple[float | None, int | None]]:
+    """Return the ratio or the budget of each layer."""
+    return [(one, None) for one in ratio] if keep is None else [(None, one) for one in keep]
 
 
 def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:

@@ -522,6 +522,12 @@ def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) 
     return looked | types
 
 
+def one_request(settings: Mapping[str, Any]) -> None:
+    """Refuse two ways of asking for a repetition."""
+    if settings.get("tokenizer") is not None and "prompt" in settings:
+        raise ValueError("settings of kvzip must have tokenizer or prompt, got both")
+
+
 def repeated(looked: Sequence[str]) -> None:
     """Refuse to let a model repeat what is no text."""
     if looked:
@@ -584,13 +590,26 @@ def text_alone(config: Any, ids: Tensor) -> None:
                 )
 
 
-def budgeted(name: str, evicts: bool, ratio: float | None, keep: int | None) -> None:
+def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
     """Refuse a system that evicts without a budget, and a budget for one that does not."""
     given = [one for one in (ratio, keep) if one is not None]
     if len(given) != evicts:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
-    errors.must_be("ratio", ratio, Ratio | None)
-    if ratio == 1:
-        raise ValueError("ratio must be below 1, got 1: it is the share that is removed")
-    errors.must_be("keep", keep, Positive | None)
+    for one in ratio if isinstance(ratio, Sequence) and not isinstance(ratio, str) else [ratio]:
+        errors.must_be("ratio", one, Ratio | None)
+        if one == 1:
+            raise ValueError("ratio must be below 1, got 1: it is the share that is removed")
+    for one in keep if isinstance(keep, Sequence) and not isinstance(keep, str) else [keep]:
+        errors.must_be("keep", one, Positive | None)
+
+
+def layered(system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any) -> None:
+    """Refuse a number for each layer where layers share, or are not told apart."""
+    if by_layer and interval is not None:
+        raise ValueError("ratio and keep must be one number with an interval, got one a layer")
+    if by_layer and scorers[system.scorer].sharing:
+        raise ValueError(
+            f"ratio and keep must be one number for {system.scorer!r}, which itself shares the "
+            "budget among layers, got one a layer"
+        )

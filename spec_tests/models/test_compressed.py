@@ -429,3 +429,98 @@ def test_expected_attention_is_of_models_that_rotate_what_they_project(kind):
         ValueError, match=r"half beside half, for expected attention, got 'gpt_oss'"
     ):
         models.compressed(attached(kind), "expected_attention", ratio=0.5, **inputs)
+
+
+@pytest.mark.parametrize("system", ["snapkv+hubkv", "kvzip", "streaming_llm@layer"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_each_layer_can_have_a_budget_of_its_own(system, padded):
+    ids, mask = prompts()
+    mask = mask if padded else torch.ones_like(mask)
+    counts = mask.sum(-1).tolist()
+    for how in (dict(ratio=[0.25, 0.5]), dict(keep=[18, 12])):
+        cache = models.compressed(attached("llama"), system, ids, mask, **how)
+        for place, layer in enumerate(cache.layers):
+            held = kept_a_row(layer)
+            for row, count in enumerate(counts):
+                share = how.get("keep") or [optimized.kept_count(count, x) for x in how["ratio"]]
+                assert held[row] == 2 * min(share[place], count)
+    whole = models.compressed(attached("llama"), system, ids, mask, ratio=[0.0, 0.5])
+    assert kept_a_row(whole.layers[0]) == [2 * count for count in counts]
+
+
+def kept_a_row(layer) -> list[int]:
+    """How many entries a layer keeps of each row."""
+    if layer.old is None:
+        return [layer.keys.shape[1] * layer.keys.shape[2]] * len(layer.keys)
+    return layer.old.offsets.diff().view(len(layer.keys), -1).sum(-1).tolist()
+
+
+def test_a_list_of_one_number_is_that_number_by_layer():
+    ids, mask = prompts()
+    one = models.compressed(attached("llama"), "snapkv", ids, mask, ratio=0.5)
+    two = models.compressed(attached("llama"), "snapkv", ids, mask, ratio=[0.5, 0.5])
+    for a, b in zip(one.layers, two.layers, strict=True):
+        assert all(map(torch.equal, a.old or a.whole, b.old or b.whole))
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        (dict(system="snapkv", ratio=[0.5]), "one entry for each of 2 layers, got 1"),
+        (dict(system="snapkv", ratio=[0.5, 1.0]), "ratio must be below 1, got 1"),
+        (dict(system="snapkv", keep=[4, 0]), "keep must be >= 1, got 0"),
+        (dict(system="pyramidkv", keep=[4, 4]), "which itself shares the budget among layers"),
+        (dict(system="h2o", keep=[4, 4], interval=4), "one number with an interval, got one a lay"),
+    ],
+)
+def test_budgets_by_layer_that_cannot_be_meant_are_refused(how, says):
+    with pytest.raises(ValueError, match=says):
+        models.compressed(attached("llama"), input_ids=prompts()[0], **how)
+
+
+class Words:
+    """A tokenizer with a chat: each character is an id."""
+
+    chat_template = "yes"
+
+    def __init__(self):
+        self.asked = []
+
+    def decode(self, ids):
+        """The ids, in words."""
+        return " ".join(map(str, ids.tolist()))
+
+    def apply_chat_template(self, messages, tokenize, add_generation_prompt):
+        """A turn of the user, and the opening of the answer."""
+        assert not tokenize
+        assert add_generation_prompt
+        return f"<system> <user> {messages[0]['content']} </user> <model>"
+
+    def __call__(self, text, add_special_tokens):
+        """The ids of a text."""
+        assert not add_special_tokens
+        self.asked.append(text)
+        return {"input_ids": [2 + len(word) % 50 for word in text.split()]}
+
+
+def test_kvzip_asks_in_words_where_it_is_given_a_tokenizer():
+    ids, words = prompts()[0][:1], Words()
+    how = dict(ratio=0.5, settings={"tokenizer": words, "chunk": 12, "sinks": 2})
+    asked = models.compressed(attached("llama"), "kvzip", ids, **how)
+    start = " ".join(map(str, ids[0, 14:22].tolist()))
+    assert words.asked == [
+        "\n\nRepeat the previous context exactly. </user> <model>",
+        "\n\nRepeat the part of the previous context exactly, starting with "
+        f"`{start}`. </user> <model>",
+    ]
+    silent = models.compressed(
+        attached("llama"), "kvzip", ids, ratio=0.5, settings={"chunk": 12, "sinks": 2}
+    )
+    assert asked.nbytes > 0
+    pairs = zip(asked.layers, silent.layers, strict=True)
+    assert any(
+        a.old.keys.shape != b.old.keys.shape or not torch.equal(a.old.keys, b.old.keys)
+        for a, b in pairs
+    )
+    with pytest.raises(ValueError, match="tokenizer or prompt, got both"):
+        models.scorer("kvzip", attached("llama"), tokenizer=words, prompt=[1])

@@ -13,16 +13,38 @@ from optimized.models import errors as refuse
 from optimized.models.prefill import Prefilled, Step, watched
 from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
 
+FIRST = "\n\nRepeat the previous context exactly."
+NEXT = "\n\nRepeat the part of the previous context exactly, starting with `{}`."
+START = 8
+"""Tokens of a chunk that say where it starts."""
+
+
+class Request:
+    """Asks a model to repeat a chunk of its context, in words."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def __call__(self, index: int, chunk: Tensor) -> list[int]:
+        """Return the ids that ask for a chunk, and open the model's answer."""
+        text = NEXT.format(self.tokenizer.decode(chunk[:START])) if index else FIRST
+        if getattr(self.tokenizer, "chat_template", None):
+            said = [{"role": "user", "content": "?"}]
+            how = dict(tokenize=False, add_generation_prompt=True)
+            text += self.tokenizer.apply_chat_template(said, **how).rpartition("?")[2]
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
 
 class KVzip(Scorer):
     """The largest attention a token draws while the model repeats its chunk of the context.
 
-    The setting `prompt` holds the ids of the tokens that ask for the repetition, or is a function
-    that returns them for the number of a chunk and its ids; none by default.
+    The setting `tokenizer` has the model asked for the repetition in words, in the form of its chat
+    where it has one. The setting `prompt` holds the ids of the tokens that ask, or is a function
+    that returns them for the number of a chunk and its ids. Without either nothing is asked.
     """
 
     name = "kvzip"
-    takes = ("prompt", "chunk", "sinks", "recent")
+    takes = ("tokenizer", "prompt", "chunk", "sinks", "recent")
     functions = (optimized.kvzip,)
     scope = "model"
     colour = "#2f6fd0"
@@ -30,6 +52,9 @@ class KVzip(Scorer):
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
         self.chunk, self.sinks = settings.get("chunk", 2000), settings.get("sinks", 4)
+        refuse.one_request(settings)
+        named = settings.get("tokenizer")
+        self.asking = settings.get("prompt", ()) if named is None else Request(named)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Let the model repeat the context; the cache is afterwards what it was."""
@@ -89,7 +114,7 @@ class KVzip(Scorer):
             start = self.sinks + index * self.chunk
             text = prompt.input_ids[row, prompt.input_ids.shape[1] - count :]
             chunk = text[start : start + self.chunk]
-            asking = self.settings.get("prompt", ())
+            asking = self.asking
             asking = asking(index, chunk) if callable(asking) else asking
             rows.append(torch.cat([torch.as_tensor(asking).to(chunk), chunk]))
         longest = max(len(row) for row in rows)
