@@ -78,7 +78,7 @@ class Batch:
         self.prompt = prefill(model, ids, watch=self.panel.watchers())
         self.cache = self.prompt.cache
         for layer in self.cache.layers:  # in 16 bits, as in the papers, whatever the model is
-            if layer.keys.element_size() > 2:
+            if getattr(layer, "keys", None) is not None and layer.keys.element_size() > 2:
                 layer.keys, layer.values = layer.keys.half(), layer.values.half()
                 if isinstance(layer, WindowLayer):
                     layer.held = []  # nothing is taken back any more
@@ -131,7 +131,8 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
         system, kv = row.trial.system, self.settings.kv
-        nbytes = kv.stored_bytes([one for one in self.cache.layers if isinstance(one, WindowLayer)])
+        windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
+        nbytes = kv.stored_bytes([windows, self.cache.states])
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())
         if system.scorer is not None:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)

@@ -21,16 +21,16 @@ SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuati
 FEW = (*SMALL, "--no-pictures")
 
 
-def saved(folder: Path, **more: Any) -> Path:
+def saved(folder: Path, kind: str = "llama", **more: Any) -> Path:
     """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for.
 
     Args:
         folder: where it goes.
-        more: settings of a Qwen2, in place of the Llama that it is without them.
+        kind: the type of the model.
+        more: its settings.
     """
     on = tokens.Tokens(tiny.BYTES)
-    config = transformers.AutoConfig.for_model(
-        "qwen2" if more else "llama",
+    usual = dict(
         vocab_size=len(on.tokenizer),
         hidden_size=32,
         intermediate_size=48,
@@ -42,8 +42,8 @@ def saved(folder: Path, **more: Any) -> Path:
         bos_token_id=on.begin,
         eos_token_id=on.end,
         pad_token_id=on.end,
-        **more,
     )
+    config = transformers.AutoConfig.for_model(kind, **usual | more)
     drawn(config).save_pretrained(folder)
     on.tokenizer.save_pretrained(folder)
     (folder / "text.txt").write_text(TEXT)

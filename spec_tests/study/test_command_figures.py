@@ -115,9 +115,31 @@ def test_bytes_follow_the_ratio(command):
     assert rows[1]["bits_by_document"] != rows[2]["bits_by_document"]
 
 
+@pytest.mark.parametrize("kind", ["lfm2", "gemma4_text"])
+def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path, kind):
+    layers = {
+        "lfm2": dict(layer_types=["conv", "full_attention"]),
+        "gemma4_text": dict(
+            num_hidden_layers=4,
+            num_kv_shared_layers=2,
+            layer_types=["sliding_attention", "full_attention"] * 2,
+            sliding_window=17,
+            global_head_dim=64,
+            hidden_size_per_layer_input=8,
+            vocab_size_per_layer_input=300,
+        ),
+    }[kind]
+    one = Command(saved(tmp_path / "model", kind, **layers), tmp_path)
+    systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
+    full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
+    assert [row["refused"] for row in (full, *rows)] == [None] * 6
+    assert all(0 < row["stored_bytes"] < full["stored_bytes"] for row in rows)
+    assert all(min(row["bits_by_document"]) > 0 for row in rows)
+
+
 def test_windows_count_among_the_bytes_in_16_bits_whatever_is_done_beside_them(command, tmp_path):
     window = dict(use_sliding_window=True, sliding_window=17, max_window_layers=1)
-    model = saved(tmp_path / "model", **window)
+    model = saved(tmp_path / "model", "qwen2", **window)
     rows = Command(model, model).figures("--systems", "knorm", "hex-4", "--ratios", "0.5")
     full, half, hex4 = (row["stored_bytes"] for row in rows["rows"])
     rates = [2 * 2 * 64 * 2 * length for length in rows["documents"]["lengths"]]
