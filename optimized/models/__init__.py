@@ -14,6 +14,7 @@ from optimized.models.decoding import DecodingTransformersCache
 from optimized.models.eviction import EvictionCache
 from optimized.models.hex import HexTransformersCache
 from optimized.models.prefill import Prefilled, Step, prefill, unrotated
+from optimized.models.quantized_eviction import QuantizedEvictionCache
 from optimized.models.restoring import QuantizedTransformersCache
 from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
@@ -38,4 +39,5 @@ __all__ = [
     "HexTransformersCache",
     "DecodingTransformersCache",
     "QuantizedTransformersCache",
+    "QuantizedEvictionCache",
 ]

@@ -21,6 +21,7 @@ from optimized.models.gates import load_gates
 from optimized.models.hex import HexTransformersCache
 from optimized.models.layer import AttendingCache, whole_layers
 from optimized.models.prefill import Prefilled, prefill, read
+from optimized.models.quantized_eviction import QuantizedEvictionCache
 from optimized.models.restoring import QUANTIZERS, QuantizedTransformersCache
 from optimized.models.scorer import Scope, Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS, scorer
@@ -65,7 +66,8 @@ def compressed(
         system: a name, as `python -m optimized` has them: `full`; a scorer with or without
             `+hubkv`, `+graphkv` or `+nms` and `@head`, `@layer` or `@model`; `hex-3` or `hex-4`,
             with or without `+hubkv` or `+graphkv`; `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or
-            `gear`. Or a scorer that `scorer` made, or settings of HEX.
+            `gear`; a scorer, `>` and a store for what is left. Or a scorer that `scorer` made, or
+            settings of HEX.
         input_ids: prompts, padded on the left.
         attention_mask: 1 at tokens, 0 at padding.
         ratio: removed share of the entries, at least 0 and below 1, of a system that evicts.
@@ -84,8 +86,8 @@ def compressed(
             looked at beside those alone.
 
     Returns:
-        The cache. One that evicts has read the whole prompt; the others all of it but the last
-        token, which `generate` reads, since they cannot take it back.
+        The cache. One that evicts, and stores nothing in codes, has read the whole prompt; the
+        others all of it but the last token, which `generate` reads: they cannot take it back.
 
     Raises:
         TypeError: the system is neither a name nor a scorer nor settings.
@@ -119,6 +121,11 @@ def compressed(
     tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
     fewest = min(keep) if isinstance(keep, Sequence) else keep
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
+    if one.then is not None:
+        refuse.then(one.name, interval)
+        if input_ids.shape[1] > 1:  # codes cannot give back the last token
+            looked = but_last(looked, input_ids)
+            input_ids, mask = input_ids[:, :-1], mask[:, :-1]
     if interval is not None:
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
@@ -148,6 +155,7 @@ def compressed(
         shares = [[kept_of(count, 1, *pair) for count in counts] for pair in pairs(ratio, keep)]
         scores = scores._replace(budgets=torch.tensor(shares, device=input_ids.device))
         tightest, fewest = None, max(counts)
+    kept = torch.empty(0)
     if scores is not None:
         shielded = protected_of(one, prompt, scores)
         found = {row: lacking(one, prompt, scores, shielded, row, tightest, fewest) for row in rows}
@@ -166,7 +174,16 @@ def compressed(
             kept[:, chosen] = kept_entries(*given, None if every else chosen)[:, chosen]
         kept[:, [*short]] &= shielded[:, [*short]]
         prompt.cache.evict(kept, kv)
-    return prompt.cache
+    if one.then is None:
+        return prompt.cache
+    paid = None
+    if scores is None:  # nothing goes but padding
+        heads = prompt.cache.whole_layers()[0].whole[0].shape[1]
+        there = mask.bool()[:, None].expand(-1, heads, -1)
+        prompt.cache.evict([there] * len(prompt.cache.evictable()), kv)
+    else:
+        paid = [(some.scores, layer) for some, layer in zip(scores.scored, kept, strict=True)]
+    return QuantizedEvictionCache(prompt.cache, paid, system_named(one.then), reading, kv)
 
 
 def pairs(ratio: Any, keep: Any) -> list[tuple[float | None, int | None]]:

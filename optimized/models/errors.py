@@ -604,6 +604,12 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
         errors.must_be("keep", one, Positive | None)
 
 
+def then(name: str, interval: int | None) -> None:
+    """Refuse to compress again and again what is in codes."""
+    if interval is not None:
+        raise ValueError(f"interval must be None for {name!r}, whose codes stay, got {interval}")
+
+
 def layered(system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any) -> None:
     """Refuse a number for each layer where layers share, or are not told apart."""
     if by_layer and interval is not None:

@@ -37,6 +37,9 @@ class System(NamedTuple):
     changes: tuple[tuple[str, str, Any], ...] = ()
     """Which part (the refinement, `hex` or the scorer) has another value of which setting."""
 
+    then: str | None = None
+    """The store that takes what eviction left."""
+
     @property
     def parts(self) -> list[str]:
         """What has settings."""
@@ -63,12 +66,20 @@ def system_named(name: str) -> System:
     Args:
         name: `full`; a scorer, alone or with `+hubkv`, `+graphkv` or `+nms`, and with `@head`,
             `@layer` or `@model` where it shall not rank as its authors do; `hex-3`, `hex-4`,
-            `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or `gear`; a HEX with a refinement.
+            `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or `gear`; a HEX with a refinement; a scorer,
+            `>` and a store that takes what is left, as in `snapkv+hubkv>hex-4`.
 
     Raises:
         ValueError: there is no such system.
     """
     name = name.lower()
+    before, arrow, then = name.partition(">")
+    if arrow:
+        evicting = system_named(before)
+        refuse.one_of("store", then, STORES)
+        if not evicting.evicts:
+            raise ValueError(f"system must evict before '>', got {name!r}")
+        return evicting._replace(name=name, then=then)
     rest, at, scope = name.partition("@")
     first, plus, refinement = rest.partition("+")
     known = not plus or refinement in REFINEMENTS
@@ -91,7 +102,8 @@ def system_named(name: str) -> System:
     raise ValueError(
         f"system must be 'full', a scorer ({', '.join(SCORERS)}) with or without "
         f"+{', +'.join(REFINEMENTS)} and @head, @layer or @model, or one of {', '.join(STORES)}, "
-        f"hex-3 and hex-4 also with +hubkv and +graphkv, got {name!r}{asked}"
+        "hex-3 and hex-4 also with +hubkv and +graphkv, or a scorer, '>' and a store, "
+        f"got {name!r}{asked}"
     )
 
 

@@ -44,6 +44,12 @@ def systems_named(names: list[str]) -> list[System]:
     found = {
         name: system_named(name) for one in ["full", *names] for name in groups.get(one, [one])
     }
+    both = [name for name, one in found.items() if one.then is not None]
+    if both:
+        raise ValueError(
+            f"system must evict or store, since the command measures one of them, got {both[0]!r}: "
+            "`optimized.models.compressed` does both"
+        )
     return list(found.values())
 
 

@@ -10,13 +10,13 @@ from transformers import PreTrainedModel
 
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
+from optimized.models.quantized_eviction import restored, stored
 from optimized.models.selection import kept_entries
 from optimized.study.clock import Clock
 from optimized.study.documents import Document
 from optimized.study.judge import Judge
 from optimized.study.panel import Panel
 from optimized.study.rows import Row, Settings, Trial
-from optimized.study.selection import quantised
 
 BATCH = 8
 """Documents read at a time."""
@@ -138,7 +138,9 @@ class Batch:
             mass[:], clock.seconds["scoring"] = self.panel.mass(kv)
         for layer, paid in zip(self.cache.evictable(), mass, strict=True):
             with clock.at("selecting"):
-                held, read = quantised(system, *layer.whole, paid, self.settings.reading, kv)
+                reading = self.settings.reading
+                held = stored(system, *layer.whole, paid, reading, kv)
+                read = restored(system, held, reading, kv)
             nbytes += kv.stored_bytes(held)
             layer.keys, layer.values = read
             row.digest.update(read[0].float().cpu().numpy().tobytes())

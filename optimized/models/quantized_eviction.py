@@ -1,0 +1,160 @@
+"""Codes of what eviction left: `"snapkv>hex-4"` and the like."""
+
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import optimized
+from optimized import Scored
+from optimized.models.attention import Softmax
+from optimized.models.eviction import EvictionCache, EvictionLayer, placeless
+from optimized.models.layer import AttendingCache, AttendingLayer
+from optimized.models.systems import System, hex_settings, refinement
+
+
+def stored(
+    system: System, keys: Tensor, values: Tensor, mass: Tensor | None, reading: str, kv: ModuleType
+) -> Any:
+    """Return what a quantiser holds of some tokens."""
+    assert system.store is not None
+    method, _, bits = system.store.partition("-")
+    if method == "kivi":
+        return kv.kivi_prefill(keys, values, bits=int(bits))
+    if method == "gear":
+        return kv.gear_prefill(keys, values)
+    if mass is None:
+        mass = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
+    scored = Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
+    settings, refined = hex_settings(system, reading), refinement(system, reading)
+    return kv.compress(keys, values, scored, store=settings, refinement=refined)
+
+
+def restored(system: System, held: Any, reading: str, kv: ModuleType) -> tuple[Tensor, Tensor]:
+    """Return keys and values of what a quantiser holds."""
+    method = str(system.store).partition("-")[0]
+    if method == "kivi":
+        return kv.kivi_read(held)
+    if method == "gear":
+        return kv.gear_read(held, exact_outliers=reading == "remedied")
+    return kv.hex_read(held)
+
+
+class Codes:
+    """What one layer kept, in codes: of all heads together where they keep equally many entries.
+
+    Args:
+        layer: what eviction left.
+        scores: of all tokens, which choose HEX's heavy hitters, and which of them are kept.
+        system: whose `store` says which codes.
+        reading: `"letter"` or `"remedied"`.
+        kv: `reference` or `optimized`.
+    """
+
+    def __init__(
+        self,
+        layer: EvictionLayer,
+        scores: tuple[Tensor, Tensor] | None,
+        system: System,
+        reading: str,
+        kv: ModuleType,
+    ) -> None:
+        self.how = system, reading, kv
+        self.offsets = None if layer.old is None else layer.old.offsets
+        keys, values = layer.whole if layer.old is None else layer.old[:2]
+        self.empty = keys[..., :0, :].clone(), values[..., :0, :].clone()
+        mass = None if scores is None else scores[0][scores[1]].float()
+        if mass is not None and bool((mass < 0).any()):
+            mass = kv.shift_scores(mass[None])[0]
+        if self.offsets is None:
+            mass = None if mass is None else mass.view(keys.shape[:-1])
+            self.held = [stored(system, keys, values, mass, reading, kv)] if keys.numel() else []
+            return
+        self.held = []
+        bounds = self.offsets.tolist()
+        for start, stop in pairwise(bounds):
+            some = slice(start, stop)
+            part = None if mass is None else mass[some][None, None]
+            pool = keys[some][None, None], values[some][None, None]
+            self.held.append(stored(system, *pool, part, reading, kv) if stop > start else None)
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values: of dense heads, or of all heads one behind the other."""
+        system, reading, kv = self.how
+        parts = [restored(system, one, reading, kv) for one in self.held if one is not None]
+        if not parts:
+            return self.empty
+        if self.offsets is None:
+            return parts[0]
+        keys, values = zip(*parts, strict=True)
+        return torch.cat([x[0, 0] for x in keys]), torch.cat([x[0, 0] for x in values])
+
+    def into(self, layer: EvictionLayer, since: tuple[Tensor, Tensor]) -> None:
+        """Let a layer hold what is restored, with exact tokens behind it."""
+        keys, values = self.read()
+        if self.offsets is None:
+            both = zip((keys, values), since, strict=True)
+            layer.keys, layer.values = (torch.cat([old.to(new), new], 2) for old, new in both)
+        else:
+            layer.old = placeless(keys.to(since[0]), values.to(since[1]), self.offsets)
+            layer.keys, layer.values = since
+
+
+class QuantizedEvictionLayer(AttendingLayer):
+    """One layer: what is left of the prompt in codes, and every token since, exact."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.codes: Codes | None = None
+        self.seen_before = 0
+
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
+        """Add the new tokens, and attend to them and to what is restored."""
+        assert self.keys is not None
+        assert self.values is not None
+        assert self.codes is not None
+        keys, values, _ = self.taken()
+        self.keys = torch.cat([self.keys, keys], 2)
+        self.values = torch.cat([self.values, values], 2)
+        whole = EvictionLayer()
+        whole.seen, whole.seen_before, whole.evicted = self.seen, self.seen_before, True
+        self.codes.into(whole, (self.keys, self.values))
+        return whole.attend(query, valid, softmax)
+
+    def reset(self) -> None:
+        """Refuse to forget: there would be no prompt."""
+        raise NotImplementedError("a cache of codes cannot be emptied: make a new one")
+
+
+class QuantizedEvictionCache(AttendingCache):
+    """What eviction left of a prompt, in the codes of HEX, KIVI or GEAR; `nbytes` counts them.
+
+    Tokens after the prompt are held exact. Each call restores the codes.
+
+    Args:
+        cache: which was evicted.
+        scores: of each layer the scores of all tokens and which of them are kept, if any.
+        system: whose `store` says which codes.
+        reading: `"letter"` or `"remedied"`.
+        kv: `reference` or `optimized`.
+    """
+
+    def __init__(
+        self,
+        cache: EvictionCache,
+        scores: list[tuple[Tensor, Tensor]] | None,
+        system: System,
+        reading: str,
+        kv: ModuleType = optimized,
+    ) -> None:
+        super().__init__(cache, QuantizedEvictionLayer)
+        ours = [one for one in self.layers if isinstance(one, QuantizedEvictionLayer)]
+        for index, (layer, source) in enumerate(zip(ours, cache.evictable(), strict=True)):
+            layer.lazy_initialization(*source.whole)
+            layer.seen = layer.seen_before = source.seen
+            paid = None if scores is None else scores[index]
+            layer.codes = Codes(source, paid, system, reading, kv)
+        for known in ("valid", "ends", "ahead", "looked", "digest", "reader", "carries"):
+            setattr(self, known, getattr(cache, known))
