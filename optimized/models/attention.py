@@ -113,8 +113,8 @@ def home_of(model: Any) -> torch.device:
 
 def decoder_of(model: Any) -> Any:
     """Return the decoder of a language model, whose layers attend."""
-    decoder = model.get_decoder()
-    return model.model if decoder is model else decoder
+    decoder = model.get_decoder()  # of some models itself, or their head
+    return model.model if decoder is model or not hasattr(decoder, "config") else decoder
 
 
 def attentions(decoder: nn.Module) -> list[nn.Module]:

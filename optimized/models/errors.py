@@ -1,14 +1,16 @@
 """What the plug-in refuses: the argument, its value, what is admissible."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from difflib import get_close_matches
 from inspect import signature
 from types import ModuleType
 from typing import Any, NoReturn, get_args
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicCache
 
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
@@ -62,11 +64,32 @@ def known_layers(config: Any, layers: Sequence[object]) -> None:
             vars(layer)["sliding_window"] for layer in layers if "Window" in str(type(layer))
         ]
         window = f"a window of {min(windows)} tokens" if windows else "a state and no keys"
-        lifts = "; sliding_window=None in its configuration lifts the window" if windows else ""
+        lifts = ""
+        if windows and lifted(config):
+            lifts = "; sliding_window=None in its configuration lifts the window"
         raise ValueError(
             "model must have a layer that sees the whole text, got "
             f"{named} with {window} in every layer, which holds no more than that{lifts}"
         )
+
+
+def unlayered(named: str, error: Exception) -> NoReturn:
+    """Refuse a configuration from which `transformers` cannot make a cache."""
+    raise ValueError(
+        "model must say in its configuration what each of its layers caches, got "
+        f"{named!r}: {error}"
+    ) from error
+
+
+def lifted(config: Any) -> bool:
+    """Whether a configuration admits no window, and layers see the whole text without."""
+    free = deepcopy(config)
+    try:
+        free.get_text_config(decoder=True).sliding_window = None
+        layers = DynamicCache(config=free).layers
+    except (TypeError, ValueError, StrictDataclassError):
+        return False
+    return any(type(layer).__name__ in WHOLE for layer in layers)
 
 
 def sharing(config: Any, layers: Sequence[Any]) -> None:
@@ -112,6 +135,34 @@ def unfound(named: str, lost: int) -> None:
         )
 
 
+def unlike_widths(named: str, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Refuse values of another width than their keys."""
+    for keys, values in layers:
+        if keys.shape != values.shape:
+            raise ValueError(
+                f"model must have values as wide as its keys, got {named!r} with keys of "
+                f"{keys.shape[-1]} and values of {values.shape[-1]} channels"
+            )
+
+
+def added(named: str, mask: Tensor, lowest: float) -> None:
+    """Refuse a mask that does more than to hide tokens."""
+    if bool(((mask > lowest) & (mask != 0)).any()):
+        raise ValueError(
+            "model must weigh tokens by their keys, and mask some, got one whose "
+            f"{named} adds numbers of its own to the products"
+        )
+
+
+def masks_by_kind(named: str, mask: Any) -> None:
+    """Refuse attention that takes a mask for more than itself."""
+    if isinstance(mask, dict):
+        raise ValueError(
+            "model must hand one mask to the attention of a layer, got one whose "
+            f"{named} takes {', '.join(map(str, mask))}"
+        )
+
+
 LATENT = "kv_a_proj_with_mqa"
 
 
@@ -135,7 +186,8 @@ def both_ways(unfollowed: bool) -> None:
     if unfollowed:
         raise ValueError(
             "model must attend to earlier tokens alone, got a mask by which the tokens of an image "
-            "see each other: prompts with images are not served for this model, text is"
+            "see each other: prompts with images are not served for this model, and text is where "
+            "the model makes no such mask for it"
         )
 
 

@@ -219,7 +219,10 @@ def rows_of_states(held: dict[str, Any], rows: Tensor) -> dict[str, Any]:
 
 def own_layers(config: Any) -> list[Any]:
     """Return the cache that `transformers` makes of each layer."""
-    layers = DynamicCache(config=config).layers
+    try:
+        layers = DynamicCache(config=config).layers
+    except AttributeError as error:
+        refuse.unlayered(config.model_type, error)
     refuse.known_layers(config, layers)
     return layers
 

@@ -112,6 +112,7 @@ def proven(model: PreTrainedModel) -> Proof:
         decoder.set_attn_implementation(own)
     if len(run.found) != len(cache.evictable()) * len(CALLS):
         raise ValueError("model must call the attention of every layer once")
+    refuse.unlike_widths(named, [layer.whole for layer in cache.evictable()])
     formula, module, rotation = torch.tensor(run.found).amax(0).tolist()
     for moved, allowed in ((formula, SHARP), (module, run.loose)):
         if not moved <= allowed:
@@ -170,6 +171,7 @@ class Run:
             return
         if "past_key_values" not in inputs:
             raise ValueError("model must hand `past_key_values` to its attention by name")
+        refuse.masks_by_kind(type(module).__name__, inputs.get("attention_mask"))
         queries: list[Tensor] = []
         ours.observe = lambda query, *_: queries.append(query)
         flags = self.mask[:, : self.new.stop].bool().to(output[0].device)
@@ -214,6 +216,7 @@ def compared(
         # eager attention in double precision has NaN at padding, since it exponentiates in single
         lowest = torch.finfo(torch.float32).min
         attention_mask = attention_mask.to(queries.dtype).clamp(min=lowest)
+        refuse.added(type(module).__name__, attention_mask, lowest)
         seen = attention_mask[:, 0, -1] == 0  # what the last query sees is what is there
     eager = own_attention("eager", module)
     own = eager(module, queries, keys, values, attention_mask, **how)[0]

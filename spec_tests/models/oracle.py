@@ -46,9 +46,9 @@ class Now(NamedTuple):
 NOW: ContextVar[Now] = ContextVar("NOW")
 
 
-def attend(module, query, key, value, mask, scaling, **variants) -> tuple[Tensor, None]:
+def attend(module, query, key, value, attention_mask, scaling, **variants) -> tuple[Tensor, None]:
     """Attend to what the turn at hand lets each query head see."""
-    del mask
+    del attention_mask
     turn, real = NOW.get()
     heads, new, tokens = query.shape[1], query.shape[2], key.shape[2]
     of = torch.arange(heads) // (heads // key.shape[1])
@@ -73,7 +73,7 @@ def attend(module, query, key, value, mask, scaling, **variants) -> tuple[Tensor
     if (sinks := variants.get("s_aux")) is not None:
         total = total + sinks.double().exp()[:, None, None]
     out = weight @ v / torch.where(total > 0, total, 1)
-    return out.to(query.dtype).transpose(1, 2), None
+    return out.to(query.dtype).transpose(1, 2).contiguous(), None
 
 
 transformers.AttentionInterface.register("oracle", attend)
