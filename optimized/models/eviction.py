@@ -171,11 +171,11 @@ class EvictionCache(AttendingCache):
         self.before: dict[int, Any] = {}
         """States before the last call, where that brought one token, which can be taken back."""
 
-    def admit(self, real: Tensor, seen: int) -> None:
+    def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse a prompt that nobody would compress."""
         if self.states:
-            refuse.states(self.carries, real, seen)
-            one = real.shape[1] == 1
+            refuse.states(self.carries, count, real, seen)
+            one = count == 1
             self.before = {n: dict(vars(x)) for n, x in self.states.items()} if one else {}
         if not self.open and not seen:
             raise ValueError(
