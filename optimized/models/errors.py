@@ -13,7 +13,7 @@ from transformers.cache_utils import Cache
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
-from reference.kinds import Positive, Ratio, Scope
+from reference.kinds import Finite, Positive, Ratio, Scope
 from reference.refinement import refinable
 from reference.rules import false_on_the_left
 
@@ -298,6 +298,19 @@ def weights(asked: Any) -> None:
             "output_attentions must be False over a cache of this package, got True: weights of "
             "entries that are gone are not there; ask in a call without the cache"
         )
+
+
+NUMBERS = [
+    compiled(name, Finite[Tensor, "rows heads tokens width"])
+    for name in ("queries", "keys", "values")
+]
+
+
+def infinite(*new: Tensor) -> None:
+    """Refuse queries, keys and values of new tokens that are no numbers."""
+    for check, one in zip(NUMBERS, new, strict=True):
+        assert check is not None
+        check(one, {})
 
 
 def narrowed(new: torch.dtype, held: torch.dtype) -> None:
