@@ -7,7 +7,6 @@ from typing import Any
 from zlib import crc32
 
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
 from optimized.models.attention import (
@@ -20,6 +19,7 @@ from optimized.models.attention import (
     implementation,
     registered,
 )
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.proof import Proof, proven
 
 ONE_AT_A_TIME = threading.RLock()

@@ -4,13 +4,11 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
 
 from optimized.models import errors as refuse
 from reference.precision import widen
@@ -44,7 +42,6 @@ class Softmax(NamedTuple):
         return query if abs(factor - 1) < 1e-6 else query * factor
 
 
-@runtime_checkable
 class Attendable(Protocol):
     """A layer of a cache that attends itself, since what it holds is no plain tensor."""
 
@@ -53,8 +50,7 @@ class Attendable(Protocol):
         ...
 
 
-@runtime_checkable
-class Attentive(Protocol):
+class Attentive:
     """A cache that is told what each call of a model brings."""
 
     looked: tuple[str, ...]
@@ -62,23 +58,23 @@ class Attentive(Protocol):
 
     def get_seq_length(self) -> int:
         """Return how many tokens were seen."""
-        ...
+        raise NotImplementedError
 
     def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs of the decoder, as they fit what was seen."""
-        ...
+        raise NotImplementedError
 
     def belongs(self, reader: int, carries: bool, layers: int) -> None:
         """Refuse a model that is not the one that filled the cache."""
-        ...
+        raise NotImplementedError
 
     def begins(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen."""
-        ...
+        raise NotImplementedError
 
     def hear(self, layer: int, hidden: Tensor) -> None:
         """Take the hidden states at the input of a layer's attention."""
-        ...
+        raise NotImplementedError
 
 
 class Unfollowed:
@@ -91,6 +87,9 @@ class Ours(int):
 
 def registered(own: str) -> str:
     """Name attention that is ours over our caches, and a model's own over all others."""
+    from transformers.masking_utils import AttentionMaskInterface
+    from transformers.modeling_utils import AttentionInterface
+
     name = f"{NAME}-{own.replace('/', '-')}"
     AttentionInterface.register(name, partial(attend, own))
     AttentionMaskInterface.register(name, partial(mask, own))
@@ -143,6 +142,8 @@ def unturned(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
 def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
     """Return the attention that a model has by a name: `eager` is in the file of its module."""
     if own != "eager":
+        from transformers.modeling_utils import AttentionInterface
+
         return AttentionInterface()[own]
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
@@ -218,7 +219,7 @@ def mask(
     batch_size: int,
     kv_length: int,
     kv_offset: int | Tensor = 0,
-    mask_function: Callable[..., Any] = causal_mask_function,
+    mask_function: Callable[..., Any] | None = None,
     attention_mask: Tensor | None = None,
     **more: Any,
 ) -> Tensor | Unfollowed | None:
@@ -226,6 +227,9 @@ def mask(
 
     For all layers but ours the mask is what the model's own attention takes.
     """
+    from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
+
+    mask_function = causal_mask_function if mask_function is None else mask_function
     if not isinstance(kv_offset, Ours):
         known, own = AttentionMaskInterface(), "eager" if CHECKING.get() else own
         if own not in known:
@@ -286,14 +290,15 @@ def seeing(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: 
 
 
 def weighing(
-    query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: Softmax
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, softmax: Softmax
 ) -> tuple[Tensor, Tensor]:
     """Attend to what is visible; return the weights, too, key heads before their queries."""
     grouped = widen(query.unflatten(1, (key.shape[1], -1)))
     logits = grouped @ widen(key)[:, :, None].mT * softmax.scale
     if softmax.softcap is not None:
         logits = softmax.softcap * torch.tanh(logits / softmax.softcap)
-    logits = logits.masked_fill(~visible[:, :, None], -torch.inf)
+    if visible is not None:
+        logits = logits.masked_fill(~visible[:, :, None], -torch.inf)
     if softmax.sinks is not None:
         sinks = softmax.sinks.to(logits.dtype).view(key.shape[1], -1, 1, 1)
         logits = torch.cat([logits, sinks.expand(*logits.shape[:-1], 1)], -1)

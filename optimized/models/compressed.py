@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from transformers import PreTrainedModel
 
 import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
@@ -19,6 +18,7 @@ from optimized.models.attention import home_of
 from optimized.models.decoding import SCORES, DecodingTransformersCache
 from optimized.models.gates import load_gates
 from optimized.models.hex import HexTransformersCache
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import AttendingCache, whole_layers
 from optimized.models.prefill import Prefilled, prefill, read
 from optimized.models.quantized_eviction import QuantizedEvictionCache

@@ -6,11 +6,11 @@ from inspect import signature
 from typing import Any
 
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
 from optimized.models.attach import detach, is_attached
 from optimized.models.compressed import compressed
+from optimized.models.kinds import PreTrainedModel
 
 
 class Compressing:

@@ -59,8 +59,10 @@ class DecodingLayer(AttendingLayer):
         assert self.held is not None
         view = self.kv.decoding_read(self.held)
         held, new = view.present.shape[-1], keys.shape[2]
-        own = causal(new, new, None, keys.device).expand(*keys.shape[:2], new, new)
-        visible = torch.cat([view.present[:, :, None].expand(-1, -1, new, -1), own], -1)
+        visible = None
+        if new > 1 or not isinstance(self.held.stored, optimized.DenseCache):
+            own = causal(new, new, None, keys.device).expand(*keys.shape[:2], new, new)
+            visible = torch.cat([view.present[:, :, None].expand(-1, -1, new, -1), own], -1)
         every = torch.cat([view.keys, keys], 2), torch.cat([view.values, values], 2)
         out, weights = weighing(query, *every, visible, softmax)
         mass = None
@@ -119,8 +121,8 @@ class DecodingTransformersCache(AttendingCache):
         gates = iter(weights if weights is not None else [None] * count)
         super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
 
-    def admit(self, real: Tensor, seen: int) -> None:
+    def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse padding after the prompt."""
-        super().admit(real, seen)
-        if seen and not bool(real.all()):
+        super().admit(count, real, seen)
+        if seen and real is not None and not bool(real.all()):
             raise ValueError("attention_mask must be 1 at every token after the prompt, got a 0")

@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, DynamicCache
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
-from reference.kinds import Positive, Ratio, Scope
+from reference.kinds import Finite, Positive, Ratio, Scope
 from reference.refinement import refinable
 from reference.rules import false_on_the_left
 
@@ -104,15 +104,15 @@ def sharing(config: Any, layers: Sequence[Any]) -> None:
         )
 
 
-def states(carries: bool, real: Tensor, seen: int) -> None:
-    """Refuse calls that a model with states would answer wrongly."""
-    if seen and real.shape[1] > 1 and not carries:
+def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
+    """Refuse calls of so many tokens that a model with states would answer wrongly."""
+    if seen and count > 1 and not carries:
         raise ValueError(
             "model must carry its states from call to call, got one whose states begin anew where "
-            f"it reads {real.shape[1]} tokens behind {seen}: let it read the prompt at once, and "
+            f"it reads {count} tokens behind {seen}: let it read the prompt at once, and "
             "then one token at a time"
         )
-    if real.shape[1] == 1 and not bool(real.all()):
+    if count == 1 and real is not None and not bool(real.all()):
         raise ValueError(
             "attention_mask must be 1 in a call of one token, got 0: a model with states takes "
             "any single token for text"
@@ -352,6 +352,19 @@ def weights(asked: Any) -> None:
         )
 
 
+NUMBERS = [
+    compiled(name, Finite[Tensor, "rows heads tokens width"])
+    for name in ("queries", "keys", "values")
+]
+
+
+def infinite(*new: Tensor) -> None:
+    """Refuse queries, keys and values of new tokens that are no numbers."""
+    for check, one in zip(NUMBERS, new, strict=True):
+        assert check is not None
+        check(one, {})
+
+
 def narrowed(new: torch.dtype, held: torch.dtype) -> None:
     """Refuse a model that computes in a narrower type than what it filled a cache with."""
     if torch.promote_types(new, held) != new and torch.finfo(new).bits < torch.finfo(held).bits:
@@ -370,19 +383,20 @@ def another_text(other: bool) -> None:
         )
 
 
-def growing(rotary: Any, before: int, after: int) -> None:
-    """Refuse a length beyond which a rotary embedding turns by other angles."""
+def growing(rotary: Any, before: int, places: Tensor) -> None:
+    """Refuse positions beyond which a rotary embedding turns by other angles."""
     kind = getattr(rotary, "rope_type", "default")
     if not isinstance(kind, str):  # one a kind of layer
         kind = next((one for one in kind.values() if "dynamic" in one), "default")
+    if kind != "longrope" and "dynamic" not in kind:
+        return
+    after = int(places.max()) + 1
     if kind == "longrope":
         limit = rotary.config.rope_parameters["original_max_position_embeddings"]
         changed = before <= limit < after
-    elif "dynamic" in kind:
+    else:
         limit = rotary.original_max_seq_len
         changed = limit < after
-    else:
-        return
     if changed:
         raise ValueError(
             f"model must turn all keys by the same angles, got a rotary embedding {kind!r} whose "
@@ -391,11 +405,14 @@ def growing(rotary: Any, before: int, after: int) -> None:
         )
 
 
-def learned(decoder: Any, after: int) -> None:
+def learned(decoder: Any, places: Tensor) -> None:
     """Refuse more tokens than a model has learned positions for."""
     table = getattr(decoder, "embed_positions", None)
     count = getattr(table, "num_embeddings", None)
-    if isinstance(count, int) and after > count - getattr(table, "offset", 0):
+    if not isinstance(count, int):
+        return
+    after = int(places.max()) + 1
+    if after > count - getattr(table, "offset", 0):
         raise ValueError(
             "input_ids must have no more tokens than the model has learned positions for, "
             f"{count - getattr(table, 'offset', 0)}, got {after}; what KVzip repeats counts, too"

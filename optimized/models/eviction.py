@@ -13,6 +13,7 @@ from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax, causal, dense_attention, weighing
 from optimized.models.layer import AttendingCache, AttendingLayer, exactly, rows_of_states
+from reference.contract import trusted
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
 # and hidden states of the new tokens, the rest of all tokens so far.
@@ -44,6 +45,8 @@ class EvictionLayer(AttendingLayer):
         assert self.values is not None
         if self.arriving is not None:
             keys, values, hidden = self.taken()
+            if self.old is not None and softmax.plain:
+                refuse.infinite(query, keys, values)
             self.keys = torch.cat([self.keys, keys], 2)
             self.values = torch.cat([self.values, values], 2)
             if self.observe is not None:
@@ -56,7 +59,8 @@ class EvictionLayer(AttendingLayer):
             if not softmax.plain:
                 return weighing(query, *self.side_by_side(query, valid), softmax)[0]
             since = self.keys, self.values, valid
-            return optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
+            with trusted():  # what is held was looked at as it came
+                return optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
 
     def side_by_side(self, query: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return all entries of heads of different lengths, and what the queries see of them."""
@@ -171,11 +175,11 @@ class EvictionCache(AttendingCache):
         self.before: dict[int, Any] = {}
         """States before the last call, where that brought one token, which can be taken back."""
 
-    def admit(self, real: Tensor, seen: int) -> None:
+    def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse a prompt that nobody would compress."""
         if self.states:
-            refuse.states(self.carries, real, seen)
-            one = real.shape[1] == 1
+            refuse.states(self.carries, count, real, seen)
+            one = count == 1
             self.before = {n: dict(vars(x)) for n, x in self.states.items()} if one else {}
         if not self.open and not seen:
             raise ValueError(

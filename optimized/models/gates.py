@@ -8,10 +8,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import PreTrainedModel
 
 import optimized
 from optimized import GateWeights, train_fastkvzip
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import key_heads, whole_layers
 from optimized.models.prefill import Step, prefill
 from optimized.models.scorers.kvzip import KVzip

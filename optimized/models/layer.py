@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache
 from transformers.cache_utils import (
     Cache,
     CacheLayerMixin,
+    DynamicCache,
     DynamicLayer,
     DynamicSlidingWindowLayer,
     LinearAttentionAndFullAttentionLayer,
@@ -21,7 +21,7 @@ from transformers.cache_utils import (
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import NAME, Ours, Softmax, Unfollowed
+from optimized.models.attention import NAME, Attentive, Ours, Softmax, Unfollowed
 
 
 def exactly(x: Tensor) -> AbstractContextManager[Any]:
@@ -293,6 +293,19 @@ FACTOR = 0x5851F42D4C957F2D
 """Odd, so that no id before is lost in a product modulo 2^64."""
 
 
+def signed(number: int) -> int:
+    """Return the number of 64 bits with a sign that is the same modulo $2^{64}$."""
+    return number - 2**64 * (number >= 2**63)
+
+
+def powers(count: int, device: torch.device) -> Tensor:
+    """Return the first powers of the factor, modulo $2^{64}$: from as many as there are, twice."""
+    found, step = torch.ones(1, dtype=torch.long, device=device), FACTOR
+    while len(found) < count:
+        found, step = torch.cat([found, found * signed(step)]), step * step % 2**64
+    return found[:count]
+
+
 class Digest:
     """A number a row that says which ids were seen, padding left out, on the device of the ids.
 
@@ -303,18 +316,25 @@ class Digest:
         self.number = number
 
     def of(self, ids: Tensor, real: Tensor | None) -> "Digest":
-        """Return the digest with more ids behind those of this one."""
+        """Return the digest with more ids behind those of this one.
+
+        Args:
+            ids: the ids of each row.
+            real: which of them are no padding; None where none is.
+        """
         if not ids.shape[1]:
             return self
         number = self.number
-        real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
-        powers = [1]
-        for _ in range(ids.shape[1]):
-            powers.append(powers[-1] * FACTOR % 2**64)
-        wrapped = torch.tensor([p - 2**64 * (p >= 2**63) for p in powers], device=ids.device)
+        count = ids.shape[1]
+        terms = ids.long() + 1
+        if real is None:
+            if count > 1:
+                terms = terms * powers(count, ids.device).flip(0)
+            return Digest(number * signed(pow(FACTOR, count, 2**64)) + terms.sum(-1))
         behind = real.flip(-1).cumsum(-1).flip(-1)  # how many come from here on
-        terms = (ids.long() + 1) * wrapped[(behind - 1).clamp(min=0)] * real
-        return Digest(number * wrapped[behind[:, 0]] + terms.sum(-1))
+        table = powers(count + 1, ids.device)
+        terms = terms * table[(behind - 1).clamp(min=0)] * real
+        return Digest(number * table[behind[:, 0]] + terms.sum(-1))
 
     def rows(self, rows: Tensor) -> "Digest":
         """Return the digest of other rows."""
@@ -325,7 +345,7 @@ class Digest:
         return bool((torch.as_tensor(self.number) == torch.as_tensor(other.number)).all())
 
 
-class AttendingCache(Cache):
+class AttendingCache(Cache, Attentive):
     """A cache of such layers, with its size in bytes.
 
     It remembers of the tokens it has seen which were padding, at which position each row goes on,
@@ -371,8 +391,8 @@ class AttendingCache(Cache):
         """
         seen = self.get_seq_length()
         counting = [layer for layer in self.layers if isinstance(layer, CacheLayerMixin)]
-        late = any(layer.get_seq_length() != seen for layer in counting)
-        refuse.interrupted(late or any(vars(layer).get("arriving") for layer in counting))
+        late = any(x.get_seq_length() != seen or vars(x).get("arriving") for x in counting)
+        refuse.interrupted(late)
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
         refuse.some_new(new, seen)
@@ -392,21 +412,48 @@ class AttendingCache(Cache):
                     if inputs.get(name) is not None:
                         inputs[name] = inputs[name][:, -1:]
                 inputs["position_ids"] = inputs["position_ids"][..., -1:]
-        valid, gone = self.with_new(inputs.get("attention_mask"), new, seen)
-        real = new.new_ones(new.shape[:2], dtype=torch.bool)
-        real = real if valid is None else valid[:, seen:]
-        self.admit(real, seen)
-        before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
-        places, ends, ahead = self.placed(inputs.get("position_ids"), real, before)
-        refuse.learned(decoder, int(places.max()) + 1)
+        mask, given, count = inputs.get("attention_mask"), inputs.get("position_ids"), new.shape[1]
+        places = self.counted_on(mask, given, new, seen)
+        if places is not None:
+            valid, real, gone, ahead = None, None, [], self.ahead
+            self.admit(count, None, seen)
+            ends = [end + count for end in self.ends]
+        else:
+            valid, gone = self.with_new(mask, new, seen)
+            real = None if valid is None else valid[:, seen:]
+            self.admit(count, real, seen)
+            before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
+            every = new.new_ones(new.shape[:2], dtype=torch.bool) if real is None else real
+            places, ends, ahead = self.placed(given, every, before)
+        refuse.learned(decoder, places)
         if seen:
-            refuse.growing(
-                getattr(decoder, "rotary_emb", None), max(self.ends), int(places.max()) + 1
-            )
+            refuse.growing(getattr(decoder, "rotary_emb", None), max(self.ends), places)
         self.valid, self.ends, self.ahead = valid, ends, ahead
         named = inputs.get("input_ids") is not None and not any(gone)
         self.digest = self.digest.of(new, real) if self.digest is not None and named else None
         return inputs | {"attention_mask": valid, "position_ids": places}
+
+    def counted_on(
+        self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int
+    ) -> Tensor | None:
+        """Return the positions of new tokens where no row has padding and each counts on.
+
+        None where that is not so, or not seen at a glance. A call of one token is all but always
+        such a call, and two values of it are all that is waited for.
+        """
+        rows, count = new.shape[:2]
+        if not seen or self.valid is not None:
+            return None
+        if mask is not None and (mask.shape != (rows, seen + count) or not bool(mask.all())):
+            return None
+        if given is None:
+            starts = torch.tensor(self.ends, device=new.device)[:, None]
+            return starts + torch.arange(count, device=new.device) + self.ahead
+        if given.shape[1:] != (count,) or len(given) not in (1, rows):
+            return None
+        places = given.expand(rows, count)
+        told = [[*range(end, end + count)] for end in self.ends]
+        return places + self.ahead if places.tolist() == told else None
 
     def same_again(self, count: int, inputs: dict[str, Any]) -> bool:
         """Return whether a call brings the tokens that were seen, as `generate` hands them over."""
@@ -476,12 +523,18 @@ class AttendingCache(Cache):
         places = torch.cat([count[None], axes]) if len(given) == WITH_TEXT else axes
         return places, ends.tolist(), ahead
 
-    def admit(self, real: Tensor, seen: int) -> None:
-        """Refuse padding among new tokens, or tokens at all, where a cache cannot take them."""
-        if not seen:
+    def admit(self, count: int, real: Tensor | None, seen: int) -> None:
+        """Refuse padding among new tokens, or tokens at all, where a cache cannot take them.
+
+        Args:
+            count: how many tokens come.
+            real: which of them are no padding; None where none is.
+            seen: how many came before.
+        """
+        if not seen and real is not None:
             refuse.false_on_the_left("attention_mask", real)
         if self.states:
-            refuse.states(self.carries, real, seen)
+            refuse.states(self.carries, count, real, seen)
 
     def take_back(self) -> None:
         """Give up the last token, which is read again."""

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
 from optimized.models.attach import attached
 from optimized.models.attention import attentions, decoder_of, unturned
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import AttendingCache, Digest
 from reference.errors import must_be
 from reference.kinds import Positive
@@ -130,7 +130,7 @@ def read(
             ).logits[:, -1]
             first, counted = {}, positions
     cache.looked = tuple(looked)
-    cache.digest = Digest().of(ids, mask.bool())
+    cache.digest = Digest().of(ids, None if cache.valid is None else mask.bool())
     return logits
 
 

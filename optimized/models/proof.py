@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicCache
 
 import optimized
 from optimized.models import errors as refuse
@@ -25,6 +25,7 @@ from optimized.models.attention import (
     way_of,
 )
 from optimized.models.eviction import EvictionCache, EvictionLayer
+from optimized.models.kinds import PreTrainedModel
 from reference.precision import widen
 
 CALLS = ((0, 8), (8, 12))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import Softmax, causal, dense_attention, seeing
+from optimized.models.attention import Softmax, dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer, exactly
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
@@ -53,17 +53,16 @@ class RestoringLayer(AttendingLayer):
 
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
         """Attend to what is restored, and then store what is new, as much at a time as can be."""
-        out, start = torch.empty_like(query), 0
+        parts, start = [], 0
         while start < query.shape[2]:
             stop = min(query.shape[2], start + self.room(query.shape[2]))
             some, key, value = (x[:, :, start:stop] for x in (query, keys, values))
             held_keys, held_values = self.read()
             every = torch.cat([held_keys, key], 2), torch.cat([held_values, value], 2)
-            visible = causal(stop - start, every[0].shape[2], None, query.device)
-            out[:, :, start:stop] = seeing(some, *every, visible, softmax)
+            parts.append(dense_attention(some, *every, None, softmax))
             self.append(softmax.standard(some), key, value)
             start = stop
-        return out
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
     def room(self, new: int) -> int:
         """Return how many new tokens are stored at a time."""

@@ -9,11 +9,11 @@ from weakref import ref
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.eviction import EvictionCache
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._rows import protected_ends
 from reference.errors import must_be

@@ -30,15 +30,18 @@ def ragged_attention(
     scaled = scaled.reshape(rows * kv_heads, heads // max(1, kv_heads), count, width)
     shape = rows * kv_heads, 1, tokens, width
     since = keys.to(exact).reshape(shape), values.to(exact).reshape(shape)
-    spans = [slice(*ends) for ends in pairwise(cache.offsets.tolist())]
-    longest = max((span.stop - span.start for span in spans), default=0)
+    lengths = [stop - start for start, stop in pairwise(cache.offsets.tolist())]
+    longest = max(lengths, default=0)
     unseen = hidden(valid, (rows, kv_heads, count, tokens), causal, keys.device)
-    out = torch.empty_like(scaled)
     step = max(1, LOGITS // max(1, rows * heads * (longest + tokens)))
+    if step >= count:
+        out = attend(scaled, cache, lengths, since, unseen)
+        return out.to(queries.dtype).view(queries.shape)
+    out = torch.empty_like(scaled)
     for start in range(0, count, step):
         some = slice(start, start + step)
         hides = unseen if unseen is None or unseen.shape[-2] == 1 else unseen[..., some, :]
-        out[:, :, some] = attend(scaled[:, :, some], cache, spans, since, hides)
+        out[:, :, some] = attend(scaled[:, :, some], cache, lengths, since, hides)
     return out.to(queries.dtype).view(queries.shape)
 
 
@@ -47,10 +50,12 @@ def hidden(
 ) -> Tensor | None:
     """Return which new tokens which queries do not see, or nothing where they see all."""
     rows, kv_heads, count, tokens = shape
+    if valid is None and (count == 1 or not causal):
+        return None
     at = torch.arange(tokens - count, tokens, device=device)[:, None]
     later = torch.arange(tokens, device=device) > at
     if valid is None:
-        return later if causal and count > 1 else None
+        return later
     unseen = ~valid.view(rows, 1, 1, tokens).repeat_interleave(kv_heads, 0)
     if not causal:
         return unseen
@@ -60,23 +65,21 @@ def hidden(
 def attend(
     queries: Tensor,
     cache: RaggedCache,
-    spans: list[slice],
+    lengths: list[int],
     since: tuple[Tensor, Tensor],
     unseen: Tensor | None,
 ) -> Tensor:
     """Attend to each head's own entries and to the new tokens."""
-    longest = max((span.stop - span.start for span in spans), default=0)
-    logits = queries.new_full((*queries.shape[:3], longest + since[0].shape[2]), -torch.inf)
-    for head, span in enumerate(spans):
-        left = cache.keys[span].to(queries.dtype)
-        logits[head, ..., : len(left)] = queries[head] @ left.mT
     fresh = queries @ since[0].mT
-    logits[..., longest:] = fresh if unseen is None else fresh.masked_fill(unseen, -torch.inf)
-    weights = logits.softmax(-1)
-    if unseen is not None or not since[0].shape[2]:
-        weights = weights.masked_fill((logits == -torch.inf).all(-1, keepdim=True), 0)
-    out = weights[..., longest:] @ since[1]
-    for head, span in enumerate(spans):
-        left = cache.values[span].to(queries.dtype)
-        out[head] += weights[head, ..., : len(left)] @ left
-    return out
+    fresh = fresh if unseen is None else fresh.masked_fill(unseen, -torch.inf)
+    olds = zip(cache.keys.split(lengths), cache.values.split(lengths), strict=True)
+    news = zip(queries.flatten(1, 2), fresh.flatten(1, 2), since[1][:, 0], strict=True)
+    out = []
+    for (query, later, value), (key, old) in zip(news, olds, strict=True):
+        logits = torch.cat([query @ key.to(query.dtype).mT, later], -1)
+        weights = logits.softmax(-1)
+        if unseen is not None:
+            weights = weights.masked_fill((logits == -torch.inf).all(-1, keepdim=True), 0)
+        left, right = weights.split([len(key), len(value)], -1)
+        out.append(torch.addmm(right @ value, left, old.to(query.dtype)))
+    return torch.stack(out).view(queries.shape) if out else torch.empty_like(queries)

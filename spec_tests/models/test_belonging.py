@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import optimized
-from optimized.models.layer import Digest
+from optimized.models.layer import FACTOR, Digest
 from spec_tests.accuracy import assert_equal
 from spec_tests.models.random_model import (
     VOCABULARY,
@@ -106,3 +106,39 @@ def test_a_digest_tells_texts_apart_and_goes_on():
     row = ids[:1].expand(9, -1).clone()
     row[range(9), range(9)] += 1
     assert len({*torch.as_tensor(Digest().of(row, None).number).tolist()}) == 9
+
+
+def digested(rows, flags, before=0):
+    """Return the digest of each row by its definition."""
+    numbers = []
+    for row, there in zip(rows.tolist(), flags.tolist(), strict=True):
+        number = before
+        for one, real in zip(row, there, strict=True):
+            number = (FACTOR * number + one + 1) % 2**64 if real else number
+        numbers.append(number)
+    return numbers
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64, 300])
+def test_a_digest_is_what_it_is_defined_as(count):
+    draw = torch.Generator().manual_seed(count)
+    ids = torch.randint(0, 2**17, (5, count), generator=draw)
+    every = torch.ones_like(ids, dtype=torch.bool)
+    real = torch.rand(5, count, generator=draw) < 0.7
+    for flags in (every, real):
+        whole = Digest().of(ids, flags)
+        assert [one % 2**64 for one in torch.as_tensor(whole.number).tolist()] == digested(
+            ids, flags
+        )
+        by_one = Digest()
+        for place in range(count):
+            by_one = by_one.of(ids[:, place : place + 1], flags[:, place : place + 1])
+        assert by_one.same(whole)
+    half = count // 2
+    assert Digest().of(ids, None).same(Digest().of(ids, every))
+    assert (
+        Digest()
+        .of(ids[:, :half], every[:, :half])
+        .of(ids[:, half:], None)
+        .same(Digest().of(ids, None))
+    )

@@ -4,11 +4,10 @@ from inspect import isclass
 from types import ModuleType
 from typing import Any
 
-from transformers import PreTrainedModel
-
 import optimized
 from optimized._composed import modules
 from optimized.models import errors as refuse
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.scorer import Scorer
 
 SCORERS: dict[str, type[Scorer]] = {

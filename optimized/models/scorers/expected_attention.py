@@ -3,12 +3,11 @@
 from types import ModuleType
 from typing import Any
 
-from transformers import PreTrainedModel
-
 import optimized
 from optimized import Scored
 from optimized.models.attach import attached
 from optimized.models.attention import decoder_of
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, unrotated
 from optimized.models.scorer import ReadLayer, Scorer, Scores, lengths, options
 

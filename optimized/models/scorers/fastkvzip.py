@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
+from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import whole_layers
 from optimized.models.prefill import Step
 from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends

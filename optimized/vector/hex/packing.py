@@ -20,6 +20,10 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
 
 
 def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
+    if 8 % bits == 0:  # no code lies in two bytes
+        stream = as_bytes(words)
+        codes = [(stream >> place).bitwise_and_(2**bits - 1) for place in range(0, 8, bits)]
+        return torch.stack(codes, -1).flatten(-2)[..., :length]
     groups = -(-length // 8)
     places = bits * torch.arange(8, device=words.device)
     stream = F.pad(as_bytes(words), (0, groups * bits - 4 * words.shape[-1]))

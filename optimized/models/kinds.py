@@ -1,0 +1,10 @@
+"""The class of a model, for annotations: its own module loads most of `transformers`."""
+
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel as PreTrainedModel
+else:
+    PreTrainedModel = nn.Module
