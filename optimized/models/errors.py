@@ -137,9 +137,9 @@ def unlike_widths(named: str, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
             )
 
 
-def added(named: str, mask: Tensor, lowest: float) -> None:
-    """Refuse a mask that does more than to hide tokens."""
-    if bool(((mask > lowest) & (mask != 0)).any()):
+def added(named: str, mask: Tensor) -> None:
+    """Refuse a mask that does more than to hide tokens, by the lowest number of any precision."""
+    if bool(((mask > torch.finfo(torch.float16).min) & (mask != 0)).any()):
         raise ValueError(
             "model must weigh tokens by their keys, and mask some, got one whose "
             f"{named} adds numbers of its own to the products"

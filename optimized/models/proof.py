@@ -213,7 +213,7 @@ def compared(
         # eager attention in double precision has NaN at padding, since it exponentiates in single
         lowest = torch.finfo(torch.float32).min
         attention_mask = attention_mask.to(queries.dtype).clamp(min=lowest)
-        refuse.added(type(module).__name__, attention_mask, lowest)
+        refuse.added(type(module).__name__, attention_mask)
         seen = attention_mask[:, 0, -1] == 0  # what the last query sees is what is there
     eager = own_attention("eager", module)
     own = eager(module, queries, keys, values, attention_mask, **how)[0]
