@@ -28,6 +28,7 @@ from spec_tests.models.random_model import drawn, logits_after
 
 TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
 TOKENS, QUESTION, PADDING, NEW, VOCABULARY, WINDOW = 40, 4, 7, 8, 61, 7
+KEPT = 9
 CLOSE = 1e-4
 """How far logits may be apart, as a share of the largest."""
 LOOSE = 1e-3
@@ -383,8 +384,11 @@ def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[Past, ...]) -> Tensor
     return read[-1]
 
 
-def evicted(stock, model) -> float:
-    """How far apart logits are behind a prompt, some of it evicted here and masked there."""
+def evicted(stock, model, ragged: bool) -> float:
+    """How far apart logits are behind a prompt, some of it evicted here and masked there.
+
+    Heads keep equally many entries, or not, if they are ragged.
+    """
     ids, mask = prompts()
     prompt = models.prefill(model, ids[:, :TOKENS], mask[:, :TOKENS])
     draw, pasts, kept = torch.Generator().manual_seed(2), {}, []
@@ -395,7 +399,9 @@ def evicted(stock, model) -> float:
         assert keys is not None
         there = mask[:, None, :TOKENS].bool().expand(-1, keys.shape[1], -1)
         if isinstance(layer, EvictionLayer):
-            there = there & (torch.rand(there.shape, generator=draw) < 0.5)
+            chance = torch.rand(there.shape, generator=draw) * there
+            least = 0.5 if ragged else chance.sort().values[..., -KEPT, None]
+            there = chance >= least
             kept.append(there)
         pasts[place] = Past(there)
     prompt.cache.evict(kept)
@@ -468,8 +474,9 @@ def verdict(kind: str) -> dict[str, str]:
                 else:
                     assert far > CLOSE, f"{kind}: {system} leaves no trace"
     if kind not in CHUNKED and not {"full", "full" + BEHIND} & {*refused}:
-        far = evicted(stock, model)
-        assert far <= CLOSE, (kind, "evicted", far)
+        for ragged in (False, True):
+            far = evicted(stock, model, ragged)
+            assert far <= CLOSE, (kind, "ragged" if ragged else "dense", far)
     return refused
 
 
