@@ -22,14 +22,21 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
 def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
     if 8 % bits == 0:  # no code lies in two bytes
         stream = as_bytes(words)
-        codes = [(stream >> place).bitwise_and_(2**bits - 1) for place in range(0, 8, bits)]
-        return torch.stack(codes, -1).flatten(-2)[..., :length]
+        stream = halves(stream, 4) if bits <= 4 else stream.clone()
+        stream = halves(stream, 2) if bits <= 2 else stream
+        stream = halves(stream, 1) if bits == 1 else stream
+        return stream[..., :length]
     groups = -(-length // 8)
     places = bits * torch.arange(8, device=words.device)
     stream = F.pad(as_bytes(words), (0, groups * bits - 4 * words.shape[-1]))
     numbers = F.pad(stream.unflatten(-1, (groups, bits)), (0, 8 - bits)).view(torch.int64)
     codes = (numbers >> places).to(torch.uint8).bitwise_and_(2**bits - 1)
     return codes.flatten(-2)[..., :length]
+
+
+def halves(stream: Tensor, bits: int) -> Tensor:
+    """Return the lower and the upper `bits` of each number, one behind the other."""
+    return torch.stack([stream.bitwise_and(2**bits - 1), stream >> bits], -1).flatten(-2)
 
 
 def as_bytes(words: Tensor) -> Tensor:
