@@ -198,7 +198,7 @@ def of_the_model() -> dict[str, str]:
     except (ImportError, ValueError) as reason:
         return dict.fromkeys(names, f"Not drawn: {reason}.\n")
     said = {}
-    with command.threads(model):
+    with command.threads(few=True):
         for one in pictures.pictures(model, documents, settings):
             said[one.name] = f"Not drawn: {one.refused}.\n"
             if one.svg is not None:

@@ -66,7 +66,7 @@ def main(name: str) -> None:
     """Measure every variant, and write what was found."""
     given = parser().parse_args(["--model", name, *DOCUMENTS[name]])
     model, documents, settings = command.prepared(given)
-    with command.threads(model), torch.inference_mode():
+    with command.threads(few=True), torch.inference_mode():
         found = measured(model, documents, settings, given.ratios)
         found["modes"] = streamed(model, documents, settings)
         found["graph"] = graphs(model, documents, settings)
