@@ -96,11 +96,16 @@ def compressed(
     """
     one, made, store = parts_of(system, refined)
     if input_ids is None:
-        raise TypeError("input_ids must be given: `compressed(model, system, **tokenizer(text))`")
+        raise TypeError(
+            "input_ids must be given: `compressed(model, system, "
+            "**tokenizer(text, return_tensors='pt'))`"
+        )
     takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
     looked = refuse.inputs(model, one.name, takes, others)
     refuse.token_ids(input_ids, attention_mask)
     refuse.implementation(kv)
+    if one.store is not None or one.then is not None:
+        refuse.stays(one.name, interval)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
     refuse.layered(one, SCORERS, layered, interval)
@@ -121,11 +126,9 @@ def compressed(
     tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
     fewest = min(keep) if isinstance(keep, Sequence) else keep
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
-    if one.then is not None:
-        refuse.then(one.name, interval)
-        if input_ids.shape[1] > 1:  # codes cannot give back the last token
-            looked = but_last(looked, input_ids)
-            input_ids, mask = input_ids[:, :-1], mask[:, :-1]
+    if one.then is not None and input_ids.shape[1] > 1:  # codes cannot give back the last token
+        looked = but_last(looked, input_ids)
+        input_ids, mask = input_ids[:, :-1], mask[:, :-1]
     if interval is not None:
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()

@@ -298,7 +298,7 @@ def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]
     elif int(got[0]) == 0:
         says = "leave position_ids out, or count on from the tokens that the cache has seen"
     else:
-        says = "input_ids must be the tokens seen and new ones behind them, none left out"
+        says = "tokens are left out; a model called without `generate` takes the new ones alone"
     raise ValueError(
         "position_ids must count on in every row from what the cache has seen, at "
         f"{int(meant[first])}, got {int(got[first])}: {says}"
@@ -318,8 +318,8 @@ def ends_in_text(mask: Any) -> None:
     """Refuse a prompt that ends in padding."""
     if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
         raise ValueError(
-            "attention_mask must be 1 at the last token of each row, got 0: pad questions of "
-            "unlike lengths on their left"
+            "attention_mask must be 1 at the last token of each row, got 0: put the "
+            "padding of questions of unlike lengths before them, behind the prompt"
         )
 
 
@@ -379,7 +379,8 @@ def another_text(other: bool) -> None:
     if other:
         raise ValueError(
             "input_ids must begin with the tokens that the cache has seen, got others: append new "
-            "ids to the old ones, since a text that is encoded again may have other ids"
+            "ids to the old ones, since a text that is encoded again may have other ids; other "
+            "questions of one prompt are asked within `cache.undone()`"
         )
 
 
@@ -500,7 +501,8 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
         got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
         raise ValueError(
-            f"input_ids must be integers of shape (batch, tokens), not empty, got {got}"
+            f"input_ids must be integers of shape (batch, tokens), not empty, got {got}: a "
+            "tokenizer returns such with return_tensors='pt'"
         )
     if valid is not None:
         if not isinstance(valid, Tensor):
@@ -673,7 +675,7 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
         errors.must_be("keep", one, Positive | None)
 
 
-def then(name: str, interval: int | None) -> None:
+def stays(name: str, interval: int | None) -> None:
     """Refuse to compress again and again what is in codes."""
     if interval is not None:
         raise ValueError(f"interval must be None for {name!r}, whose codes stay, got {interval}")

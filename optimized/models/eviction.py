@@ -172,8 +172,6 @@ class EvictionCache(AttendingCache):
     def __init__(self, config: Any) -> None:
         super().__init__(config, EvictionLayer)
         self.open = False
-        self.before: dict[int, Any] = {}
-        """States before the last call, where that brought one token, which can be taken back."""
 
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse a prompt that nobody would compress."""

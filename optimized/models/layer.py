@@ -21,7 +21,7 @@ from transformers.cache_utils import (
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import NAME, Attentive, Ours, Softmax, Unfollowed
+from optimized.models.attention import Attentive, Ours, Softmax, Unfollowed
 
 
 def exactly(x: Tensor) -> AbstractContextManager[Any]:
@@ -129,8 +129,8 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         raise ValueError(
-            f"model must use attn_implementation {NAME!r} with this {type(self).__name__}: "
-            "call `optimized.models.attach(model)`, again after a `set_attn_implementation`"
+            f"model must attend through this package to a {type(self).__name__}: call "
+            "`optimized.models.attach(model)`, and again where its attention was set to another"
         )
 
 
@@ -360,6 +360,8 @@ class AttendingCache(Cache, Attentive):
         layers, self.states = spread(config, whole)
         super().__init__(layers=layers)
         self.carries = True
+        self.before: dict[int, Any] = {}
+        """States before the last call, where that brought one token, which can be taken back."""
         self.valid: Tensor | None = None
         self.ends: list[int] = []
         self.ahead = torch.zeros(1, 1, dtype=torch.long)
@@ -372,7 +374,7 @@ class AttendingCache(Cache, Attentive):
     @property
     def nbytes(self) -> int:
         """Bytes of every storage that layers and mask keep alive; the digest has 8 a row more."""
-        return optimized.stored_bytes([self.layers, self.states, self.valid])
+        return optimized.stored_bytes([self.layers, self.states, self.before, self.valid])
 
     @property
     def max_cache_len(self) -> int:

@@ -95,7 +95,7 @@ MISTAKES = {
     "no ids": (
         dict(system="snapkv", ratio=0.5, input_ids=None),
         TypeError,
-        "input_ids must be given: `compressed(model, system, **tokenizer(text))`",
+        "must be given: `compressed(model, system, **tokenizer(text, return_tensors='pt'))`",
     ),
     "ids without a batch": (
         dict(system="snapkv", ratio=0.5, input_ids=IDS[0]),
@@ -147,6 +147,11 @@ MISTAKES = {
         dict(system="snapkv", keep=8, interval=4),
         ValueError,
         "an interval must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got 'snapkv'",
+    ),
+    "codes again and again": (
+        dict(system="hex-4", keep=8, interval=4),
+        ValueError,
+        "interval must be None for 'hex-4', whose codes stay, got 4",
     ),
     "gates that nobody has trained": (
         dict(system="fastkvzip", keep=8),
@@ -217,7 +222,7 @@ LATER = {
     ),
     "questions padded on the right": (
         dict(attention_mask=torch.ones_like(MORE) - torch.eye(1, 28).flip(1).long()),
-        "attention_mask must be 1 at the last token of each row, got 0: pad questions of unlike",
+        "attention_mask must be 1 at the last token of each row, got 0: put the padding of",
     ),
     "weights of attention": (
         dict(output_attentions=True, return_dict_in_generate=True),
@@ -233,7 +238,7 @@ POSITIONS = {
     "packed": (torch.tensor([[24, 25, 0, 1]]), "at 26, got 0: sequences that are packed into one"),
     "behind a gap": (
         torch.arange(26, 30)[None],
-        "at 24, got 26: input_ids must be the tokens seen",
+        "at 24, got 26: tokens are left out; a model called",
     ),
 }
 
@@ -292,7 +297,7 @@ def test_attention_that_is_set_afterwards_is_honoured_or_named():
     model = fresh("llama")
     cache = models.compressed(model, "full", IDS)
     model.set_attn_implementation("eager")
-    with pytest.raises(ValueError, match="again after a `set_attn_implementation`"):
+    with pytest.raises(ValueError, match="and again where its attention was set to another"):
         model.generate(MORE, past_key_values=cache, max_new_tokens=2)
     models.attach(model)
     assert len(model(MORE, output_attentions=True).attentions) == 2

@@ -105,7 +105,7 @@ def test_a_cache_in_a_model_that_is_not_attached_is_refused(kind):
     model = transformers.AutoModelForCausalLM.from_config(
         configuration("llama"), attn_implementation=kind
     )
-    with pytest.raises(ValueError, match=r"attn_implementation 'kvspec' with this EvictionLayer"):
+    with pytest.raises(ValueError, match=r"attend through this package to a EvictionLayer"):
         generated(model, ids, mask, prompt.cache)
 
 
