@@ -14,6 +14,8 @@ from optimized.models.attention import (
     Attentive,
     attentions,
     decoder_of,
+    expand_alone,
+    expand_for_ours,
     hand_over,
     home_of,
     implementation,
@@ -107,7 +109,10 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
         if known is None:
             own = implementation(decoder)
             known = Attachment(own, proven(model), mark_of(model))
-            hooked = ((decoder, known), *((one, hand_over) for one in attentions(decoder)))
+            modules = attentions(decoder)
+            for one in modules:
+                expand_for_ours(one)
+            hooked = ((decoder, known), *((one, hand_over) for one in modules))
             for module, hook in hooked:
                 module.register_forward_pre_hook(hook, with_kwargs=True)
             prepare: Any = model.prepare_inputs_for_generation
@@ -127,6 +132,7 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
             decoder.set_attn_implementation(known.own)
             vars(model).pop("prepare_inputs_for_generation", None)
             for module in (decoder, *attentions(decoder)):
+                expand_alone(module)
                 named = module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs
                 for key, hook in list(named[0].items()):
                     if hook is known or hook is hand_over:

@@ -14,6 +14,8 @@ from optimized.models import errors as refuse
 from reference.precision import widen
 
 NAME = "kvspec"
+EXPAND = "expand_kv"
+"""What makes keys and values of latent rows, in the attention of `transformers`."""
 # Queries for which a mask exists at one time.
 BLOCK = 256
 # What stands for a model's own attention in a thread that checks the model; other threads, whose
@@ -151,6 +153,31 @@ def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
             "model must have an `eager_attention_forward` in the file of its attention, got none"
         )
     return eager
+
+
+class Expanding:
+    """What makes keys and values of latent rows; a layer of ours makes them of those it keeps."""
+
+    def __init__(self, own: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
+        self.own = own
+
+    def __call__(self, latent: Any, turned: Any) -> tuple[Any, Any]:
+        """Expand the rows of a cache, or tell a layer of ours how to."""
+        if isinstance(latent, Tensor):
+            return self.own(latent, turned)
+        latent.expand = self.own
+        return latent, turned
+
+
+def expand_for_ours(attention: nn.Module) -> None:
+    """Let a layer of ours take the place of latent rows."""
+    if hasattr(attention, EXPAND):
+        vars(attention)[EXPAND] = Expanding(getattr(attention, EXPAND))
+
+
+def expand_alone(attention: nn.Module) -> None:
+    """Undo `expand_for_ours`."""
+    vars(attention).pop(EXPAND, None)
 
 
 def hand_over(

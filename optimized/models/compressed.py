@@ -19,7 +19,7 @@ from optimized.models.decoding import SCORES, DecodingTransformersCache
 from optimized.models.gates import load_gates
 from optimized.models.hex import HexTransformersCache
 from optimized.models.kinds import PreTrainedModel
-from optimized.models.layer import AttendingCache, whole_layers
+from optimized.models.layer import AttendingCache, is_latent, whole_layers
 from optimized.models.prefill import Prefilled, prefill, read
 from optimized.models.quantized_eviction import QuantizedEvictionCache
 from optimized.models.restoring import QUANTIZERS, QuantizedTransformersCache
@@ -118,6 +118,8 @@ def compressed(
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
     attach(model)
+    if one.then is not None or one.store is not None or interval is not None:
+        refuse.latent(is_latent(model.config))
     if layered:
         refuse.one_a_layer("ratio or keep", pairs(ratio, keep), whole_layers(model.config))
         one = one._replace(scope="layer" if one.scope == "model" else one.scope)

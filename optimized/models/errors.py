@@ -104,6 +104,25 @@ def sharing(config: Any, layers: Sequence[Any]) -> None:
         )
 
 
+def latent(rows: bool) -> None:
+    """Refuse latent rows where keys and values are stored."""
+    if rows:
+        raise ValueError(
+            "model must cache keys and values of its heads to store them in codes or to evict "
+            "while decoding, got multi-head latent attention, which caches one row for all heads: "
+            "a scorer with or without a refinement is admissible, without `interval` and `>`"
+        )
+
+
+def unexpanded(missing: bool) -> None:
+    """Refuse latent rows where nobody says what they expand to."""
+    if missing:
+        raise ValueError(
+            "model must expand the latent rows of its cache in `expand_kv` of its attention, got "
+            "one that does not, or that `attach` did not prepare"
+        )
+
+
 def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
     """Refuse calls of so many tokens that a model with states would answer wrongly."""
     if seen and count > 1 and not carries:
@@ -174,10 +193,10 @@ def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
             "model must be a decoder with blocks in `layers` that attend in `self_attn`, as "
             f"Llama's are named, got {named} with {layers} `layers`"
         )
-    if any(hasattr(one, LATENT) for one in found):
+    if any(hasattr(one, LATENT) and not hasattr(one, "expand_kv") for one in found):
         raise ValueError(
-            f"model must cache keys and values, got {named}: its multi-head latent attention "
-            "caches a latent row for all heads, which no system here ranks or stores"
+            "model must cache the latent rows of its multi-head latent attention, got "
+            f"{named} of a version of transformers that does not: 5.23 or later does"
         )
 
 

@@ -11,8 +11,14 @@ from torch import Tensor
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
-from optimized.models.attention import Softmax, causal, dense_attention, weighing
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly, rows_of_states
+from optimized.models.attention import Softmax, causal, dense_attention, seeing, weighing
+from optimized.models.layer import (
+    AttendingCache,
+    AttendingLayer,
+    exactly,
+    is_latent,
+    rows_of_states,
+)
 from reference.contract import trusted
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
@@ -109,7 +115,7 @@ class EvictionLayer(AttendingLayer):
             self.keys, self.values = left.keys, left.values
         else:
             self.old = placeless(left.keys, left.values, left.offsets)
-            self.keys, self.values = (x[:, :, :0].clone() for x in self.whole)
+            self.keys, self.values = of_both(lambda x: x[:, :, :0].clone(), *self.whole)
         self.evicted, self.seen_before = True, self.seen
         self.last = (left.positions.flatten() == self.seen - 1).nonzero()[:, 0].tolist()
 
@@ -118,16 +124,17 @@ class EvictionLayer(AttendingLayer):
         dense = self.whole
         heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
         if self.since or not self.evicted or (self.old is None and len(self.last) == heads):
-            self.keys, self.values = (x[:, :, :-1] for x in dense)
+            self.keys, self.values = of_both(lambda x: x[:, :, :-1], *dense)
         elif self.last:
             bounds = torch.arange(heads + 1, device=dense[0].device) * held
-            flat = dense[0].flatten(0, 2), dense[1].flatten(0, 2)
+            flat = of_both(lambda x: x.flatten(0, 2), *dense)
             keys, values, _, offsets = self.old or placeless(*flat, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
             stays[self.last] = False
             gone = F.pad((~stays).cumsum(0), (1, 0))
-            self.old = placeless(keys[stays], values[stays], offsets - gone[offsets])
-            self.keys, self.values = (x[:, :, :0].clone() for x in dense)
+            left = of_both(lambda x: x[stays], keys, values)
+            self.old = placeless(*left, offsets - gone[offsets])
+            self.keys, self.values = of_both(lambda x: x[:, :, :0].clone(), *dense)
         self.seen -= 1
         if self.seen < self.seen_before:
             self.seen_before, self.last = self.seen, []
@@ -149,14 +156,68 @@ class EvictionLayer(AttendingLayer):
             last = last[torch.cat(spans)]
             places = torch.cat(spans).to(keys.device)
             offsets = F.pad(self.old.offsets.diff()[pools].cumsum(0), (1, 0))
-            self.old = placeless(self.old.keys[places], self.old.values[places], offsets)
+            self.old = placeless(*of_both(lambda x: x[places], *self.old[:2]), offsets)
         self.last = last.flatten().nonzero()[:, 0].tolist()
-        self.keys, self.values = keys[rows], values[rows]
+        self.keys, self.values = of_both(lambda x: x[rows], keys, values)
 
     def reset(self) -> None:
         """Forget every token."""
         super().reset()
         self.evicted, self.seen_before, self.old, self.last = False, 0, None, []
+
+
+class LatentLayer(EvictionLayer):
+    """One layer of multi-head latent attention: one row a token, of which all heads are made.
+
+    A row is the latent, from which the heads' values and the first part of their keys are
+    projected, and behind it the part of the keys that is rotated. Rows stand for keys and for
+    values alike, and are held once; they are expanded where they are attended to. To those who
+    watch, queries come as they meet rows: $q^T (W c) = (W^T q)^T c$, with $W$ what expands a row.
+    """
+
+    expands = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expand: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+        self.rank = 0
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Start with no rows."""
+        super().lazy_initialization(key_states, value_states)
+        self.values = self.keys
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
+        """Take the latents of new tokens, and the rotated part of their keys."""
+        self.rank = key_states.shape[-1]
+        rows = torch.cat([key_states, value_states], -1)
+        return super().update(rows, rows)
+
+    def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
+        """Add the new rows, and attend to what all that are left expand to."""
+        expand, self.expand = self.expand, None
+        refuse.unexpanded(expand is None)
+        assert expand is not None
+        assert self.keys is not None
+        new, _, hidden = self.taken()
+        self.keys = self.values = torch.cat([self.keys, new], 2)
+
+        def both(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return expand(rows[..., : self.rank], rows[..., self.rank :])
+
+        if self.observe is not None:
+            every = torch.eye(self.keys.shape[-1]).to(self.keys)[None, None]
+            meeting = softmax.standard(query @ both(every)[0].mT)
+            self.observe(meeting, self.keys, self.keys, valid, hidden)
+        valid = self.lasting(valid)
+        if self.old is None:
+            return dense_attention(query, *both(self.keys), valid, softmax)
+        rows, _, visible = self.side_by_side(query, valid)
+        return seeing(query, *both(rows), visible, softmax)
+
+    def adopt(self, left: DenseCache | RaggedCache) -> None:
+        """Hold these entries in place of all tokens so far."""
+        super().adopt(left._replace(values=left.keys))
 
 
 class EvictionCache(AttendingCache):
@@ -170,7 +231,7 @@ class EvictionCache(AttendingCache):
     evicts = True
 
     def __init__(self, config: Any) -> None:
-        super().__init__(config, EvictionLayer)
+        super().__init__(config, LatentLayer if is_latent(config) else EvictionLayer)
         self.open = False
 
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
@@ -287,6 +348,14 @@ class EvictionCache(AttendingCache):
         if any(layer.evicted or not layer.is_initialized for layer in layers):
             raise ValueError("cache must be filled and whole, got one that is empty or evicted")
         return layers
+
+
+def of_both(
+    change: Callable[[Tensor], Tensor], keys: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Change keys and values, once where they are one tensor."""
+    first = change(keys)
+    return first, first if values is keys else change(values)
 
 
 def placeless(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:

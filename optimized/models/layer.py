@@ -71,6 +71,8 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
     supports_early_init = False
     shares = False
     """Whether layers without keys of their own can attend to this one, too."""
+    expands = False
+    """Whether it takes latent rows, of which keys and values are made."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,6 +247,8 @@ def spread(
             whole() if isinstance(one, AttendingLayer) else deepcopy(one, memo)
             for one in config.layers
         ]
+        held = [one.expands for one in config.layers if isinstance(one, AttendingLayer)]
+        refuse.latent(any(held) and not whole().expands)
         return every, deepcopy(config.states, memo)
     layers: list[Any] = []
     states = {}
@@ -258,6 +262,7 @@ def spread(
         else:  # a state alone, or nothing
             layers.append(states.get(index, one))
     refuse.sharing(config, layers)
+    refuse.latent(is_latent(config) and not whole().expands)
     return layers, states
 
 
@@ -266,9 +271,16 @@ def whole_layers(config: Any) -> int:
     return sum(map(sees_all, own_layers(config)))
 
 
+def is_latent(config: Any) -> bool:
+    """Whether a model caches one row for all heads, of which their keys and values are made."""
+    return getattr(config.get_text_config(decoder=True), "kv_lora_rank", None) is not None
+
+
 def key_heads(config: Any) -> tuple[int, int]:
     """Return how many key heads a model has, and how wide they are."""
     text = config.get_text_config(decoder=True)
+    if is_latent(config):
+        return 1, text.kv_lora_rank + text.qk_rope_head_dim
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     return heads, width
@@ -598,6 +610,7 @@ class AttendingCache(Cache, Attentive):
             NotImplementedError: the cache stores what has no rows.
         """
         refuse.rows(self.evicts)
+        indices = indices.cpu()  # where the rest of a cache's bookkeeping is
         for layer in {id(one): one for one in (*self.layers, *self.states.values())}.values():
             if isinstance(layer, LastingLayer):
                 layer.take_rows(indices)

@@ -17,6 +17,8 @@ from optimized.models.attention import (
     attentions,
     decoder_of,
     dense_attention,
+    expand_alone,
+    expand_for_ours,
     home_of,
     implementation,
     own_attention,
@@ -85,6 +87,8 @@ def proven(model: PreTrainedModel) -> Proof:
     if training:
         model.eval()
     checking = CHECKING.set(compared)
+    for one in modules:
+        expand_for_ours(one)
     try:
         if (kept := implementation(decoder)) != name:
             raise ValueError(
@@ -110,6 +114,8 @@ def proven(model: PreTrainedModel) -> Proof:
             model.train()
         for hook in hooks:
             hook.remove()
+        for one in modules:
+            expand_alone(one)
         decoder.set_attn_implementation(own)
     if len(run.found) != len(cache.evictable()) * len(CALLS):
         raise ValueError("model must call the attention of every layer once")

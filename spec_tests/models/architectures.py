@@ -487,7 +487,7 @@ def table() -> dict:
 
 REASONS = {
     "blocks in `layers`": "no blocks in `layers` that attend in `self_attn`, as Llama's are named",
-    "latent attention": "multi-head latent attention, which caches one row for all heads",
+    "latent attention": "multi-head latent attention, whose rows are never stored in codes",
     "be a decoder alone": "an encoder-decoder, or a part of one",
     "layer that sees the whole text": "a window or a state in every layer",
     "with keys and values of the whole": "a cache of another kind, with an index or summaries",

@@ -61,7 +61,8 @@ def attend(module, query, key, value, attention_mask, scaling, **variants) -> tu
         past = turn.layers[module.layer_idx]
         assert past is not None
         assert past.seen.shape[2] == tokens - new
-        sees[..., :-new] &= past.seen[:, of, None]
+        row = torch.arange(heads) // (heads // past.seen.shape[1])  # latent rows are all heads'
+        sees[..., :-new] &= past.seen[:, row, None]
         if past.keys is not None and past.values is not None:
             k = torch.cat([past.keys[:, of].double(), k[:, :, -new:]], 2)
             v = torch.cat([past.values[:, of].double(), v[:, :, -new:]], 2)

@@ -13,6 +13,14 @@ models = pytest.importorskip("optimized.models")
 TOKENS, PADDING, VOCABULARY = 24, 5, 61
 WINDOW = 7
 MOE = {"num_experts_per_tok": 2, "experts_implementation": "eager"}
+LATENT = {
+    "kv_lora_rank": 12,
+    "q_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 6,
+    "num_key_value_heads": 4,
+}
 # What differs from `configuration`; a windowed model by its type and what it is told.
 ARCHITECTURES = {
     "llama": {},
@@ -68,21 +76,34 @@ ARCHITECTURES = {
         "hidden_size_per_layer_input": 8,
         "vocab_size_per_layer_input": VOCABULARY,
     },
+    "minicpm3": LATENT,
+    "deepseek_v3": LATENT
+    | {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "moe_intermediate_size": 16, **MOE},
+    "kimi_linear": LATENT
+    | {
+        "layer_types": ["linear_attention", "full_attention"],
+        "linear_head_dim": 8,
+        "linear_num_heads": 2,
+        "n_routed_experts": 4,
+        "moe_intermediate_size": 16,
+        **MOE,
+    },
     "qwen2 windowed": {
         "use_sliding_window": True,
         "sliding_window": WINDOW,
         "max_window_layers": 1,
     },
 }
-QUICK = (*tuple(ARCHITECTURES)[:4], "lfm2", "gemma4_text")
+QUICK = (*tuple(ARCHITECTURES)[:4], "lfm2", "gemma4_text", "minicpm3")
 """Grouped queries; norms; a window, bounded logits and another scale; a window and sinks; a state
-in place of tokens; layers that attend to the keys of another."""
+in place of tokens; layers that attend to the keys of another; one latent row for all heads."""
 thorough = settings.get_current_profile_name() == "thorough"
 ASKED = tuple(ARCHITECTURES) if thorough else QUICK
-SHARING = [kind for kind, told in ARCHITECTURES.items() if "num_kv_shared_layers" in told]
+KEYLESS = {"num_kv_shared_layers", "kv_lora_rank"}
+"""Where some layers have no keys of their own, or all heads' are made of one row."""
 every_architecture = pytest.mark.parametrize("kind", ASKED)
 every_keyed_architecture = pytest.mark.parametrize(
-    "kind", [kind for kind in ASKED if kind not in SHARING]
+    "kind", [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
 )
 every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
 
@@ -119,6 +140,11 @@ def whole(kind: str) -> dict[int, int]:
 def keyed_layers(kind: str) -> int:
     """How many layers have keys of the whole text."""
     return max(whole(kind).values()) + 1
+
+
+def key_heads(kind: str) -> int:
+    """How many rows a layer caches of a token."""
+    return 1 if "kv_lora_rank" in ARCHITECTURES[kind] else 2
 
 
 def fresh(kind: str, **more):

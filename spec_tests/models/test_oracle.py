@@ -19,6 +19,7 @@ from spec_tests.models.random_model import (
     attached,
     every_architecture,
     every_keyed_architecture,
+    key_heads,
     keyed_layers,
     models,
     prompts,
@@ -55,9 +56,10 @@ def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor
 def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     """Kept entries of each layer, row and head, never padding; equally many, or not."""
     draw = torch.Generator().manual_seed(5)
-    kept = torch.zeros(keyed_layers(kind), *mask.shape[:1], 2, TOKENS, dtype=torch.bool)
+    heads = key_heads(kind)
+    kept = torch.zeros(keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool)
     for index, one in enumerate(kept.view(-1, TOKENS)):
-        real = mask[index // 2 % len(mask), :TOKENS].nonzero()[:, 0]
+        real = mask[index // heads % len(mask), :TOKENS].nonzero()[:, 0]
         count = 3 + 2 * (index % 5) if ragged else 9
         one[real[torch.randperm(len(real), generator=draw)[:count]]] = True
     return kept
