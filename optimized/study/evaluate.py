@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from optimized.models import errors as refuse
+from optimized.models.eviction import of_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
 from optimized.models.quantized_eviction import restored, stored
@@ -79,7 +81,7 @@ class Batch:
         self.cache = self.prompt.cache
         for layer in self.cache.layers:  # in 16 bits, as in the papers, whatever the model is
             if getattr(layer, "keys", None) is not None and layer.keys.element_size() > 2:
-                layer.keys, layer.values = layer.keys.half(), layer.values.half()
+                layer.keys, layer.values = of_both(Tensor.half, layer.keys, layer.values)
                 if isinstance(layer, WindowLayer):
                     layer.held = []  # nothing is taken back any more
         self.judge = Judge(model, self.prompt, documents)
@@ -131,6 +133,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
         system, kv = row.trial.system, self.settings.kv
+        refuse.latent(any(layer.expands for layer in self.cache.evictable()))
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from optimized.models.attention import Softmax
-from optimized.models.eviction import EvictionCache
+from optimized.models.eviction import EvictionCache, EvictionLayer
 from optimized.models.prefill import Prefilled, Step, watched
 from optimized.study.documents import Document
 
@@ -93,10 +93,14 @@ class Judge:
 
 
 def attended(cache: EvictionCache, probes: Sequence[Probe]) -> list[Tensor]:
-    """Return the attention of some queries to what a cache holds, layer by layer."""
+    """Return the attention of some queries to what a cache holds, layer by layer.
+
+    Latent rows are attended to as they are, not expanded.
+    """
     out = []
     with cache.undone():
         for layer, probe in zip(cache.evictable(), probes, strict=True):
-            layer.update(probe.keys, probe.values)
-            out.append(layer.attend(probe.queries, None, Softmax(probe.queries.shape[-1] ** -0.5)))
+            softmax = Softmax(probe.queries.shape[-1] ** -0.5)
+            EvictionLayer.update(layer, probe.keys, probe.values)
+            out.append(EvictionLayer.attend(layer, probe.queries, None, softmax))
     return out

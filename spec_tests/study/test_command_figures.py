@@ -29,6 +29,7 @@ from optimized.study.record import SCHEMA
 from optimized.study.settings import KINDS, RECORDS, read
 from optimized.tiny import WORDS
 from optimized.tiny.tokens import Tokens
+from spec_tests.models.random_model import LATENT
 from spec_tests.study.command_model import TEXT, Command, saved
 
 TIMES = "seconds"
@@ -135,6 +136,19 @@ def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path, kind):
     assert [row["refused"] for row in (full, *rows)] == [None] * 6
     assert all(0 < row["stored_bytes"] < full["stored_bytes"] for row in rows)
     assert all(min(row["bits_by_document"]) > 0 for row in rows)
+
+
+def test_a_model_of_latent_rows_is_measured_where_rows_are_kept_or_freed(tmp_path):
+    one = Command(saved(tmp_path / "model", "minicpm3", **LATENT), tmp_path)
+    systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
+    full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
+    reasons = [row["refused"] for row in rows[2:]]
+    assert all("multi-head latent attention" in reason for reason in reasons)
+    for row in rows[:2]:
+        assert row["refused"] is None
+        assert row["stored_percent"] == pytest.approx(50, abs=2)
+        assert row["stored_percent"] == pytest.approx(row["kept_percent"], abs=1)
+        assert row["bits_by_document"] != full["bits_by_document"]
 
 
 def test_windows_count_among_the_bytes_in_16_bits_whatever_is_done_beside_them(command, tmp_path):
