@@ -236,8 +236,8 @@ class EvictionCache(AttendingCache):
 
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
         """Refuse a prompt that nobody would compress."""
+        super().admit(count, real, seen)
         if self.states:
-            refuse.states(self.carries, count, real, seen)
             one = count == 1
             self.before = {n: dict(vars(x)) for n, x in self.states.items()} if one else {}
         if not self.open and not seen:

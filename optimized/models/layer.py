@@ -13,9 +13,7 @@ from transformers.cache_utils import (
     Cache,
     CacheLayerMixin,
     DynamicCache,
-    DynamicLayer,
     DynamicSlidingWindowLayer,
-    LinearAttentionAndFullAttentionLayer,
     LinearAttentionLayer,
 )
 
@@ -231,7 +229,7 @@ def own_layers(config: Any) -> list[Any]:
 
 def sees_all(layer: Any) -> bool:
     """Whether a layer caches keys and values of the whole text."""
-    return type(layer) in (DynamicLayer, LinearAttentionAndFullAttentionLayer)
+    return type(layer).__name__ in refuse.WHOLE
 
 
 def spread(

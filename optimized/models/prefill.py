@@ -130,7 +130,8 @@ def read(
             ).logits[:, -1]
             first, counted = {}, positions
     cache.looked = tuple(looked)
-    cache.digest = Digest().of(ids, None if cache.valid is None else mask.bool())
+    if cache.digest is None:  # the model handed on no ids, but what it made of images
+        cache.digest = Digest().of(ids, None if cache.valid is None else mask.bool())
     return logits
 
 
