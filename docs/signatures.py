@@ -8,8 +8,8 @@ from griffe import Class, Extension, Function, Module
 from torch import Tensor
 
 import reference
-from reference import kinds
-from reference.said import admits, admitted
+from reference._validation import types
+from reference._validation.docstrings import admits, admitted
 
 
 class Contracts(Extension):
@@ -25,7 +25,7 @@ class Contracts(Extension):
 
     def on_module(self, *, mod: Module, **_: Any) -> None:
         """The kinds, for the template of their page."""
-        if mod.path == kinds.__name__:
+        if mod.path == types.__name__:
             mod.extra["contract"] = dict(words())
 
 
@@ -43,5 +43,5 @@ def words() -> Iterator[tuple[str, str]]:
     for name, kind in vars(kinds).items():
         if get_args(kind):
             yield name, admits(kind)
-        elif getattr(kind, "__module__", "") == kinds.__name__ and hasattr(kind, "values"):
+        elif getattr(kind, "__module__", "") == types.__name__ and hasattr(kind, "values"):
             yield name, admits(kind[Tensor, "…"])

@@ -19,10 +19,10 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CHECKS = ("contract", "errors", "rules")
+CHECKS = ("contract", "checks", "preconditions")
 """Modules of the reference that refuse: what they do is no part of a body."""
 
-KEPT = (*CHECKS, "kinds", "precision", "said")
+KEPT = (*CHECKS, "types", "precision", "docstrings")
 """Modules of the reference that have no twin."""
 
 

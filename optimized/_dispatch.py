@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from reference.contract import contract
+from reference._validation.contract import contract
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -26,10 +26,9 @@ from optimized._dispatch import its_gpu
 from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
 from optimized.vector.retain import cut, sortable
-from reference.contract import contract, requires
-from reference.hubkv.calibration import bounded
-from reference.hubkv.refine import HubSettings
-from reference.kinds import (
+from reference._validation.contract import contract, requires
+from reference._validation.preconditions import pooled_budget, scoped
+from reference._validation.types import (
     Above0,
     FiniteAbove0,
     Importance,
@@ -40,9 +39,10 @@ from reference.kinds import (
     Scope,
     Whole,
 )
+from reference.hubkv.calibration import bounded
+from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.retain import covers_protected, kept_count, pooled, unpooled
-from reference.rules import pooled_budget, scoped
 
 __all__ = ["head_weights", "hubkv_refine", "retain"]
 

@@ -6,9 +6,10 @@ Read in this order: `attention`, `retain`, `evict`, then one folder per paper.
 
 from inspect import isfunction as _isfunction
 
+from reference._validation.contract import guarded as _guarded
+from reference._validation.docstrings import documented as _documented
 from reference.attention import attention, attention_error, attention_weights
 from reference.compress import compress, select
-from reference.contract import guarded as _guarded
 from reference.decoding import (
     DecodingCache,
     DecodingConfig,
@@ -96,7 +97,6 @@ from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quan
 from reference.ragged import ragged_attention
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
-from reference.said import documented as _documented
 from reference.scorers.cake import cake, cake_preference
 from reference.scorers.cake_budgets import cake_budgets, cake_cascade
 from reference.scorers.expected_attention import expected_attention

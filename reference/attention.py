@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.contract import requires
-from reference.kinds import Finite, FiniteAbove0
+from reference._validation.contract import requires
+from reference._validation.preconditions import aligned, finite_logits, grouped, normalizing, wide
+from reference._validation.types import Finite, FiniteAbove0
 from reference.precision import widen, widest
-from reference.rules import aligned, finite_logits, grouped, normalizing, wide
 
 
 def known_of(

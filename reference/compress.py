@@ -11,18 +11,26 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import (
+    AXES,
+    alike,
+    budget,
+    headed,
+    left_padded,
+    pooled_budget,
+    scoped,
+)
+from reference._validation.types import Ratio, Scope
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache, hex_store, span_length
 from reference.hex.heavy_hitters import recent_mask
 from reference.hex.presets import HexConfig
-from reference.kinds import Ratio, Scope
 from reference.precision import widen
 from reference.refinement import Refinement, comparable, finite, refinable, refine
 from reference.retain import covers_protected, kept_count, retain
-from reference.rules import AXES, alike, budget, headed, left_padded, pooled_budget, scoped
 from reference.scorers.scored import Scored
 
 
@@ -52,7 +60,7 @@ def flagged(valid: Tensor | None, scores: Tensor, scope: str) -> None:
     """Refuse a mask that has not one flag for each token of a row, layers left out."""
     wanted = (*scores.shape[1 if scope == "model" else 0 : -2], scores.shape[-1])
     if valid is not None:
-        errors.shaped("valid", valid, wanted)
+        checks.shaped("valid", valid, wanted)
 
 
 def fits_pools(

@@ -6,16 +6,16 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import AXES, at_most, left_padded, scoped
+from reference._validation.types import Positive, Ratio, Scope, Whole
 from reference.compress import each_row, flagged, vectors_compared
-from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
-from reference.kinds import Positive, Ratio, Scope, Whole
 from reference.precision import widen
 from reference.refinement import Refinement, finite, refine
 from reference.retain import retain
-from reference.rules import AXES, at_most, left_padded, scoped
 from reference.scorers.scored import Scored
 
 
@@ -34,7 +34,7 @@ def graph_of_entries(name: str, refinement: Refinement | None, scope: str) -> No
     for field, choices in allowed.items():
         value = getattr(refinement, field)
         value = value if isinstance(value, str) else bool(value)  # NumPy has flags of its own
-        errors.one_of(f"{name}.refinement.{field}", value, choices)
+        checks.one_of(f"{name}.refinement.{field}", value, choices)
 
 
 class DecodingConfig(NamedTuple):
@@ -123,8 +123,8 @@ def waiting(cache: DecodingCache) -> None:
 
 def joining(cache: DecodingCache, keys: Tensor, values: Tensor) -> None:
     """Refuse tokens of another dtype than those held."""
-    errors.typed("keys", keys, cache.pending_keys.dtype)
-    errors.typed("values", values, cache.pending_values.dtype)
+    checks.typed("keys", keys, cache.pending_keys.dtype)
+    checks.typed("values", values, cache.pending_values.dtype)
 
 
 def usable(cache: DecodingCache, scores: Tensor) -> None:
@@ -137,7 +137,7 @@ def addable(cache: DecodingCache, mass: Tensor | None) -> None:
     if mass is None:
         return
     held = present(cache, stayed(cache))
-    errors.shaped("mass", mass, held.shape)
+    checks.shaped("mass", mass, held.shape)
     finite("mass", mass, held, cache.config.refinement is not None)
 
 

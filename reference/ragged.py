@@ -5,11 +5,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import aligned, alike, finite_logits, grouped, wide
+from reference._validation.types import Finite, FiniteAbove0
 from reference.attention import attention
-from reference.contract import requires, scanning
 from reference.evict import RaggedCache
-from reference.kinds import Finite, FiniteAbove0
-from reference.rules import aligned, alike, finite_logits, grouped, wide
 
 
 def one_span_a_head(cache: RaggedCache, keys: Tensor) -> None:

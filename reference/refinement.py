@@ -3,13 +3,13 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.contract import requires, within
+from reference._validation.contract import requires, within
+from reference._validation.preconditions import multiple
+from reference._validation.types import Finite, Importance, Range, Ratio, Whole
 from reference.graphkv.refine import GraphSettings, covers_window, graphkv_refine
 from reference.hubkv.locality import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
-from reference.kinds import Finite, Importance, Range, Ratio, Whole
 from reference.precision import widen
-from reference.rules import multiple
 from reference.scorers.scored import Scored
 
 Refinement = HubSettings | GraphSettings | NmsSettings

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference.contract import requires, scanning
-from reference.kinds import Orderable, Ratio, Scope, Whole
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import AXES, budget, covers, scoped
+from reference._validation.types import Orderable, Ratio, Scope, Whole
 from reference.precision import widen
-from reference.rules import AXES, budget, covers, scoped
 
 
 def kept_count(pool: Whole, ratio: Ratio) -> int:

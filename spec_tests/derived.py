@@ -10,9 +10,9 @@ from annotated_types import GroupedMetadata
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference.contract import FLAG, NUMBERS, SEVERAL, kind_of
-from reference.kinds import Range
-from reference.said import choices_of, members
+from reference._validation.contract import FLAG, NUMBERS, SEVERAL, kind_of
+from reference._validation.docstrings import choices_of, members
+from reference._validation.types import Range
 from spec_tests.draw import Refusal, longer, spoiler
 
 

@@ -32,7 +32,7 @@ from optimized.bench.agreement import disagreeing
 from optimized.bench.operations import STEPS, Inputs, Named, Operation, operations, tuned
 from optimized.bench.report import MEASURED, PREDICTED, ROOT, replace, surroundings
 from optimized.bench.row import moved
-from reference.contract import trusted
+from reference._validation.contract import trusted
 
 SCHEMA = 1
 """Version of what docs/measured.json holds."""

@@ -19,7 +19,7 @@ from optimized.kernels.hex.attention import attended
 from optimized.kernels.hex.compress import coded_span, restored
 from optimized.layout import TILE, PackedCache, Run
 from reference import HexCache, hex_preset
-from reference.contract import trusted
+from reference._validation.contract import trusted
 from reference.evict import RaggedCache
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from reference.contract import trusted
+from reference._validation.contract import trusted
 
 
 class Launch(NamedTuple):

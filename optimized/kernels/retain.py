@@ -29,9 +29,9 @@ from optimized.kernels._planes import (
     unmarked,
 )
 from optimized.kernels._tiles import PROGRAMS
-from reference.contract import scanning
+from reference._validation.contract import scanning
+from reference._validation.preconditions import AXES
 from reference.retain import covers_protected, kept_count, pooled
-from reference.rules import AXES
 
 BLOCK = 4096
 TURNS = 4

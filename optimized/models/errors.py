@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
 
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
-from reference import errors
-from reference.contract import compiled
-from reference.kinds import Finite, Positive, Ratio, Scope
+from reference._validation import checks
+from reference._validation.contract import compiled
+from reference._validation.preconditions import false_on_the_left
+from reference._validation.types import Finite, Positive, Ratio, Scope
 from reference.refinement import refinable
-from reference.rules import false_on_the_left
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
@@ -458,7 +458,7 @@ def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor |
     """Refuse kept masks that do not fit the cache, or keep padding."""
     one_a_layer("kept", kept, len(shapes))
     for index, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
-        errors.boolean(f"kept[{index}]", one, shape)
+        checks.boolean(f"kept[{index}]", one, shape)
         if valid is not None and bool((one & ~valid[:, None]).any()):
             raise ValueError(f"kept[{index}] must be False at padding, got True")
 
@@ -510,7 +510,7 @@ def rows(evicts: bool) -> None:
         )
 
 
-one_of = errors.one_of
+one_of = checks.one_of
 
 
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
@@ -526,7 +526,7 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     if valid is not None:
         if not isinstance(valid, Tensor):
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}")
-        errors.shaped("attention_mask", valid, ids.shape)
+        checks.shaped("attention_mask", valid, ids.shape)
         false_on_the_left("attention_mask", valid.to(torch.bool))
 
 
@@ -535,7 +535,7 @@ def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
     if given and not known:
         raise ValueError(f"settings of {name} must be left out, got {', '.join(given)}")
     for setting in given:
-        errors.one_of(f"settings of {name}", setting, tuple(sorted(known)))
+        checks.one_of(f"settings of {name}", setting, tuple(sorted(known)))
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
@@ -553,7 +553,7 @@ def scope(
     known = signature(compressor).parameters.get("scope")
     if known is not None:
         name = known.default if name is None else name
-        errors.one_of("scope", name, SCOPES)
+        checks.one_of("scope", name, SCOPES)
         if name == "model" and budgets is not None:
             raise ValueError("scope must be 'head' or 'layer' with budgets, got 'model'")
         return {"scope": str(name)}
@@ -687,11 +687,11 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
     for one in ratio if isinstance(ratio, Sequence) and not isinstance(ratio, str) else [ratio]:
-        errors.must_be("ratio", one, Ratio | None)
+        checks.must_be("ratio", one, Ratio | None)
         if one == 1:
             raise ValueError("ratio must be below 1, got 1: it is the share that is removed")
     for one in keep if isinstance(keep, Sequence) and not isinstance(keep, str) else [keep]:
-        errors.must_be("keep", one, Positive | None)
+        checks.must_be("keep", one, Positive | None)
 
 
 def stays(name: str, interval: int | None) -> None:

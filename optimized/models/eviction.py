@@ -19,7 +19,7 @@ from optimized.models.layer import (
     is_latent,
     rows_of_states,
 )
-from reference.contract import trusted
+from reference._validation.contract import trusted
 
 # Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
 # and hidden states of the new tokens, the rest of all tokens so far.

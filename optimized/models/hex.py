@@ -16,7 +16,7 @@ from optimized.models.layer import AttendingCache, AttendingLayer, key_heads
 from optimized.models.prefill import Prefilled
 from optimized.models.restoring import RestoringLayer
 from optimized.vector.hex import decode as laid
-from reference.contract import contract
+from reference._validation.contract import contract
 from reference.hex.cache import buffer_space
 
 checked = contract(unwrap(optimized.hex_decode))

@@ -16,8 +16,8 @@ from optimized.models.attention import attentions, decoder_of, unturned
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import AttendingCache, Digest
-from reference.errors import must_be
-from reference.kinds import Positive
+from reference._validation.checks import must_be
+from reference._validation.types import Positive
 
 
 class Step(NamedTuple):

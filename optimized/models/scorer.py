@@ -16,8 +16,8 @@ from optimized.models.eviction import EvictionCache
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._rows import protected_ends
-from reference.errors import must_be
-from reference.kinds import Positive, Scope
+from reference._validation.checks import must_be
+from reference._validation.types import Positive, Scope
 
 
 class Scores(NamedTuple):

@@ -10,8 +10,8 @@ import torch
 import optimized
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, usual
-from reference.contract import compiled
-from reference.said import admits, choices_of, members
+from reference._validation.contract import compiled
+from reference._validation.docstrings import admits, choices_of, members
 
 Changes = tuple[tuple[str, str, Any], ...]
 """A part of systems, one of its settings, and its value."""

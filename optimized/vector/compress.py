@@ -13,6 +13,7 @@ from optimized.vector.graphkv.graph import EDGES
 from optimized.vector.hex.heavy_hitters import recent_mask
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
+from reference._validation.preconditions import AXES
 from reference.compress import for_hex, vectors_compared
 from reference.graphkv.refine import GraphSettings
 from reference.hex.presets import HexConfig
@@ -20,7 +21,6 @@ from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.refinement import Refinement
 from reference.retain import covers_protected
-from reference.rules import AXES
 from reference.scorers.scored import Scored
 
 

@@ -6,10 +6,10 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.compress import Rows, best, ranked, refine_rows
+from reference._validation.preconditions import AXES
 from reference.compress import vectors_compared
 from reference.decoding import DecodingConfig, DecodingView, in_text
 from reference.graphkv.refine import GraphSettings
-from reference.rules import AXES
 from reference.scorers.scored import Scored
 
 

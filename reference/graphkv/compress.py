@@ -3,16 +3,16 @@
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reference._validation.contract import requires
+from reference._validation.preconditions import left_padded, pooled_budget
+from reference._validation.types import Ratio, Whole
 from reference.compress import compress, of_one_dtype, select, storable
-from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings
 from reference.hex.cache import HexCache, span_length
 from reference.hex.presets import HexConfig
-from reference.kinds import Ratio, Whole
 from reference.refinement import comparable, refinable
-from reference.rules import left_padded, pooled_budget
 from reference.scorers.scored import Scored
 
 

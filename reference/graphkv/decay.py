@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.kinds import Finite, Importance, Share, Whole
+from reference._validation import checks
+from reference._validation.types import Finite, Importance, Share, Whole
 from reference.precision import widen
 
 Rule = Literal["product", "sequential", "sum"]
@@ -64,7 +64,7 @@ def decay(
                 lowered = after - before * loss
             after = torch.where(neighbours[..., i, :], lowered, after)
     after = after.to(scores.dtype)
-    errors.in_range("scores", after.abs())
+    checks.in_range("scores", after.abs())
     return after
 
 
@@ -106,7 +106,7 @@ def enhance(
             gain = strength * widen(weights[..., i, :])
             enhanced = torch.where(neighbours[..., i, :], enhanced * (1 + gain), enhanced)
     enhanced = enhanced.to(scores.dtype)
-    errors.in_range("scores", enhanced.abs())
+    checks.in_range("scores", enhanced.abs())
     return enhanced
 
 

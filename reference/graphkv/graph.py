@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
-from reference.kinds import Finite, Share, Whole
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import at_most, indexing, multiple
+from reference._validation.types import Finite, Share, Whole
 from reference.precision import widen
-from reference.rules import at_most, indexing, multiple
 
 Kind = Literal["kk", "qk", "qq", "kv", "vv"]
 """Which vectors an edge compares: the source's, then the token's."""
@@ -154,7 +154,7 @@ def edges(
         inner = (source * end).sum(-1)
         lengths = source.norm(dim=-1) * end.norm(dim=-1)
         weights[..., i, :] = torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)  # E-G4
-    errors.in_range("keys", weights.abs())
+    checks.in_range("keys", weights.abs())
     return weights.clamp(min=0) if clamp else weights
 
 

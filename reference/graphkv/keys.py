@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.types import Finite, Positive, Whole
 from reference.graphkv.graph import edges
-from reference.kinds import Finite, Positive, Whole
 
 
 def cosine_matrix(

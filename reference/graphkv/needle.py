@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
-from reference.kinds import Ratio, Whole
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.types import Ratio, Whole
 
 
 def room_for_needle(length: int, tokens: int, hidden: int) -> None:
@@ -52,7 +52,7 @@ def hide_needle(
 
 def worded(answer: Tensor) -> None:
     """Refuse an answer without words."""
-    errors.not_empty("answer", answer)
+    checks.not_empty("answer", answer)
 
 
 @requires(worded)

@@ -7,8 +7,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import covers
+from reference._validation.types import Finite, Importance, Share, Whole
 from reference.graphkv.decay import Rule, banish, decay, enhance
 from reference.graphkv.graph import (
     Kind,
@@ -21,9 +23,7 @@ from reference.graphkv.graph import (
     source_count,
     source_tokens,
 )
-from reference.kinds import Finite, Importance, Share, Whole
 from reference.precision import widen
-from reference.rules import covers
 
 Signal = Literal["decay", "enhance", "evict"]
 """What a source does to its neighbours."""
@@ -181,5 +181,5 @@ def graphkv_refine(
         refined = refined[..., None, :].expand(scores.shape)
     refined = refined.to(scores.dtype).contiguous()
     if signal != "evict":
-        errors.in_range("scores", refined)
+        checks.in_range("scores", refined)
     return refined

@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import aligned, grouped, left_padded
+from reference._validation.types import Finite, FiniteAbove0
 from reference.attention import attention, attention_weights
-from reference.contract import requires
 from reference.hex.cache import HexCache, attended
-from reference.kinds import Finite, FiniteAbove0
 from reference.precision import widest
-from reference.rules import aligned, grouped, left_padded
 
 
 class HexAttention(NamedTuple):
@@ -92,5 +92,5 @@ def hex_attention(
         part = queries[row][:, late:], keys[row][:, first:]
         output[row][:, late:] = attention(*part, values[row][:, first:], causal, scale)
         drawn[row][first:] = attention_weights(*part, causal, scale).sum((0, 1))
-    errors.in_range("queries", output.abs())
+    checks.in_range("queries", output.abs())
     return HexAttention(output, drawn if mass else None)

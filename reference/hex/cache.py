@@ -7,14 +7,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.preconditions import alike, continued, grouped, headed
+from reference._validation.types import Finite
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct, restored
 from reference.hex.expander import static_mask
 from reference.hex.heavy_hitters import attention_mass, h2o_mask
 from reference.hex.presets import HexConfig
-from reference.kinds import Finite
 from reference.precision import widen
-from reference.rules import alike, continued, grouped, headed
 
 
 class HexCache(NamedTuple):

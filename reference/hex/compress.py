@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import alike, divides, headed
+from reference._validation.types import Bits, Finite, Positive, Scales, ValueGroup
 from reference.hex.kcvt import by_column, by_row, code, dequantise, from_row
 from reference.hex.packing import pack_bits, unpack_bits
-from reference.kinds import Bits, Finite, Positive, Scales, ValueGroup
 from reference.precision import widest
-from reference.rules import alike, divides, headed
 
 
 class HexBlock(NamedTuple):
@@ -41,7 +41,7 @@ def divided(channels: int, kv_heads: int) -> None:
 
 def joined(expander: Tensor, tokens: int, kv_heads: int, width: int) -> None:
     """Refuse a static mask of other channels than those of all heads together."""
-    errors.shaped("expander", expander, (tokens, kv_heads * width))
+    checks.shaped("expander", expander, (tokens, kv_heads * width))
 
 
 def filling(block: HexBlock, expander: Tensor) -> None:

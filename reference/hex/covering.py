@@ -5,11 +5,11 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference.contract import requires, scanning
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import permuting
+from reference._validation.types import Positive, Seed
 from reference.hex.expander import DRAWS, Expander
 from reference.hex.spectrum import ROUNDING, is_ramanujan, ramanujan_bound
-from reference.kinds import Positive, Seed
-from reference.rules import permuting
 
 
 def one_for_each_edge(mask: Tensor, permutations: Tensor) -> None:

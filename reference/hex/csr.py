@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference.contract import requires, scanning
-from reference.kinds import Whole
-from reference.rules import indexing
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import indexing
+from reference._validation.types import Whole
 
 
 class CSR(NamedTuple):

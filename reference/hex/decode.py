@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.preconditions import alike, continued, grouped
+from reference._validation.types import Finite
 from reference.hex.attention import hex_attention
 from reference.hex.cache import HexCache, arrived, buffer_space, hex_append
-from reference.kinds import Finite
-from reference.rules import alike, continued, grouped
 
 
 class HexDecoded(NamedTuple):

@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.preconditions import whole_number
+from reference._validation.types import Positive, Ratio, Seed, Whole
 from reference.hex.pairing import (
     biadjacency,
     connecting_swaps,
@@ -18,8 +20,6 @@ from reference.hex.pairing import (
 )
 from reference.hex.presets import HexConfig
 from reference.hex.spectrum import is_ramanujan
-from reference.kinds import Positive, Ratio, Seed, Whole
-from reference.rules import whole_number
 
 DRAWS = 1000
 

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
 
 
 def symmetric(adjacency: Tensor) -> None:
@@ -31,7 +31,7 @@ def small(vertices: int) -> None:
 
 def inhabited(subset: Tensor) -> None:
     """Refuse a set without members."""
-    errors.marking("subset", subset)
+    checks.marking("subset", subset)
 
 
 @requires(symmetric, several)

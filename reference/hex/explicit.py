@@ -9,7 +9,7 @@ from annotated_types import Ge
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference.contract import requires
+from reference._validation.contract import requires
 
 Matrix = tuple[int, int, int, int]
 FromFive = Annotated[int, Ge(5)]

@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import aligned, at_most, grouped, normalizing, wide
+from reference._validation.types import Finite, Ratio, Whole
 from reference.attention import attention_weights, known_of
-from reference.contract import requires
-from reference.kinds import Finite, Ratio, Whole
 from reference.precision import widest
-from reference.rules import aligned, at_most, grouped, normalizing, wide
 
 
 def spanned(span: int | None, tokens: int) -> None:
@@ -69,7 +69,7 @@ def attention_mass(
         weights = attention_weights(query, keys[..., :seen, :], causal, log_sum_exp=known)
         for i in range(queries.shape[-3]):
             mass[..., :seen] += weights[..., i, 0, :]
-    errors.in_range("queries", mass)
+    checks.in_range("queries", mass)
     if normalize:
         for t in range(tokens):
             mass[..., t] /= max(1, min(count, tokens - t) if causal else count)

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from reference.contract import ends, requires, scanning
-from reference.kinds import Bits, Finite, Scales, ValueGroup
+from reference._validation.contract import ends, requires, scanning
+from reference._validation.preconditions import alike, headed
+from reference._validation.types import Bits, Finite, Scales, ValueGroup
 from reference.precision import widen
-from reference.rules import alike, headed
 
 
 class Quantised(NamedTuple):

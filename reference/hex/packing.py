@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Int32, UInt8
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
-from reference.kinds import Bits, Whole
-from reference.rules import indexing
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import indexing
+from reference._validation.types import Bits, Whole
 
 
 def narrow_enough(codes: Tensor, bits: int) -> None:
@@ -17,7 +17,7 @@ def narrow_enough(codes: Tensor, bits: int) -> None:
 
 def words_for_length(words: Tensor, bits: int, length: int) -> None:
     """Refuse more or fewer words than the codes take."""
-    errors.shaped("words", words, (*words.shape[:-1], word_count(length, bits)))
+    checks.shaped("words", words, (*words.shape[:-1], word_count(length, bits)))
 
 
 @requires(narrow_enough)

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference.contract import requires
-from reference.kinds import Positive, Seed, Whole
-from reference.rules import at_most, indexing
+from reference._validation.contract import requires
+from reference._validation.preconditions import at_most, indexing
+from reference._validation.types import Positive, Seed, Whole
 
 ROUNDS = 1000
 

@@ -2,7 +2,17 @@
 
 from typing import Annotated, NamedTuple
 
-from reference.kinds import Bits, Mode, OneOf, Positive, Ratio, Scales, Seed, ValueGroup, Whole
+from reference._validation.types import (
+    Bits,
+    Mode,
+    OneOf,
+    Positive,
+    Ratio,
+    Scales,
+    Seed,
+    ValueGroup,
+    Whole,
+)
 
 
 class HexConfig(NamedTuple):

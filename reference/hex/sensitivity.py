@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reference._validation.contract import requires
+from reference._validation.preconditions import alike, at_most, grouped, headed
+from reference._validation.types import Finite, Whole
 from reference.attention import attention_error
-from reference.contract import requires
 from reference.hex.cache import hex_append, hex_prefill, hex_read
 from reference.hex.presets import HexConfig
 from reference.hex.size import hex_bytes
-from reference.kinds import Finite, Whole
-from reference.rules import alike, at_most, grouped, headed
 
 
 class Sensitivity(NamedTuple):

@@ -7,12 +7,12 @@ from typing import Annotated, Any, NamedTuple
 
 import torch
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.types import OneOf, Positive, Whole
 from reference.hex.cache import HexCache, carried, span_length
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.presets import HexConfig, hex_preset
-from reference.kinds import OneOf, Positive, Whole
 
 PROMPTS = (900, 1304, 1021)
 """Lengths of the prompts behind the sizes printed for KIVI and GEAR."""

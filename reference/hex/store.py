@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference import errors
-from reference.contract import contract
+from reference._validation import checks
+from reference._validation.contract import contract
+from reference._validation.types import Whole
 from reference.hex.expander import expander_mask
-from reference.kinds import Whole
 
 VERSION = 2
 """Goes up when a key names another mask, so that no older file is read."""
@@ -62,7 +62,7 @@ class MaskStore:
         capacity: int = 8,
         generate: Callable[..., Tensor] = expander_mask,
     ):
-        errors.must_be("capacity", capacity, Whole)
+        checks.must_be("capacity", capacity, Whole)
         self.directory = None if directory is None else Path(directory)
         self.capacity = capacity
         self.generate = generate

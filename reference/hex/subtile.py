@@ -8,11 +8,11 @@ from annotated_types import Ge, Interval, Predicate
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference.contract import requires, scanning
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import divides, permuting, whole_number
+from reference._validation.types import Positive, Seed, Whole
 from reference.hex.expander import DRAWS
 from reference.hex.spectrum import is_ramanujan
-from reference.kinds import Positive, Seed, Whole
-from reference.rules import divides, permuting, whole_number
 
 
 def a_power_of_two(value: int) -> bool:

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import affordable, covers
+from reference._validation.types import FiniteAbove0, Importance, NonNegative, OpenFraction, Whole
 from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
-from reference.kinds import FiniteAbove0, Importance, NonNegative, OpenFraction, Whole
 from reference.precision import widen
-from reference.rules import affordable, covers
 
 
 @requires(bounded)
@@ -61,7 +61,7 @@ def ungated_refine(
     if protected is not None:
         corrected = corrected.masked_fill(protected, 1)
     corrected = corrected.to(scores.dtype)
-    errors.in_range("scores", corrected)
+    checks.in_range("scores", corrected)
     return corrected
 
 

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
-from reference.kinds import FiniteAbove0, Importance, NonNegative
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.types import FiniteAbove0, Importance, NonNegative
 from reference.precision import widen
 
 
@@ -48,7 +48,7 @@ def selectivity(
             # from the least score, since a rounded mean lets equal scores deviate
             sigma = (content - content.min()).std(correction=0)
             variation[head] = sigma / (content.mean() + epsilon)
-    errors.in_range("scores", variation)
+    checks.in_range("scores", variation)
     return variation
 
 

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
+from reference._validation import checks
+from reference._validation.contract import requires
 
 
 class ChainDiagnostic(NamedTuple):
@@ -28,8 +28,8 @@ class ChainDiagnostic(NamedTuple):
 
 def some_selected(base: Tensor, span: Tensor) -> None:
     """Refuse an empty selection, and a span without tokens."""
-    errors.not_empty("base", base)
-    errors.marking("span", span)
+    checks.not_empty("base", base)
+    checks.marking("span", span)
 
 
 @requires(some_selected)

@@ -6,6 +6,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reference._validation.contract import requires
+from reference._validation.preconditions import AXES, left_padded
+from reference._validation.types import Ratio, Scope, Whole
 from reference.compress import (
     compress,
     each_row,
@@ -17,14 +20,11 @@ from reference.compress import (
     select,
     storable,
 )
-from reference.contract import requires
 from reference.evict import DenseCache, RaggedCache
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
 from reference.hubkv.refine import HubSettings
-from reference.kinds import Ratio, Scope, Whole
 from reference.refinement import refinable
-from reference.rules import AXES, left_padded
 from reference.scorers.scored import Scored
 
 

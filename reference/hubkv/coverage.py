@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
-from reference.kinds import Importance, Whole
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import at_most
+from reference._validation.types import Importance, Whole
 from reference.precision import widen
-from reference.rules import at_most
 
 
 def covering(scores: Tensor, kernel: Tensor) -> None:
@@ -145,7 +145,7 @@ def overlap(
         score = weights[..., :, i].sum(-1)
         shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
         shares[..., i] = torch.where(score > 0, shared / score, 0)  # 0 / 0: it covers nothing
-    errors.in_range("weights", shares)
+    checks.in_range("weights", shares)
     return shares
 
 

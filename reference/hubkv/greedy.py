@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from reference.contract import requires
-from reference.kinds import Importance, Whole
+from reference._validation.contract import requires
+from reference._validation.preconditions import affordable
+from reference._validation.types import Importance, Whole
 from reference.precision import widen
-from reference.rules import affordable
 
 
 @requires(affordable)

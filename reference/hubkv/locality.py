@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import at_most
+from reference._validation.types import Finite, Importance, Ratio, Whole
 from reference.hubkv.discount import hub_mask
 from reference.hubkv.refine import protected_mask
-from reference.kinds import Finite, Importance, Ratio, Whole
 from reference.precision import widen
-from reference.rules import at_most
 
 
 class NmsSettings(NamedTuple):
@@ -69,7 +69,7 @@ def autocorrelation(
     # 0 / 0, also where a rounded mean leaves a variance
     constant = (values == values[..., :1]).all(-1) | (variance == 0)
     found = torch.where(constant[..., None], 0, torch.stack(correlations, -1))
-    errors.in_range("values", found.abs())
+    checks.in_range("values", found.abs())
     return found
 
 

@@ -6,12 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
-from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
-from reference.hubkv.discount import smd
-from reference.hubkv.gate import gate
-from reference.kinds import (
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.types import (
     Above0,
     Finite,
     FiniteAbove0,
@@ -21,6 +18,9 @@ from reference.kinds import (
     Ratio,
     Whole,
 )
+from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
+from reference.hubkv.discount import smd
+from reference.hubkv.gate import gate
 from reference.precision import widen
 
 
@@ -124,7 +124,7 @@ def hubkv_refine(
     if protected is not None:
         refined = refined.masked_fill(protected, 1)
     refined = refined.to(scores.dtype)
-    errors.in_range("scores", refined)
+    checks.in_range("scores", refined)
     return refined
 
 

@@ -5,9 +5,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reference.contract import requires
-from reference.kinds import Positive, Seed, Whole, Wholes
-from reference.rules import at_most, indexing
+from reference._validation.contract import requires
+from reference._validation.preconditions import at_most, indexing
+from reference._validation.types import Positive, Seed, Whole, Wholes
 
 
 def inside(order: Tensor, tokens: int) -> None:

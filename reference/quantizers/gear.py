@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.preconditions import of_heads
+from reference._validation.types import Bits, Finite, Ratio, Scales, Seed, Whole
 from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row
 from reference.hex.packing import pack_bits, unpack_bits
-from reference.kinds import Bits, Finite, Ratio, Scales, Seed, Whole
 from reference.precision import widen
 from reference.quantizers.low_rank import low_rank
 from reference.quantizers.outliers import outlier_count, outlier_mask
-from reference.rules import of_heads
 
 Side = Literal["channel", "token"]
 """What a row is: a channel over all tokens, for keys, or a token over all heads, for values."""

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference.contract import requires
-from reference.kinds import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
+from reference._validation.contract import requires
+from reference._validation.preconditions import alike, continued, headed
+from reference._validation.types import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
 from reference.quantizers.gear import GearBlock, compress, gear_reconstruct
-from reference.rules import alike, continued, headed
 
 
 class GearCache(NamedTuple):

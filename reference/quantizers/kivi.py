@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.preconditions import alike, continued, divides, headed, whole_number
+from reference._validation.types import Bits, Finite, Positive, Scales
 from reference.hex.kcvt import by_column, code, dequantise, scale_dtype
 from reference.hex.packing import pack_bits, unpack_bits, word_count
-from reference.kinds import Bits, Finite, Positive, Scales
-from reference.rules import alike, continued, divides, headed, whole_number
 
 
 class KiviCache(NamedTuple):

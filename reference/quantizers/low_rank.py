@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
-from reference.kinds import Finite, Positive, Seed, Whole
+from reference._validation import checks
+from reference._validation.types import Finite, Positive, Seed, Whole
 from reference.precision import widen
 
 
@@ -60,7 +60,7 @@ def low_rank(
     for place in np.ndindex(*x.shape[:-2]):
         if block.numel() and wide[place].any():
             left[place], right[place] = iterated(wide[place], block, rounds)
-    errors.in_range("x", right.abs())
+    checks.in_range("x", right.abs())
     return LowRank(left, right)
 
 

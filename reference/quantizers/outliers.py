@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference.kinds import Finite, Ratio
+from reference._validation.types import Finite, Ratio
 
 
 def outlier_mask(

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from annotated_types import Ge, Predicate
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.types import Bits, Positive, Whole
 from reference.hex.size import PROMPTS, PaperSize, mean_percent, prompted
-from reference.kinds import Bits, Positive, Whole
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size
 
 

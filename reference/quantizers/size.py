@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import torch
 
-from reference.contract import requires
+from reference._validation.contract import requires
+from reference._validation.types import Bits, Positive, Ratio, Whole
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.size import CacheDtype
-from reference.kinds import Bits, Positive, Ratio, Whole
 from reference.quantizers.gear import place_dtype
 from reference.quantizers.gear_cache import GearCache
 from reference.quantizers.kivi import KiviCache, dividing

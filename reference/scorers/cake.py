@@ -7,12 +7,12 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import aligned, grouped, left_padded, observed, wide
+from reference._validation.types import Finite, FiniteAbove0, FiniteNonNegative, Odd
 from reference.attention import attention_weights
-from reference.contract import requires
-from reference.kinds import Finite, FiniteAbove0, FiniteNonNegative, Odd
 from reference.precision import widest
-from reference.rules import aligned, grouped, left_padded, observed, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
@@ -66,13 +66,13 @@ def cake(
         if start == first:
             continue
         weights = attention_weights(queries[row][:, -window:], keys[row][:, first:])
-        errors.in_range("queries", weights)
+        checks.in_range("queries", weights)
         for h, seen in enumerate(weights[..., : start - first]):
             indicator = seen.mean(0) + gamma * _variance(seen)
             for t in range(start - first):
                 around = indicator[max(0, t - kernel // 2) : t + kernel // 2 + 1]
                 scores[row][h // group, first + t] += around.sum() / kernel / group
-    errors.in_range("gamma", scores, gamma)
+    checks.in_range("gamma", scores, gamma)
     return Scored(scores, protected)
 
 
@@ -122,14 +122,14 @@ def cake_preference(
             continue
         observing = queries[row][:, -window:].double()
         weights = attention_weights(observing, keys[row][:, first:].double())
-        errors.in_range("queries", weights)
+        checks.in_range("queries", weights)
         entropy = change = weights.new_zeros(())
         for seen in weights[..., : start - first]:
             entropy = entropy - (seen * (seen + 1e-10).log()).sum()
             change = change + _variance(seen).sum()
         preference[row] = entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)
     preference = preference.float()
-    errors.in_range("tau1", preference, tau1)
+    checks.in_range("tau1", preference, tau1)
     return preference
 
 

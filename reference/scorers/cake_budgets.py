@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from reference.contract import requires
-from reference.kinds import Importance, Whole, Wholes
-from reference.rules import windowed
+from reference._validation.contract import requires
+from reference._validation.preconditions import windowed
+from reference._validation.types import Importance, Whole, Wholes
 
 
 @requires(windowed)

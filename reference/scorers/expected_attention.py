@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
-from reference.kinds import Finite, FiniteNonNegative, Whole
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import left_padded, multiple, wide
+from reference._validation.types import Finite, FiniteNonNegative, Whole
 from reference.precision import widest
-from reference.rules import left_padded, multiple, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.query_statistics import QueryStatistics
 from reference.scorers.scored import Scored
@@ -80,5 +80,5 @@ def expected_attention(
             scores[row][h // group, start:] += logits.softmax(-1) / group
         counted[row][:, start:] = True
     scores = torch.where(counted, (scores + epsilon) * values.to(exact).norm(dim=-1), 0)
-    errors.in_range("keys", scores)
+    checks.in_range("keys", scores)
     return Scored(scores, protected)

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
-from reference.kinds import Finite, FiniteAbove0, Shares, Whole
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import left_padded
+from reference._validation.types import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widest
-from reference.rules import left_padded
 from reference.scorers._rows import protected_ends, real_tokens
 from reference.scorers.scored import Scored
 
@@ -43,9 +43,9 @@ def some_weights(group: int, dim: int) -> None:
 
 def some_tokens(targets: Tensor, valid: Tensor | None) -> None:
     """Refuse targets of no heads or no tokens, or padding alone."""
-    errors.not_empty("targets", targets)
+    checks.not_empty("targets", targets)
     if valid is not None:
-        errors.marking("valid", valid)
+        checks.marking("valid", valid)
 
 
 @requires(some_weights, left_padded)
@@ -104,7 +104,7 @@ def fastkvzip(
         # 1 / (1 + sum of e^(rival - logit)), without its overflow
         scores[..., h, :] += (logit - rivals.logsumexp(-1)).sigmoid() / group
     scores = scores.masked_fill(~valid[..., None, :], 0)
-    errors.in_range("hidden", scores)
+    checks.in_range("hidden", scores)
     return Scored(scores, protected_ends(valid, kv_heads, sinks, recent))
 
 

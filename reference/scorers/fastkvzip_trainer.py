@@ -8,9 +8,10 @@ from annotated_types import Interval
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from reference import errors
-from reference.contract import requires
-from reference.kinds import (
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import left_padded
+from reference._validation.types import (
     Finite,
     FiniteAbove0,
     FiniteNonNegative,
@@ -20,7 +21,6 @@ from reference.kinds import (
     Whole,
 )
 from reference.precision import widen
-from reference.rules import left_padded
 from reference.scorers._rows import real_tokens
 from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss, some_tokens
 
@@ -77,7 +77,7 @@ class FastKVzipGate(nn.Module):
 
 def some_states(hidden: Tensor) -> None:
     """Refuse hidden states of no tokens or no width."""
-    errors.not_empty("hidden", hidden)
+    checks.not_empty("hidden", hidden)
 
 
 @requires(some_states, some_tokens, left_padded)

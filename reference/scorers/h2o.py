@@ -4,12 +4,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import (
+    aligned,
+    at_most,
+    grouped,
+    left_padded,
+    normalizing,
+    wide,
+)
+from reference._validation.types import Finite, Importance, Whole
 from reference.attention import attention_weights, known_of
-from reference.contract import requires
-from reference.kinds import Finite, Importance, Whole
 from reference.precision import widen, widest
-from reference.rules import aligned, at_most, grouped, left_padded, normalizing, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
@@ -74,7 +81,7 @@ def h2o_mass(
             weights = attention_weights(query, cache, log_sum_exp=known)
             for h in range(queries.shape[-3]):
                 total[row][h // group, first:seen] += weights[h, 0]
-    errors.in_range("queries", total)
+    checks.in_range("queries", total)
     return total
 
 

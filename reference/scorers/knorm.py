@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires
-from reference.kinds import Finite
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import left_padded
+from reference._validation.types import Finite
 from reference.precision import widen
-from reference.rules import left_padded
 from reference.scorers._rows import real_tokens
 from reference.scorers.scored import Scored
 
@@ -44,7 +44,7 @@ def knorm(
         maximum runs over the real tokens of a head.
     """
     lengths = widen(keys).norm(dim=-1)
-    errors.in_range("keys", lengths)
+    checks.in_range("keys", lengths)
     real = real_tokens(valid, keys)[..., None, :].expand(lengths.shape)
     lengths = torch.where(real, lengths, 0)
     longest = lengths.amax(-1, keepdim=True) if shift and keys.shape[-2] else 0

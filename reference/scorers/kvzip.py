@@ -4,12 +4,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import false_on_the_left, grouped, left_padded, wide
+from reference._validation.types import Finite, Importance, Positive, Whole
 from reference.attention import attention_weights
-from reference.contract import requires, scanning
-from reference.kinds import Finite, Importance, Positive, Whole
 from reference.precision import widen, widest
-from reference.rules import false_on_the_left, grouped, left_padded, wide
 from reference.scorers._rows import protected_ends, real_tokens, rows
 from reference.scorers.scored import Scored
 
@@ -94,7 +94,7 @@ def kvzip_chunk(
                 drawn = weights[h, 0, sinks : sinks + stop - start]
                 best = scores[row][h // group, start:stop]
                 scores[row][h // group, start:stop] = torch.maximum(best, drawn)
-    errors.in_range("queries", scores)
+    checks.in_range("queries", scores)
     return scores
 
 

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference import errors
-from reference.kinds import Finite, Positive, Whole, Wholes
+from reference._validation import checks
+from reference._validation.types import Finite, Positive, Whole, Wholes
 from reference.precision import widen
 
 
@@ -49,5 +49,5 @@ def mean_rotation(
             total[..., i, half + i] -= sines[..., i]
             total[..., half + i, i] += sines[..., i]
             total[..., half + i, half + i] += cosines[..., i]
-    errors.in_range("frequencies", total)
+    checks.in_range("frequencies", total)
     return (total / future).to(widen(frequencies).dtype)

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference import errors
-from reference.contract import requires, scanning
-from reference.kinds import Finite, Whole
+from reference._validation import checks
+from reference._validation.contract import requires, scanning
+from reference._validation.preconditions import left_padded
+from reference._validation.types import Finite, Whole
 from reference.precision import widen, widest
-from reference.rules import left_padded
 from reference.scorers._rows import real_tokens, rows
 
 
@@ -85,7 +85,7 @@ def query_statistics(
             covariance[row][h] += share * (spread - covariance[row][h])
             covariance[row][h] += share * (1 - share) * torch.outer(gap, gap)
             mean[row][h] += share * gap
-    errors.in_range("queries", covariance)
+    checks.in_range("queries", covariance)
     return QueryStatistics(count, skipped, mean, covariance)
 
 

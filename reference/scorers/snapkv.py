@@ -6,12 +6,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
+from reference._validation.contract import requires
+from reference._validation.preconditions import (
+    aligned,
+    grouped,
+    left_padded,
+    normalizing,
+    observed,
+    wide,
+)
+from reference._validation.types import Finite, Odd, Positive
 from reference.attention import attention_weights, known_of
-from reference.contract import requires
-from reference.kinds import Finite, Odd, Positive
 from reference.precision import widest
-from reference.rules import aligned, grouped, left_padded, normalizing, observed, wide
 from reference.scorers._rows import real_tokens, rows
 from reference.scorers.scored import Scored
 
@@ -75,7 +82,7 @@ def snapkv(
             observed += weights[:, q, : start - first]
         for h in range(heads):
             scores[row][h // group, first:start] += _pooled(observed[h], kernel, pooling) / group
-    errors.in_range("queries", scores)
+    checks.in_range("queries", scores)
     return Scored(scores, protected)
 
 

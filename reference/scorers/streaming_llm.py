@@ -3,10 +3,10 @@
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference.contract import requires
-from reference.kinds import Whole
+from reference._validation.contract import requires
+from reference._validation.preconditions import left_padded
+from reference._validation.types import Whole
 from reference.precision import widen
-from reference.rules import left_padded
 from reference.scorers._rows import real_tokens
 from reference.scorers.scored import Scored
 

@@ -62,7 +62,7 @@ test_common_laws.py::test_a_call_that_asks_for_gradients_gives_the_same_values[a
   +     weights = torch.dropout(weights, 0.5, weights.requires_grad)
 """)
 
-lie = lies("rules")
+lie = lies("_validation/preconditions")
 lie("""
 test_common_laws.py::test_beyond_the_domain_no_result_is_nan[attention]
   infinite_logits: logits that overflow are taken, and their softmax is NaN

@@ -23,7 +23,7 @@ from optimized.counts.launches import recorded
 from optimized.kernels.hex.attention import attended
 from optimized.layout import PackedCache
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
-from reference.contract import trusted
+from reference._validation.contract import trusted
 from spec_tests.accuracy import cast
 from spec_tests.kernels.test_rows import SMALL, WAITS
 

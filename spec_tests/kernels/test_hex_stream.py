@@ -17,7 +17,7 @@ from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex import decode as processor
 from optimized.vector.hex.laid import Laid
-from reference.contract import trusted
+from reference._validation.contract import trusted
 from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.hex.cache.draws import MODES

@@ -16,7 +16,7 @@ import reference
 from optimized import kernels, vector
 from optimized.bench.row import moved
 from optimized.counts.launches import launched, recorded
-from reference.contract import trusted
+from reference._validation.contract import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.draws import graphkv_refine
 from spec_tests.inputs import INPUTS

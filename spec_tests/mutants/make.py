@@ -17,7 +17,7 @@ from inspect import isfunction
 from typing import Any, NamedTuple
 
 import reference
-from reference.contract import guarded
+from reference._validation.contract import guarded
 from spec_tests.implementation import TRITON
 from spec_tests.mutants.patch import kernel_text, patched, relaunched, text
 

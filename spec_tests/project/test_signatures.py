@@ -16,8 +16,8 @@ import pytest
 import torch
 
 import reference
-from reference.contract import MANY
-from reference.said import admits
+from reference._validation.contract import MANY
+from reference._validation.docstrings import admits
 
 GOLDEN = Path(__file__).parent / "signatures.txt"
 

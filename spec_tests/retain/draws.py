@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from reference.rules import AXES
+from reference._validation.preconditions import AXES
 from spec_tests.draw import Refusal, booleans, heads, tokens
 
 LEADING = {

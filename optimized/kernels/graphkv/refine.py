@@ -25,7 +25,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import widened
-from reference import errors
+from reference._validation import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.precision import widen
 
@@ -430,7 +430,7 @@ def graphkv_refine(
         score = score[..., None, :].expand(scores.shape)
     score = score.to(scores.dtype, copy=True).contiguous()
     if signal != "evict":
-        errors.in_range("scores", score)
+        checks.in_range("scores", score)
     return score
 
 

@@ -7,7 +7,7 @@ from optimized._dispatch import learning
 from optimized.kernels.hex.attention import attended, taken
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.decode import full
-from reference import errors
+from reference._validation import checks
 from reference.hex.cache import HexCache, arrived, weighed
 from reference.hex.decode import HexDecoded
 
@@ -32,6 +32,6 @@ def decoded(
     remembered = cache.rest.mass.shape[-1] > 0
     output, mass = attended(queries, cache, mass=True, of_all=remembered)
     assert mass is not None
-    errors.in_range("queries", mass)
+    checks.in_range("queries", mass)
     cache = cache._replace(rest=weighed(cache.rest, mass))
     return HexDecoded(output, full(cache, kernels.over_them))

@@ -17,7 +17,7 @@ from optimized.kernels._device import rounded, widened
 from optimized.kernels._tiles import DTYPES, WIDEST
 from optimized.layout import TILE
 from optimized.vector.hex.compress import hex_mask
-from reference.contract import scanning
+from reference._validation.contract import scanning
 from reference.hex.compress import HexBlock
 from reference.hex.kcvt import scale_dtype
 

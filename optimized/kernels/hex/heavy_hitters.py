@@ -17,7 +17,7 @@ from torch import Tensor
 from optimized import vector
 from optimized.kernels._device import widened
 from optimized.kernels._tiles import PROGRAMS, fits, native, product, room, tile
-from reference import errors
+from reference._validation import checks
 
 BLOCK = 128  # keys of a program in the second pass, queries in the first; half as many others
 SPLITS = 64
@@ -301,7 +301,7 @@ def attention_mass(
         return vector.attention_mass(queries, keys, span, causal, normalize, log_sum_exp)
     tokens, count = keys.shape[-2], queries.shape[-2]
     mass = columns(queries, keys, log_sum_exp=log_sum_exp, causal=causal).sum(-2)
-    errors.in_range("queries", mass)
+    checks.in_range("queries", mass)
     if normalize and causal:
         mass /= torch.arange(tokens, 0, -1, device=keys.device).clamp(1, count)
     elif normalize:

@@ -16,7 +16,7 @@ from optimized import vector
 from optimized.kernels._device import is_one_row, rounded, widened
 from optimized.kernels._planes import beside, columns
 from optimized.kernels.hubkv.discount import RADII
-from reference import errors
+from reference._validation import checks
 from reference.hubkv.refine import HubSettings
 
 BLOCK = 4096
@@ -259,7 +259,7 @@ def refine_among(
             SHIELDED=protected is not None, EVEN=even, BLOCK=BLOCK,
             WIDTH=min(16 // scores.itemsize, BLOCK), EACH=min(EACH, BLOCK),
         )  # fmt: skip
-    errors.in_range("scores", refined)
+    checks.in_range("scores", refined)
     return refined
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from optimized import vector
 from optimized.kernels._tiles import fits
 from optimized.kernels.hex.heavy_hitters import columns
-from reference import errors
+from reference._validation import checks
 
 
 def h2o_mass(
@@ -19,5 +19,5 @@ def h2o_mass(
     if not fits(queries, keys, log_sum_exp) or (mass is not None and mass.dtype == torch.float64):
         return vector.h2o_mass(queries, keys, mass, valid, log_sum_exp)
     total = columns(queries, keys, valid, mass, log_sum_exp)
-    errors.in_range("queries", total)
+    checks.in_range("queries", total)
     return total

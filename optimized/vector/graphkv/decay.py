@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
 from reference.precision import widen
 
 
@@ -46,7 +46,7 @@ def lasting(
 def scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
     """Multiply by a factor a round, and round once to the dtype of the scores."""
     product = (scores.double() * factor**rounds).to(scores.dtype)
-    errors.in_range("scores", product.abs())
+    checks.in_range("scores", product.abs())
     return product
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
 from reference.graphkv.graph import group_mean
 from reference.precision import widen
 
@@ -26,7 +26,7 @@ def edges(
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
     weights = cosines(start, end, clamp)(sources)
-    errors.in_range("keys", weights.abs())
+    checks.in_range("keys", weights.abs())
     return weights
 
 

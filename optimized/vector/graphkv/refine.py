@@ -8,7 +8,7 @@ from torch import Tensor
 
 from optimized.vector.graphkv.decay import banish, lasting, scaled
 from optimized.vector.graphkv.graph import EDGES, cosines, neighbours
-from reference import errors
+from reference._validation import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
@@ -75,7 +75,7 @@ def graphkv_refine(
         refined = refined[..., None, :].expand(scores.shape)
     refined = refined.to(scores.dtype).contiguous()
     if signal != "evict":
-        errors.in_range("scores", refined)
+        checks.in_range("scores", refined)
     return refined
 
 

@@ -17,7 +17,7 @@ from optimized.vector.hex import compress
 from optimized.vector.hex._codes import Slots, Stream
 from optimized.vector.hex.expander import static_mask
 from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, picked
-from reference import errors
+from reference._validation import checks
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.presets import HexConfig
@@ -303,5 +303,5 @@ def hex_attention(
     mass: bool,
 ) -> HexAttention:
     output, given = attend(queries, cache, valid, causal, scale)
-    errors.in_range("queries", output.abs())
+    checks.in_range("queries", output.abs())
     return HexAttention(output, given if mass else None)

@@ -5,7 +5,7 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.hex.attention import mass_drawn
-from reference import errors
+from reference._validation import checks
 from reference.hex import cache
 from reference.hex.cache import HexCache, arrived, weighed
 
@@ -13,7 +13,7 @@ from reference.hex.cache import HexCache, arrived, weighed
 def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     cache = arrived(cache, keys, values)
     mass = mass_drawn(queries, cache)
-    errors.in_range("queries", mass)
+    checks.in_range("queries", mass)
     return weighed(cache, mass)
 
 

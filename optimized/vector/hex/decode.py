@@ -10,7 +10,7 @@ from optimized._composed import composed
 from optimized.vector.hex.attention import attend, hex_attention, learning, multiplied
 from optimized.vector.hex.cache import settled
 from optimized.vector.hex.laid import Laid
-from reference import errors
+from reference._validation import checks
 from reference.hex import cache as streaming
 from reference.hex.cache import HexCache, arrived, buffer_space, weighed
 from reference.hex.decode import HexDecoded
@@ -27,7 +27,7 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         cache = arrived(cache, *new)
         output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
         assert mass is not None
-        errors.in_range("queries", mass)
+        checks.in_range("queries", mass)
         cache, start = settled(weighed(cache, mass)), stop
     return HexDecoded(output, cache)
 
@@ -46,7 +46,7 @@ def decoded(
         return hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=arrived(cache.rest, keys, values))
     output, mass = attend(queries, cache, None, True, None)
-    errors.in_range("queries", mass)
+    checks.in_range("queries", mass)
     return output, full(cache._replace(rest=weighed(cache.rest, mass)))
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.attention import attention_weights
-from reference import errors
+from reference._validation import checks
 from reference.attention import known_of
 from reference.precision import widest
 
@@ -35,7 +35,7 @@ def attention_mass(
         new = queries[..., start:stop, :]
         weights = attention_weights(new, keys[..., :seen, :], causal, None, known)
         mass[..., :seen] += weights.sum((-3, -2))
-    errors.in_range("queries", mass)
+    checks.in_range("queries", mass)
     if normalize and causal:
         last = torch.arange(tokens, 0, -1, device=keys.device)
         mass = mass / last.clamp(1, max(1, count))

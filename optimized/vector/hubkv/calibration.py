@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
 from reference.precision import widen
 
 
@@ -11,7 +11,7 @@ def selectivity(scores: Tensor, protected: Tensor | None, epsilon: float) -> Ten
     wide = widen(scores)
     inside = None if protected is None else (~protected).to(wide.dtype)
     found = variation(wide if inside is None else wide * inside, epsilon, inside)
-    errors.in_range("scores", found)
+    checks.in_range("scores", found)
     return found
 
 

@@ -6,10 +6,10 @@ from torch import Tensor
 import reference
 from optimized._composed import composed
 from optimized.vector.compress import pool_budgets, rows_of
-from reference.contract import scanning
+from reference._validation.contract import scanning
+from reference._validation.preconditions import AXES
 from reference.hex.presets import HexConfig
 from reference.hubkv.compress import tell
-from reference.rules import AXES
 from reference.scorers.scored import Scored
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference import errors
+from reference._validation import checks
 from reference.precision import widen
 
 
@@ -26,7 +26,7 @@ def overlap(weights: Tensor, hub: int) -> Tensor:
     scores = weights.sum(-2)
     shared = torch.minimum(weights, weights[..., hub : hub + 1]).sum(-2)
     shares = torch.where(scores > 0, shared / scores, 0)
-    errors.in_range("weights", shares)
+    checks.in_range("weights", shares)
     return shares
 
 

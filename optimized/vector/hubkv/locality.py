@@ -6,7 +6,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference import errors
+from reference._validation import checks
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
 
@@ -21,7 +21,7 @@ def autocorrelation(values: Tensor, distances: int) -> Tensor:
     constant = (values == values[..., :1]).all(-1, keepdim=True)
     constant |= covariances[..., :1] == 0
     found = torch.where(constant, 0, covariances / covariances[..., :1])
-    errors.in_range("values", found.abs())
+    checks.in_range("values", found.abs())
     return found
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.discount import strongest_neighbours
-from reference import errors
-from reference.contract import scanning
+from reference._validation import checks
+from reference._validation.contract import scanning
 from reference.hubkv.calibration import head_weights
 from reference.precision import widen
 
@@ -63,7 +63,7 @@ def refine_by(
     for slab, raw, aside in slabs(scores, protected, stretch):
         slab_refined = _refine(raw, aside, strength, radius, gamma, partial(weigh, slab))
         # rounding keeps the order: what holds the largest holds all
-        errors.in_range("scores", slab_refined.amax().to(scores.dtype))
+        checks.in_range("scores", slab_refined.amax().to(scores.dtype))
         target[slab] = slab_refined
     return refined
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from reference import errors
+from reference._validation import checks
 from reference.precision import widen
 from reference.quantizers.low_rank import LowRank, orthonormal, start_block
 
@@ -20,5 +20,5 @@ def low_rank(x: Tensor, rank: int, rounds: int, seed: int) -> LowRank:
         right = matrix.mT @ (matrix @ right)
     left = orthonormal(matrix @ orthonormal(right))
     right = matrix.mT @ left * largest
-    errors.in_range("x", right.abs())
+    checks.in_range("x", right.abs())
     return LowRank(left.masked_fill(nothing, 0), right)

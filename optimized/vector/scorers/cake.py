@@ -6,7 +6,8 @@ from torch import Tensor
 
 from optimized.vector.attention import attention_weights, later, masked_weights
 from optimized.vector.scorers._rows import protected_ends
-from reference import Scored, errors
+from reference import Scored
+from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
@@ -30,7 +31,7 @@ def cake(
                 *batch, kv_heads, old
             )
         scores = scores.masked_fill(~mask[..., None, :], 0)
-    errors.in_range("gamma", scores, gamma)
+    checks.in_range("gamma", scores, gamma)
     return Scored(scores, protected_ends(mask, kv_heads, 0, window))
 
 
@@ -45,7 +46,7 @@ def cake_preference(
     entropy = -(weights * (weights + 1e-10).log()).sum((-3, -2, -1)).clamp(max=0)
     change = _variance(weights).sum((-2, -1))
     preference = (entropy ** (1 / tau1) * change ** (1 / tau2)).float()
-    errors.in_range("tau1", preference, tau1)
+    checks.in_range("tau1", preference, tau1)
     return preference
 
 
@@ -64,5 +65,5 @@ def _observed(queries: Tensor, keys: Tensor, window: int, valid: Tensor | None) 
         unseen = later(last, keys) | ~valid[..., None, None, :]
         weights = masked_weights(last, keys, unseen).masked_fill(unseen, 0)
     weights = weights[..., :old]
-    errors.in_range("queries", weights)
+    checks.in_range("queries", weights)
     return weights

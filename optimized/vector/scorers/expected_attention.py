@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from optimized.vector.scorers._rows import protected_ends
-from reference import QueryStatistics, Scored, errors
+from reference import QueryStatistics, Scored
+from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
@@ -38,7 +39,7 @@ def expected_attention(
     drawn = weights.mean(-2) if group else keys.new_zeros(keys.shape[:-1], dtype=exact)
     scores = (drawn + epsilon) * values.to(exact).norm(dim=-1)
     scores = scores.masked_fill(unseen, 0)
-    errors.in_range("keys", scores)
+    checks.in_range("keys", scores)
     return Scored(scores, protected_ends(mask, kv_heads, sinks, 0))
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from optimized.vector.scorers._rows import protected_ends
-from reference import GateWeights, Scored, errors
+from reference import GateWeights, Scored
+from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
 from reference.scorers.fastkvzip import rms_norm
@@ -34,5 +35,5 @@ def fastkvzip(
     rivals = query @ weights.learned.to(exact)[:, None].mT
     scores = (logits - rivals.logsumexp(-1)).sigmoid().mean(-2)
     scores = scores.masked_fill(~mask[..., None, :], 0)
-    errors.in_range("hidden", scores)
+    checks.in_range("hidden", scores)
     return Scored(scores, protected_ends(mask, kv_heads, sinks, recent))

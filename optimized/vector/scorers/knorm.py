@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor
 
-from reference import Scored, errors
+from reference import Scored
+from reference._validation import checks
 from reference.precision import widen
 
 
 def knorm(keys: Tensor, valid: Tensor | None, shift: bool) -> Scored:
     lengths = widen(keys).norm(dim=-1)
-    errors.in_range("keys", lengths)
+    checks.in_range("keys", lengths)
     if valid is not None:
         lengths = lengths.masked_fill(~valid[..., None, :], 0)
     longest = lengths.amax(-1, keepdim=True) if shift and lengths.shape[-1] else 0

@@ -5,7 +5,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from reference import errors
+from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
 
@@ -72,7 +72,7 @@ def _drawn(
         weights = weights[..., sinks : sinks + length]
         silent = ~(asking[..., start:stop, None] & within[..., None, :])[..., None, None, :, :]
         best = torch.maximum(best, weights.masked_fill(silent, 0).amax((-3, -2)))
-    errors.in_range("queries", best)
+    checks.in_range("queries", best)
     places = places.clamp(max=tokens)[..., None, :].expand(best.shape)
     return scores.scatter_(-1, places, best)[..., :tokens].clone()
 

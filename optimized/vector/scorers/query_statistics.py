@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from reference import QueryStatistics, errors
+from reference import QueryStatistics
+from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._rows import real_tokens
 from reference.scorers.query_statistics import no_statistics
@@ -28,6 +29,6 @@ def query_statistics(
     gap = centre - past.mean
     between = share[..., None] * (1 - share[..., None]) * gap[..., None] * gap[..., None, :]
     covariance = past.covariance + share[..., None] * (spread - past.covariance) + between
-    errors.in_range("queries", covariance)
+    checks.in_range("queries", covariance)
     mean = past.mean + share * gap
     return QueryStatistics(past.counted + new, past.skipped + skip, mean, covariance)

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from optimized.vector.attention import attention_drawn
-from reference import Scored, errors
+from reference import Scored
+from reference._validation import checks
 from reference.attention import known_of
 from reference.precision import widest
 
@@ -49,7 +50,7 @@ def observed(
         padding = ~valid[..., None, :]
         scores.masked_fill_(padding, 0)
         protected.masked_fill_(padding, False)
-    errors.in_range("queries", scores)
+    checks.in_range("queries", scores)
     return Scored(scores, protected)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reference
 from reference import HexConfig
-from reference.kinds import Mode
+from reference._validation.types import Mode
 from spec_tests.derived import choices
 from spec_tests.draw import Refusal, masked
 from spec_tests.hex.kcvt.draws import huge, widths

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference.contract import choice, compiled, scanning, shown
+from reference._validation.contract import choice, compiled, scanning, shown
 
 
 def must_be(name: str, value: object, annotation: Any) -> None:

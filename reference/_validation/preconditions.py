@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from reference import errors
-from reference.contract import ends, scanning
+from reference._validation import checks
+from reference._validation.contract import ends, scanning
 from reference.precision import widest
 
 AXES = {"head": 1, "layer": 2, "model": 3}
@@ -123,7 +123,7 @@ def pooled_budget(
             f"exactly one of keep and ratio must be given, got keep={keep}, ratio={ratio}"
         )
     if isinstance(keep, Tensor):
-        errors.shaped("keep", keep, pools)
+        checks.shaped("keep", keep, pools)
         low, high = ends(keep) if scanning(keep) else (0, 0)
     else:
         low = high = keep or 0
@@ -227,9 +227,9 @@ def of_heads(name: str, tensor: Tensor) -> None:
 
 def alike(keys: Tensor, values: Tensor) -> None:
     """Refuse values of another dtype than the keys."""
-    errors.typed("values", values, keys.dtype)
+    checks.typed("values", values, keys.dtype)
 
 
 def continued(cache: Any, keys: Tensor) -> None:
     """Refuse keys of another dtype than the cache's."""
-    errors.typed("keys", keys, cache.residual_keys.dtype)
+    checks.typed("keys", keys, cache.residual_keys.dtype)

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from annotated_types import Predicate
 
-from reference.contract import FLAG, NUMBERS, SEVERAL, kind_of
-from reference.kinds import OneOf, Range
+from reference._validation.contract import FLAG, NUMBERS, SEVERAL, kind_of
+from reference._validation.types import OneOf, Range
 
 WIDTH = 92
 

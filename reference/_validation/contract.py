@@ -34,7 +34,7 @@ import torch
 from annotated_types import Predicate
 from torch import Tensor
 
-from reference.kinds import OneOf, Range
+from reference._validation.types import OneOf, Range
 
 P = ParamSpec("P")
 R = TypeVar("R")
