@@ -29,7 +29,7 @@ from optimized.study.compared import PAIRS
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
 from optimized.study.judge import Judge
-from optimized.study.rows import Row, Settings, Trial
+from optimized.study.results import Row, Settings, Trial
 from optimized.study.significance import chances, differences, holm, interval, shares
 
 RATIOS = (0.8, 0.9, 0.95, 0.97)

@@ -2,7 +2,7 @@
 
 Every name of the reference is here, with its signature, its types and its errors. A function runs
 its kernel, where `optimized.kernels` has one and all tensors are on a GPU, or else its body in
-`optimized.vector`. `python -m optimized.map` prints which: the whole optimisation map.
+`optimized.vector`. `python -m optimized.list_backends` prints which: the whole optimisation map.
 """
 
 from inspect import isfunction

@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.hex.laid import kept_by, kind, mask_alone
+from optimized.vector.hex.cache_layout import kept_by, kind, mask_alone
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock

@@ -22,7 +22,7 @@ from reference.evict import DenseCache, RaggedCache, evict, stored_bytes
 from reference.graphkv.compress import graphkv_compress, graphkv_select
 from reference.graphkv.decay import banish, decay, enhance
 from reference.graphkv.graph import edges, neighbour_count, neighbours, source_count, source_tokens
-from reference.graphkv.keys import (
+from reference.graphkv.key_analysis import (
     CosineDistribution,
     cosine_distribution,
     cosine_matrix,
@@ -31,11 +31,11 @@ from reference.graphkv.keys import (
 )
 from reference.graphkv.needle import hide_needle, needle_recall
 from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
+from reference.hex.ablation import Sensitivity, sensitivity
 from reference.hex.attention import HexAttention, hex_attention
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
-from reference.hex.covering import lift, new_singular_value, ramanujan_lift
 from reference.hex.csr import CSR, from_csr, to_csr
 from reference.hex.decode import HexDecoded, hex_decode
 from reference.hex.expander import (
@@ -47,20 +47,20 @@ from reference.hex.expander import (
 )
 from reference.hex.expansion import cheeger_constant, conductance, spectral_gap, vertex_expansion
 from reference.hex.explicit import lps_graph, lps_mask
+from reference.hex.graph_lift import lift, new_singular_value, ramanujan_lift
 from reference.hex.heavy_hitters import attention_mass, h2o_mask, heavy_hitter_mask, recent_mask
 from reference.hex.kcvt import Quantised, dequantise, kcvt, quantise
+from reference.hex.mask_cache import MaskStore
 from reference.hex.packing import pack_bits, unpack_bits
-from reference.hex.pairing import (
+from reference.hex.presets import HexConfig, hex_preset
+from reference.hex.random_biregular import (
     biadjacency,
     connecting_swaps,
     double_edge_swaps,
     half_edge_pairing,
 )
-from reference.hex.presets import HexConfig, hex_preset
-from reference.hex.sensitivity import Sensitivity, sensitivity
 from reference.hex.size import HexBytes, PaperSize, hex_bytes, hex_size, paper_size
 from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
-from reference.hex.store import MaskStore
 from reference.hex.subtile import (
     SubtileExpander,
     subtile_codes,
@@ -68,15 +68,14 @@ from reference.hex.subtile import (
     subtile_mask,
     subtile_permutations,
 )
-from reference.hubkv.budgets import head_budgets, ungated_refine
+from reference.hubkv.baselines import head_budgets, ungated_refine
 from reference.hubkv.calibration import calibrate, head_weights, selectivity
-from reference.hubkv.chains import ChainDiagnostic, retained_chains
 from reference.hubkv.compress import hubkv_compress, hubkv_select
 from reference.hubkv.coverage import coverage, coverage_weights, marginal_gain, overlap
+from reference.hubkv.coverage_kernels import gaussian_kernel, window_kernel
 from reference.hubkv.discount import discount, hub_mask, smd
 from reference.hubkv.gate import gate
 from reference.hubkv.greedy import greedy, lazy_greedy
-from reference.hubkv.kernels import gaussian_kernel, window_kernel
 from reference.hubkv.locality import (
     NmsSettings,
     attention_density,
@@ -87,6 +86,7 @@ from reference.hubkv.locality import (
 )
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
 from reference.hubkv.segments import random_order, segment_coverage, uniform_spread
+from reference.hubkv.span_retention import ChainDiagnostic, retained_chains
 from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
 from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill, gear_read
 from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read

@@ -16,11 +16,11 @@ import reference
 from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_ours
 from spec_tests.limits import SECONDS
-from spec_tests.needs import asked, may_ask, needs
-from spec_tests.report.cards import PAPERS, unknown
 from spec_tests.report.faults import LEVELS
 from spec_tests.report.kinds import there_are
 from spec_tests.report.plugin import Plugin
+from spec_tests.report.summary import PAPERS, unknown
+from spec_tests.requirements import asked, may_ask, needs
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -33,9 +33,9 @@ settings.register_profile(
     suppress_health_check=quiet,
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=quiet)
-# A killer that fails has said enough: its mutant needs no smallest counterexample.
+# One failure detects a mutant: no smallest counterexample is needed.
 settings.register_profile(
-    "killers", settings.get_profile("conformance"), phases=[Phase.explicit, Phase.generate]
+    "detecting", settings.get_profile("conformance"), phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("conformance")
 
@@ -71,7 +71,7 @@ def pytest_addoption(parser):
         "--ours", action="store_true", help="also what the papers name but do not define"
     )
     group.addoption(
-        "--killers", action="store_true", help="run mutants, each against its killer alone"
+        "--mutants", action="store_true", help="run mutants, each against its detecting test alone"
     )
     group.addoption(
         "--paper", choices=[*PAPERS], help="only the functions of one paper, with all their tests"
@@ -116,8 +116,8 @@ def pytest_configure(config):
     if hasattr(config, "workerinput"):  # cores are the workers': threads would wait for each other
         torch.set_num_threads(1)
         os.environ["OMP_NUM_THREADS"] = "1"
-    if config.getoption("--killers"):
-        settings.load_profile("killers")
+    if config.getoption("--mutants"):
+        settings.load_profile("detecting")
     if config.getoption("--hypothesis-seed") is not None:  # a fixed choice of examples would win
         settings.register_profile("seeded", settings.default, derandomize=False)
         settings.load_profile("seeded")
@@ -144,7 +144,7 @@ def pytest_configure(config):
     # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
     # `use_deterministic_algorithms` does as much, and imports the compiler.
     torch.set_deterministic_debug_mode("error")
-    if not config.getoption("--killers"):
+    if not config.getoption("--mutants"):
         config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]), REPORT)
     if config.getoption("--impl"):  # the report says it
         config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
@@ -167,7 +167,7 @@ def first(impl: Implementation) -> str:
 
 def pytest_ignore_collect(collection_path, config):
     """Leave out, of named modules, the tests of this repository and what asks them nothing."""
-    if not is_named(config) or config.getoption("--killers"):
+    if not is_named(config) or config.getoption("--mutants"):
         return None
     if collection_path in OF_THIS_REPOSITORY:
         return True
@@ -195,8 +195,8 @@ def pytest_generate_tests(metafunc):
     """Run every test that asks for `impl` once an implementation that has what it needs."""
     if "impl" in metafunc.fixturenames:
         impls, test = metafunc.config.stash[IMPLEMENTATIONS], metafunc.definition
-        if metafunc.config.getoption("--killers"):
-            impls = [impl for impl in impls if impl.module.is_killed_by(test.nodeid)]
+        if metafunc.config.getoption("--mutants"):
+            impls = [impl for impl in impls if impl.module.is_detected_by(test.nodeid)]
         else:
             needed = asked(test.path, test.name)
             impls = [impl for impl in impls if impl.offers(needed)]
@@ -243,7 +243,7 @@ def says_something(item: pytest.Item) -> bool:
     if not isinstance(item, pytest.Function) or "impl" not in item.fixturenames:
         return not is_named(item.config)
     impl = under_test(item)
-    if impl is None or item.config.getoption("--killers"):
+    if impl is None or item.config.getoption("--mutants"):
         return impl is not None
     if not impl.offers(needs(item)) or not impl.is_asked(needs(item)):
         return False
@@ -292,7 +292,7 @@ def pytest_runtest_setup(item):
 def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
     """Return on how many examples a law of `wanted` tries one of our own layers, by default.
 
-    A twin is compared with the reference besides.
+    A counterpart of the reference is also compared with it.
     """
     if impl.is_interpreted:
         return min(COMPOSED if impl.composed & needs(item) else FEW, wanted)

@@ -1,13 +1,16 @@
 """What every public function may be given, and what it must refuse.
 
-Each idea's `draws.py` has a Hypothesis strategy for each of its functions, under its own name or in
-`INPUTS`, inputs for branches that draws reach seldom (`CORNERS`), a call that is accepted (`GOOD`),
-what it must refuse that no signature says (`REFUSALS`), and for which inputs its answer is a matter
-of the draw (`DRAWN`). What a signature does say is refused as well: `derived` reads it there. A
-scorer's has a call of it on a whole prompt, too (`SCORED`): `(impl, **prompt)`.
+The `strategies.py` of each idea holds, for each of its functions:
 
-No paper states a random stream. So our own layers must draw what the reference draws, bit for bit,
-and other modules are asked for properties alone.
+- a Hypothesis strategy, under the function's name or in `INPUTS`;
+- `CORNERS`: inputs for branches that random examples rarely reach;
+- `GOOD`: one call that is accepted;
+- `REFUSALS`: what must be refused and no signature says; the rest `from_signature` derives;
+- `DRAWN`: for which inputs the answer depends on a random stream;
+- `SCORED`, for a scorer: a call on a whole prompt, `(impl, **prompt)`.
+
+No paper states a random stream. Our own layers must draw what the reference draws, bit for bit;
+other modules are tested for properties alone.
 """
 
 from importlib import import_module
@@ -16,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import reference
-from spec_tests.derived import refusals
+from spec_tests.from_signature import refusals
 
 ROOT = Path(__file__).parent
 
@@ -28,7 +31,7 @@ def modules(pattern: str) -> list[Any]:
     return [import_module(".".join(place)) for place in places]
 
 
-FILES = modules("*/**/draws.py")
+FILES = modules("*/**/strategies.py")
 
 
 def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every function, every implementation: the reference's answer, signature and manners."""
+"""Every implementation of every function against the reference: result and signature."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -17,9 +17,9 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
+from spec_tests.adapters import RECORDS, Own, taken
 from spec_tests.implementation import COMPOSED
 from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, is_drawn
-from spec_tests.records import RECORDS, Own, taken
 from spec_tests.report.calls import mapped, tensors
 
 
@@ -103,7 +103,7 @@ def agree(impl, name, inputs):
 @every_function
 @settings(max_examples=20)  # shapes, dtypes and layouts, more than values
 @given(data=st.data())
-def test_manners(impl, name, data):
+def test_calling_convention(impl, name, data):
     """The annotated types hold, inputs are left alone, and any memory layout gives the same."""
     function, spec = getattr(impl, name), getattr(reference, name)
     inputs = data.draw(INPUTS[name])

@@ -2,7 +2,7 @@
 
 Convention. The rows of NAME stand in `bench_NAME.py`, a pytest-benchmark file beside this one:
 
-    from optimized.bench.row import timing, versus
+    from optimized.bench.comparison import timing, versus
 
     ROWS = [versus("gate", "[8, 4096] float32", lambda: dict(scores=..., corrected=..., ratio=0.9))]
     test_timing = timing(ROWS)

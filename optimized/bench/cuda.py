@@ -29,9 +29,9 @@ from torch import Tensor
 
 from optimized import kernels
 from optimized.bench.agreement import disagreeing
+from optimized.bench.comparison import moved
 from optimized.bench.operations import STEPS, Inputs, Named, Operation, operations, tuned
 from optimized.bench.report import MEASURED, PREDICTED, ROOT, replace, surroundings
-from optimized.bench.row import moved
 from reference._validation.contract import trusted
 
 SCHEMA = 1

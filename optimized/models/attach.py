@@ -22,7 +22,7 @@ from optimized.models.attention import (
     registered,
 )
 from optimized.models.kinds import PreTrainedModel
-from optimized.models.proof import Proof, proven
+from optimized.models.self_check import Proof, proven
 
 ONE_AT_A_TIME = threading.RLock()
 """Threads attach and detach one after another; a model that runs meanwhile is not held up."""

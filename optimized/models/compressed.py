@@ -15,14 +15,14 @@ from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_cou
 from optimized.models import errors as refuse
 from optimized.models.attach import attach
 from optimized.models.attention import home_of
-from optimized.models.decoding import SCORES, DecodingTransformersCache
-from optimized.models.gates import load_gates
+from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
+from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import AttendingCache, is_latent, whole_layers
 from optimized.models.prefill import Prefilled, prefill, read
+from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
 from optimized.models.quantized_eviction import QuantizedEvictionCache
-from optimized.models.restoring import QUANTIZERS, QuantizedTransformersCache
 from optimized.models.scorer import Scope, Scorer, Scores, lengths
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.selection import kept_entries
@@ -35,7 +35,7 @@ from optimized.models.systems import (
     system_named,
 )
 from optimized.readings import READINGS
-from optimized.vector.scorers._rows import protected_ends
+from optimized.vector.scorers._padding import protected_ends
 from reference.refinement import Refinement
 
 

@@ -14,7 +14,7 @@ from optimized.models import errors as refuse
 from optimized.models.attention import Softmax
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads
 from optimized.models.prefill import Prefilled
-from optimized.models.restoring import RestoringLayer
+from optimized.models.quantized import RestoringLayer
 from optimized.vector.hex import decode as laid
 from reference._validation.contract import contract
 from reference.hex.cache import buffer_space

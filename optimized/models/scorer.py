@@ -15,7 +15,7 @@ from optimized.models import errors as refuse
 from optimized.models.eviction import EvictionCache
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step
-from optimized.vector.scorers._rows import protected_ends
+from optimized.vector.scorers._padding import protected_ends
 from reference._validation.checks import must_be
 from reference._validation.types import Positive, Scope
 

@@ -22,7 +22,7 @@ from transformers.utils import logging
 import optimized
 import reference
 from optimized.models.attach import attach
-from optimized.models.gates import FILE, load_gates
+from optimized.models.fastkvzip_gates import FILE, load_gates
 from optimized.models.layer import whole_layers
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
@@ -30,7 +30,7 @@ from optimized.study import check, documents, evaluate, report, table
 from optimized.study.compared import systems_named
 from optimized.study.pictures import PICTURES, Picture, pictures
 from optimized.study.record import record
-from optimized.study.rows import Settings, trials
+from optimized.study.results import Settings, trials
 from optimized.study.settings import changed, read
 from optimized.tiny import MODELS
 from optimized.tiny.tasks import CONTINUE, REPEAT

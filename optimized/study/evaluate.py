@@ -17,8 +17,8 @@ from optimized.models.selection import kept_entries
 from optimized.study.clock import Clock
 from optimized.study.documents import Document
 from optimized.study.judge import Judge
-from optimized.study.panel import Panel
-from optimized.study.rows import Row, Settings, Trial
+from optimized.study.results import Row, Settings, Trial
+from optimized.study.score_runner import Panel
 
 BATCH = 8
 """Documents read at a time."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from optimized.study.compared import remedies
 from optimized.study.documents import Document, overlapping
-from optimized.study.rows import Row
+from optimized.study.results import Row
 from optimized.study.significance import differences, fewest, interval, shares, verdicts
 
 SCHEMA = 5

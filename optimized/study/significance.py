@@ -13,7 +13,7 @@ from scipy.stats import bootstrap
 
 from optimized.models.scorers.random import Random
 from optimized.models.systems import System
-from optimized.study.rows import Row
+from optimized.study.results import Row
 
 RESAMPLES, LEVEL, ALPHA = 2000, 0.95, 0.05
 FLIPS = 1 << 17

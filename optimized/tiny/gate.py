@@ -7,7 +7,7 @@ from random import Random
 import torch
 
 from optimized.models.attach import attach
-from optimized.models.gates import learn_gates, save_gates
+from optimized.models.fastkvzip_gates import learn_gates, save_gates
 from optimized.tiny.tasks import REPEAT, facts, hidden
 from optimized.tiny.tokens import Tokens
 

@@ -18,9 +18,9 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from optimized.tiny import MODELS
+from optimized.tiny.configs import MUON, PLANS, Plan, Stage
 from optimized.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.tiny.muon import Muon
-from optimized.tiny.plans import MUON, PLANS, Plan, Stage
 from optimized.tiny.tasks import row
 from optimized.tiny.tokens import Tokens
 

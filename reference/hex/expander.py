@@ -12,13 +12,13 @@ from torch import Tensor
 from reference._validation.contract import requires
 from reference._validation.preconditions import whole_number
 from reference._validation.types import Positive, Ratio, Seed, Whole
-from reference.hex.pairing import (
+from reference.hex.presets import HexConfig
+from reference.hex.random_biregular import (
     biadjacency,
     connecting_swaps,
     double_edge_swaps,
     half_edge_pairing,
 )
-from reference.hex.presets import HexConfig
 from reference.hex.spectrum import is_ramanujan
 
 DRAWS = 1000

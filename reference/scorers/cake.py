@@ -13,7 +13,7 @@ from reference._validation.preconditions import aligned, grouped, left_padded, o
 from reference._validation.types import Finite, FiniteAbove0, FiniteNonNegative, Odd
 from reference.attention import attention_weights
 from reference.precision import widest
-from reference.scorers._rows import real_tokens, rows
+from reference.scorers._padding import real_tokens, rows
 from reference.scorers.scored import Scored
 
 

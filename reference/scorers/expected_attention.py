@@ -11,7 +11,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded, multiple, wide
 from reference._validation.types import Finite, FiniteNonNegative, Whole
 from reference.precision import widest
-from reference.scorers._rows import real_tokens, rows
+from reference.scorers._padding import real_tokens, rows
 from reference.scorers.query_statistics import QueryStatistics
 from reference.scorers.scored import Scored
 

@@ -13,7 +13,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widest
-from reference.scorers._rows import protected_ends, real_tokens
+from reference.scorers._padding import protected_ends, real_tokens
 from reference.scorers.scored import Scored
 
 

@@ -21,7 +21,7 @@ from reference._validation.types import (
     Whole,
 )
 from reference.precision import widen
-from reference.scorers._rows import real_tokens
+from reference.scorers._padding import real_tokens
 from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss, some_tokens
 
 

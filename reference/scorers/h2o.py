@@ -17,7 +17,7 @@ from reference._validation.preconditions import (
 from reference._validation.types import Finite, Importance, Whole
 from reference.attention import attention_weights, known_of
 from reference.precision import widen, widest
-from reference.scorers._rows import real_tokens, rows
+from reference.scorers._padding import real_tokens, rows
 from reference.scorers.scored import Scored
 
 

@@ -9,7 +9,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite
 from reference.precision import widen
-from reference.scorers._rows import real_tokens
+from reference.scorers._padding import real_tokens
 from reference.scorers.scored import Scored
 
 

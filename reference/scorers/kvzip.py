@@ -10,7 +10,7 @@ from reference._validation.preconditions import false_on_the_left, grouped, left
 from reference._validation.types import Finite, Importance, Positive, Whole
 from reference.attention import attention_weights
 from reference.precision import widen, widest
-from reference.scorers._rows import protected_ends, real_tokens, rows
+from reference.scorers._padding import protected_ends, real_tokens, rows
 from reference.scorers.scored import Scored
 
 

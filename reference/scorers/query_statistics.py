@@ -11,7 +11,7 @@ from reference._validation.contract import requires, scanning
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite, Whole
 from reference.precision import widen, widest
-from reference.scorers._rows import real_tokens, rows
+from reference.scorers._padding import real_tokens, rows
 
 
 class QueryStatistics(NamedTuple):

@@ -19,7 +19,7 @@ from reference._validation.preconditions import (
 from reference._validation.types import Finite, Odd, Positive
 from reference.attention import attention_weights, known_of
 from reference.precision import widest
-from reference.scorers._rows import real_tokens, rows
+from reference.scorers._padding import real_tokens, rows
 from reference.scorers.scored import Scored
 
 

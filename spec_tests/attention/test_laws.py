@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.attention import oracle
-from spec_tests.attention.draws import (
+from spec_tests.attention.strategies import (
     attending,
     known,
     log_sum_exp,

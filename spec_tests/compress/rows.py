@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from reference import Scored
-from spec_tests.refinement.draws import rows_of
-from spec_tests.retain.draws import AXES
+from spec_tests.refinement.strategies import rows_of
+from spec_tests.retain.strategies import AXES
 
 
 def entries(cache: Any, heads: torch.Size) -> list[tuple[Tensor, ...]]:

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.compress.draws import compress, compress_into_hex, pools_of, without_store
 from spec_tests.compress.rows import alone, counts, entries, marked, of_row, rows
-from spec_tests.draw import booleans, real
-from spec_tests.hex.cache.draws import BLOCK, configs, streams
+from spec_tests.compress.strategies import compress, compress_into_hex, pools_of, without_store
+from spec_tests.hex.cache.strategies import BLOCK, configs, streams
 from spec_tests.hex.cache.streams import assert_same_cache
-from spec_tests.refinement.draws import (
+from spec_tests.refinement.strategies import (
     bare,
     graph_settings,
     importance,
@@ -25,7 +24,8 @@ from spec_tests.refinement.draws import (
     scored_caches,
     spread,
 )
-from spec_tests.retain.draws import pooled
+from spec_tests.retain.strategies import pooled
+from spec_tests.strategies import booleans, real
 
 INDEX_BYTES = 8
 

@@ -9,10 +9,10 @@ from reference import DecodingConfig, GraphSettings, HubSettings, NmsSettings, S
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.compress.rows import rows
 from spec_tests.decoding import oracle
-from spec_tests.decoding.draws import append, caches, configs, part, start, streams
-from spec_tests.draw import real
+from spec_tests.decoding.strategies import append, caches, configs, part, start, streams
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.draws import bare, hub_settings, nms_settings, spread
+from spec_tests.refinement.strategies import bare, hub_settings, nms_settings, spread
+from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("HubKV-4.3")
 

@@ -13,7 +13,7 @@ from hypothesis.stateful import (
 )
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.decoding.draws import part, start, streams
+from spec_tests.decoding.strategies import part, start, streams
 
 
 def machine(impl) -> type[RuleBasedStateMachine]:

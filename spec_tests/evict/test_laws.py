@@ -12,8 +12,8 @@ from torch import Tensor
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.compress.rows import entries
-from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
 
 INDEX_BYTES = 8
 

@@ -18,7 +18,7 @@ import optimized
 import reference
 from optimized import _dispatch, kernels, vector
 from optimized._dispatch import dispatch
-from optimized.bench.row import moved
+from optimized.bench.comparison import moved
 from optimized.counts.launches import recorded
 from optimized.kernels.hex.attention import attended
 from optimized.layout import PackedCache

@@ -16,11 +16,11 @@ from optimized.kernels.hex._stream import decoded
 from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex import decode as processor
-from optimized.vector.hex.laid import Laid
+from optimized.vector.hex.cache_layout import Laid
 from reference._validation.contract import trusted
 from reference.hex.cache import arrived, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.hex.cache.draws import MODES
+from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.wide import wide
 
 pytest.importorskip("transformers")

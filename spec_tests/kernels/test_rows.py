@@ -14,11 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import optimized
 import reference
 from optimized import kernels, vector
-from optimized.bench.row import moved
+from optimized.bench.comparison import moved
 from optimized.counts.launches import launched, recorded
 from reference._validation.contract import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
-from spec_tests.graphkv.refine.draws import graphkv_refine
+from spec_tests.graphkv.refine.strategies import graphkv_refine
 from spec_tests.inputs import INPUTS
 from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
 from spec_tests.mutants.patch import relaunched

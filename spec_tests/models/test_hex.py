@@ -5,7 +5,7 @@ import torch
 
 import optimized
 import reference
-from optimized.vector.hex.laid import Laid
+from optimized.vector.hex.cache_layout import Laid
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.models.oracle import assert_logits
 from spec_tests.models.random_model import (

@@ -21,7 +21,7 @@ vars(CacheLayerMixin)["get_max_cache_shape"].__isabstractmethod__ = False
 
 import reference  # noqa: E402
 from optimized import GraphSettings, HubSettings, Scored  # noqa: E402
-from optimized.models.gates import load_gates  # noqa: E402
+from optimized.models.fastkvzip_gates import load_gates  # noqa: E402
 from optimized.presses import GraphKVPress, HubKVPress  # noqa: E402
 from optimized.tiny import BYTES  # noqa: E402
 from spec_tests.accuracy import assert_equal  # noqa: E402

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import reference
-from optimized.models import proof
 from optimized.models.attach import attachment
 from spec_tests.accuracy import assert_as_accurate, assert_close
 from spec_tests.models.random_model import (

@@ -1,6 +1,6 @@
-"""Wrong implementations, each a one-line lie, and the law or vector that finds it out.
+"""Mutants: implementations with one wrong line, and the law or vector that must detect each.
 
-They stand in each idea's `lies.py`. `pytest spec_tests --impl spec_tests.mutants:NAME` fails for
+They stand in each idea's `mutants.py`. `pytest spec_tests --impl spec_tests.mutants:NAME` fails for
 every one of them; `python -m spec_tests.mutants` runs each against the test it names and prints the
 report.
 """
@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     from spec_tests.inputs import modules
     from spec_tests.mutants.make import MUTANTS
 
-    modules("*/**/lies.py")
+    modules("*/**/mutants.py")
     if name != "MUTANTS" and name not in MUTANTS:
         raise AttributeError(f"there is no mutant {name}")
     return MUTANTS if name == "MUTANTS" else MUTANTS[name].module

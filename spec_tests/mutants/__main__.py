@@ -1,4 +1,4 @@
-"""Run every mutant against the test that must kill it, and print what came of it.
+"""Run every mutant against its detecting test, and print the outcomes.
 
 `python -m spec_tests.mutants` runs all; `hubkv kernels/hex` those of files under these places.
 """
@@ -21,38 +21,38 @@ HERE = Path(__file__).parent.parent
 
 
 class Trial:
-    """A pytest plugin: run each mutant against its killer alone, and write down how that ended."""
+    """A pytest plugin: runs each mutant against its detecting test and records the outcome."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, list[str]] = {name: [] for name in MUTANTS}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list) -> None:
-        """Drop the tests that are nobody's killer."""
-        config.hook.pytest_deselected(items=[item for item in items if not self.is_killer(item)])
-        items[:] = [item for item in items if self.is_killer(item)]
+        """Deselect the tests that need detect no mutant."""
+        config.hook.pytest_deselected(items=[item for item in items if not self.detects(item)])
+        items[:] = [item for item in items if self.detects(item)]
 
-    def is_killer(self, item: pytest.Item) -> bool:
-        """Whether `item` runs a mutant against the case that must kill it."""
+    def detects(self, item: pytest.Item) -> bool:
+        """Whether `item` runs a mutant against the case that must detect it."""
         if (impl := under_test(item)) is None:
             return False
-        case = MUTANTS[mutant_name(impl)].killer.partition("[")[2]
+        case = MUTANTS[mutant_name(impl)].detected_by.partition("[")[2]
         return case.rstrip("]") in item.nodeid.partition("[")[2]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Run no further case of a killer once one has killed."""
+        """Skip the other cases of a test once one has detected the mutant."""
         impl = under_test(item)
         if impl and "failed" in self.outcomes[mutant_name(impl)]:
             pytest.skip("dead")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item):
-        """Leave a law at the first example that kills: Hypothesis would run it again."""
+        """Stop a law at the first failing example: Hypothesis would run it again."""
         law = getattr(getattr(item, "obj", None), "hypothesis", None)
         if law is None:
             return (yield)
-        body, law.inner_test = law.inner_test, left_once_it_kills(law.inner_test)
+        body, law.inner_test = law.inner_test, left_once_it_detects(law.inner_test)
         try:
             return (yield)
         finally:
@@ -60,7 +60,7 @@ class Trial:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo):
-        """Write down how a killer ended: only a failed assertion is a kill."""
+        """Record how a detecting test ended: only a failed assertion detects."""
         report = yield
         if call.when == "call" and (impl := under_test(item)) is not None:
             failed = call.excinfo is not None and asserts(call.excinfo.value)
@@ -74,7 +74,7 @@ class Killed(pytest.skip.Exception):
     """An assertion failed, and nothing more is asked; Hypothesis lets a skip through at once."""
 
 
-def left_once_it_kills(body: Callable[..., None]) -> Callable[..., None]:
+def left_once_it_detects(body: Callable[..., None]) -> Callable[..., None]:
     """Return the body of a law that ends the law at a failed assertion."""
 
     @wraps(body)
@@ -104,19 +104,19 @@ def asserts(error: BaseException) -> bool:
 
 
 def run(*words: str, places: tuple[str, ...] = ("",)) -> dict[str, list[str]]:
-    """Return, for each mutant of files under `places`, the outcomes of the tests that must kill it.
+    """Return the outcomes of the detecting tests of each mutant of files under `places`.
 
     `words` are further arguments of pytest, such as `--hypothesis-seed=1`.
     """
     trial = Trial()
     chosen = {name: mutant for name, mutant in MUTANTS.items() if mutant.place.startswith(places)}
     impls = [word for name in chosen for word in ("--impl", f"spec_tests.mutants:{name}")]
-    quiet = ["-q", "--tb=no", "-p", "no:cacheprovider", "--ours", "--killers"]
+    quiet = ["-q", "--tb=no", "-p", "no:cacheprovider", "--ours", "--mutants"]
     # jaxtyping's plugin is already imported here, by the reference
     quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    # collecting the others would take as long as most of the killers
-    killers = {mutant.killer.partition("::")[0] for mutant in chosen.values()}
-    files = [str(HERE / file) for file in sorted(killers) if (HERE / file).exists()]
+    # collecting the others would take as long as most of the detecting tests
+    tests = {mutant.detected_by.partition("::")[0] for mutant in chosen.values()}
+    files = [str(HERE / file) for file in sorted(tests) if (HERE / file).exists()]
     with redirect_stdout(StringIO()):
         pytest.main([*files, *quiet, *impls, *words], plugins=[trial])
     return {name: trial.outcomes[name] for name in chosen}
@@ -133,4 +133,4 @@ if __name__ == "__main__":
             if name not in outcomes:
                 continue
             fate = "killed" if "failed" in outcomes[name] else "SURVIVES"
-            print(f"{fate:<9}{name:<32}{mutant.place:<28}{mutant.lie}  [{mutant.killer}]")
+            print(f"{fate:<9}{name:<32}{mutant.place:<28}{mutant.fault}  [{mutant.detected_by}]")

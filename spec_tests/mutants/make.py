@@ -1,6 +1,6 @@
-"""How a lie is made: the reference, or a kernel, with one line of its text changed.
+"""Mutants: the reference, or a kernel, with one line of its text changed.
 
-Lies are written under the law or vector that finds them out:
+A mutant is written under the law or the vector that must detect it:
 
     test_protected_tokens_read_one
       raw_where_protected: protected tokens keep their raw score
@@ -26,87 +26,90 @@ class Mutant(NamedTuple):
     """One wrong implementation."""
 
     place: str  # the file whose text it changes
-    lie: str  # what it gets wrong
-    killer: str  # the end of the id of the law or vector that must fail
+    fault: str  # what it gets wrong
+    detected_by: str  # the end of the id of the law or vector that must fail
     module: Any
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-KILLER = re.compile(r"(\S.*)\n((?:  .*\n)+)")
-LIE = re.compile(r"  (\w+): (.*)\n((?:  [-+ ](?: .*)?\n)+)")
-Tell = Callable[[str], None]
+DETECTING_TEST = re.compile(r"(\S.*)\n((?:  .*\n)+)")
+CHANGE = re.compile(r"  (\w+): (.*)\n((?:  [-+ ](?: .*)?\n)+)")
+Register = Callable[[str], None]
 
 
-def lies(idea: str) -> Tell:
-    """Return a function that registers the lies of a text about one idea: `hubkv/discount`.
+def mutants_of(idea: str) -> Register:
+    """Return a function that registers the mutants of one idea, `hubkv/discount`, from a text.
 
-    Each is the reference in which a text that stands in the idea's file exactly once reads
-    otherwise. The killer is a law of the idea, or `vector:ID`.
+    Each is the reference with one change, to a text that stands exactly once in the idea's file.
+    The detecting test is a law of the idea, or `vector:ID`.
     """
     file = f"{idea}.py"
 
-    def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
+    def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
         count = text(file).count(old)
         assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
         module = Changed(partial(patched, file, old, new))
-        add(name, Mutant(file, says, place(idea, killer), module))
+        add(name, Mutant(file, fault, test_id(idea, test), module))
 
-    return told(lie)
+    return registering(mutant)
 
 
-def kernel_lies(file: str, block: int = 8, programs: int | None = None) -> Tell:
-    """Return a function that registers the lies of a text about kernels: `hubkv/refine.py`.
+def kernel_mutants_of(file: str, block: int = 8, programs: int | None = None) -> Register:
+    """Return a function that registers mutants of the kernels in a file, `hubkv/refine.py`.
 
-    Each is `optimized`, as it runs on a GPU, with a text of the file reading otherwise, in Triton's
-    interpreter. A program owns a `block` of elements, so that small inputs take several; or one of
-    so few `programs` that it owns several tiles. The killer is the place of a law of any idea, or
-    `vector:IDEA-ID`. Without Triton there is none of them.
+    Each is `optimized` as it runs on a GPU, with one change to the file, in Triton's interpreter.
+    Without Triton there are none.
+
+    Args:
+        file: a file in `optimized/kernels`.
+        block: elements a program owns: so few that small inputs take several programs.
+        programs: number of programs, so few that each owns several tiles.
     """
 
-    def lie(name: str, says: str, old: str, new: str, killer: str) -> None:
+    def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
         count = kernel_text(file).count(old)
         assert count == 1, f"stale: {old!r} stands {count} times in optimized/kernels/{file}"
-        idea, _, case = killer.removeprefix("vector:").partition("-")
-        killer = place(idea, f"vector:{case}") if killer.startswith("vector:") else killer
+        idea, _, case = test.removeprefix("vector:").partition("-")
+        test = test_id(idea, f"vector:{case}") if test.startswith("vector:") else test
         module = Changed(partial(relaunched, file, old, new, block, programs))
         if TRITON:
-            add(name, Mutant(f"kernels/{file}", says, killer, module))
+            add(name, Mutant(f"kernels/{file}", fault, test, module))
 
-    return told(lie)
+    return registering(mutant)
 
 
-def told(lie: Callable[[str, str, str, str, str], None]) -> Tell:
-    """Return a function that registers the lies of a text, each by a call of `lie`."""
+def registering(mutant: Callable[[str, str, str, str, str], None]) -> Register:
+    """Return a function that calls `mutant` for each mutant of a text."""
 
-    def tell(text: str) -> None:
-        rest = KILLER.sub(lambda found: LIE.sub("", found[2]), text)
-        assert not rest.strip(), f"this is no lie under its killer: {rest!r}"
-        for killer, changes in KILLER.findall(text):
-            for name, says, change in LIE.findall(changes):
-                lie(name, says, side("-", change), side("+", change), killer)
+    def register(text: str) -> None:
+        rest = DETECTING_TEST.sub(lambda found: CHANGE.sub("", found[2]), text)
+        assert not rest.strip(), f"this is no mutant under its detecting test: {rest!r}"
+        for test, changes in DETECTING_TEST.findall(text):
+            for name, fault, change in CHANGE.findall(changes):
+                mutant(name, fault, side("-", change), side("+", change), test)
 
-    return tell
+    return register
 
 
 def side(sign: str, change: str) -> str:
-    """Return the text of a change that stands before it, or after it."""
+    """Return the text of a change before it (`-`) or after it (`+`)."""
     return "\n".join(line[4:] for line in change.splitlines() if line[2] in (" ", sign))
 
 
-def place(idea: str, killer: str) -> str:
-    """Return the end of a killer's id: a worked vector, a law of the idea, or one elsewhere."""
-    if killer.startswith("vector:"):
-        case = killer.removeprefix("vector:")
+def test_id(idea: str, test: str) -> str:
+    """Return the end of a test's id: of a vector, a law of the idea, or a law elsewhere."""
+    if test.startswith("vector:"):
+        case = test.removeprefix("vector:")
         return f"test_vectors.py::test_vector[{idea.rpartition('/')[2]}-{case}]"
-    return killer if "::" in killer else f"{idea}/test_laws.py::{killer}"
+    return test if "::" in test else f"{idea}/test_laws.py::{test}"
 
 
 def add(name: str, made: Mutant) -> None:
-    """Register a lie."""
+    """Register a mutant."""
     assert name not in MUTANTS, f"two mutants are called {name}"
-    made.module.is_killed_by = partial(ends, made.killer.partition("[")[0])
+    made.module.is_detected_by = partial(ends, made.detected_by.partition("[")[0])
     MUTANTS[name] = made
 
 

@@ -350,14 +350,14 @@ def test_agreement_is_asked_once_more_of_what_fails_among_others(monkeypatch):
         asked.append(names)
         assert " or " in names or "-n" not in words, "not a process of its own"
         said = "".join(
-            f'<testcase name="test_manners[optimized-{name}]"><failure/></testcase>'
+            f'<testcase name="test_calling_convention[optimized-{name}]"><failure/></testcase>'
             for name in ("retain", "evict")
             if f"-{name}]" in names
         )
         file = next(word for word in words if word.startswith("--junitxml="))
         with open(file.partition("=")[2], "w") as report_file:
             report_file.write(
-                f"<suite><testcase name='test_manners[optimized-smd]'/>{said}</suite>"
+                f"<suite><testcase name='test_calling_convention[optimized-smd]'/>{said}</suite>"
             )
         return names != "[optimized-evict]"
 

@@ -112,7 +112,7 @@ def test_every_function_states_its_source():
 
 def test_a_public_name_is_shown_once_on_its_files_page():
     pages = {name: [page_of(name)] for name in reference.__all__}
-    assert shown() == pages | {"types.py": [DOCS / "kinds.md"]}
+    assert shown() == pages | {"types": [DOCS / "kinds.md"]}
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

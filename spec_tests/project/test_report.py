@@ -12,18 +12,18 @@ import pytest
 import torch
 
 import reference
-from spec_tests import needs
+from spec_tests import requirements
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
 from spec_tests.project.schemas import faults
-from spec_tests.report import cards, tex
+from spec_tests.report import summary, tex
 from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfaulted
-from spec_tests.report.claims import lies_like
 from spec_tests.report.composed import follows, steps
 from spec_tests.report.faults import asked, diagnosed
-from spec_tests.report.least import least
 from spec_tests.report.literals import differing, literal, shown
+from spec_tests.report.messages import lies_like
 from spec_tests.report.plugin import Plugin, write_whole
+from spec_tests.report.shrink import least
 
 WRONG = """
 import torch
@@ -94,9 +94,9 @@ def test_a_cause_is_named_by_the_lie_that_answers_alike(account):
 
 def test_what_an_example_hunts_is_no_cause_nor_is_a_lie_that_answers_another_input_alike():
     shown, other = ({"hunts": "a hunted mistake", "snippet": "…", "lies": ()} for _ in range(2))
-    assert not cards.causes([shown, other])
-    assert not cards.causes([shown, other | {"lies": ["a lie"]}])
-    assert cards.causes([shown | {"lies": ["a lie"]}, other]) == ["a lie"]
+    assert not summary.causes([shown, other])
+    assert not summary.causes([shown, other | {"lies": ["a lie"]}])
+    assert summary.causes([shown | {"lies": ["a lie"]}, other]) == ["a lie"]
 
 
 COMPOSED = """
@@ -117,7 +117,12 @@ def knorm(keys):
 def composed(suite, elsewhere):
     """A run by agreement alone on a wrong function and one that is composed of it."""
     (elsewhere / "composed.py").write_text(COMPOSED)
-    words = ("-k", "test_agrees_with_reference or test_manners", "--report-json", "composed.json")
+    words = (
+        "-k",
+        "test_agrees_with_reference or test_calling_convention",
+        "--report-json",
+        "composed.json",
+    )
     done = suite("composed", *words, "--level", "edges", only=EVERY[:1])
     return done.stdout, json.loads((elsewhere / "composed.json").read_text())
 
@@ -181,12 +186,12 @@ def claim_of(function, *specs, level="values", follows=()):
 def test_a_failure_blames_the_equations_that_a_law_bears_or_that_no_other_function_states():
     law = claim_of("graphkv_refine", "GraphKV-7.2")
     alone = claim_of("graphkv_refine")
-    assert cards.blamed([law, alone], []) == {"GraphKV-7.2"}
+    assert summary.blamed([law, alone], []) == {"GraphKV-7.2"}
     others = ["decay", "edges", "source_count", "concatenate_heads"]
-    assert cards.blamed([alone], others) == {"GraphKV-6.2"}
-    assert cards.blamed([alone | {"follows": ["decay"]}], others) == set()
+    assert summary.blamed([alone], others) == {"GraphKV-6.2"}
+    assert summary.blamed([alone | {"follows": ["decay"]}], others) == set()
     another = claim_of("segment_coverage", "HubKV-I")
-    assert cards.blamed([another], ["uniform_spread"]) == {"HubKV-Obs1"}
+    assert summary.blamed([another], ["uniform_spread"]) == {"HubKV-Obs1"}
 
 
 PART = """
@@ -208,7 +213,7 @@ def test_a_part_of_a_run_blames_no_equation_of_a_function_that_it_leaves_out(sui
 def test_equations_stand_in_the_order_of_their_numbers():
     ids = ["GraphKV-10", "GraphKV-4", "GraphKV-7.1", "GraphKV-4.1"]
     ordered = ["GraphKV-4", "GraphKV-4.1", "GraphKV-7.1", "GraphKV-10"]
-    assert sorted(ids, key=cards.numbered) == ordered
+    assert sorted(ids, key=summary.numbered) == ordered
 
 
 def test_an_edge_does_not_hide_that_ordinary_input_fails(account):
@@ -256,9 +261,9 @@ def test_the_report_says_the_equation_as_printed_its_section_and_the_version(acc
     card = card_of(account[1], "gate")
     assert card["printed"] == [r"\lambda = r^p, \qquad z_i = (1 - \lambda)\, s_i + \lambda\, u_i"]
     assert {"id": "HubKV-10", "where": "HubKV §3.3"}.items() <= card["equations"][0].items()
-    assert account[1]["suite"] == {"name": "kvspec", "version": cards.suite_version()}
+    assert account[1]["suite"] == {"name": "kvspec", "version": summary.suite_version()}
     for form in (account[0], account[2]):
-        assert f"kvspec {cards.suite_version()}" in form
+        assert f"kvspec {summary.suite_version()}" in form
     assert "λ = r^p,  z_i = (1 − λ) s_i + λ u_i" in account[0]
 
 
@@ -323,7 +328,7 @@ def test_an_equation_passes_or_fails_on_ordinary_input_and_the_rest_stands_besid
         "HubKV-17": outcome("untested"),
         "HEX-3.2c": outcome("passes"),
     }
-    assert cards.paper(seen) == [
+    assert summary.paper(seen) == [
         "HEX: 1 of 1 equations offered pass",
         "HubKV: HubKV-10 fails; 1 of 5 equations offered pass; not all tests were run of HubKV-7; "
         "not judged, since others fail: HubKV-16, HubKV-17",
@@ -656,9 +661,12 @@ def test_every_equation_reads_as_text_and_as_mathml():
 
 def test_what_is_not_collected_asks_for_nothing_that_is_offered():
     for file in HERE.rglob("test_*.py"):
-        if "getattr(impl" not in needs.text(file):
-            for name in needs.functions(file):
-                assert needs.asked(file, name) <= needs.mentioned(file), (file, name)
+        if "getattr(impl" not in requirements.text(file):
+            for name in requirements.functions(file):
+                assert requirements.asked(file, name) <= requirements.mentioned(file), (
+                    file,
+                    name,
+                )
 
 
 def test_lines_of_a_page_stay_whole_in_the_terminal(account):

@@ -19,7 +19,7 @@ from spec_tests.implementation import carry
 from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
 from spec_tests.limits import STRIKES, DoesNotEnd, Limit
-from spec_tests.needs import asked
+from spec_tests.requirements import asked
 from spec_tests.test_agreement import held_to_its_types
 
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
@@ -86,7 +86,7 @@ def test_what_the_papers_only_name_is_tested_on_request(suite):
     assert "hub_mask fails" in usual
     assert usual.count("knorm") == usual.count("not asked: knorm (--ours)") == 1
     all_of_it = suite(*words, "--ours", only=GENERIC).stdout
-    for test in ("py::test_signature", "py::test_manners", "the_good_input_is_accepted"):
+    for test in ("py::test_signature", "py::test_calling_convention", "the_good_input_is_accepted"):
         assert re.search(rf"{test}.*knorm.* FAILED", all_of_it)
 
 
@@ -183,7 +183,7 @@ def test_what_was_not_run_says_so_and_passes_nothing(suite, elsewhere):
     words = " ".join(done.stdout.split())
     assert re.search("not run: .*agreement .discount, gate.", words)
     assert "; not all tests were run of HubKV-10," in done.stdout
-    named = suite("chosen", "-k", "test_manners and gate", only=())
+    named = suite("chosen", "-k", "test_calling_convention and gate", only=())
     assert re.search("^gate +in part +in part +not run", named.stdout, re.MULTILINE)
     assert "in part: agreement (gate)" in named.stdout
     assert "HubKV: 0 of " in named.stdout

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.ragged.draws import attending
+from spec_tests.ragged.strategies import attending
 
 
 def whole(queries, cache, keys, values, valid, causal, scale):

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from reference import GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.draws import (
+from spec_tests.refinement.strategies import (
     KINDS,
     bare,
     graph_settings,
@@ -17,6 +16,7 @@ from spec_tests.refinement.draws import (
     nms_settings,
     refined_by,
 )
+from spec_tests.strategies import grid
 
 
 @pytest.mark.spec("HubKV-13")

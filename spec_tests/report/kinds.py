@@ -10,7 +10,7 @@ import pytest
 import reference
 from spec_tests.implementation import Implementation, under_test
 from spec_tests.index import HERE
-from spec_tests.needs import asked, functions, may_ask, needs
+from spec_tests.requirements import asked, functions, may_ask, needs
 
 KINDS = {
     "test_agreement.py": "agreement",

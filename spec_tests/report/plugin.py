@@ -14,12 +14,12 @@ from hypothesis.errors import HypothesisException
 
 from spec_tests.implementation import LACKS, Implementation, Unheard, under_test
 from spec_tests.limits import limited_memory
-from spec_tests.needs import needs
-from spec_tests.report import cards, html, terminal
+from spec_tests.report import html, summary, terminal
 from spec_tests.report.calls import LAST, unfaulted
-from spec_tests.report.claims import claims, equations_of
 from spec_tests.report.faults import LEVELS, NEVER, Fault, diagnosed
 from spec_tests.report.kinds import Tests, kind_of, received, sent
+from spec_tests.report.messages import claims, equations_of
+from spec_tests.requirements import needs
 
 FAILURES = (Exception, pytest.fail.Exception)
 THERE = "tests there are"
@@ -143,9 +143,9 @@ class Plugin:
         """Print the cards, and write the files that were asked for."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-        report = cards.report(terminalreporter.stats, self.impls, self.there, self.config)
+        report = summary.report(terminalreporter.stats, self.impls, self.there, self.config)
         terminal.write(terminalreporter, report, self.config)
-        for option, text in (("--report-json", cards.as_json), ("--report-html", html.page)):
+        for option, text in (("--report-json", summary.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):
                 write_whole(Path(file), text(report))
 

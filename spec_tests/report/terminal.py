@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spec_tests.report.cards import left_out, paper, unknown, verdicts
 from spec_tests.report.faults import LEVELS
+from spec_tests.report.summary import left_out, paper, unknown, verdicts
 from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")

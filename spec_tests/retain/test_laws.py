@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.draw import grid
 from spec_tests.inputs import INPUTS
-from spec_tests.retain.draws import AXES, orderable, pooled
+from spec_tests.retain.strategies import AXES, orderable, pooled
+from spec_tests.strategies import grid
 
 TIED = torch.tensor([[0.0, 1.0, 0.0], [0.1, 0.1, 0.0]], dtype=torch.float64)
 """Keys of 64 bits, the last of them set, of which one pool has ties."""

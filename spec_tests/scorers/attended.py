@@ -3,8 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.attention.draws import bad_queries, bad_sums, log_sum_exp
-from spec_tests.draw import real, signed
+from spec_tests.attention.strategies import bad_queries, bad_sums, log_sum_exp
+from spec_tests.strategies import real, signed
 
 # What says most stands first, where Hypothesis looks most often: empty axes are tried, but rarely.
 batches = st.sampled_from([(2,), (), (2,), (), (1,), (2, 1), (0,)])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.draw import Refusal
+from spec_tests.strategies import Refusal
 
 # What says most stands first, where Hypothesis looks most often: empty axes are tried, but rarely.
 batches = st.sampled_from([(2,), (), (2,), (2,), (), (2,), (2,), (0,)])

@@ -16,10 +16,10 @@ from transformers import AutoTokenizer
 import optimized
 import reference
 from optimized import Scored, refine
-from optimized.models.proof import Proof
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
+from optimized.models.self_check import Proof
 from optimized.models.systems import REFINEMENTS, refinement, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate

@@ -24,7 +24,7 @@ from optimized.study.gallery import embedded
 from optimized.study.pictures.drawing import INK, PAGE
 from optimized.study.record import needless
 from optimized.study.report import verdict_line
-from optimized.study.rows import Row, Trial
+from optimized.study.results import Row, Trial
 from optimized.study.significance import fewest
 from spec_tests.study.command_model import main
 

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 
 from optimized.study import significance, table
 from optimized.study.compared import systems_named
-from optimized.study.rows import Row, Trial
+from optimized.study.results import Row, Trial
 from optimized.study.significance import chances, fewest, holm, interval, verdicts
 
 

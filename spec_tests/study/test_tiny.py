@@ -13,9 +13,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from optimized.tiny import BYTES, MODELS, WORDS, corpus, tasks, tokenizer, train
+from optimized.tiny.configs import PLANS, WARMUP
 from optimized.tiny.evaluate import needle, needle_accuracy, repeat_accuracy, says
 from optimized.tiny.muon import orthogonal
-from optimized.tiny.plans import PLANS, WARMUP
 from optimized.tiny.tokens import Tokens, whole_words
 
 ANY_TEXT = [

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from optimized import vector
 from optimized.kernels._device import rounded, widened
-from optimized.kernels.hex._entries import ROOM, add_keys, add_values, begin, tables
+from optimized.kernels.hex._sparse_entries import ROOM, add_keys, add_values, begin, tables
 from optimized.layout import TILE, PackedCache
-from optimized.vector.hex.laid import known, mask_alone
+from optimized.vector.hex.cache_layout import known, mask_alone
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock

@@ -11,7 +11,7 @@ from optimized.models.systems import FULL, System
 from optimized.study.documents import Document
 from optimized.study.evaluate import evaluate
 from optimized.study.pictures.words import verdict
-from optimized.study.rows import Settings, Trial
+from optimized.study.results import Settings, Trial
 from optimized.study.significance import differences, interval, shares
 
 PRINTED = {

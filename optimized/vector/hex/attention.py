@@ -15,8 +15,8 @@ from torch import Tensor
 
 from optimized.vector.hex import compress
 from optimized.vector.hex._codes import Slots, Stream
+from optimized.vector.hex.cache_layout import Laid, Spans, Whole, kept_of, picked
 from optimized.vector.hex.expander import static_mask
-from optimized.vector.hex.laid import Laid, Spans, Whole, kept_of, picked
 from reference._validation import checks
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache

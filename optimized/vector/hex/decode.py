@@ -9,7 +9,7 @@ from torch import Tensor
 from optimized._composed import composed
 from optimized.vector.hex.attention import attend, hex_attention, learning, multiplied
 from optimized.vector.hex.cache import settled
-from optimized.vector.hex.laid import Laid
+from optimized.vector.hex.cache_layout import Laid
 from reference._validation import checks
 from reference.hex import cache as streaming
 from reference.hex.cache import HexCache, arrived, buffer_space, weighed

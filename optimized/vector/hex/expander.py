@@ -8,7 +8,7 @@ from torch import Tensor
 
 import reference
 from optimized._composed import composed
-from optimized.vector.hex.pairing import connect, pairing, swaps
+from optimized.vector.hex.random_biregular import connect, pairing, swaps
 from optimized.vector.hex.spectrum import Graph, is_within
 from reference.hex import expander
 from reference.hex.expander import DRAWS, Expander, none_found

@@ -5,11 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from optimized.vector.attention import attention_weights, later, masked_weights
-from optimized.vector.scorers._rows import protected_ends
+from optimized.vector.scorers._padding import protected_ends
 from reference import Scored
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._rows import real_tokens
+from reference.scorers._padding import real_tokens
 
 
 def cake(

@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from optimized.vector.scorers._rows import protected_ends
+from optimized.vector.scorers._padding import protected_ends
 from reference import QueryStatistics, Scored
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._rows import real_tokens
+from reference.scorers._padding import real_tokens
 
 # tokens at a time: bounds what the quadratic form makes of each key for each query head
 TOKENS = 1024

@@ -7,7 +7,7 @@ import reference
 from optimized._composed import composed
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._rows import real_tokens
+from reference.scorers._padding import real_tokens
 
 # queries at a time: bounds the weights to this many rows a head
 QUERIES = 128

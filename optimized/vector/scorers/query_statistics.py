@@ -6,7 +6,7 @@ from torch import Tensor
 from reference import QueryStatistics
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._rows import real_tokens
+from reference.scorers._padding import real_tokens
 from reference.scorers.query_statistics import no_statistics
 
 

@@ -13,13 +13,13 @@ from spec_tests.accuracy import (
     assert_equal,
     assert_rounded_once,
 )
-from spec_tests.draw import booleans, grid
 from spec_tests.graphkv.decay import oracle
-from spec_tests.graphkv.decay.draws import banish, decay, enhance, strengths
-from spec_tests.graphkv.graph.draws import lattice
+from spec_tests.graphkv.decay.strategies import banish, decay, enhance, strengths
 from spec_tests.graphkv.graph.oracle import algorithm_1, floats
+from spec_tests.graphkv.graph.strategies import lattice
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import booleans, grid
 
 never_raising = st.sampled_from(["product", "sequential"])
 

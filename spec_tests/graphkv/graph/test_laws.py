@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_at_most, assert_close, assert_equal
-from spec_tests.draw import grid, real
 from spec_tests.graphkv.graph import oracle
-from spec_tests.graphkv.graph.draws import edges, kinds, lattice, neighbours, picks
+from spec_tests.graphkv.graph.strategies import edges, kinds, lattice, neighbours, picks
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid, real
 
 
 @st.composite

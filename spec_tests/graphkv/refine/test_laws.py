@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal, assert_rounded_once
-from spec_tests.draw import grid, real
-from spec_tests.graphkv.decay.draws import strengths
-from spec_tests.graphkv.graph.draws import lattice, up_to
-from spec_tests.graphkv.refine.draws import graphkv_refine, lengthened
+from spec_tests.graphkv.decay.strategies import strengths
+from spec_tests.graphkv.graph.strategies import lattice, up_to
+from spec_tests.graphkv.refine.strategies import graphkv_refine, lengthened
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid, real
 
 LEAD = ("scores", "keys", "protected", "queries", "values")
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from reference import HexBlock, HexCache, HexConfig
 from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import masked
-from spec_tests.hex.cache.draws import KV_HEADS, WIDTH
+from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH
+from spec_tests.strategies import masked
 
 
 def pieces(stream: tuple[Tensor, ...], start: int, stop: int | None = None) -> list[Tensor]:

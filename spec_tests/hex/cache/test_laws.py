@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 import reference
 from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.hex.cache.draws import BLOCK, MODES, configs, streams
+from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
 from spec_tests.hex.cache.streams import assert_same_cache, compressed, decode, grown, pieces
 from spec_tests.inputs import INPUTS
 

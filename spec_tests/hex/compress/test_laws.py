@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import real
 
 
 def there_and_back(impl, x):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.spectrum.draws import any_mask
+from spec_tests.hex.spectrum.strategies import any_mask
 from spec_tests.inputs import INPUTS
 
 

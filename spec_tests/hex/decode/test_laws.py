@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_close, cast
-from spec_tests.draw import masked
 from spec_tests.hex.attention.oracle import read
-from spec_tests.hex.cache.draws import BLOCK, configs, half_cache, streams
+from spec_tests.hex.cache.strategies import BLOCK, configs, half_cache, streams
 from spec_tests.hex.cache.streams import assert_same_cache, pieces
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import masked
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-4.1b", "HEX-5a")

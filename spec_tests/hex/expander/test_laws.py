@@ -18,12 +18,12 @@ from spec_tests.accuracy import (
     assert_equal,
     assert_within_five_deviations,
 )
-from spec_tests.draw import grid
 from spec_tests.hex.connectivity.oracle import fewest_components
-from spec_tests.hex.expander.draws import biregular, nearly_feasible
-from spec_tests.hex.pairing.draws import seeds
+from spec_tests.hex.expander.strategies import biregular, nearly_feasible
+from spec_tests.hex.random_biregular.strategies import seeds
 from spec_tests.hex.spectrum.oracle import spectral_scale
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
 
 
 @st.composite

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import reference
-from spec_tests.hex.pairing.variants import edge_by_edge
+from spec_tests.hex.random_biregular.variants import edge_by_edge
 from spec_tests.variants.make import variant
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close
-from spec_tests.hex.spectrum.draws import any_mask
 from spec_tests.hex.spectrum.oracle import eigenvalues
+from spec_tests.hex.spectrum.strategies import any_mask
 from spec_tests.inputs import INPUTS
 
 BALANCED = [(4, 3), (5, 3), (5, 4), (6, 3), (6, 4)]

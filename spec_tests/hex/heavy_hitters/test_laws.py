@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_optimal
 from spec_tests.attention import oracle
-from spec_tests.attention.draws import log_sum_exp, shifts
-from spec_tests.draw import grid, heads, real
+from spec_tests.attention.strategies import log_sum_exp, shifts
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid, heads, real
 
 
 @pytest.mark.spec("HEX-3.3a")

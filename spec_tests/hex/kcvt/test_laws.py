@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_codes, assert_equal
-from spec_tests.draw import booleans, grid, real
-from spec_tests.hex.kcvt.draws import widths
+from spec_tests.hex.kcvt.strategies import widths
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import booleans, grid, real
 
 
 @st.composite

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.hex.cache.draws import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
+from spec_tests.hex.cache.strategies import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
 from spec_tests.hex.cache.streams import pieces
 
 pytestmark = pytest.mark.spec("HEX-4.2a")

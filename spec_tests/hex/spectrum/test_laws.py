@@ -12,12 +12,12 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
 from spec_tests.accuracy import assert_at_most, assert_close
-from spec_tests.draw import booleans, grid
-from spec_tests.hex.expander.draws import biregular
-from spec_tests.hex.pairing.draws import seeds
-from spec_tests.hex.spectrum.draws import ramanujan
+from spec_tests.hex.expander.strategies import biregular
+from spec_tests.hex.random_biregular.strategies import seeds
 from spec_tests.hex.spectrum.oracle import circulant_eigenvalues, eigenvalues, spectral_scale
+from spec_tests.hex.spectrum.strategies import ramanujan
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import booleans, grid
 
 
 @st.composite

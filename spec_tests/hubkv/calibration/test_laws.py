@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal, assert_rounded_once
-from spec_tests.draw import grid, real
 from spec_tests.hubkv.calibration import oracle
-from spec_tests.hubkv.calibration.draws import selectivity, taus
+from spec_tests.hubkv.calibration.strategies import selectivity, taus
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid, real
 
 unbounded = dict(minimum=2.0**-100, maximum=math.inf)
 

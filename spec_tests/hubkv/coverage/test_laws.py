@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.draw import grid
 from spec_tests.hubkv.coverage import oracle
-from spec_tests.hubkv.coverage.draws import coverage_weights, kernel, ties
-from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.coverage.strategies import coverage_weights, kernel, ties
 from spec_tests.hubkv.discount.oracle import fractions
+from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
 
 
 @st.composite

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal, assert_rounded_once
-from spec_tests.draw import grid
 from spec_tests.hubkv.discount import oracle
-from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
 
 every_dtype = pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str

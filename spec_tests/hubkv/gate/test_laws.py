@@ -14,12 +14,12 @@ from spec_tests.accuracy import (
     assert_equal,
     assert_rounded_once,
 )
-from spec_tests.draw import grid, real
-from spec_tests.hubkv.discount.draws import gammas
 from spec_tests.hubkv.discount.oracle import fractions
+from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.hubkv.gate import oracle
-from spec_tests.hubkv.gate.draws import powers, ratios
+from spec_tests.hubkv.gate.strategies import powers, ratios
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid, real
 
 sixteenths = st.integers(0, 16).map(lambda n: Fraction(n, 16))
 above_zero = st.integers(1, 80).map(lambda n: Fraction(n, 16))

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import grid
 from spec_tests.hubkv.coverage import oracle
-from spec_tests.hubkv.coverage.draws import ties
-from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.coverage.strategies import ties
 from spec_tests.hubkv.discount.oracle import fractions
+from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
 
 epsilons = st.sampled_from([Fraction(1, 64), Fraction(1, 32)])
 discounts = st.sampled_from([Fraction(1, 2), Fraction(3, 4)])

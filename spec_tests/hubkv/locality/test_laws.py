@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import grid
 from spec_tests.hubkv.coverage.oracle import top
-from spec_tests.hubkv.locality.draws import lengths
+from spec_tests.hubkv.locality.strategies import lengths
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
 
 
 @st.composite

@@ -15,14 +15,14 @@ from spec_tests.accuracy import (
     assert_optimal,
     assert_rounded_once,
 )
-from spec_tests.draw import grid
-from spec_tests.hubkv.calibration.draws import bounds
-from spec_tests.hubkv.discount.draws import gammas
+from spec_tests.hubkv.calibration.strategies import bounds
+from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.hubkv.discount.test_laws import every_dtype, rivals, window_with_a_unique_maximum
-from spec_tests.hubkv.gate.draws import powers, ratios
+from spec_tests.hubkv.gate.strategies import powers, ratios
 from spec_tests.hubkv.refine import oracle
-from spec_tests.hubkv.refine.draws import knobs
+from spec_tests.hubkv.refine.strategies import knobs
 from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
 
 finite_refine = INPUTS["hubkv_refine"].map(lambda x: {**x, "maximum": min(x["maximum"], 4.0)})
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.draw import real
 from spec_tests.quantizers.gear import oracle
-from spec_tests.quantizers.gear.draws import gear_compress
+from spec_tests.quantizers.gear.strategies import gear_compress
+from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("HEX-GEAR")
 

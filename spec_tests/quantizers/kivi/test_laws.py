@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.draw import real
 from spec_tests.inputs import INPUTS
 from spec_tests.quantizers.kivi import oracle
-from spec_tests.quantizers.kivi.draws import kivi_settings, kivi_streams
+from spec_tests.quantizers.kivi.strategies import kivi_settings, kivi_streams
+from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("HEX-KIVI")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.quantizers.outliers import oracle
-from spec_tests.quantizers.outliers.draws import shares
+from spec_tests.quantizers.outliers.strategies import shares
 
 pytestmark = pytest.mark.spec("HEX-GEAR")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.inputs import INPUTS
-from spec_tests.quantizers.gear_cache.draws import gear_caches
-from spec_tests.quantizers.kivi.draws import kivi_caches
+from spec_tests.quantizers.gear_cache.strategies import gear_caches
+from spec_tests.quantizers.kivi.strategies import kivi_caches
 
 
 @pytest.mark.spec("HEX-KIVI", "HEX-GEAR", "HEX-4.2a")

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import grid, real
 from spec_tests.scorers.cake import oracle
-from spec_tests.scorers.cake.draws import cake, cake_preference, observed
+from spec_tests.scorers.cake.strategies import cake, cake_preference, observed
 from spec_tests.scorers.padded import masks
 from spec_tests.scorers.rows import alone, assert_rows
+from spec_tests.strategies import grid, real
 
 pytestmark = pytest.mark.spec("GraphKV-CAKE")
 

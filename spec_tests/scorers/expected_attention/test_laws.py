@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import grid, signed
 from spec_tests.scorers.expected_attention import oracle
-from spec_tests.scorers.expected_attention.draws import expected_attention
+from spec_tests.scorers.expected_attention.strategies import expected_attention
 from spec_tests.scorers.padded import masks
 from spec_tests.scorers.rows import starts
+from spec_tests.strategies import grid, signed
 
 pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
 

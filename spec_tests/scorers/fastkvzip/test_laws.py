@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.draw import signed
 from spec_tests.scorers.fastkvzip import oracle
-from spec_tests.scorers.fastkvzip.draws import fastkvzip, fastkvzip_loss
+from spec_tests.scorers.fastkvzip.strategies import fastkvzip, fastkvzip_loss
 from spec_tests.scorers.padded import masks
+from spec_tests.strategies import signed
 
 pytestmark = pytest.mark.spec("HubKV-FastKVzip")
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
-from spec_tests.draw import grid, signed
-from spec_tests.scorers.fastkvzip_trainer.draws import train_fastkvzip
+from spec_tests.scorers.fastkvzip_trainer.strategies import train_fastkvzip
+from spec_tests.strategies import grid, signed
 
 pytestmark = pytest.mark.spec("HubKV-FastKVzip")
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import grid
 from spec_tests.scorers.mean_rotation import oracle
+from spec_tests.strategies import grid
 
 pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.draw import signed
 from spec_tests.scorers.padded import masks
 from spec_tests.scorers.query_statistics import oracle
-from spec_tests.scorers.query_statistics.draws import query_statistics
+from spec_tests.scorers.query_statistics.strategies import query_statistics
+from spec_tests.strategies import signed
 
 pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")
 

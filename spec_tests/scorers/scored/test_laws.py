@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal, cast
-from spec_tests.draw import signed
 from spec_tests.inputs import SCORED
 from spec_tests.scorers.attended import attended
 from spec_tests.scorers.rows import alone
+from spec_tests.strategies import signed
 
 pytestmark = pytest.mark.spec(
     "GraphKV-KNorm", "GraphKV-H2O", "GraphKV-SnapKV", "GraphKV-CAKE", "HubKV-StreamingLLM"

@@ -1,0 +1,155 @@
+"""What kept entries of a HEX cache add to attention over its codes, whatever the mask.
+
+Under a kept entry lies code 0, the minimum of its group: what it has beyond the minimum is added,
+tile by tile, to the logits and to what is read. The static mask's entries are looked up in tables,
+by one lane for each token of the keys and for each channel of the values; lanes that have about as
+many go together. A token that is kept whole is read as it lies.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from optimized.kernels._device import widened
+from optimized.layout import TILE
+from optimized.vector.hex.cache_layout import kept_by
+from reference.hex.presets import HexConfig
+
+ROOM = 128
+"""Numbers that a tile's tokens, or a head's channels, are below."""
+
+
+class Tables(NamedTuple):
+    """Where a static mask keeps entries, tile by tile and head by head.
+
+    A lane's pair is where its entries begin, and `ROOM` times how many there are, plus its token of
+    the tile or its channel.
+    """
+
+    counts: Tensor  # uint8 [tiles, heads, ROOM]: how many each token has
+    tokens: Tensor  # int32 [tiles, heads, TILE, 2]
+    channels: Tensor  # uint8, of the entries of one token after the other
+    columns: Tensor  # int32 [tiles, heads, width, 2]
+    places: Tensor  # int16, of those of one channel: token of the tile + ROOM rank in its token
+
+
+@lru_cache(maxsize=64)
+def tables(static: HexConfig, length: int, heads: int, width: int, device: torch.device) -> Tables:
+    """Find the entries of a span: the same for all layers, rows and spans."""
+    kept = kept_by(static, length, heads, width, torch.device("cpu"))
+    tile, tiles = kept.by_channel.of_head // TILE, -(-length // TILE)
+    beyond = (0, tiles * TILE - length)
+    starts = F.pad(kept.by_token.starts.view(heads, length), beyond)
+    tokens = F.pad(kept.counts, beyond), starts
+    tokens = [x.unflatten(-1, (tiles, TILE)).movedim(0, 1) for x in tokens]
+    place = tile * heads * width + kept.by_channel.channels
+    among = place.bincount(minlength=tiles * heads * width).view(tiles, heads * width)
+    before = F.pad(among.cumsum(0)[:-1], (0, 0, 1, 0)) + kept.by_channel.starts
+    found = (
+        F.pad(tokens[0], (0, ROOM - TILE)).to(torch.uint8),
+        lanes(*tokens),
+        (kept.by_token.channels % width).to(torch.uint8),
+        lanes(*(x.unflatten(-1, (heads, width)) for x in (among, before))),
+        (kept.by_channel.of_head % TILE + ROOM * kept.by_channel.rank).to(torch.int16),
+    )
+    return Tables(*(table.to(device) for table in found))
+
+
+def lanes(counts: Tensor, starts: Tensor) -> Tensor:
+    """Return a lane's pair of each group of entries, those of few entries first."""
+    order = counts.argsort(dim=-1, stable=True)
+    pairs = starts.gather(-1, order), order + ROOM * counts.gather(-1, order)
+    return torch.stack(pairs, -1).to(torch.int32)
+
+
+@triton.jit
+def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
+    """Write where the entries of each token of a tile begin, as -1 - that of a token kept whole."""
+    t = tl.arange(0, 128)
+    whole = tl.load(flags + t, mask=(t < 96) & (t < left), other=0) != 0
+    many = tl.where(whole, WIDTH, tl.load(counts + t).to(tl.int32))
+    before = tl.cumsum(many, 0) - many
+    tl.store(begins + t, tl.where(whole, -1 - before, before))
+
+
+@triton.jit
+def add_keys(
+    bias, query, kept, minima, begins, tokens, channels, WIDTH: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Write what the kept keys of a tile add to its logits.
+
+    A channel's row is up to 32 bytes, so that one lane reads it for its token. Nothing is scaled.
+    """
+    g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
+    for part in tl.range(0, 3, num_stages=1):
+        pair = tokens + (part * 32 + t) * 2
+        start, many = tl.load(pair), tl.load(pair + 1)
+        token = many & 127
+        begin = tl.load(begins + token)
+        whole = begin < 0
+        many = tl.where(whole, 0, many >> 7)
+        channel_at, kept_at = channels + start, kept + begin
+        sums = tl.zeros([32, C], tl.float32)
+        for k in tl.range(0, tl.max(many, 0), num_stages=1):
+            ok = k < many
+            channel = tl.load(channel_at, mask=ok, other=0).to(tl.int32)
+            beyond = widened(tl.load(kept_at, mask=ok, other=0.0))
+            channel_at += 1
+            kept_at += 1
+            beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
+            at = channel[:, None] * C + g[None, :]
+            sums += tl.load(query + at) * beyond[:, None]
+        tl.store(bias + token[:, None] * C + g[None, :], sums, mask=(~whole)[:, None])
+        at = tl.min(tl.where(whole, token, 128), 0)
+        while at < 128:
+            row = kept + (-1 - tl.load(begins + at))
+            beyond = widened(tl.load(row + c)) - widened(tl.load(minima + c))
+            q = tl.load(query + c[:, None] * C + g[None, :])
+            tl.store(bias + at * C + g, tl.sum(q * beyond[:, None], 0))
+            at = tl.min(tl.where(whole & (token > at), token, 128), 0)
+
+
+@triton.jit
+def add_values(
+    sums, powers, fades, kept, minima, begins, columns, places,
+    WIDTH: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Let `sums` fade, and add what the kept values of a tile add to what is read of them."""
+    g, t, lane, c = tl.arange(0, C), tl.arange(0, 128), tl.arange(0, 32), tl.arange(0, WIDTH)
+    whole = tl.load(begins + t) < 0
+    every = sums + c[:, None] * C + g[None, :]
+    before = tl.load(every) * tl.load(fades + g)[None, :]
+    at = tl.min(tl.where(whole, t, 128), 0)
+    while at < 128:
+        beyond = widened(tl.load(kept + (-1 - tl.load(begins + at)) + c))
+        beyond -= widened(tl.load(minima + at + 0 * c))
+        p = tl.load(powers + at * C + g)
+        before += p[None, :] * beyond[:, None]
+        at = tl.min(tl.where(whole & (t > at), t, 128), 0)
+    tl.store(every, before)
+    tl.debug_barrier()
+    for part in tl.range(0, WIDTH // 32, num_stages=1):
+        pair = columns + (part * 32 + lane) * 2
+        start, many = tl.load(pair), tl.load(pair + 1)
+        channel = many & 127
+        many = many >> 7
+        place_at = places + start
+        read = tl.zeros([32, C], tl.float32)
+        for k in tl.range(0, tl.max(many, 0), num_stages=1):
+            ok = k < many
+            place = tl.load(place_at, mask=ok, other=0).to(tl.int32)
+            place_at += 1
+            token = place & 127
+            begin = tl.load(begins + token, mask=ok, other=-1)
+            ok = begin >= 0
+            beyond = widened(tl.load(kept + begin + (place >> 7), mask=ok, other=0.0))
+            beyond -= widened(tl.load(minima + token, mask=ok, other=0.0))
+            p = tl.load(powers + token[:, None] * C + g[None, :])
+            read += p * beyond[:, None]
+        out = sums + channel[:, None] * C + g[None, :]
+        tl.store(out, tl.load(out) + read)

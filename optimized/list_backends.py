@@ -1,0 +1,31 @@
+"""The optimisation map: `python -m optimized.list_backends` prints each body and kernel."""
+
+from inspect import isfunction, unwrap
+
+import reference
+from optimized import kernels, vector
+
+
+def lines() -> list[tuple[str, str, str]]:
+    """Return each function of the specification, where its body stands, and its kernel."""
+    found = []
+    for name in reference.__all__:
+        if isfunction(getattr(reference, name)):
+            body, spec = getattr(vector, name), unwrap(getattr(reference, name))
+            place = body.__module__ + (" (no loop)" if body is spec else "")
+            if place.startswith("optimized.composed."):  # no file: the reference's text
+                place = f"{spec.__module__} (over fast leaves)"
+            found.append((name, place, of_kernel(name)))
+    return found
+
+
+def of_kernel(name: str) -> str:
+    """Return where the kernel of a function stands, or what it is over kernels."""
+    if name not in kernels.__all__:
+        return "-"
+    return getattr(kernels, name).__module__ if name in kernels.LAUNCHERS else "(over kernels)"
+
+
+if __name__ == "__main__":
+    for name, body, kernel in lines():
+        print(f"{name:<24}{body:<56}{kernel}")

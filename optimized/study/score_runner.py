@@ -1,0 +1,113 @@
+"""All scorers of a run, watching the same prompt."""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from optimized import kept_count
+from optimized.models.prefill import Prefilled, Step
+from optimized.models.scorer import Scorer, Scores
+from optimized.models.scorers import SCORERS, scorer
+from optimized.models.scorers.h2o import H2O
+from optimized.models.systems import settings_of
+from optimized.study.clock import Clock
+from optimized.study.results import Settings, Trial
+
+
+class Panel:
+    """The scorers that some rows need, for one prompt.
+
+    A row whose scorer does not take the model is refused by itself.
+
+    Args:
+        model: the attached model.
+        tokens: length of the prompt.
+        rows: what will be measured.
+        settings: the implementation, or both, the seed, the reading and the gates.
+        place: of the prompt's first document among all, so that chance differs between batches.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokens: int,
+        rows: Sequence[Trial],
+        settings: Settings,
+        place: int = 0,
+    ) -> None:
+        self.model, self.tokens, self.settings, self.place = model, tokens, settings, place
+        self.clock = Clock(model.device)
+        self.finished: dict[str, Scores] = {}
+        names = {trial.system.scorer for trial in rows} - {None}
+        self.changed: dict[str, dict[str, Any]] = {name: {} for name in map(str, names)}
+        for name, trial in product(self.changed, rows):
+            self.changed[name] |= trial.system.changed(name)
+        self.scorers: dict[tuple[str, str], Scorer] = {}
+        self.refused: dict[str, ValueError] = {}
+        both = [kv for kv in (settings.kv, settings.other) if kv is not None]
+        for kv, name in product(both, sorted(map(str, names))):
+            try:
+                self.scorers[kv.__name__, name] = scorer(name, model, kv, **self.chosen(name))
+            except ValueError as refusal:  # of this model, which other scorers may take
+                self.refused[name] = refusal
+
+    def chosen(self, name: str) -> dict[str, Any]:
+        """Return what this run has to say about the settings of a scorer."""
+        seed = Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)
+        known = {"seed": seed, "weights": self.settings.gates, **self.repeating()}
+        chosen = {setting: known[setting] for setting in SCORERS[name].takes if setting in known}
+        return chosen | settings_of(name, self.settings.reading) | self.changed[name]
+
+    def repeating(self) -> dict[str, Any]:
+        """Let KVzip repeat in as few equal chunks as the model's positions allow."""
+        limit = getattr(self.model.config, "max_position_embeddings", None) or 2**31
+        longest = len(self.settings.repeat(1, torch.zeros(8, dtype=torch.long))) + 8
+        repeated = max(1, self.tokens - 4)
+        room = max(1, min(2000, limit - self.tokens - longest))
+        chunks = -(-repeated // room)
+        return {"chunk": -(-repeated // chunks), "prompt": self.settings.repeat}
+
+    def watchers(self) -> list[Callable[[Step], None]]:
+        """Return what watches the prompt, each on its own time."""
+        return [self.timed(*key) for key in self.scorers]
+
+    def timed(self, implementation: str, name: str) -> Callable[[Step], None]:
+        """Count a scorer's watching to its own time."""
+        watching = self.scorers[implementation, name]
+
+        def watch(step: Step) -> None:
+            with self.clock.at(f"{implementation} {name}"):
+                watching.watch(step)
+
+        return watch
+
+    def scores(self, prompt: Prefilled, trial: Trial, kv: ModuleType) -> tuple[Scores, float]:
+        """Let a scorer finish, once for every budget it asks for; say how long it took in all."""
+        name = str(trial.system.scorer)
+        assert trial.ratio is not None
+        if name in self.refused:
+            raise self.refused[name]
+        keep = kept_count(self.tokens, trial.ratio)
+        one = self.scorers[kv.__name__, name]
+        if one.observing is not None and "window" not in self.changed[name]:
+            one.settings["window"] = one.window_for(keep)
+        asks = one.budgeted or one.observing is not None
+        watched = f"{kv.__name__} {name}"
+        finished = f"{watched} of {keep if asks else 'any'}"
+        if finished not in self.finished:
+            with self.clock.at(finished):
+                self.finished[finished] = one.finish(prompt, keep)
+        seconds = self.clock.seconds.get(watched, 0.0) + self.clock.seconds[finished]
+        return self.finished[finished], seconds
+
+    def mass(self, kv: ModuleType) -> tuple[list[Tensor], float]:
+        """Return the attention mass of each layer, and how long it took."""
+        memory = self.scorers[kv.__name__, H2O.name].memory
+        seconds = self.clock.seconds.get(f"{kv.__name__} {H2O.name}", 0.0)
+        return [memory[layer] for layer in sorted(memory)], seconds

@@ -1,0 +1,35 @@
+"""How alike keys are and where they lie, without loops over pairs or heads."""
+
+import torch
+from torch import Tensor
+
+import reference
+from optimized._composed import composed
+from reference.graphkv.key_analysis import CosineDistribution
+
+cosine_matrix = composed(reference.cosine_matrix)
+
+
+def cosine_distribution(keys: Tensor, bins: int) -> CosineDistribution:
+    similarity = cosine_matrix(keys)
+    first, second = torch.triu_indices(*similarity.shape[-2:], offset=1, device=keys.device)
+    pairs = similarity[..., first, second]
+    number = max(1, len(first))
+    mean = pairs.sum(-1) / number
+    variance = (pairs - mean[..., None]).square_().sum(-1) / number
+    place = ((pairs + 1) * (bins / 2)).long().clamp_(max=bins - 1)
+    histogram = place.new_zeros(*place.shape[:-1], bins)
+    return CosineDistribution(
+        mean, variance, histogram.scatter_add_(-1, place, torch.ones_like(place))
+    )
+
+
+def principal_components(keys: Tensor, components: int) -> Tensor:
+    dtype = torch.promote_types(keys.dtype, torch.float32)
+    if not keys.numel():
+        return keys.new_zeros(*keys.shape[:-1], components, dtype=dtype)
+    keys = keys.double()
+    centred = keys - keys.mean(-2, keepdim=True)
+    axes = torch.linalg.eigh(centred.mT @ centred).eigenvectors[..., -components:].flip(-1)
+    largest = axes.take_along_dim(axes.abs().argmax(-2, keepdim=True), -2)
+    return (centred @ (axes * largest.sign())).to(dtype)

@@ -1,0 +1,71 @@
+"""Mutants of attention."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("attention")
+mutant("""
+vector:consecutive-heads-share-a-cache
+  heads_dealt_in_turn: query head h reads value head h modulo the number of key heads
+  - values[..., h // group, :, :]
+  + values[..., h % values.shape[-3], :, :]
+test_a_causal_query_sees_up_to_its_own_position_and_no_further
+  causal_from_the_first_key: the first query sees the first key only, however long the cache
+  - tokens - count + t + 1 if causal
+  + t + 1 if causal
+  causal_late_by_one: a query sees the token after it
+  - tokens - count + t + 1 if causal
+  + tokens - count + t + 2 if causal
+vector:scaled-by-the-root-of-the-width
+  unscaled_logits: logits are not divided by the root of the width
+  - scale = 1 / math.sqrt(queries.shape[-1]) if
+  + scale = 1.0 if
+test_without_causality_the_order_of_the_cache_is_irrelevant
+  values_in_reverse: the values are read last first
+  - @ values[
+  + @ values.flip(-2)[
+vector:deviation-is-euclidean
+  squared_deviation: the deviation is squared
+  - (before - after).norm(dim=-1)
+  + (before - after).square().sum(-1)
+test_the_deviation_is_the_distance_between_the_outputs
+  compressed_keys_ignored: the compressed keys are ignored
+  - attention(exact, compressed_keys,
+  + attention(exact, keys,
+test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by
+  sum_ignored: the log-sum-exp is found anew
+  - (logits - log_sum_exp[..., h, t, None]).exp()
+  + logits.softmax(-1)
+  sum_of_base_two: it is one of base two
+  - (logits - log_sum_exp[..., h, t, None]).exp()
+  + (logits - log_sum_exp[..., h, t, None]).exp2()
+  sum_of_another_head: it is that of another head
+  - (logits - log_sum_exp[..., h, t, None]).exp()
+  + (logits - log_sum_exp[..., h - 1, t, None]).exp()
+  sum_scaled_twice: logits are scaled twice
+  - (logits - log_sum_exp[..., h, t, None]).exp()
+  + (scale * logits - log_sum_exp[..., h, t, None]).exp()
+test_a_log_sum_exp_of_other_logits_is_refused[attention_weights]
+  any_sum: a log-sum-exp of other logits is taken
+  - aligned, finite_logits, normalizing)
+  + aligned, finite_logits)
+test_the_weights_of_a_query_sum_to_one
+  masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
+  - :seen, :]).sum(-1) * scale
+  + :, :]).sum(-1) * scale
+                if log_sum_exp is None:
+  -                 weights[..., h, t, :seen] = logits.softmax(-1)
+  +                 weights[..., h, t, :seen] = logits.softmax(-1)[..., :seen]
+test_common_laws.py::test_a_call_that_asks_for_gradients_gives_the_same_values[attention]
+  dropped_in_training: weights are dropped at random where gradients are asked for
+  - weights = attention_weights(queries, keys, causal, scale)
+  + weights = attention_weights(queries, keys, causal, scale)
+  +     weights = torch.dropout(weights, 0.5, weights.requires_grad)
+""")
+
+mutant = mutants_of("_validation/preconditions")
+mutant("""
+test_common_laws.py::test_beyond_the_domain_no_result_is_nan[attention]
+  infinite_logits: logits that overflow are taken, and their softmax is NaN
+  - > torch.finfo(exact).max
+  + > torch.inf
+""")

@@ -1,0 +1,64 @@
+"""Mutants of whole compressors."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("compress")
+mutant("""
+vector:what-is-marked-is-no-padding
+  padding_is_walked_through: the walk through a row starts at its padding
+  - start = 0 if valid is None else int((~valid[number]).sum())
+  + start = 0
+vector:padding-does-not-win-where-all-scores-are-zero
+  padding_competes: the mask is forgotten where it comes to choosing
+  - queries=queries, valid=valid,
+  + queries=queries, valid=None,
+vector:padding-is-nobodys-neighbour
+  padding_refined: padding is refined along with the content
+  - refine_row(row, refinement, int(budgets.sum()), ratio, protected)
+  + refine_row(
+  +             row._replace(
+  +                 scored=Scored(*(x[row.place[:-1]] for x in scored)),
+  +                 vectors={name: x[row.place[:-1]] for name, x in vectors.items()},
+  +             ),
+  +             refinement, int(budgets.sum()), ratio, protected,
+  +         )[..., row.place[-1]]
+test_every_pool_keeps_its_budget_of_real_entries
+  padded_length: the ratio is taken of the padded length
+  - kept_count(size, ratio)
+  + kept_count(size + row.place[-1].start, ratio)
+test_a_graph_compares_the_vectors_of_its_kind
+  keys_for_queries: a graph of queries compares keys
+  - ["queries"] = queries
+  + ["queries"] = keys
+test_without_padding_it_is_three_calls
+  raw_ranking: the best by raw scores stay, whatever the refinement
+  - retain(refined, protected
+  + retain(row.scored.scores, protected
+test_nothing_of_the_cache_stays_alive
+  a_view: the keys are a view that keeps all of their parent alive
+  -         return evict(keys, values, kept)
+  +         left = evict(keys, values, kept)
+  +         whole = torch.cat([left.keys.flatten(), keys.flatten()])
+  +         return left._replace(keys=whole[: left.keys.numel()].view(left.keys.shape))
+vector:heads-are-summed-before-one-set-is-chosen
+  best_of_any_head: HEX takes the best of any head instead of the sum
+  - share, shields).sum(-2)
+  + share, shields).amax(-2)
+test_heavy_hitters_stand_beside_protected_tokens_and_the_window
+  unprotected_in_hex: protected tokens are not kept exactly inside HEX
+  - :tokens].any(-2)
+  + :tokens].any(-2) & False
+test_padding_of_whole_blocks_changes_nothing_that_is_stored
+  padding_in_the_range: padding stretches the range of the channels in HEX
+  -     return hex_store(keys, values, scored.scores, kept, valid, store)
+  +     there = kept.new_ones(()) if valid is None else valid[..., None, :, None]
+  +     blank = keys.where(there, -100.0)
+  +     return hex_store(blank, values, scored.scores, kept, None, store)
+hubkv/compress/test_laws.py::test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own
+  one_gate_for_all_layers: a gate of the whole cache, though a layer has a budget of its own
+  +         if ratio is None:
+  +             share = torch.as_tensor(keep).double().mean() / max(1, protected.shape[-1])
+  -         refined = refine_row(row, refinement, int(budgets.sum()), ratio, protected)
+  +         gate = 1 - float(share) if ratio is None else ratio
+  +         refined = refine_row(row, refinement, int(budgets.sum()), gate, protected)
+""")

@@ -1,0 +1,165 @@
+"""Draws of whole compressors: caches, scores, budgets, stores."""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import GraphSettings, HexConfig, HubSettings, Scored
+from spec_tests.from_signature import choices
+from spec_tests.refinement.strategies import (
+    DECIDED,
+    GRAPHS,
+    HUBS,
+    bad_graph,
+    bad_others,
+    bad_scores,
+    bare,
+    graph,
+    graph_settings,
+    keys,
+    refinements,
+    rows_of,
+    scored,
+    scored_caches,
+    scores,
+    seeds,
+    spread,
+    values,
+    vectors,
+)
+from spec_tests.retain.strategies import AXES, pooled
+from spec_tests.strategies import Refusal, longer
+
+FORMS = ("number", "tensor", "ratio")
+
+
+@st.composite
+def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
+    """A budget in one of its forms, that holds what each pool needs."""
+    least = int(needed.max()) if needed.numel() else 0
+    form = draw(st.sampled_from(forms))
+    if form == "number":
+        return dict(keep=draw(st.integers(least, pool)), ratio=None)
+    if form == "tensor":
+        each = torch.randint(least, pool + 1, needed.shape, generator=draw(seeds))
+        return dict(keep=each, ratio=None)
+    roomy = [c for c in range(101) if ((sizes * (100 - c)) // 100 >= needed).all()]
+    return dict(keep=None, ratio=draw(st.sampled_from(roomy)) / 100)
+
+
+def pools_of(x: dict[str, Any], scope: str) -> tuple[Tensor, Tensor, int]:
+    """Return the protected entries of each pool, its real entries, and its size."""
+    scores, protected = x["scored"]
+    there = torch.ones_like(protected)
+    if x["valid"] is not None:
+        there = spread(x["valid"], scores.shape, scope)
+    pools, shields = pooled(there, scope), pooled(protected, scope)
+    return shields.sum(-1), pools.sum(-1), pools.shape[-1]
+
+
+scopes = st.sampled_from([*AXES])
+
+
+@st.composite
+def hex_configs(draw, padded=False):
+    """Small blocks, with every way to treat the recent window."""
+    return HexConfig(
+        bits=draw(st.integers(2, 4)),
+        density=draw(st.sampled_from([0.0, 0.0, 1.0])),
+        heavy=draw(st.sampled_from([0.0, 0.25, 0.5])),
+        recent=draw(st.integers(0, 2)),
+        block=draw(st.sampled_from([1, 2, 4])),
+        **draw(choices(HexConfig, "scales", "near", "tile"))
+        | (dict(mode="append") if padded else {}),
+    )
+
+
+@st.composite
+def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
+    """Every refinement in every scope; the rest is evicted."""
+    scope, refinement = draw(scopes), draw(refinements | graph_settings(kinds=("qk", "qq")))
+    x = draw(scored_caches(scope, refinement, unpadded=unpadded))
+    compared = isinstance(refinement, GraphSettings) and "q" in refinement.kind
+    queries = draw(vectors(*x["keys"].shape)) if compared else None
+    budget = draw(budgets(*pools_of(x, scope), forms))
+    return x | budget | dict(scope=scope, refinement=refinement, queries=queries, store=None)
+
+
+@st.composite
+def compress_into_hex(draw, scopes=scopes, refinements=refinements):
+    """Every refinement in every scope; the rest is quantised."""
+    scope, refinement = draw(scopes), draw(refinements)
+    x = draw(scored_caches(scope, refinement, smooth=isinstance(refinement, HubSettings)))
+    config = draw(hex_configs(padded=x["valid"] is not None))
+    tokens = x["keys"].shape[-2]
+    layers = len(x["keys"]) if scope == "model" else 1
+    held = config.recent if config.carry_recent else 0
+    pool = layers * (max(0, tokens - held) // config.block * config.block)
+    none = torch.zeros(rows_of(x["scored"].scores, scope), dtype=torch.int64)
+    budget = draw(st.just(dict(keep=None, ratio=None)) | budgets(none, none, pool))
+    return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=config)
+
+
+def without_store(x: dict[str, Any]) -> dict[str, Any]:
+    """Return what a call is given that marks and stores nothing."""
+    return {name: value for name, value in x.items() if name != "store"}
+
+
+INPUTS = dict(select=compress().map(without_store), compress=compress() | compress_into_hex())
+
+ONES = torch.ones(1, 2, 3, 2)
+SPAN = dict(keys=ONES, values=ONES, scored=bare(torch.arange(6.0).view(1, 2, 3) / 8), scope="head")
+# a span that is shorter than a block; a graph of queries
+CORNERS = dict(
+    select=[
+        DECIDED | dict(ratio=0.5, scope=scope, refinement=one)
+        for scope, kinds in (("layer", HUBS), ("head", GRAPHS))
+        for one in kinds
+    ],
+    compress=[
+        SPAN | dict(store=HexConfig(block=4, recent=0)),
+        SPAN | dict(keep=2, refinement=GraphSettings(1, "qk"), queries=ONES),
+    ],
+)
+
+
+def gap(mask: Tensor) -> Tensor:
+    """Return the mask with a hole behind the first real token."""
+    return mask.clone().index_fill_(-1, torch.tensor([6]), False)
+
+
+valid = torch.arange(8) >= torch.tensor([0, 2, 4])[:, None]
+padded = Scored(scores, scored.protected & valid[:, None])
+whole = dict(
+    keys=keys, values=values, scored=padded, keep=6, ratio=None, scope="model", valid=valid
+)
+chosen = whole | dict(refinement=graph, queries=keys)
+
+bad_rows = [
+    *bad_scores,
+    Refusal("values", longer, ValueError, "shape"),
+    Refusal("valid", gap, ValueError, "false on the left of a row only"),
+    Refusal("keep", None, ValueError, "exactly one"),
+    Refusal("keep", -1, ValueError, "in [0, "),
+    Refusal("keep", 2.0, TypeError, "integer"),
+    Refusal("keep", 33, ValueError, "in [0, "),
+    Refusal("ratio", 0.5, ValueError, "exactly one"),
+]
+bad_choice = [
+    *bad_rows,
+    *bad_others,
+    *bad_graph,
+    Refusal("keep", torch.tensor([3, 4, 4]), ValueError, "the 4 protected"),
+]
+config = HexConfig(block=4, density=0.0)
+bad_store = [
+    Refusal("store", config._replace(bits=9), ValueError, "bits must be in [1, 8]"),
+    Refusal("store", config._replace(mode="full"), ValueError, "mode 'append'"),
+]
+
+REFUSALS = dict(
+    select=(chosen, bad_choice),
+    compress=(chosen | dict(store=None), [*bad_choice, *bad_store]),
+)

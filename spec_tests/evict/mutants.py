@@ -1,0 +1,30 @@
+"""Mutants of eviction, and about counting what it leaves."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("evict")
+mutant("""
+test_each_head_holds_its_kept_entries_in_position_order
+  gathered_in_score_order: entries are gathered last first, as a ranking might
+  - kept[head].nonzero()[:, 0]
+  + kept[head].nonzero()[:, 0].flip(0)
+test_a_view_costs_what_it_keeps_alive
+  bytes_of_elements: a view costs its own elements only
+  - storages[storage._cdata] = storage.nbytes()
+  + storages[storage._cdata] = tensor.numel() * tensor.element_size()
+test_a_storage_counts_once_however_it_is_reached
+  shared_storage_twice: a shared storage counts once for each tensor that points into it
+  - storages[storage._cdata] = storage.nbytes()
+  + storages[len(storages)] = storage.nbytes()
+test_nothing_of_the_cache_stays_alive_through_what_is_left
+  view_of_a_prefix: a prefix is a view of the cache it came from
+  -         keys=left.keys.reshape(*heads, count, width)
+  +         keys=keys[..., :count, :]
+  +         if kept[..., :count].all()
+  +         else left.keys.reshape(*heads, count, width)
+test_equal_counts_give_a_dense_cache_without_waste
+  masked_instead_of_evicted: evicted entries are zeroed, and stay
+  +     keys, values = keys * kept[..., None], values * kept[..., None]
+  +     kept = torch.ones_like(kept)
+        counts = kept.sum(-1).flatten()
+""")

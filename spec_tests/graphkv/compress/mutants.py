@@ -1,0 +1,37 @@
+"""Mutants of GraphKV as a whole."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("graphkv/compress")
+mutant("""
+vector:what-one-head-protects-is-marked-in-all
+  marks_of_each_head: each head marks what it protects itself
+  - scored.protected.any(-2, keepdim=True)
+  + scored.protected
+test_what_is_kept_ranks_first_by_the_refined_scores
+  strength_of_its_own: decays at full strength whatever the settings say
+  - scored, keep=keep, ratio=ratio, refinement=refinement, queries=queries,
+  -         valid=valid,
+  + scored, keep=keep, ratio=ratio, refinement=refinement._replace(strength=1.0),
+  +         queries=queries, valid=valid,
+        )
+vector:a-token-protected-by-one-head-is-kept-by-all
+  protected_per_head: each head protects its own tokens, though the layer keeps one set
+  - if refinement.per_head:
+  + if not refinement.per_head:
+test_each_layer_and_each_row_of_it_has_a_budget_of_its_own
+  first_budget: the first layer's budget serves all
+  - keep.reshape(*keep.shape, *[1] * (len(pools) - keep.ndim))
+  + keep[:1].reshape(-1, *[1] * (len(pools) - 1))
+  another_rows_budget: a row of a layer has the budget of another
+  - keep.reshape(*keep.shape
+  + keep.roll(keep.ndim - 1, -1).reshape(*keep.shape
+test_an_input_below_a_thousand_tokens_has_no_neighbours
+  uncapped: a short input has as many neighbours as a long one unless its length is given
+  - adaptive=length is None
+  + adaptive=False
+test_each_row_has_neighbours_by_its_own_thousands_without_its_padding
+  longest_row: padding counts into the length of a row
+  - refinement = refinement._replace(adaptive=length is None)
+  + length = scored.scores.shape[-1] if length is None else length
+""")

@@ -1,0 +1,151 @@
+"""Graphs for the tests: vectors whose cosines are exact, positions, sizes that are rarely 0.
+
+What jumps (sources, neighbours, bins) is computed from `lattice` vectors: their lengths are powers
+of two, so every cosine is a multiple of 1/16 whichever way it is computed, and many tie.
+"""
+
+from typing import get_args
+
+import torch
+from hypothesis import strategies as st
+
+import reference
+from reference.graphkv.graph import Kind
+from spec_tests.from_signature import choices
+from spec_tests.strategies import Refusal, booleans, grid, longer, maybe, real, spoiler
+
+# the empty and the lone are there, and rare: most examples have something to compare
+few = st.sampled_from([*range(3, 9), *range(3, 9), 2, 1, 0])
+leads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
+KINDS = get_args(Kind)
+kinds = st.sampled_from(KINDS)
+thousands = st.sampled_from([0, 1, 999, 1000, 1999, 2000, 8000, 128_000])
+
+
+@st.composite
+def lattice(draw, *shape, zero=True):
+    """Vectors with 0, 1, 4 or 16 entries of one magnitude, a power of two, and random signs."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    lead, width = shape[:-1], shape[-1]
+    sizes = torch.tensor([0] * zero + [s for s in (1, 1, 4, 4, 16, 16) if s <= width])
+    size = sizes[torch.randint(len(sizes), lead, generator=generator)]
+    place = torch.rand(shape, generator=generator).argsort(-1).argsort(-1)
+    sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
+    magnitude = 2.0 ** torch.randint(-1, 2, lead, generator=generator)
+    return torch.where(place < size[..., None], sign * magnitude[..., None], 0.0)
+
+
+@st.composite
+def picks(draw, count, *lead, size):
+    """Positions of `size` different tokens among `count`, in any order, for each of `lead`."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    return torch.rand((*lead, count), generator=generator).argsort(-1)[..., :size]
+
+
+def up_to(most):
+    """Return a strategy for a number in [0, most], 0 the rarest."""
+    return st.sampled_from([*range(1, most + 1), *range(1, most + 1), 0])
+
+
+@st.composite
+def source_tokens(draw):
+    """Scores with many ties; as many sources as the emptiest row has content."""
+    shape = (*draw(leads), draw(few))
+    protected = draw(st.none() | booleans(*shape))
+    content = shape[-1]
+    if protected is not None and protected.numel():
+        content = int((~protected).sum(-1).min())
+    return dict(
+        scores=draw(grid(*shape, low=-4, high=4)),
+        count=draw(up_to(content)),
+        protected=protected,
+    )
+
+
+widths = st.sampled_from([4, 4, 4, 4, 4, 0])
+"""A vector of no channels is like nothing."""
+
+
+@st.composite
+def edges(draw):
+    """Every kind; keys with and without a heads axis; one to three queries a head."""
+    lead, count, width = draw(leads), draw(few), draw(widths)
+    shape, numbers = (*lead, count, width), draw(st.sampled_from([lattice, real]))
+    group = draw(st.integers(1, 3)) if lead and lead[-1] else 1
+    grouped = (*lead[:-1], group * lead[-1], count, width) if lead else shape
+    return dict(
+        keys=draw(numbers(*shape)),
+        sources=draw(picks(count, *lead, size=draw(up_to(count)))),
+        queries=draw(numbers(*grouped)),
+        values=draw(numbers(*shape)),
+        **draw(choices(reference.edges)),
+    )
+
+
+@st.composite
+def neighbours(draw, unprotected=True):
+    """Edges with many ties; more neighbours asked for than there are."""
+    lead, count = draw(leads), draw(few)
+    sources = draw(picks(count, *lead, size=draw(up_to(min(count, 4)))))
+    return dict(
+        weights=draw(grid(*sources.shape, count, low=-4, high=4)),
+        sources=sources,
+        count=draw(up_to(count + 1)),
+        protected=draw(maybe(booleans(*lead, count), unprotected)),
+        **draw(choices(reference.neighbours)),
+    )
+
+
+INPUTS = dict(
+    source_count=st.integers(0, 600).flatmap(
+        lambda keep: st.fixed_dictionaries(
+            dict(
+                keep=st.just(keep),
+                fraction=st.integers(1, 100).map(lambda percent: percent / 100),
+                window=st.integers(0, keep),
+            )
+        )
+    ),
+    neighbour_count=st.fixed_dictionaries(
+        dict(predefined=few, length=st.integers(0, 9).map(lambda more: 1000 * more) | thousands)
+    ),
+)
+
+scores = torch.tensor([[0.5, 0.25, 0.75, 0.0], [1.0, 0.5, 0.25, 0.5]])
+mask = torch.tensor([[True, False, False, False], [False, False, False, True]])
+sources = torch.tensor([[2, 1], [0, 1]])
+vectors = torch.linspace(-1, 1, 24).reshape(2, 4, 3)
+grouped = torch.linspace(-1, 2, 48).reshape(4, 4, 3)
+ends = dict(queries=grouped, values=vectors)
+weights = torch.linspace(-1, 1, 16).reshape(2, 2, 4)
+bad_sources = [
+    Refusal("sources", spoiler(-1), ValueError, "[0, 3]"),
+    Refusal("sources", spoiler(99), ValueError, "[0, 3]"),
+]
+bad_ends = [
+    Refusal("queries", longer, ValueError, "shape"),
+    Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the"),
+    Refusal("queries", lambda q: q[:0], ValueError, "multiple of the"),
+    Refusal("values", longer, ValueError, "shape"),
+]
+
+GOOD = dict(neighbour_count=dict(predefined=8, length=5000))
+
+REFUSALS = dict(
+    source_count=(
+        dict(keep=10, fraction=0.3, window=2),
+        [Refusal("window", 11, ValueError, "[0, 10]")],
+    ),
+    source_tokens=(
+        dict(scores=scores, count=3, protected=mask),
+        [Refusal("count", 4, ValueError, "[0, 3]")],
+    ),
+    edges=(
+        dict(keys=vectors, sources=sources, kind="qk", **ends, clamp=True),
+        [*bad_sources, *bad_ends, Refusal("queries", None, ValueError, "given where kind is 'qk'")],
+    ),
+    neighbours=(
+        dict(weights=weights, sources=sources, count=2, protected=mask, spare_sources=True),
+        bad_sources,
+    ),
+)

@@ -1,0 +1,45 @@
+"""Mutants of what is said of keys."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("graphkv/key_analysis")
+mutant("""
+test_the_matrix_is_the_graph_with_every_token_a_source
+  correlation: keys centred first
+  - return edges(keys, every
+  + return edges(keys - keys.mean(-1, keepdim=True), every
+test_the_histogram_counts_every_pair_once
+  both_ways: each pair twice
+  - histogram = torch.stack
+  + histogram = 2 * torch.stack
+test_the_distribution_is_that_of_the_pairs_of_different_tokens
+  with_the_diagonal: tokens paired with themselves
+  - offset=1
+  + offset=0
+test_a_bin_counts_the_pairs_between_its_edges
+  positive_bins: bins over [0, 1]
+  - ((pairs + 1) * (bins / 2))
+  + (pairs * bins).floor()
+test_shifting_the_keys_changes_no_projection
+  uncentred: not centred
+  - wide[head] - wide[head].mean(0)
+  + wide[head]
+test_components_vary_less_and_less
+  least_variance_first: least first
+  - .eigenvectors.flip(-1)
+  + .eigenvectors
+test_an_axis_points_where_its_largest_coordinate_is_positive
+  any_sign: any sign
+  - sign = axis[axis.abs().argmax()].sign()
+  + sign = 1 if centred[0] @ axis >= 0 else -1
+test_table_5_is_reproduced
+  heads_of_the_caption: the caption's 32 heads
+  - heads: Positive = 8
+  + heads: Positive = 32
+  binary_thousands: a K of 1024 tokens
+  - return 2 * tokens
+  + return 2 * (tokens if tokens % 1000 else tokens // 1000 * 1024)
+  keys_alone: keys without values
+  - return 2 * tokens
+  + return tokens
+""")

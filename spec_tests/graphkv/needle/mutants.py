@@ -1,0 +1,31 @@
+"""Mutants of where a needle is hidden, and what is found of it."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("graphkv/needle")
+mutant("""
+vector:a-needle-halfway-down
+  deeper_needle: a depth of the whole input
+  - int(Fraction(str(depth)) * around)
+  + min(around, int(depth * length))
+vector:a-depth-is-decimal
+  binary_depth: binary fractions
+  - int(Fraction(str(depth)) * around)
+  + int(depth * around)
+test_a_needle_stands_whole_in_the_first_tokens_of_its_haystack
+  longer_input: the haystack keeps its length
+  - around = length - len(needle)
+  + around = len(haystack)
+test_depths_from_0_to_1_reach_every_place
+  next_place: rounded up
+  - int(Fraction(str(depth)) * around)
+  + -int(-Fraction(str(depth)) * around // 1)
+test_order_and_repetition_of_words_change_no_recall
+  repeated_words: words as often as they are said
+  - len(wanted & set(responses[cell].tolist()))
+  + sum(word in wanted for word in responses[cell].tolist())
+test_a_response_is_worth_the_words_of_the_answer_in_it
+  precision_of_words: the share of the response
+  - / len(wanted)
+  + / max(1, responses.shape[-1])
+""")

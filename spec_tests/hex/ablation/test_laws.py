@@ -1,0 +1,77 @@
+"""Error and bytes of each setting: HEX §4.4 and Appendix A.5."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference import HexConfig
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
+from spec_tests.hex.cache.streams import pieces
+
+PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
+
+
+@pytest.mark.spec("HEX-A.5")
+@settings(max_examples=20)  # every one decodes token by token, twice
+@given(streams(2 * BLOCK + 3, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK))
+def test_a_row_is_the_mean_deviation_of_the_cache_as_it_stood(impl, stream, config, prompt):
+    (row,) = impl.sensitivity(*stream, prompt, (config,))
+    cache, deviations = impl.hex_prefill(*pieces(stream, 0, prompt), config), []
+    for t in range(prompt, 2 * BLOCK + 3):
+        query, *new = pieces(stream, t, t + 1)
+        seen = [torch.cat([old, x], -2) for old, x in zip(impl.hex_read(cache), new, strict=True)]
+        deviations.append(impl.attention_error(query, *pieces(stream[1:], 0, t + 1), *seen))
+        cache = impl.hex_append(cache, query, *new)
+    mean = torch.cat(deviations, -1).double().mean()
+    # differences of outputs round like the outputs
+    assert_close(row.error, mean, stream[2].abs().amax())
+    assert row.bytes == impl.hex_bytes(cache).total
+    assert row.percent == 100 * row.bytes / (2 * stream[1].nbytes)
+
+
+@pytest.mark.spec("HEX-A.5")
+@settings(max_examples=20)
+@given(streams(2 * BLOCK, batch=((),)))
+def test_keeping_everything_costs_no_error_and_more_bytes(impl, stream):
+    kept = PLAIN._replace(density=1.0)
+    bare, exact = impl.sensitivity(*stream, BLOCK, (PLAIN._replace(bits=2), kept))
+    assert_equal(exact.error, torch.zeros_like(exact.error))
+    assert bare.error > 0
+    assert exact.bytes > 2 * stream[1].nbytes > bare.bytes
+
+
+@pytest.mark.spec("HEX-A.5", "HEX-Tab4")
+def test_more_bits_and_heavy_hitters_lower_the_error(impl):
+    generator = torch.Generator().manual_seed(3)
+    queries, keys, values = torch.randn(3, 2, 40, 16, generator=generator)
+    keys[:, 5], keys[:, 17] = 3.0, 3.0
+    plain = PLAIN._replace(bits=2, block=16)
+    sweep = [plain._replace(bits=b) for b in (2, 4, 8)] + [plain._replace(heavy=0.0625)]
+    two, four, eight, heavy = impl.sensitivity(queries + 2, keys, values, 24, sweep)
+    assert two.error > four.error > eight.error
+    assert heavy.error < two.error
+    assert two.bytes < four.bytes < eight.bytes
+    assert two.bytes < heavy.bytes < eight.bytes
+
+
+@pytest.mark.spec("HEX-A.5")
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("bits", (2, 3, 4, 8)),
+        ("block", (4, 8, 16)),
+        ("mode", MODES),
+        ("heavy", (0.0, 0.125, 0.25)),
+        ("recent", (0, 1, 3)),
+        ("density", (0.0, 0.5, 1.0)),
+    ],
+)
+def test_every_setting_can_be_swept_and_makes_a_difference(impl, setting, values):
+    generator = torch.Generator().manual_seed(5)
+    stream = torch.randn(3, 2, 44, 4, generator=generator)
+    sweep = [PLAIN._replace(**{setting: value}) for value in values]
+    rows = impl.sensitivity(*stream, 16, sweep)
+    assert [row.config for row in rows] == sweep
+    assert len({(float(row.error), row.bytes) for row in rows}) == len(values)

@@ -1,0 +1,67 @@
+"""Questions to a cache that has seen some tokens."""
+
+import torch
+from hypothesis import strategies as st
+
+from reference import HexCache
+from spec_tests.hex.cache import strategies
+from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH, caches
+from spec_tests.strategies import Refusal, longer, masked
+
+
+def tokens_of(cache: HexCache) -> int:
+    """Return how many tokens a cache holds."""
+    return sum(block.dynamic.shape[-1] for block in cache.blocks) + cache.residual_keys.shape[-2]
+
+
+@st.composite
+def padding(draw, shape):
+    """Flags that are false on the left of each row, up to all of them."""
+    rows = torch.Size(shape[:-1])
+    starts = draw(st.lists(st.integers(0, shape[-1]), min_size=rows.numel(), max_size=rows.numel()))
+    return torch.arange(shape[-1]) >= torch.tensor(starts).reshape(*rows, 1)
+
+
+@st.composite
+def asked(draw, cache=caches(), padded=st.booleans()):  # noqa: B008
+    """Up to three queries of one, two or eight query heads a key head."""
+    cache, causal = draw(cache), draw(st.booleans())
+    batch, tokens = cache.residual_mass.shape[:-1], tokens_of(cache)
+    group, count = draw(st.sampled_from([1, 2, 8])), draw(st.integers(0, 3))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+    shape = *batch, group * KV_HEADS, min(count, tokens) if causal else count, WIDTH
+    return dict(
+        queries=torch.randn(shape, generator=generator),
+        cache=cache,
+        valid=draw(padding((*batch, tokens))) if draw(padded) else None,
+        causal=causal,
+        scale=draw(st.sampled_from([None, None, 0.25, 1.0])),
+        mass=draw(st.booleans()),
+    )
+
+
+INPUTS = dict(hex_attention=asked())
+
+DRAWN = dict(hex_attention=masked)
+
+queries = torch.ones(2 * KV_HEADS, 3, WIDTH)
+valid = torch.arange(11) >= 2
+
+REFUSALS = dict(
+    hex_attention=(
+        dict(
+            queries=queries,
+            cache=strategies.cache,
+            valid=valid,
+            causal=True,
+            scale=None,
+            mass=False,
+        ),
+        [
+            Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
+            Refusal("queries", lambda q: q.repeat(1, 4, 1), ValueError, "as many as the 11"),
+            Refusal("valid", longer, ValueError, "shape (11,)"),
+            Refusal("valid", lambda v: ~v, ValueError, "false on the left"),
+        ],
+    ),
+)

@@ -1,0 +1,61 @@
+"""Mutants of the streaming cache."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/cache")
+mutant("""
+test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
+  nothing_held_back: an unfinished block is compressed too
+  - tokens = span_length(config, keys.shape[-2])
+  + tokens = keys.shape[-2]
+test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer
+  rounded_residual: the residual buffer is rounded to half precision
+  - keys[..., size:, :].clone()
+  + keys[..., size:, :].half().to(keys.dtype)
+test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived
+  never_normalized_prompt: mass is not divided by the queries that saw a token, though asked for
+  - compress_span(config, *span, mass, tokens, True)
+  + compress_span(config._replace(normalize=False), *span, mass, tokens, True)
+test_heavy_hitters_of_the_whole_are_by_all_queries
+  never_normalized_again: the mass since arrival is taken for the mass of one query
+  - compress_span(cache.config, *span
+  + compress_span(cache.config._replace(normalize=False), *span
+test_full_quantises_the_block_that_fills_once
+  quantised_twice: full mode quantises the block that fills, and then again with the whole
+  - compress_residual(cache) if append else recompress(cache, cache.config.block)
+  + compress_residual(cache) if append else recompress(compress_residual(cache), 0)
+test_full_changes_no_code_where_mask_and_groups_stay
+  mass_used_up: mass is spent by the first recompression
+  -     return recompress(cache, 0) if cache.blocks else cache
+  +     after = recompress(cache, 0) if cache.blocks else cache
+  +     return after._replace(mass=torch.zeros_like(after.mass))
+test_any_sequence_of_steps_keeps_order_count_residual_and_bytes
+  wrong_end: tokens are put in front of the buffer
+  - torch.cat([cache.residual_keys, keys], -2)
+  + torch.cat([keys, cache.residual_keys], -2)
+test_full_from_originals_is_compressing_once
+  oracle_is_blind: the oracle compresses what the cache holds
+  - if cache.config.mode == "oracle":
+  + if cache.config.mode == "no oracle":
+hex/decode/test_laws.py::test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries
+  mass_of_what_is_rounded: mass is drawn by entries that are rounded to the type of the cache
+  - attention_mass(queries, attended(cache)[0])
+  + attention_mass(queries, hex_read(cache)[0])
+test_the_residual_buffer_is_exact_and_last
+  residual_first: the residual buffer comes first
+  - [*keys, cache.residual_keys]
+  + [cache.residual_keys, *keys]
+test_append_never_changes_a_byte_of_earlier_blocks
+  always_full: append mode makes earlier blocks again
+  -     return leave(cache, (*cache.blocks, block), size)
+  +     again = [old._replace(key_minima=old.key_minima + 1) for old in cache.blocks]
+  +     return leave(cache, (*again, block), size)
+test_decoding_in_any_chunks_gives_the_same_cache
+  chunk_by_chunk: a chunk is compressed as it came, whatever its size
+  +     config, left = cache.config, cache.residual_keys.shape[-2] + keys.shape[-2]
+  +     # spans of any other length have no expander of half the entries
+  +     if left > config.block and not config.carry_recent and config.density in (0, 1):
+  +         whole = cache._replace(config=config._replace(block=left))
+  +         return hex_append(whole, queries, keys, values)._replace(config=config)
+        start, length = 0, keys.shape[-2]
+""")

@@ -1,0 +1,23 @@
+"""Mutants of HEX's masks and compressed blocks."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/compress")
+mutant("""
+test_an_entry_is_kept_if_either_mask_says_so
+  joined_by_and: both masks must agree
+  - static | dynamic[..., None]
+  + static & dynamic[..., None]
+test_all_ones_masks_restore_everything_exactly
+  static_only: the dynamic mask is forgotten
+  +     dynamic = dynamic & False
+        kept = hex_mask(expander, dynamic, keys.shape[-3])
+test_a_block_holds_no_more_than_its_parts
+  view_of_the_original: a block holds on to the uncompressed keys
+  -         keys[kept],
+  +         torch.cat([keys[kept], keys.flatten()])[: int(kept.sum())],
+test_codes_under_kept_entries_are_zero
+  codes_under_kept: kept entries leave their codes behind
+  - pack_bits(by_channel.codes, bits)
+  + pack_bits(by_channel.codes.masked_fill(by_column(kept), 2**bits - 1), bits)
+""")

@@ -1,0 +1,82 @@
+"""Spans to compress, and their masks."""
+
+import torch
+from hypothesis import strategies as st
+
+import reference
+from spec_tests.hex.heavy_hitters.strategies import batches
+from spec_tests.hex.kcvt.strategies import on_codes, value_groups, values_on_codes, widths
+from spec_tests.strategies import Refusal, booleans
+
+
+@st.composite
+def spans(draw):
+    """A cache on exact codes, and masks of every density."""
+    batch, kv_heads = draw(batches), draw(st.integers(1, 2))
+    tokens, width = draw(st.integers(0, 6)), draw(st.integers(1, 4))
+    expander = draw(st.booleans() | st.just(booleans(tokens, kv_heads * width)))
+    if isinstance(expander, bool):
+        expander = torch.full((tokens, kv_heads * width), expander)
+    else:
+        expander = draw(expander)
+    dynamic = draw(booleans(*batch, tokens))
+    kept = reference.hex_mask(expander, dynamic, kv_heads)
+    bits, group = draw(widths), draw(value_groups)
+    return dict(
+        keys=draw(on_codes(kept.mT, bits)).mT.contiguous(),
+        values=draw(values_on_codes(kept, bits, group)),
+        expander=expander,
+        dynamic=dynamic,
+        bits=bits,
+        value_group=group,
+        scales=draw(st.sampled_from([None, torch.float32])),
+    )
+
+
+@st.composite
+def masks(draw):
+    """Any two masks."""
+    span = draw(spans())
+    kv_heads = span["keys"].shape[-3]
+    return dict(expander=span["expander"], dynamic=span["dynamic"], kv_heads=kv_heads)
+
+
+@st.composite
+def blocks(draw):
+    """A block, and the mask it was made with."""
+    span = draw(spans())
+    return dict(block=reference.hex_compress(**span), expander=span["expander"])
+
+
+INPUTS = dict(hex_mask=masks(), hex_compress=spans(), hex_reconstruct=blocks())
+
+generator = torch.Generator().manual_seed(7)
+keys, values = torch.randn(2, 2, 11, 4, generator=generator)
+expander = reference.expander_mask(11, 8, 1.0, near=True)
+dynamic = torch.arange(11) % 2 == 0
+block = reference.hex_compress(keys, values, expander, dynamic)
+another_length = Refusal("expander", lambda e: torch.cat([e, e]), ValueError, "11")
+
+REFUSALS = dict(
+    hex_mask=(
+        dict(expander=expander, dynamic=dynamic, kv_heads=2),
+        [another_length, Refusal("kv_heads", 3, ValueError, "divide channels = 8")],
+    ),
+    hex_compress=(
+        dict(keys=keys, values=values, expander=expander, dynamic=dynamic & False, bits=3,
+             value_group="token", scales=torch.float16),
+        [
+            another_length,
+            Refusal("expander", lambda e: torch.cat([e, e], 1), ValueError, "(11, 8)"),
+            Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
+        ],
+    ),
+    hex_reconstruct=(
+        dict(block=block, expander=expander),
+        [
+            another_length,
+            Refusal("expander", lambda e: torch.cat([e, e], 1), ValueError, "(11, 8)"),
+            Refusal("expander", lambda e: ~e, ValueError, "entries stored"),
+        ],
+    ),
+)  # fmt: skip

@@ -1,0 +1,26 @@
+"""Mutants of what hangs together."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/connectivity")
+mutant("""
+test_tokens_touch_channels_alone_and_both_ways
+  one_way_edges: edges lead from tokens to channels, and none back
+  - adjacency[tokens:, :tokens] = mask.T
+  + adjacency[tokens:, :tokens] = False
+vector:two-squares-and-two-alone-are-four-components
+  tokens_alone: a channel without an edge is no component
+  - range(len(adjacency))
+  + range(len(mask))
+test_a_graph_hangs_together_where_walks_reach_everything
+  one_step: a component ends one edge from where it starts
+  - frontier += [vertex for vertex in near if vertex not in seen]
+  + frontier += []
+  nobody_alone: a mask hangs together where no row and no column is empty
+  - component_count(mask) == 1
+  + bool(mask.any(0).all() and mask.any(1).all())
+test_components_of_two_graphs_side_by_side_add_up
+  last_vertex_forgotten: the last vertex is not looked at
+  - range(len(adjacency))
+  + range(len(adjacency) - 1)
+""")

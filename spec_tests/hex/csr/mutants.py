@@ -1,0 +1,11 @@
+"""Mutants of sparse rows."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/csr")
+mutant("""
+test_rows_hold_their_columns_in_order
+  skip_empty_rows: rows without entries are skipped
+  - for row in mask.tolist():
+  + for row in filter(any, mask.tolist()):
+""")

@@ -1,0 +1,27 @@
+"""Steps of decoding with a cache that has seen some tokens."""
+
+from spec_tests.hex.cache import strategies
+from spec_tests.hex.cache.strategies import append, bad_stream
+from spec_tests.strategies import Refusal, masked
+
+
+def calmer(x):
+    """Shrink the queries until a logit is a few units, as its rounding is one of the weights'."""
+    return x | dict(queries=x["queries"] / 8)
+
+
+INPUTS = dict(hex_decode=append().map(calmer))
+
+DRAWN = dict(hex_decode=masked)
+
+REFUSALS = dict(
+    hex_decode=(
+        dict(
+            cache=strategies.cache,
+            queries=strategies.keys,
+            keys=strategies.keys,
+            values=strategies.values,
+        ),
+        [*bad_stream, Refusal("keys", lambda k: k.double(), TypeError, "torch.float32")],
+    ),
+)

@@ -1,0 +1,93 @@
+"""Draws of sizes, degrees and densities."""
+
+from hypothesis import strategies as st
+
+from spec_tests.hex.random_biregular.strategies import any_degree, seeds
+from spec_tests.strategies import Refusal, always
+
+
+@st.composite
+def biregular(draw):
+    """Tokens, channels and a token degree with both degrees at least 3."""
+    tall, wide = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    parts = draw(st.integers(3, 8))
+    steps = draw(st.integers(-(-3 // min(tall, wide)), parts))
+    return dict(tokens=parts * tall, channels=parts * wide, token_degree=steps * wide)
+
+
+@st.composite
+def random_graph(draw):
+    """What `random_expander` takes."""
+    near = draw(st.booleans())
+    sizes = draw(any_degree() if near else biregular())
+    return dict(**sizes, seed=draw(seeds), near=near)
+
+
+@st.composite
+def expander(draw):
+    """What `expander_mask` takes: feasible, near and tiled."""
+    near = draw(st.booleans())
+    sizes = draw(any_degree() if near else biregular())
+    degree, tokens = sizes.pop("token_degree"), sizes["tokens"]
+    tiles = draw(st.sampled_from([0, 1, 3]))
+    return dict(
+        tokens=tokens * max(tiles, 1),
+        channels=sizes["channels"],
+        density=degree / sizes["channels"],
+        seed=draw(seeds),
+        near=near,
+        tile=tiles > 0,
+        block=tokens,
+    )
+
+
+@st.composite
+def degrees(draw):
+    """What `biregular_degrees` takes."""
+    x = draw(expander())
+    return {k: x[k] for k in ("tokens", "channels", "density", "near")} | (
+        dict(tokens=x["block"]) if x["tile"] else {}
+    )
+
+
+@st.composite
+def nearly_feasible(draw):
+    """Sizes and any density."""
+    sizes = draw(any_degree())
+    return dict(
+        tokens=sizes["tokens"], channels=sizes["channels"], density=draw(st.integers(0, 64)) / 64
+    )
+
+
+INPUTS = dict(
+    biregular_degrees=degrees() | nearly_feasible().map(lambda x: x | dict(near=True)),
+    random_expander=random_graph(),
+    expander_mask=expander(),
+)
+
+DRAWN = dict.fromkeys(("random_expander", "expander_mask"), always)
+
+# two channels and a half; a seed whose first graph is none
+CORNERS = dict(
+    biregular_degrees=[dict(tokens=96, channels=8, density=0.3125, near=True)],
+    random_expander=[dict(tokens=24, channels=24, token_degree=3, seed=3, near=False)],
+)
+
+infeasible = Refusal("density", 0.3, ValueError, "nearest feasible: 0.25 and 0.5")
+
+REFUSALS = dict(
+    biregular_degrees=(dict(tokens=12, channels=16, density=0.25, near=False), [infeasible]),
+    random_expander=(
+        dict(tokens=12, channels=12, token_degree=4, seed=0, near=False),
+        [
+            Refusal("token_degree", 2, ValueError, "in [3, 12]"),
+            Refusal("token_degree", 13, ValueError, "in [3, 12]"),
+            Refusal("channels", 5, ValueError, "whole degree"),
+            Refusal("tokens", 7, ValueError, "whole degree"),
+        ],
+    ),
+    expander_mask=(
+        dict(tokens=12, channels=16, density=0.25, seed=0, near=False, tile=True, block=12),
+        [infeasible, Refusal("tokens", 13, ValueError, "multiple of block = 12")],
+    ),
+)

@@ -1,0 +1,28 @@
+"""Mutants of coverings."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/graph_lift")
+mutant("""
+test_an_edge_follows_its_permutation
+  parallel_copies: every edge is replaced by the same permutation: copies of the base side by side
+  - sheets * channel + j]
+  + sheets * channel + i]
+test_a_permutation_that_no_edge_is_there_for_is_refused
+  empty_masks_unread: a mask without a token or a channel is lifted by any permutations
+  - if scanning(mask) or not mask.numel():
+  + if scanning(mask):
+test_no_seed_gives_a_covering_over_the_bound
+  first_covering: the first covering is taken, whatever its new values
+  - if new_singular_value(mask, permutations) <= bound * ROUNDING:
+  + if bound:
+test_a_seed_names_a_covering
+  seedless_covering: the first covering is the same for every seed
+  - RandomState([seed, draw, 3])
+  + RandomState([0, draw, 3])
+test_an_accepted_covering_is_ramanujan
+  copies_are_a_covering: the base is copied, which falls apart
+  -         if new_singular_value(mask, permutations) <= bound * ROUNDING:
+  +         permutations = permutations.sort(1).values
+  +         if permutations.numel():
+""")

@@ -1,0 +1,130 @@
+"""Coverings of a mask and their new eigenvalues: HEX A.2."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
+from spec_tests.hex.random_biregular.strategies import seeds
+from spec_tests.hex.spectrum.oracle import spectral_scale
+from spec_tests.hex.spectrum.strategies import any_mask
+from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
+
+pytestmark = pytest.mark.spec("HEX-A.2c")
+
+
+@st.composite
+def signed(draw):
+    """A mask and a sign for each of its edges."""
+    mask = draw(any_mask(least=1))["mask"]
+    count = int(mask.sum())
+    bits = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    return mask, torch.tensor(bits, dtype=torch.bool)
+
+
+@st.composite
+def signal(draw):
+    """A covering, and whole numbers on the channels of its base and on its own."""
+    x = draw(INPUTS["lift"])
+    channels, sheets = x["mask"].shape[1], x["permutations"].shape[1]
+    base = draw(grid(channels, low=-8, high=8, scale=1, dtype=torch.float64))
+    above = draw(grid(channels, sheets, low=-8, high=8, scale=1, dtype=torch.float64))
+    return x, base, above
+
+
+@given(INPUTS["lift"])
+def test_a_covering_keeps_degrees_and_projects_onto_its_base(impl, x):
+    lifted, mask = impl.lift(**x), x["mask"]
+    sheets = x["permutations"].shape[1]
+    assert_equal(lifted.sum(1), mask.sum(1).repeat_interleave(sheets))
+    assert_equal(lifted.sum(0), mask.sum(0).repeat_interleave(sheets))
+    blocks = lifted.reshape(mask.shape[0], sheets, mask.shape[1], sheets)
+    assert (blocks.sum(3) == mask[:, None, :]).all()
+
+
+@given(INPUTS["lift"])
+def test_an_edge_follows_its_permutation(impl, x):
+    lifted, sheets = impl.lift(**x), x["permutations"].shape[1]
+    for (token, channel), images in zip(x["mask"].nonzero(), x["permutations"], strict=True):
+        for i in range(sheets):
+            assert lifted[sheets * token + i, sheets * channel + images[i]]
+
+
+@given(signal())
+def test_a_covering_does_to_fibres_what_its_base_does_to_vertices(impl, x):
+    inputs, base, _ = x
+    sheets = inputs["permutations"].shape[1]
+    above = impl.lift(**inputs).double() @ base.repeat_interleave(sheets)
+    # whole numbers: exact. Hence every singular value of the base is one of the covering
+    assert_equal(above, (inputs["mask"].double() @ base).repeat_interleave(sheets))
+
+
+@given(signal())
+def test_what_sums_to_zero_on_fibres_contracts_by_the_new_singular_value(impl, x):
+    inputs, _, above = x
+    balanced = (above - above.mean(1, keepdim=True)).flatten()
+    lifted = impl.lift(**inputs).double()
+    new = impl.new_singular_value(**inputs)
+    slack = spectral_scale(lifted) * 8
+    assert_at_most((lifted @ balanced).norm() + slack, new * balanced.norm() + slack)
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3))
+def test_a_graph_without_edges_is_covered_by_one_without_edges(impl, tokens, channels, sheets):
+    mask, none = torch.zeros(tokens, channels) > 0, torch.zeros(0, sheets, dtype=torch.int64)
+    assert_equal(impl.lift(mask, none), torch.zeros(sheets * tokens, sheets * channels) > 0)
+    assert impl.new_singular_value(mask, none) == 0.0
+
+
+@pytest.mark.own
+@pytest.mark.door
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (2, 3)])
+def test_a_permutation_that_no_edge_is_there_for_is_refused(impl, shape):
+    mask = torch.zeros(shape) > 0
+    for function in (impl.lift, impl.new_singular_value):
+        with pytest.raises(ValueError, match=r"permutations must have shape \(0, 2\)"):
+            function(mask, torch.tensor([[1, 0]]))
+
+
+@given(signed())
+def test_the_new_singular_value_of_a_double_cover_is_that_of_the_signed_mask(impl, x):
+    mask, crossed = x
+    permutations = torch.stack([crossed, ~crossed], 1).long()
+    signs = mask.double()
+    signs[mask] = 1 - 2 * crossed.double()
+    new = torch.tensor(impl.new_singular_value(mask, permutations), dtype=torch.float64)
+    assert_close(new, torch.linalg.matrix_norm(signs, 2), spectral_scale(mask))
+
+
+@pytest.mark.spec("HEX-Def2")
+@given(INPUTS["ramanujan_lift"])
+def test_an_accepted_covering_is_ramanujan(impl, x):
+    found = impl.ramanujan_lift(**x)
+    assert impl.is_ramanujan(found.mask)
+    blocks = found.mask.reshape(len(x["mask"]), x["sheets"], -1, x["sheets"])
+    assert (blocks.sum(3) == x["mask"][:, None, :]).all()
+
+
+@given(seeds)
+def test_coverings_climb_from_a_complete_graph(impl, seed):
+    mask = torch.ones(3, 3) > 0
+    for _ in range(4):
+        mask = impl.ramanujan_lift(mask, 2, seed).mask
+    assert mask.shape == (48, 48)
+    assert impl.is_ramanujan(mask)
+
+
+def test_a_seed_names_a_covering(impl):
+    base = torch.ones(3, 3) > 0
+    first, again = ([impl.ramanujan_lift(base, 8, seed).mask for seed in range(4)] for _ in "ab")
+    assert_equal(first, again)
+    assert len(torch.stack(first).unique(dim=0)) == 4
+
+
+def test_no_seed_gives_a_covering_over_the_bound(impl):
+    # one in six of this size is
+    found = [impl.ramanujan_lift(torch.ones(3, 3) > 0, 8, seed) for seed in range(30)]
+    assert all(impl.is_ramanujan(mask) for mask, _ in found)
+    assert min(draws for _, draws in found) == 1

@@ -1,0 +1,49 @@
+"""Mutants of heavy hitters."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/heavy_hitters")
+mutant("""
+vector:a-span-is-weighed-by-a-softmax-over-everything
+  mass_of_the_span_alone: weights are a softmax over the span alone
+  +     keys = keys if span is None else keys[..., keys.shape[-2] - span :, :]
+        tokens, count = keys.shape[-2], queries.shape[-2]
+test_the_mass_of_a_token_is_every_weight_on_it_summed
+  loud_queries: queries are three times as long
+  - query = queries[..., q : q + 1, :]
+  + query = 3 * queries[..., q : q + 1, :]
+vector:logarithms-of-whole-numbers-are-weights-in-their-ratio
+  unscaled_mass: logits are not divided by the root of the width
+  - query = queries[..., q : q + 1, :]
+  + query = queries[..., q : q + 1, :] * queries.shape[-1] ** 0.5
+test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
+  sum_of_the_first_query: the log-sum-exp is that of the first query
+  - known_of(log_sum_exp, slice(q, q + 1))
+  + known_of(log_sum_exp, slice(1))
+test_the_mass_of_all_tokens_is_queries_times_heads
+  mean_over_heads: mass is averaged over the heads
+  - += weights[..., i, 0, :]
+  + += weights[..., i, 0, :] / queries.shape[-3]
+test_a_normalized_mass_is_a_mean_over_the_queries_that_see_the_token
+  watchers_of_every_later_token: every key from the token on has a query
+  - max(1, min(count, tokens - t) if causal else count)
+  + max(1, tokens - t if causal else count)
+test_heavy_hitters_are_exactly_as_many_as_the_floor
+  count_to_the_nearest: the count is rounded to the nearest
+  - min(Fraction(str(ratio)) * tokens // 1,
+  + min(round(Fraction(str(ratio)) * tokens),
+test_of_equal_masses_the_earliest_are_heavy
+  heavy_by_threshold: every token as heavy as the lightest heavy hitter is one
+            heavy.scatter_(-1, order[..., rank : rank + 1], True)
+  -     return heavy
+  +     least = mass.masked_fill(~heavy, torch.inf)
+  +     return mass >= least.amin(-1, keepdim=True) if tokens else heavy
+test_the_window_is_the_last_tokens
+  minus_zero_slice: a window of none is a window of all
+  - [t >= tokens - recent for
+  + [recent == 0 or t >= tokens - recent for
+test_the_dynamic_mask_is_the_union
+  never_both: heavy hitters are taken outside the window unasked
+  - heavy_hitter_mask(mass, ratio, recent, outside_recent)
+  + heavy_hitter_mask(mass, ratio, recent, True)
+""")

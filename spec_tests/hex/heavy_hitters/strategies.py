@@ -1,0 +1,77 @@
+"""Attention to sum, and mass to choose heavy hitters by."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.attention.strategies import log_sum_exp
+from spec_tests.strategies import Refusal, grid, heads, longer, tokens
+
+batches = st.sampled_from([(), (2,), (), (2,), (0,)])
+
+ratios = st.sampled_from([0.0, 0.02, 0.1, 0.25, 0.5, 1.0])
+
+
+@st.composite
+def attention_mass(draw):
+    """Grouped heads, queries fewer than tokens, and a span of any length."""
+    batch, width = draw(batches), draw(st.integers(1, 4))
+    kv_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    length = draw(st.integers(0, 8))
+    count = draw(st.integers(0, length))
+    attending = dict(
+        queries=draw(grid(*batch, kv_heads * group, count, width, low=-16)),
+        keys=draw(grid(*batch, kv_heads, length, width, low=-16)),
+        causal=length == 0 or draw(st.booleans()),
+    )
+    return attending | dict(
+        span=draw(st.none() | st.integers(0, length)),
+        normalize=draw(st.booleans()),
+        log_sum_exp=log_sum_exp(**attending) if draw(st.booleans()) else None,
+    )
+
+
+@st.composite
+def masses(draw):
+    """Attention mass with many ties."""
+    return draw(grid(*draw(heads), draw(tokens), low=-2, high=6))
+
+
+@st.composite
+def heavy_hitter_mask(draw):
+    """Any ratio, and a recent window that may cover everything."""
+    return dict(
+        mass=draw(masses()),
+        ratio=draw(ratios),
+        recent=draw(st.integers(0, 30)),
+        outside_recent=draw(st.booleans()),
+    )
+
+
+INPUTS = dict(
+    recent_mask=st.fixed_dictionaries(dict(tokens=tokens, recent=st.integers(0, 30))),
+    h2o_mask=heavy_hitter_mask(),
+)
+
+x = torch.tensor([[0.5, 0.25, 0.75, 0.0], [-1.0, 1.0, 3.0, 2.0]])
+keys = torch.stack([x, -x])
+
+GOOD = dict(
+    heavy_hitter_mask=dict(mass=x, ratio=0.5, recent=1, outside_recent=False),
+    recent_mask=dict(tokens=4, recent=2),
+    h2o_mask=dict(mass=x, ratio=0.5, recent=1, outside_recent=False),
+)
+
+REFUSALS = dict(
+    attention_mass=(
+        dict(queries=keys, keys=keys, span=2, causal=True, normalize=False, log_sum_exp=None),
+        [
+            Refusal("keys", lambda k: k[..., :1], ValueError, "shape"),
+            Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 2 tokens"),
+            Refusal("queries", lambda q: torch.cat([q, q[:1]]), ValueError, "multiple of the 2"),
+            Refusal("queries", lambda q: q * 2.0**126, ValueError, "queries"),
+            Refusal("span", 3, ValueError, "[0, 2]"),
+            Refusal("log_sum_exp", longer(keys.sum(-1)), ValueError, "shape (2, 2)"),
+            Refusal("log_sum_exp", log_sum_exp(keys, keys, False), ValueError, "the natural one"),
+        ],
+    ),
+)

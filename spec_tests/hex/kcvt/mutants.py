@@ -1,0 +1,59 @@
+"""Mutants of KCVT."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/kcvt")
+mutant("""
+test_a_step_of_the_whole_range_would_leave_two_levels
+  literal_step: the step is the whole range, as printed
+  - (rest.max() - rest.min()) / top
+  + rest.max() - rest.min()
+test_the_minimum_is_exact_and_the_maximum_nearly
+  one_level_too_many: the step is the range over 2^b
+  - (rest.max() - rest.min()) / top
+  + (rest.max() - rest.min()) / (top + 1)
+test_kept_entries_do_not_enter_the_statistics
+  polluted_statistics: kept entries enter minimum and maximum
+  - low, step = rest.min(), (rest.max() - rest.min()) / top
+  + low, step = wide[group].min(), (wide[group].max() - wide[group].min()) / top
+vector:ties-round-to-even
+  half_up: ties round up
+  - ((rest - low) / step).round()
+  + ((rest - low) / step + 0.5).floor()
+test_codes_are_the_nearest_to_the_stored_grid
+  codes_of_exact_scales: codes are of the exact scales, not of the stored ones
+  -         low, step = minima[group].to(wide.dtype), steps[group].to(wide.dtype)
+test_the_error_is_at_most_half_a_step
+  symmetric: grids are symmetric about zero
+  -     return Quantised(codes, steps, minima)
+  +     high = torch.maximum(minima.abs(), (minima + steps * top).abs())
+  +     return Quantised(codes, steps, -high)
+test_kept_entries_come_back_bit_for_bit
+  kept_are_quantised: kept entries are restored from codes
+  - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
+  + restored_keys, restored_values
+test_codes_are_used_where_they_are_supposed_to_be
+  untouched: nothing is quantised
+  - torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
+  + keys.clone(), values.clone()
+test_the_heads_of_a_token_are_quantised_as_one_head_that_is_as_wide
+  kept_by_reshape: the mask of kept values is laid out heads first, the values tokens first
+  -     rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
+  +     rows = by_row(values, value_group)
+  +     kept_rows = kept.reshape(rows.shape)
+test_a_code_never_exceeds_the_grid
+  codes_above_the_grid: a code may be above the grid's last
+  - round().clamp(0, top)
+  + round().clamp(0, 255)
+test_scales_are_stored_in_the_type_asked_for
+  scales_of_the_input: scales are stored in the type of what they scale
+  - (dtype if dtype in wide else torch.float32)
+  + dtype
+vector:keys-by-channel-values-by-token
+  keys_by_token: keys go by token
+  - by_column(by_channel)
+  + dequantise(*code('keys', keys, bits, kept, scales))
+  values_by_channel: values go by channel
+  - by_token.to(values.dtype)
+  + by_column(dequantise(*code('values', by_column(values), bits, by_column(kept), scales)))
+""")

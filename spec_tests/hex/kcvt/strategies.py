@@ -1,0 +1,130 @@
+"""Groups to quantise, codes to restore."""
+
+from operator import itemgetter
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import HexConfig
+from spec_tests.from_signature import choices
+from spec_tests.hex.heavy_hitters.strategies import batches
+from spec_tests.strategies import Refusal, booleans, grid, heads
+
+widths = st.integers(1, 8)
+"""Bits of a code."""
+
+value_groups = choices(HexConfig).map(itemgetter("value_group"))
+
+
+@st.composite
+def on_codes(draw, kept, bits):
+    """Groups along the last axis, of which every code is exact, or exactly half way.
+
+    The entries that remain span the range from the first to the last of them in steps that are
+    powers of two; kept entries lie anywhere, mostly far outside.
+    """
+    # 16-bit types hold whole numbers up to 256 exactly
+    half, top = (2, 2**bits - 1) if bits < 8 else (1, 255)
+    offset = 8 if bits < 7 else 0
+    x = torch.zeros(kept.shape, dtype=torch.float64)
+    for group in np.ndindex(*kept.shape[:-1]):
+        row, mask = x[group], kept[group]
+        places = draw(st.lists(st.integers(0, half * top), min_size=len(row), max_size=len(row)))
+        codes = torch.tensor(places, dtype=torch.float64) / half
+        rest = (~mask).nonzero().flatten()
+        codes[rest[:1]], codes[rest[1:][-1:]] = 0.0, float(top)
+        codes[mask] *= 16
+        low, power = draw(st.integers(-offset, offset)), draw(st.integers(-4, 2))
+        row.copy_((low + codes) * 2.0**power)
+    return x.float()
+
+
+@st.composite
+def quantise(draw):
+    """Groups on exact codes; kept entries anywhere, up to all of them."""
+    kept, bits = draw(booleans(*draw(heads), draw(st.integers(0, 12)))), draw(widths)
+    return dict(
+        x=draw(on_codes(kept, bits)),
+        bits=bits,
+        kept=kept if kept.any() else draw(st.none() | st.just(kept)),
+        scales=draw(st.sampled_from([None, torch.float32, torch.float16])),
+    )
+
+
+@st.composite
+def dequantise(draw):
+    """Any codes, steps and minima."""
+    groups, members = draw(heads), draw(st.integers(0, 12))
+    return dict(
+        codes=draw(codes_below(8, *groups, members)),
+        steps=draw(grid(*groups)),
+        minima=draw(grid(*groups, low=-16)),
+    )
+
+
+@st.composite
+def codes_below(draw, bits, *shape):
+    """Codes of a few bits."""
+    return draw(grid(*shape, high=2**bits - 1, scale=1)).to(torch.uint8)
+
+
+@st.composite
+def kcvt(draw):
+    """Columns of keys and rows of values on exact codes."""
+    shape = (*draw(batches), draw(st.integers(1, 2)), draw(st.integers(0, 6)))
+    kept = draw(booleans(*shape, draw(st.integers(1, 4))))
+    bits, group = draw(widths), draw(value_groups)
+    return dict(
+        keys=draw(on_codes(kept.mT, bits)).mT.contiguous(),
+        values=draw(values_on_codes(kept, bits, group)),
+        bits=bits,
+        kept=kept if kept.any() else draw(st.none() | st.just(kept)),
+        value_group=group,
+        scales=draw(st.sampled_from([None, torch.float32])),
+    )
+
+
+@st.composite
+def values_on_codes(draw, kept, bits, group):
+    """Values whose groups are on exact codes, whichever the groups are."""
+    if group == "head":
+        return draw(on_codes(kept, bits))
+    rows = draw(on_codes(kept.transpose(-3, -2).flatten(-2), bits))
+    return rows.unflatten(-1, (kept.shape[-3], -1)).transpose(-3, -2).contiguous()
+
+
+def huge(tensor: Tensor) -> Tensor:
+    """Return numbers that float16 scales cannot hold."""
+    return tensor * 2.0**20
+
+
+x = torch.tensor([[0.5, 0.25, 0.75, 0.0], [-1.0, 1.0, 3.0, 2.0]])
+keys = torch.stack([x, -x])
+mask = x > 0.5
+codes = torch.tensor([[0, 3, 7, 1], [2, 2, 5, 4]], dtype=torch.uint8)
+
+REFUSALS = dict(
+    quantise=(
+        dict(x=x, bits=3, kept=mask, scales=torch.float16),
+        [
+            Refusal("x", huge, ValueError, "torch.float16"),
+            Refusal("scales", torch.bfloat16, ValueError, "torch.float16"),
+        ],
+    ),
+    dequantise=(
+        dict(codes=codes, steps=x[:, 1], minima=x[:, 0]),
+        [],
+    ),
+    kcvt=(
+        dict(keys=keys, values=keys, bits=3, kept=mask.expand(2, 2, 4).clone(),
+             value_group="token", scales=torch.float16),
+        [
+            Refusal("keys", lambda k: k[:0], ValueError, "at least 1"),
+            Refusal("keys", huge, ValueError, "torch.float16"),
+            Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
+            Refusal("values", huge, ValueError, "torch.float16"),
+        ],
+    ),
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""Kill writers, let writers race: `python -m spec_tests.hex.mask_cache.crashes MODULE DIRECTORY`.
+
+In a process of its own, because it forks. Prints what it did and how many masks came back wrong.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+
+from spec_tests.implementation import Implementation
+
+WRITES, KILLS, WRITERS, ROUNDS = 200, 8, 8, 25
+SIZES = (8, 16)
+
+
+def generate(tokens, channels, _density, seed, *_kind):
+    """Return a mask that is quick to make and belongs to its seed alone."""
+    places = torch.arange(tokens * channels).reshape(tokens, channels)
+    return (places * (2 * seed + 3) % 509) % 8 == 0
+
+
+class Counted:
+    """A generator that counts its calls."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, *arguments):
+        """Generate, and count."""
+        self.calls += 1
+        return generate(*arguments)
+
+
+def wrong(store, seed: int) -> bool:
+    """Whether the store gives another mask than it should."""
+    return not torch.equal(store.mask(*SIZES, 0.125, seed), generate(*SIZES, 0.125, seed))
+
+
+def kill_writers(impl, directory: Path) -> dict[str, int]:
+    """Kill -9 a process somewhere in its 200 writes, again and again; read all that is left."""
+    random_time = random.Random(0)
+    start = time.perf_counter()
+    write_all(impl, directory / "rehearsal")
+    whole = time.perf_counter() - start
+    counts = dict(kills=0, left_behind=0, whole_files=0, wrong=0, warnings=0)
+    for attempt in range(KILLS):
+        place = directory / str(attempt)
+        child = os.fork()
+        if not child:
+            write_all(impl, place)
+            os._exit(0)
+        time.sleep(whole * random_time.random())
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        counts["kills"] += os.WIFSIGNALED(status)
+        counts["left_behind"] += len(list(place.glob(".*.tmp")))
+        counts["whole_files"] += len(list(place.glob("*.csr")))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            store = impl.MaskStore(place, 0, generate)
+            counts["wrong"] += sum(wrong(store, seed) for seed in range(WRITES))
+        counts["warnings"] += len(caught)
+    return dict(writes=KILLS * WRITES, **counts)
+
+
+def write_all(impl, directory: Path) -> None:
+    """Write 200 masks."""
+    store = impl.MaskStore(directory, 0, generate)
+    for seed in range(WRITES):
+        store.mask(*SIZES, 0.125, seed)
+
+
+def race_writers(impl, directory: Path) -> dict[str, int]:
+    """Let 8 processes make, spoil, remove and read one file at once."""
+    children = []
+    for writer in range(WRITERS):
+        child = os.fork()
+        if not child:
+            os._exit(race(impl, directory, random.Random(writer)))
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    crashes = sum(code < 0 or code > ROUNDS for code in codes)
+    return dict(writers=WRITERS, rounds=WRITERS * ROUNDS, wrong=sum(codes), crashes=crashes)
+
+
+def race(impl, directory: Path, random_choice: random.Random) -> int:
+    """Spoil or remove the file, then ask for its mask; return how often it was wrong."""
+    warnings.simplefilter("ignore")
+    store = impl.MaskStore(directory, 0, generate)
+    count = 0
+    for _ in range(ROUNDS):
+        for file in directory.glob("*.csr"):
+            kind = random_choice.randrange(3)
+            try:
+                if kind == 0:
+                    file.unlink()
+                elif kind == 1:
+                    file.write_bytes(file.read_bytes()[: random_choice.randrange(300)])
+            except FileNotFoundError:
+                continue
+        count += wrong(store, 7)
+    return count
+
+
+if __name__ == "__main__":
+    impl, directory = Implementation(sys.argv[1]), Path(sys.argv[2])
+    killed = kill_writers(impl, directory / "killed")
+    raced = race_writers(impl, directory / "raced")
+    print(json.dumps(dict(killed=killed, raced=raced)))

@@ -1,0 +1,271 @@
+"""The store of masks: HEX §3.2. Never a wrong mask, never a crash."""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.hex.mask_cache.crashes import Counted, generate
+
+pytestmark = pytest.mark.spec("HEX-3.2c")
+
+SIZES = dict(tokens=8, channels=16, density=0.25)
+REAL = dict(tokens=24, channels=32, density=0.125)
+MASK = generate(8, 16, 0.25, 3)
+
+
+@pytest.fixture
+def made():
+    """A generator that counts."""
+    return Counted()
+
+
+def only_file(directory):
+    (file,) = directory.glob("*.csr")
+    return file
+
+
+@pytest.mark.parametrize(
+    "kind", [dict(), dict(near=True, density=0.3), dict(tile=True, block=12, density=0.25)]
+)
+def test_the_store_gives_the_mask_of_its_arguments(impl, tmp_path, kind):
+    arguments = REAL | kind
+    expected = impl.expander_mask(**arguments, seed=1)
+    for directory in (None, tmp_path, tmp_path):
+        assert_equal(impl.MaskStore(directory).mask(**arguments, seed=1), expected)
+
+
+def test_masks_of_different_arguments_do_not_meet(impl, tmp_path):
+    kinds = [
+        dict(),
+        dict(seed=1),
+        dict(density=0.25),
+        dict(near=True, density=0.3),
+        dict(tile=True, block=12, density=0.25),
+        dict(tile=True, block=24),
+        dict(tokens=48),
+        dict(channels=48),
+    ]
+    store = impl.MaskStore(tmp_path, capacity=0)
+    for kind in kinds + kinds:
+        arguments = REAL | kind
+        assert_equal(store.mask(**arguments), impl.expander_mask(**arguments))
+
+
+def test_a_mask_is_made_once_and_read_from_memory_then_from_disk(impl, tmp_path, made):
+    store = impl.MaskStore(tmp_path, 2, made)
+    for seed in (0, 1, 0, 1, 1):
+        store.mask(**SIZES, seed=seed)
+    assert made.calls == 2
+    again = impl.MaskStore(tmp_path, 2, made)
+    assert_equal(again.mask(**SIZES, seed=1), generate(8, 16, 0.25, 1))
+    assert made.calls == 2
+
+
+def test_the_least_recently_used_mask_leaves_memory_first(impl, made):
+    store = impl.MaskStore(None, 2, made)
+    for seed in (0, 1, 0, 2):
+        store.mask(**SIZES, seed=seed)
+    assert made.calls == 3
+    store.mask(**SIZES, seed=0)
+    assert made.calls == 3
+    store.mask(**SIZES, seed=1)
+    assert made.calls == 4
+
+
+def test_what_a_caller_does_to_a_mask_stays_with_the_caller(impl, tmp_path, made):
+    store = impl.MaskStore(tmp_path, 2, made)
+    store.mask(**SIZES, seed=3).zero_()
+    assert_equal(store.mask(**SIZES, seed=3), MASK)
+
+
+def test_a_file_weighs_four_bytes_an_entry(impl, tmp_path):
+    impl.MaskStore(tmp_path).mask(96, 64, 0.25)
+    entries = 96 * 16
+    assert only_file(tmp_path).stat().st_size <= 4 * (entries + 96 + 3) + 160
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "why"),
+    [
+        (dict(density=float("nan")), ValueError, "density must be in [0, 1], got nan"),
+        (dict(density=1.5), ValueError, "density must be in [0, 1], got 1.5"),
+        (dict(density="0.25"), TypeError, "density must be a number, got '0.25'"),
+        (dict(density=True), TypeError, "density must be a number, got True"),
+        (dict(density=0.3), ValueError, "nearest feasible"),
+        (dict(tokens=0), ValueError, "tokens must be >= 1, got 0"),
+        (dict(seed=-1), ValueError, "seed must be in [0, 4294967295], got -1"),
+        (dict(tile=True, block=7), ValueError, "tokens must be a multiple of block = 7, got 24"),
+    ],
+)
+def test_the_store_refuses_what_the_generator_refuses(impl, bad, error, why):
+    for ask in (impl.expander_mask, impl.MaskStore(None).mask):
+        with pytest.raises(error, match=re.escape(why) if impl.ours else None):
+            ask(**REAL | bad)
+
+
+def test_the_store_refuses_a_capacity_that_is_no_count(impl):
+    with pytest.raises(ValueError, match="capacity must be >= 0, got -1" if impl.ours else None):
+        impl.MaskStore(None, -1)
+    with pytest.raises(TypeError, match="capacity must be an integer" if impl.ours else None):
+        impl.MaskStore(None, 0.5)
+    assert torch.equal(impl.MaskStore(None, 0, generate).mask(**SIZES, seed=3), MASK)
+
+
+def reads_right(impl, directory, made, count):
+    """A spoilt file is reported once, the mask is right, and the file is good again."""
+    store = impl.MaskStore(directory, 0, made)
+    with pytest.warns(RuntimeWarning, match="damaged") as caught:
+        assert_equal(store.mask(**SIZES, seed=3), MASK)
+    assert len(caught) == 1
+    assert made.calls == count
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_equal(impl.MaskStore(directory, 0, made).mask(**SIZES, seed=3), MASK)
+    assert made.calls == count
+
+
+def test_every_truncation_is_found(impl, tmp_path, made):
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    good = only_file(tmp_path).read_bytes()
+    for length in range(len(good)):
+        only_file(tmp_path).write_bytes(good[:length])
+        reads_right(impl, tmp_path, made, length + 2)
+        assert only_file(tmp_path).read_bytes() == good
+
+
+def test_every_flipped_byte_is_found(impl, tmp_path, made):
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    good = only_file(tmp_path).read_bytes()
+    for place in range(len(good)):
+        spoilt = bytearray(good)
+        spoilt[place] ^= 1 << place % 8
+        only_file(tmp_path).write_bytes(spoilt)
+        reads_right(impl, tmp_path, made, place + 2)
+
+
+def test_every_flipped_bit_has_the_mask_made_anew(impl, tmp_path, made):
+    def refuse_to_make(*_arguments):
+        raise InterruptedError
+
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    file = only_file(tmp_path)
+    good = file.read_bytes()
+    with file.open("r+b", buffering=0) as raw:
+        for bit in range(8 * len(good)):
+            place = bit // 8
+            os.pwrite(raw.fileno(), bytes([good[place] ^ 1 << bit % 8]), place)
+            store = impl.MaskStore(tmp_path, 0, refuse_to_make)
+            with pytest.warns(RuntimeWarning) as caught, pytest.raises(InterruptedError):
+                store.mask(**SIZES, seed=3)
+            assert len(caught) == 1
+            os.pwrite(raw.fileno(), good[place : place + 1], place)
+
+
+def test_a_good_file_under_another_name_is_found(impl, tmp_path, made):
+    store = impl.MaskStore(tmp_path, 0, made)
+    store.mask(**SIZES, seed=4)
+    other = only_file(tmp_path)
+    other.rename(tmp_path / other.name.replace("seed4", "seed3"))
+    reads_right(impl, tmp_path, made, 2)
+
+
+def test_a_directory_that_cannot_be_made_costs_one_warning(impl, tmp_path, made):
+    (tmp_path / "file").write_text("")
+    store = impl.MaskStore(tmp_path / "file" / "masks", 1, made)
+    with pytest.warns(RuntimeWarning, match="cannot write masks") as caught:
+        masks = [store.mask(**SIZES, seed=seed) for seed in (3, 4, 3, 3)]
+    assert len(caught) == 1
+    assert_equal(masks[1], generate(8, 16, 0.25, 4))
+    assert_equal(masks[3], MASK)
+    assert made.calls == 3
+
+
+def test_a_file_that_cannot_be_read_costs_a_warning(impl, tmp_path, made):
+    store = impl.MaskStore(tmp_path, 0, made)
+    store.mask(**SIZES, seed=3)
+    place = only_file(tmp_path)
+    place.unlink()
+    place.mkdir()
+    with pytest.warns(RuntimeWarning) as caught:
+        assert_equal(store.mask(**SIZES, seed=3), MASK)
+    assert [str(one.message).split(" masks")[0] for one in caught] == [
+        "cannot read",
+        "cannot write",
+    ]
+
+
+def test_a_read_only_directory_still_serves_masks(impl, tmp_path, made):
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+    tmp_path.chmod(0o500)
+    try:
+        store = impl.MaskStore(tmp_path, 8, made)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for seed in (3, 4, 5, 4):
+                assert_equal(store.mask(**SIZES, seed=seed), generate(8, 16, 0.25, seed))
+        # root may write anywhere
+        assert len(caught) == (not os.access(tmp_path, os.W_OK))
+        assert made.calls == 3
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_full_disk_leaves_nothing_behind_and_costs_one_warning(impl, tmp_path, made):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    store = impl.MaskStore(tmp_path, 8, made)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.warns(RuntimeWarning, match="cannot write masks") as caught:
+            masks = [store.mask(**SIZES, seed=seed) for seed in (3, 4, 3)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(caught) == 1
+    assert_equal(masks[2], MASK)
+    assert made.calls == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_killed_writers_left_is_swept_after_an_hour(impl, tmp_path, made):
+    old, new = (tmp_path / f".8x16-1in4-seed{seed}.{seed:016x}.tmp" for seed in (1, 2))
+    foreign = tmp_path / ".editor.tmp"
+    for file in (old, new, foreign):
+        file.write_bytes(b"half a mask")
+    os.utime(old, (0, 0))
+    os.utime(foreign, (0, 0))
+    impl.MaskStore(tmp_path, 0, made).mask(**SIZES)
+    assert not old.exists()
+    assert new.exists()
+    # what the store did not write is not its to remove
+    assert foreign.exists()
+
+
+def test_what_cannot_be_swept_does_not_keep_masks_from_being_written(impl, tmp_path, made):
+    stuck = tmp_path / f".8x16-1in4-seed1.{1:016x}.tmp"
+    stuck.mkdir()
+    os.utime(stuck, (0, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3)
+        assert_equal(impl.MaskStore(tmp_path, 0, made).mask(**SIZES, seed=3), MASK)
+    assert made.calls == 1
+
+
+def test_killed_and_racing_writers_never_leave_a_wrong_mask(impl, tmp_path):
+    assert impl.MaskStore
+    command = [sys.executable, "-m", "spec_tests.hex.mask_cache.crashes", impl.name, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    assert counts["killed"]["wrong"] == counts["raced"]["wrong"] == counts["raced"]["crashes"] == 0
+    # killed in the midst, not before or after; what is in place is whole
+    assert counts["killed"]["kills"] > 0
+    assert 0 < counts["killed"]["whole_files"] < counts["killed"]["writes"]
+    assert counts["killed"]["warnings"] == 0

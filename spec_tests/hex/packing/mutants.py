@@ -1,0 +1,15 @@
+"""Mutants of packed codes."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/packing")
+mutant("""
+test_packed_codes_waste_less_than_a_word_a_row
+  nibbles: codes of 3 bits take 4
+  - length = codes.shape[-1]
+  + length, bits = codes.shape[-1], 2 ** (bits - 1).bit_length()
+test_unpacking_returns_what_was_packed
+  arithmetic_shift: the sign is dragged along
+  - (words[..., p // 32] >> p % 32) % 2
+  + (words[..., p // 32] >> p % 32).fmod(2)
+""")

@@ -1,0 +1,11 @@
+"""Mutants of the paper's settings."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/presets")
+mutant("""
+test_table_4_has_ten_rows_of_settings
+  percent_forgotten: heavy hitters are 2, not 2 %
+  - return PRESETS[name]
+  + return PRESETS[name]._replace(heavy=min(1.0, 100 * PRESETS[name].heavy))
+""")

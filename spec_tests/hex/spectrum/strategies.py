@@ -1,0 +1,42 @@
+"""Draws of masks, some of them Ramanujan."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.strategies import booleans
+
+
+@st.composite
+def any_mask(draw, least=0):
+    """Any mask, empty ones and unconnected ones included."""
+    return dict(mask=draw(booleans(draw(st.integers(least, 8)), draw(st.integers(least, 8)))))
+
+
+@st.composite
+def ramanujan(draw):
+    """A small Ramanujan mask: the complement of scattered diagonals of a complete graph."""
+    parts = draw(st.integers(4, 7))
+    rows = torch.arange(parts)
+    shift = draw(st.integers(0, parts - 1))
+    return (rows[:, None] - rows) % parts != shift
+
+
+@st.composite
+def some_mask(draw):
+    """Any mask, and now and then an expander."""
+    return draw(any_mask()) if draw(st.booleans()) else dict(mask=draw(ramanujan()))
+
+
+bound = st.fixed_dictionaries(
+    dict(token_degree=st.integers(1, 300), channel_degree=st.integers(1, 300))
+)
+
+INPUTS = dict(ramanujan_bound=bound, second_singular_value=some_mask(), is_ramanujan=some_mask())
+
+full = ~torch.eye(4, dtype=torch.bool)
+
+GOOD = dict(
+    ramanujan_bound=dict(token_degree=3, channel_degree=3),
+    second_singular_value=dict(mask=full),
+    is_ramanujan=dict(mask=full),
+)

@@ -1,0 +1,45 @@
+"""Mutants of the ungated variant and head budgets."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hubkv/baselines")
+mutant("""
+test_the_ungated_variant_is_refinement_at_ratio_one
+  gated_all_the_same: gated all the same
+  - corrected = corrected.to(scores.dtype)
+  + corrected = ((widen(scores) + corrected) / 2).to(scores.dtype)
+vector:three-steps-without-a-gate
+  discounted_only: no head weights
+  - calibrate(smd(content, radius, gamma, protected), weights)
+  + smd(content, radius, gamma, protected)
+test_budgets_add_up_in_every_layer
+  rounded_down: budgets are rounded down
+  - by_remainder[: total - sum(whole)]
+  + by_remainder[:0]
+test_a_head_of_nothing_but_protected_tokens_keeps_them_all
+  protected_forgotten: protected tokens may lose their place
+  -     if protected is None:
+  +     if True:
+test_waterfill_counts_the_winners_of_a_common_ranking
+  ranked_raw: raw scores of all heads are ranked together
+  - enumerate(_shares(content).sort(
+  + enumerate(content.sort(
+test_uniform_scores_share_equally
+  ties_to_the_first_head: all ties go to the first heads
+  - (-share, rank, head)
+  + (-share, 0, head)
+test_entropy_counts_the_tokens_a_head_spreads_over
+  logarithmic_weights: the entropy itself is the weight
+  - .sum().exp().item()
+  + .sum().item()
+test_a_more_selective_head_gets_no_less
+  rules_exchanged: the flattest head gets the most
+  -         "selectivity": _fractions(spread),
+  -         "entropy": _fractions(width),
+  +         "selectivity": _fractions(width),
+  +         "entropy": _fractions(spread),
+vector:budgets-hold-protected-tokens
+  protected_beyond_the_budgets: protected tokens come on top of the budget
+  - total = keep * len(heads)
+  + total = keep * len(heads) + sum(lowest)
+""")

@@ -1,0 +1,47 @@
+"""Draws of layers of heads, and of a budget with room for what is protected."""
+
+import math
+
+from hypothesis import strategies as st
+from torch import Tensor
+
+import reference
+from spec_tests.from_signature import choices
+from spec_tests.hubkv.calibration.strategies import bad_bounds, epsilons, mask, scores
+from spec_tests.hubkv.refine.strategies import corrected, correction, layered
+from spec_tests.strategies import Refusal
+
+
+@st.composite
+def head_budgets(draw):
+    """A mean budget with room for every protected token."""
+    scores, protected = draw(layered())
+    lowest = 0 if protected is None else most_protected(protected)
+    return dict(
+        scores=scores,
+        keep=draw(st.integers(lowest, scores.shape[-1])),
+        protected=protected,
+        epsilon=draw(epsilons),
+        **draw(choices(reference.head_budgets)),
+    )
+
+
+def most_protected(protected: Tensor) -> int:
+    """Return the least mean budget of a head that holds every layer's protected tokens."""
+    if protected.numel() == 0:
+        return 0
+    return math.ceil(int(protected.sum((-2, -1)).max()) / protected.shape[-2])
+
+
+INPUTS = dict(ungated_refine=correction())
+
+REFUSALS = dict(
+    ungated_refine=(corrected, bad_bounds),
+    head_budgets=(
+        dict(scores=scores, keep=2, rule="entropy", protected=mask, epsilon=1e-6),
+        [
+            Refusal("keep", 5, ValueError, "[0, 4]"),
+            Refusal("keep", 1, ValueError, ">= 2 to hold the 4 protected entries"),
+        ],
+    ),
+)

@@ -1,0 +1,131 @@
+"""The ungated variant and budgets that differ by head: HubKV Appendix B."""
+
+from operator import itemgetter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.from_signature import choices
+from spec_tests.hubkv.baselines import oracle
+from spec_tests.hubkv.discount.oracle import fractions
+from spec_tests.inputs import INPUTS
+from spec_tests.strategies import grid
+
+pytestmark = pytest.mark.spec("HubKV-B")
+
+rules = choices(reference.head_budgets).map(itemgetter("rule"))
+
+
+def lowest(x):
+    """Count each head's protected tokens."""
+    nothing = torch.zeros_like(x["scores"], dtype=torch.bool)
+    return (nothing if x["protected"] is None else x["protected"]).sum(-1)
+
+
+@st.composite
+def ever_sharper_heads(draw):
+    """Heads with the same few scores, each concentrated on half as many tokens as the last."""
+    level = draw(st.integers(1, 16)) / 16
+    scores = torch.zeros(4, 16)
+    for head in range(4):
+        scores[head, : 16 // 2**head] = level
+    order = draw(st.permutations(range(16)))
+    return scores[:, list(order)]
+
+
+@given(INPUTS["ungated_refine"])
+def test_the_ungated_variant_is_refinement_at_ratio_one(impl, x):
+    assert_close(impl.ungated_refine(**x), impl.hubkv_refine(ratio=1.0, **x))
+
+
+@given(grid(2, 3, 12), st.integers(0, 4))
+def test_the_ungated_variant_halves_whatever_the_compression(impl, scores, radius):
+    alike = impl.ungated_refine(scores, None, radius, tau=0.0)
+    assert_equal(alike, impl.smd(scores, radius))
+
+
+@given(INPUTS["head_budgets"])
+def test_budgets_add_up_in_every_layer(impl, x):
+    budgets = impl.head_budgets(**x)
+    assert (budgets.sum(-1) == x["keep"] * x["scores"].shape[-2]).all()
+
+
+@given(INPUTS["head_budgets"])
+def test_budgets_hold_the_protected_and_no_more_than_there_is(impl, x):
+    budgets = impl.head_budgets(**x)
+    assert (budgets >= lowest(x)).all()
+    assert (budgets <= x["scores"].shape[-1]).all()
+
+
+@given(grid(3, 8), rules, st.integers(3, 8), st.integers(0, 2))
+def test_a_head_of_nothing_but_protected_tokens_keeps_them_all(impl, scores, rule, keep, head):
+    protected = torch.zeros(3, 8, dtype=torch.bool)
+    protected[head] = True
+    assert impl.head_budgets(scores, keep, rule, protected)[head] == 8
+
+
+@given(rules, st.integers(1, 16), st.integers(1, 5), st.integers(0, 12), st.integers(0, 4))
+def test_uniform_scores_share_equally(impl, rule, level, heads, keep, sinks):
+    scores = torch.full((2, heads, 12), level / 16)
+    protected = impl.protected_mask(12, sinks, 0).expand(scores.shape)
+    keep = max(keep, sinks)
+    assert (impl.head_budgets(scores, keep, rule, protected) == keep).all()
+
+
+@given(INPUTS["head_budgets"], st.data())
+def test_budgets_do_not_ask_where_a_score_stands(impl, x, data):
+    order = data.draw(st.permutations(range(x["scores"].shape[-1])))
+    moved = {"scores": x["scores"][..., list(order)]}
+    if x["protected"] is not None:
+        moved["protected"] = x["protected"][..., list(order)]
+    assert_equal(impl.head_budgets(**{**x, **moved}), impl.head_budgets(**x))
+
+
+@given(grid(2, 3, 10), rules, st.integers(0, 10), st.integers(-20, 20))
+def test_budgets_do_not_ask_for_the_scale_of_a_layer(impl, scores, rule, keep, exponent):
+    scaled = impl.head_budgets(scores * 2.0**exponent, keep, rule, epsilon=0.0)
+    assert_equal(scaled, impl.head_budgets(scores, keep, rule, epsilon=0.0))
+
+
+@given(ever_sharper_heads(), st.integers(0, 16))
+def test_a_more_selective_head_gets_no_less(impl, scores, keep):
+    assert (impl.head_budgets(scores, keep, "selectivity").diff() >= 0).all()
+
+
+@given(ever_sharper_heads(), st.integers(0, 16))
+def test_a_more_evenly_spread_head_gets_no_less(impl, scores, keep):
+    assert (impl.head_budgets(scores, keep, "entropy").diff() <= 0).all()
+
+
+@given(ever_sharper_heads())
+def test_entropy_counts_the_tokens_a_head_spreads_over(impl, scores):
+    """Even over 16, 8, 4, 2 of 30 tokens: the first is full, 30 places go as 8 : 4 : 2."""
+    scores = torch.cat([scores, torch.zeros(4, 14)], -1)
+    assert impl.head_budgets(scores, 15, "entropy").tolist() == [30, 17, 9, 4]
+
+
+@given(INPUTS["head_budgets"])
+def test_waterfill_never_takes_back_a_place(impl, x):
+    x = {**x, "rule": "waterfill"}
+    for keep in range(x["keep"], x["scores"].shape[-1]):
+        fewer, more = (impl.head_budgets(**{**x, "keep": k}) for k in (keep, keep + 1))
+        assert (more >= fewer).all()
+
+
+@given(grid(4, 6), st.integers(0, 6))
+def test_waterfill_counts_the_winners_of_a_common_ranking(impl, scores, keep):
+    expected = oracle.winners([fractions(row) for row in scores], 4 * keep)
+    assert impl.head_budgets(scores, keep, "waterfill").tolist() == expected
+
+
+def test_a_budget_can_shrink_while_the_total_grows(impl):
+    """Largest remainders: 9 places as 1 : 12 : 12 leave one for the first head, 12 leave none."""
+    scores = torch.zeros(3, 32)
+    for head, spread in enumerate((2, 24, 24)):
+        scores[head, :spread] = 1.0
+    assert impl.head_budgets(scores, 3, "entropy").tolist() == [1, 4, 4]
+    assert impl.head_budgets(scores, 4, "entropy").tolist() == [0, 6, 6]

@@ -1,0 +1,71 @@
+"""Draws of HubKV as a whole."""
+
+import torch
+from hypothesis import strategies as st
+
+from reference import HexConfig, HubSettings
+from spec_tests.compress.strategies import (
+    SPAN,
+    bad_rows,
+    bad_store,
+    budgets,
+    compress_into_hex,
+    pools_of,
+    scopes,
+    whole,
+    without_store,
+)
+from spec_tests.refinement.strategies import DECIDED, HUBS, hub_settings, scored_caches
+from spec_tests.strategies import Refusal
+
+
+@st.composite
+def hubkv_compress(draw):
+    """A budget that holds both ends, so that nothing is clipped."""
+    scope, refinement = draw(scopes), draw(hub_settings)
+    x = draw(scored_caches(scope, refinement))
+    sinks, recent = draw(st.integers(0, 2)), draw(st.none() | st.integers(0, 2))
+    needed, sizes, pool = pools_of(x, scope)
+    heads = pool // max(1, x["keys"].shape[-2])
+    needed = torch.minimum(needed + heads * (sinks + (recent or 0)), sizes)
+    budget = draw(budgets(needed, sizes, pool))
+    ends = dict(sinks=sinks, recent=recent)
+    return x | budget | ends | dict(scope=scope, refinement=refinement, store=None)
+
+
+@st.composite
+def hubkv_compress_into_hex(draw):
+    """Both ends beside the budget, as HEX keeps them."""
+    x = draw(compress_into_hex(refinements=hub_settings))
+    del x["queries"]
+    return x | dict(sinks=draw(st.integers(0, 2)), recent=draw(st.none() | st.integers(0, 2)))
+
+
+INPUTS = dict(
+    hubkv_select=hubkv_compress().map(without_store),
+    hubkv_compress=hubkv_compress() | hubkv_compress_into_hex(),
+)
+
+# an expander that is only near
+near = HexConfig(block=1, recent=0, density=0.4, near=True)
+CORNERS = dict(
+    hubkv_select=[
+        DECIDED | dict(ratio=0.5, sinks=1, recent=1, refinement=one)
+        for one in (HubSettings(), *HUBS)
+    ],
+    hubkv_compress=[
+        SPAN | dict(store=near, refinement=one) for one in (HubSettings(), HubSettings(radius=1))
+    ],
+)
+CORNERS["hubkv_compress"] += CORNERS["hubkv_select"]
+
+hubbed = whole | dict(refinement=HubSettings(), sinks=1, recent=0)
+bad_hubs = [
+    *bad_rows,
+    Refusal("refinement", HubSettings(maximum=0.5), ValueError, "maximum must be >= minimum"),
+]
+
+REFUSALS = dict(
+    hubkv_select=(hubbed, bad_hubs),
+    hubkv_compress=(hubbed | dict(store=None), [*bad_hubs, *bad_store]),
+)

@@ -1,0 +1,54 @@
+"""Draws of scores to find hubs among."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.strategies import booleans, grid, heads, tokens
+
+gammas = st.sampled_from([0.25, 0.3, 0.5, 0.75])
+
+
+@st.composite
+def shapes(draw):
+    """A shape of scores."""
+    return (*draw(heads), draw(tokens))
+
+
+@st.composite
+def hub_mask(draw):
+    """Scores with many ties, protected tokens anywhere."""
+    shape = draw(shapes())
+    return dict(
+        scores=draw(grid(*shape, low=-4, high=8)),
+        radius=draw(st.integers(0, 6)),
+        protected=draw(st.none() | booleans(*shape)),
+    )
+
+
+@st.composite
+def discount(draw):
+    """Any mask may be discounted by, a hub mask or not."""
+    shape = draw(shapes())
+    return dict(scores=draw(grid(*shape)), hubs=draw(booleans(*shape)), gamma=draw(gammas))
+
+
+@st.composite
+def smd(draw):
+    """Scores with many ties, protected tokens anywhere."""
+    shape = draw(shapes())
+    return dict(
+        scores=draw(grid(*shape)),
+        radius=draw(st.integers(0, 6)),
+        gamma=draw(gammas),
+        protected=draw(st.none() | booleans(*shape)),
+    )
+
+
+scores = torch.tensor([[0.5, 0.25, 0.75, 0.0]])
+mask = torch.tensor([[True, False, False, True]])
+
+GOOD = dict(
+    hub_mask=dict(scores=scores, radius=1, protected=mask),
+    discount=dict(scores=scores, hubs=mask, gamma=0.5),
+    smd=dict(scores=scores, radius=1, gamma=0.5, protected=mask),
+)

@@ -1,0 +1,36 @@
+"""Draws of weights whose gains tie."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.hubkv.coverage.strategies import not_square, ties, weights
+from spec_tests.hubkv.coverage_kernels.strategies import few
+from spec_tests.strategies import Refusal, grid, heads
+
+
+def spread(scores, falling):
+    """Return what scores cover, evenly within a radius of 2 or falling off as a Gaussian."""
+    places = torch.arange(scores.shape[-1])
+    distances = (places[:, None] - places).abs()
+    near = torch.exp(distances**2 / -4.5) if falling else (distances <= 2).float()
+    return scores[..., None, :] * near / near.sum(0)
+
+
+@st.composite
+def greedy(draw):
+    """Weights whose gains tie often, and whose differences float64 sums exactly.
+
+    Half of them are as `coverage_weights` gives them, rounded to float32.
+    """
+    tokens = draw(few)
+    shape, falling = (*draw(heads), tokens), draw(st.booleans())
+    weights = draw(ties(*shape, tokens) | grid(*shape, high=4).map(lambda s: spread(s, falling)))
+    return dict(weights=weights, keep=draw(st.integers(0, tokens)))
+
+
+INPUTS = dict(lazy_greedy=greedy())
+
+good = dict(weights=weights, keep=2)
+bad = [not_square, Refusal("keep", 4, ValueError, "[0, 3]")]
+
+REFUSALS = dict(greedy=(good, bad), lazy_greedy=(good, bad))

@@ -1,0 +1,59 @@
+"""Mutants of the diagnostics."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hubkv/locality")
+mutant("""
+test_a_repeated_sequence_matches_itself_after_every_period
+  correlation_is_biased: averages over n, not over the pairs there are
+  - centred[..., d:]).mean(-1) / variance
+  + centred[..., d:]).sum(-1) / tokens / variance
+test_autocorrelation_ignores_shift_scale_and_direction
+  correlation_off_centre: the mean is not subtracted
+  - values - values.mean(-1, keepdim=True)
+  + values
+test_a_sequence_is_its_own_perfect_match
+  correlation_with_bessel: the variance of a sample, n - 1
+  - (centred * centred).mean(-1)
+  + ((centred * centred).sum(-1) / (tokens - 1))
+test_a_constant_sequence_has_no_correlation
+  correlation_of_nothing: a constant sequence matches itself
+  - torch.where(constant[..., None], 0,
+  + torch.where(constant[..., None], 1,
+test_only_local_maxima_keep_their_score
+  nms_keeps_plateaus: both ends of a plateau are maxima
+  -     return torch.where(hub_mask(scores, radius), scores, factor * scores)
+  +     mirrored = hub_mask(scores.flip(-1), radius).flip(-1)
+  +     return torch.where(hub_mask(scores, radius) | mirrored, scores, factor * scores)
+test_suppression_covers_more_segments_than_top_k
+  nms_does_nothing: nothing is suppressed
+  - torch.where(hub_mask(scores, radius), scores, factor * scores)
+  + scores.clone()
+test_weights_that_depend_on_the_distance_alone_are_the_profile
+  profile_from_the_start: the queries are the first positions
+  - (q, tokens - queries + q - d)
+  + (q, (q - d) % tokens)
+test_the_profile_spreads_the_whole_causal_mass
+  profile_by_queries: divides by the number of queries, not of pairs
+  - torch.stack(pairs).mean(0)
+  + torch.stack(pairs).sum(0) / queries
+test_what_a_key_draws_is_the_mean_of_its_column_over_the_contents_queries
+  density_of_all_queries: every query counts, also the sinks' and the recent ones'
+  - [i for i in range(queries) if content[tokens - queries + i]]
+  + range(queries)
+vector:what-keys-draw-from-the-contents-queries
+  density_from_the_start: the mask is read from the first position on
+  - content[tokens - queries + i]
+  + content[i]
+  density_by_all_queries: divides by the number of all queries
+  - density / len(asked)
+  + density / queries
+test_of_2048_tokens_2004_are_content_and_1904_are_left_of_a_density
+  series_trimmed_from_the_start: what is trimmed is counted from the start of the text
+  - content[trimmed:]
+  + content[max(0, trimmed - sinks) :]
+test_the_series_of_the_content_starts_after_the_sinks_and_what_is_trimmed
+  series_with_the_recent: the recent tokens stay
+  - protected_mask(values.shape[-1], sinks, recent)
+  + protected_mask(values.shape[-1], sinks, 0)
+""")

@@ -1,0 +1,83 @@
+"""Mutants of refinement and what is set aside."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hubkv/refine")
+mutant("""
+vector:no-recent-window
+  slice_from_minus_zero: no recent window protects everything
+  -     return (positions < sinks) | (positions >= tokens - recent)
+  +     mask = positions < sinks
+  +     mask[-recent:] = True
+  +     return mask
+test_the_recent_window_is_a_fiftieth_of_the_sequence
+  rounded_up_window: the recent window is rounded up
+  - tokens // 50 if
+  + tokens - tokens * 49 // 50 if
+test_protected_tokens_read_one
+  raw_where_protected: protected tokens keep their raw score
+  - refined.masked_fill(protected, 1)
+  + torch.where(protected, scores, refined)
+test_scores_of_protected_tokens_change_nothing
+  overwritten_only: protected tokens compete and count until they are overwritten
+  -     content = widen(scores)
+  -     if protected is not None:
+  -         content = content.masked_fill(protected, 0)
+  -     discounted = smd(content, radius, gamma, protected)
+  -     weights = head_weights(selectivity(content, protected, epsilon)
+  +     content = widen(scores)
+  +     discounted = smd(content, radius, gamma)
+  +     weights = head_weights(selectivity(content, None, epsilon)
+test_protected_ends_might_as_well_not_be_there
+  zeros_where_protected: protected tokens count as zeros
+  -     discounted = smd(content, radius, gamma, protected)
+  -     weights = head_weights(selectivity(content, protected, epsilon)
+  +     discounted = smd(content, radius, gamma)
+  +     weights = head_weights(selectivity(content, None, epsilon)
+test_refined_scores_are_rounded_once[torch.bfloat16]
+  rounded_at_every_step: rounded at every step
+  - content = widen(scores)
+  + content = scores
+test_refinement_is_its_four_steps
+  statistics_after_the_discount: selectivity of the discounted scores
+  - selectivity(content, protected, epsilon)
+  + selectivity(discounted, protected, epsilon)
+test_content_is_left_alone_at_ratio_zero
+  always_ungated: the ratio is ignored
+  - weights), ratio, power)
+  + weights), 1.0, power)
+test_refined_scores_stay_within_bounds_of_the_raw
+  unbounded_weights: head weights are not clipped
+  - epsilon), tau, minimum, maximum)
+  + epsilon), tau, 2.0**-100, torch.inf)
+test_a_large_enough_lead_survives_every_head_and_hub
+  overwhelming_weights: head weights can outweigh any lead
+  - epsilon), tau, minimum, maximum)
+  + epsilon), 8.0, 2.0**-100, torch.inf)
+test_a_unique_maximum_outranks_its_window_after_all_steps
+  inverted_hubs: hubs are discounted, the others not
+  - smd(content, radius, gamma, protected)
+  + (1 + gamma) * content - smd(content, radius, gamma, protected)
+test_layers_and_batch_rows_are_refined_apart
+  one_mean_for_the_batch: batch rows share one mean
+  -     weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
+  +     spread = selectivity(content, protected, epsilon)
+  +     weights = head_weights(spread.flatten(), tau, minimum, maximum).view(spread.shape)
+test_heads_may_come_in_any_order
+  first_head_is_the_measure: the first head is the measure of the others
+  - refined = gate(content
+  + weights[..., :1] = 1.0
+  +     refined = gate(content
+test_powers_of_two_pass_through_without_epsilon
+  stubborn_epsilon: an epsilon that nobody asked for
+  - selectivity(content, protected, epsilon)
+  + selectivity(content, protected, 1e-6)
+test_a_heads_weight_cannot_change_what_a_head_keeps_ungated
+  weighted_hubs_only: the weight is for hubs only
+  - calibrate(discounted, weights)
+  + torch.where(discounted < content, discounted, calibrate(discounted, weights))
+test_shifted_scores_start_at_zero_and_keep_their_differences
+  shifted_together: one minimum for all heads
+  - scores.amin(-1, keepdim=True)
+  + scores.min()
+""")

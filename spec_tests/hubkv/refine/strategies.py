@@ -1,0 +1,88 @@
+"""Draws of layers of heads, and of what corrects them."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.hubkv.calibration.strategies import (
+    bad_bounds,
+    bounds,
+    epsilons,
+    mask,
+    scores,
+    taus,
+)
+from spec_tests.hubkv.discount.strategies import gammas, shapes
+from spec_tests.hubkv.gate.strategies import powers, ratios
+from spec_tests.strategies import booleans, grid, tokens
+
+short = st.integers(0, 4)
+layers = st.sampled_from([(1,), (3,), (2, 2), (2, 1, 3), (0, 2), (2, 0)])
+"""Everything before the token axis where the heads of a layer belong together."""
+
+
+@st.composite
+def layered(draw):
+    """Scores with a head axis; protected tokens anywhere, nowhere, at the ends, or a whole head."""
+    shape = (*draw(layers), draw(tokens))
+    sinks, recent, position = draw(short), draw(short), torch.arange(shape[-1])
+    ends = (position < sinks) | (position >= shape[-1] - recent)
+    first = torch.zeros(shape, dtype=torch.bool)
+    first[..., :1, :] = True
+    masks = st.just(ends.expand(shape)) | st.just(first) | booleans(*shape)
+    protected = draw(st.none() | masks)
+    return draw(grid(*shape)), protected
+
+
+@st.composite
+def knobs(draw):
+    """The correction's parameters, but the ratio and the gate's power."""
+    minimum, maximum = draw(bounds)
+    return dict(
+        radius=draw(st.integers(0, 6)),
+        gamma=draw(gammas),
+        tau=draw(taus),
+        minimum=minimum,
+        maximum=maximum,
+        epsilon=draw(epsilons),
+    )
+
+
+@st.composite
+def protected_mask(draw):
+    """Any length, sinks and window, also longer ones than the sequence."""
+    return dict(
+        tokens=draw(st.integers(0, 300)),
+        sinks=draw(st.integers(0, 8)),
+        recent=draw(st.none() | st.integers(0, 300)),
+    )
+
+
+@st.composite
+def correction(draw):
+    """Layers of heads, and all parameters but the gate's."""
+    scores, protected = draw(layered())
+    return dict(scores=scores, protected=protected, **draw(knobs()))
+
+
+@st.composite
+def hubkv_refine(draw):
+    """Layers of heads at any compression."""
+    return dict(**draw(correction()), ratio=draw(ratios), power=draw(powers))
+
+
+@st.composite
+def shift_scores(draw):
+    """Scores of either sign."""
+    return dict(scores=draw(grid(*draw(shapes()), low=-8, high=8)))
+
+
+settings = dict(radius=1, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6)
+corrected = dict(scores=scores, protected=mask, **settings)
+
+GOOD = dict(
+    protected_mask=dict(tokens=10, sinks=4, recent=2),
+    shift_scores=dict(scores=scores),
+)
+REFUSALS = dict(
+    hubkv_refine=(dict(**corrected, ratio=0.5, power=2.0), bad_bounds),
+)

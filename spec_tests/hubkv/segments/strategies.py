@@ -1,0 +1,38 @@
+"""Draws of orders of picks."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.hubkv.locality.strategies import lengths
+from spec_tests.strategies import Refusal, grid, heads, spoiler, tokens
+
+
+@st.composite
+def segment_coverage(draw):
+    """Any positions in any order, repetitions included; more segments than tokens too."""
+    shape, count = (*draw(heads), draw(tokens)), draw(lengths)
+    codes = draw(grid(*shape, low=0, high=count - 1, scale=1))
+    return dict(order=codes.long(), tokens=count, segments=draw(st.integers(1, 30)))
+
+
+@st.composite
+def uniform_spread(draw):
+    """Up to as many picks as tokens."""
+    count = draw(st.integers(0, 200))
+    return dict(tokens=count, picks=draw(st.integers(0, count)))
+
+
+@st.composite
+def random_order(draw):
+    """Every seed NumPy takes."""
+    return dict(tokens=draw(st.integers(0, 200)), seed=draw(st.integers(0, 2**32 - 1)))
+
+
+GOOD = dict(random_order=dict(tokens=4, seed=0))
+REFUSALS = dict(
+    segment_coverage=(
+        dict(order=torch.tensor([0, 3, 1]), tokens=4, segments=2),
+        [Refusal("order", spoiler(4), ValueError, "[0, 3]")],
+    ),
+    uniform_spread=(dict(tokens=4, picks=2), [Refusal("picks", 5, ValueError, "[0, 4]")]),
+)

@@ -1,0 +1,252 @@
+"""Mutants of kernels: ties, ends of blocks, masks, scales, rounding, values of one block."""
+
+from spec_tests.mutants.make import kernel_mutants_of
+
+mutant = kernel_mutants_of("__init__.py")
+mutant("""
+kernels/test_rows.py::test_no_kernel_runs_where_gradients_are_asked_for[smd]
+  kernel_without_gradients: kernels run whatever is asked of what they hand out
+  - name: forward(body, partial(getattr, vector, name))
+  + name: body
+""")
+
+mutant = kernel_mutants_of("hubkv/discount.py")
+mutant("""
+test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]
+  kernel_later_ties: a hub may have an equal on its left
+  - hub &= mine > rival(
+  + hub &= mine >= rival(
+  kernel_past_the_row: the first score of the next row competes
+  - .to(tl.uint32, bitcast=True) < tokens
+  + .to(tl.uint32, bitcast=True) <= tokens
+hubkv/discount/test_laws.py::test_protected_tokens_suppress_nothing
+  kernel_protected_suppress: protected tokens suppress their neighbours
+  - there &= tl.load(protected + j, mask=there, other=1) == 0
+  + there &= j >= 0
+""")
+
+mutant = kernel_mutants_of("hubkv/refine.py")
+mutant("""
+hubkv/refine/test_laws.py::test_scores_of_protected_tokens_change_nothing
+  kernel_protected_moments: protected scores count among those of their head
+  - inside = aside == 0
+  + inside = aside < 2
+  kernel_refined_beside_what_is_aside: protected tokens suppress their neighbours
+  - found = tl.where(aside != 0, -float("inf"), found)
+  + found = tl.where(aside > 1, -float("inf"), found)
+hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
+  kernel_refined_later_ties: a hub may have an equal on its left
+  - hub = (mine > largest[j - RADIUS])
+  + hub = (mine >= largest[j - RADIUS])
+  kernel_equal_blocks: the means of blocks do not spread
+  - (spreads + apart * apart) * counts
+  + spreads * counts
+""")
+
+mutant = kernel_mutants_of("hubkv/refine.py", block=32)
+mutant("""
+hubkv/refine/test_laws.py::test_refinement_is_its_four_steps[torch.float32]
+  kernel_refined_beyond_the_row: what is left of a score is read where the score is not
+  - there = (at >= -start) if EVEN else (at >= -start) & (at < left)
+  + there = at >= -start
+""")
+
+mutant = kernel_mutants_of("retain.py")
+mutant("""
+retain/test_laws.py::test_counts_are_exact_with_evicted_and_protected_entries_too
+  kernel_one_tie_more: the tie after the last one is kept
+  - tl.cumsum(equal, 0) <= room
+  + tl.cumsum(equal, 0) <= room + 1
+  kernel_ties_of_any_block: a block keeps all of its ties or none
+  - tl.where(rank > whole, 0, tl.load(cuts + pool * 3 + 2))
+  + tl.where(rank > whole, 0, BLOCK)
+  kernel_ties_of_another_pool: the digit of a negative key is a negative remainder
+  - (last & (BINS - 1))
+  + last % BINS
+retain/test_laws.py::test_pools_are_filled_in_the_total_order
+  kernel_negative_bits: scores below zero order as their bits do
+  - bits = tl.where(bits < 0, -(bits & most), bits)
+  + bits = tl.where(bits < 0, bits, bits)
+retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
+  kernel_halves_of_any_block: a thread keeps all of its ties or none
+  - leading(equal, taken.to(tl.uint32), PTX), equal)
+  + equal & 0, equal)
+  kernel_hidden_once: what is aside competes after the first digit
+  - match &= equals(p[i] | hidden, prefix,
+  + match &= equals(p[i], prefix,
+""")
+
+mutant = kernel_mutants_of("_planes.py", block=32)
+mutant("""
+retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
+  kernel_minus_zero_below: minus zero is below zero
+  - below = p[15] & some
+  + below = p[15]
+  kernel_last_of_a_group: the last score of a group is none
+  - tl.where(left == 32, 0xFFFFFFFF, first(left & 31))
+  + first(tl.minimum(left, 31))
+""")
+
+mutant = kernel_mutants_of("evict.py", block=2)
+mutant("""
+evict/test_laws.py::test_each_head_holds_its_kept_entries_in_position_order
+  kernel_positions_in_blocks: positions count from the start of their block
+  - (start + i).to(tl.int64)
+  + i.to(tl.int64)
+  kernel_rows_of_the_first_head: every head has the keys of the first
+  - keys + first * WIDTH
+  + keys + start * WIDTH
+  kernel_over_the_first: values of every block are put over those of the first
+  - left_values + before * WIDTH
+  + left_values
+""")
+
+mutant = kernel_mutants_of("graphkv/refine.py")
+mutant("""
+graphkv/refine/test_laws.py::test_a_graph_of_many_tokens_is_made_of_its_parts
+  kernel_last_of_equals: of equal edges the last are neighbours
+  - rank = tied + tl.cumsum(equal.to(tl.int32), 0)
+  + rank = tied + tl.cumsum(equal.to(tl.int32), 0, reverse=True)
+  kernel_last_token_again: beyond the end the last token is a candidate again
+  -     candidate = inside
+  +     candidate = t >= 0
+        if BARRED:
+  kernel_weakest_subtile: a tile is as strong as its weakest sub-tile
+  - tl.store(highest + here, tl.max(edge, 1), mask=present)
+  + tl.store(highest + here, tl.min(edge, 1), mask=present)
+  kernel_weakest_token: a sub-tile is as strong as its weakest token
+  - edge = tl.max(tl.reshape(edge,
+  + edge = tl.min(tl.reshape(edge,
+  kernel_listed_and_passed_over: after some neighbours that are read at a time, as many are none
+  - mine & (i >= hit + HITS)
+  + mine & (i >= hit + 2 * HITS)
+graphkv/refine/test_laws.py::test_every_graph_is_made_of_its_parts[layer-decay]
+  kernel_own_tile: a source is the strongest of its own sub-tile
+  - candidate[None, :] & (t[None, :] != itself[:, None])
+  + candidate[None, :] & (t[None, :] >= 0)
+  kernel_own_neighbour: a source is a neighbour of itself where its edges are made again
+  - candidate = inside & (t != itself)
+  + candidate = inside
+graphkv/refine/test_laws.py::test_every_graph_takes_its_own_window_off_the_budget[layer]
+  kernel_every_rank_acts: a rank beyond the sources of its graph reaches its neighbours too
+  - i = tl.where(acts & (edge > -float("inf")), i, -1)
+  + i = tl.where(edge > -float("inf"), i, -1)
+""")
+
+mutant = kernel_mutants_of("hex/heavy_hitters.py", block=32)
+mutant("""
+scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
+  kernel_blind_to_itself: the weights are those over tokens before a query's own
+  - seen &= n[None, :] <= at[:, None]
+  + seen &= n[None, :] < at[:, None]
+  kernel_drawn_from_before: a token draws attention from queries before it
+  - at[None, :] >= n[:, None]
+  + at[None, :] >= 0
+  kernel_unscaled: logits are not divided by the root of the width
+  -  / math.sqrt(width)
+  +  / 1
+scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logit
+  kernel_sum_of_base_two: a natural log-sum-exp is one of base two
+  - tl.exp2(above * 1.4426950408889634)
+  + tl.exp2(above)
+  kernel_sum_of_the_first_head: every head has the log-sum-exp of the first
+  - tl.load(sums + row + r, mask
+  + tl.load(sums + r, mask
+  kernel_sum_at_padding: what stands at padding is read
+  - there &= at >= first
+  + there &= at >= 0
+  kernel_sum_ignored: a log-sum-exp that is given is found anew
+  - given = log_sum_exp is not None
+  + given, log_sum_exp = False, None
+""")
+
+mutant = kernel_mutants_of("ragged.py", block=2)
+mutant("""
+ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
+  kernel_sums_as_they_were: a larger logit leaves the sum of powers before it as it was
+  - before = total * tl.exp2((high - base) * 1.4426950408889634)
+  + before = total
+  kernel_sees_later: a query sees new tokens after its own
+  - seen &= n[None, :] <= at[:, None]
+  + seen &= n[None, :] >= 0
+  kernel_values_of_the_first_share: every share of a head has the values of the first
+  - left_values += (begin + first) * WIDTH
+  + left_values += begin * WIDTH
+""")
+
+mutant = kernel_mutants_of("hex/compress.py")
+mutant("""
+hex/compress/test_laws.py::test_what_is_restored_is_kcvt_of_the_remaining_entries
+  kernel_kept_in_range: kept values widen the range of their token
+                    mine = there & (v * GROUP + c < WIDTH)
+  -                 left = free(static + mark
+  +                 left = mine | free(static + mark
+  kernel_steps_of_the_first_row: keys of every row are scaled as those of the first
+  - channel = prepared + head * WIDTH
+  + channel = prepared + h * WIDTH
+""")
+
+mutant = kernel_mutants_of("hex/attention.py", programs=1)
+mutant("""
+hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
+  kernel_codes_unfaded: what codes of earlier tiles add is not weighed anew
+  - faded += (o[i] * fade[None, :],)
+  + faded += (o[i],)
+  kernel_minima_unfaded: what minima of earlier tiles add is not weighed anew
+  - minima *= fade
+  + minima *= 1.0
+  kernel_past_the_residual: what is beyond the residual buffer is a key of zeros
+  - s * scale[None, :], -float("inf"))
+  + s * scale[None, :], 0.0)
+  kernel_residual_once: a program of the residual buffer attends to its first 16 tokens alone
+  - for start in tl.range(first, tokens, stride,
+  + for start in tl.range(first, tl.minimum(first + 1, tokens), stride,
+  kernel_residual_of_the_first_row: every head attends to the residual buffer of the first
+  - behind = head * residual * WIDTH
+  + behind = head * 0
+hex/attention/test_laws.py::test_what_comes_last_may_weigh_most
+  kernel_unfaded: what earlier splits found is not weighed anew
+  - o = o * fade + tl.sum(
+  + o = o + tl.sum(
+hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
+  kernel_half_queries: queries and weights are rounded to half precision
+  - return near, (x - near.to(tl.float32)).to(tl.float16)
+  + return near, (x - x).to(tl.float16)
+""")
+
+mutant = kernel_mutants_of("hex/_sparse_entries.py", programs=1)
+mutant("""
+hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
+  kernel_kept_unfaded: what kept values of earlier tiles add is not weighed anew
+  - before = tl.load(every) * tl.load(fades + g)[None, :]
+  + before = tl.load(every)
+  kernel_kept_in_part: to a token that is kept whole only the first entries are added
+  - tl.where(whole, -1 - before, before)
+  + before
+  kernel_kept_over_codes: a kept key is added to the minimum that its code stands for
+  - beyond -= widened(tl.load(minima + channel, mask=ok, other=0.0))
+  + beyond -= tl.zeros([32], tl.float32)
+""")
+
+mutant = kernel_mutants_of("_device.py", block=1024)
+mutant("""
+hubkv/refine/test_laws.py::test_refined_scores_are_rounded_once[torch.bfloat16]
+  kernel_cut_off: what is rounded to bfloat16 is cut off
+  - even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+  + even = bits >> 16
+hubkv/discount/test_laws.py::test_a_product_halfway_between_two_numbers_goes_to_the_even_one[torch.bfloat16]
+  kernel_half_up: what is rounded to bfloat16 goes up halfway
+  - even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+  + even = (bits + 0x8000) >> 16
+""")
+
+mutant = kernel_mutants_of("_tiles.py", block=32)
+mutant("""
+scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
+  kernel_last_channel: the last channel of a narrow row is left out
+  - there &= (d < WIDTH)[None, :]
+  + there &= (d < WIDTH - 1)[None, :]
+  kernel_first_rows_again: every tile has the rows of the first
+  - here = matrix + tl.cast(start, tl.int64) * WIDTH
+  + here = matrix + tl.cast(start * 0, tl.int64) * WIDTH
+""")

@@ -1,0 +1,45 @@
+"""Mutants of GEAR's spans."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("quantizers/gear")
+mutant("""
+vector:has-eight-levels-at-three-bits
+  b_squared_levels: with outliers a grid has b^2 - 1 intervals
+  - code(name, filled, bits,
+  + code(name, filled, torch.tensor(bits**2.0).log2().item(),
+vector:fills-an-outliers-place-with-the-mean-of-the-row
+  filled_with_zero: the places of outliers are filled with zero
+  - torch.where(apart, mean, rows)
+  + torch.where(apart, 0 * mean, rows)
+test_a_grid_has_two_to_the_bits_levels_with_outliers_too
+  outliers_in_the_grid: outliers stay in the statistics
+  - grid(name, rows, bits, apart, scales)
+  + code(name, rows, bits, torch.zeros_like(apart), scales)
+test_a_correction_of_the_errors_whole_rank_mends_everything
+  residual_without_outliers: outliers are corrected for what quantisation alone leaves
+  - torch.where(apart, widen(rows), dequantise(*quantised))
+  + dequantise(*quantised)
+vector:rows-of-values-span-the-heads
+  values_head_by_head: values have a grid for each head
+        quantised = grid(name, rows, bits, apart, scales)
+  +     head = slice(x.shape[-1] if by == "token" else None)
+  +     first = grid(name, rows[..., head], bits, apart[..., head], scales)
+  +     quantised = first._replace(codes=quantised.codes)
+test_each_head_has_a_correction_of_its_own
+  correction_over_all_heads: all heads share one correction
+  - factors.left.to(x.dtype)
+  + factors.left.mean(-3, keepdim=True).expand_as(factors.left).to(x.dtype)
+test_codes_are_used_and_a_correction_helps
+  uncorrected: the correction is left out
+  - to_rows(widen(block.left) @
+  + to_rows(0 * widen(block.left) @
+test_outliers_are_stored_exactly_and_moved_by_the_correction_alone
+  outliers_always_exact: outliers are always exact
+  - if exact_outliers:
+  + if True:
+test_the_last_place_of_a_long_row_can_be_counted
+  places_of_two_bytes: a place takes two bytes in the longest row
+  - to(place_dtype(rows.shape[-1]))
+  + to(torch.int16)
+""")

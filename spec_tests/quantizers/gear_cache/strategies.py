@@ -1,0 +1,109 @@
+"""Prompts, caches that have seen some decoding, and what comes next."""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+import reference
+from spec_tests.quantizers.gear.strategies import (
+    gear_settings,
+    gear_spans,
+    is_partly_corrected,
+    lengths,
+)
+from spec_tests.quantizers.kivi.strategies import (
+    bad_arrival,
+    bad_prompt,
+    before_tokens,
+    keys,
+    values,
+)
+from spec_tests.quantizers.low_rank.strategies import up_to
+
+
+@st.composite
+def gear_streams(draw, settings, spans):
+    """Spans of keys and values of the given lengths, and the least rank of their errors."""
+    before, width = draw(before_tokens), draw(st.integers(1, 3))
+    grid = settings["bits"], settings["outliers"]
+    keys, key_ranks = zip(
+        *(draw(gear_spans((*before, n, width), "channel", *grid)) for n in spans), strict=True
+    )
+    values, value_ranks = zip(
+        *(draw(gear_spans((*before, n, width), "token", *grid)) for n in spans), strict=True
+    )
+    ranks = [min(pair) for pair in zip(key_ranks, value_ranks, strict=True)]
+    return torch.cat(keys, -2), torch.cat(values, -2), ranks
+
+
+@st.composite
+def gear_prefill(draw):
+    """A prompt."""
+    settings = draw(gear_settings())
+    keys, values, (rank,) = draw(gear_streams(settings, [draw(lengths)]))
+    ranks = dict(rank=draw(up_to(rank)), decoded_rank=draw(st.integers(0, 3)))
+    return dict(keys=keys, values=values, block=draw(st.integers(1, 6)), **ranks, **settings)
+
+
+@st.composite
+def gear_append(draw):
+    """A cache that has seen a prompt and some decoding, and up to three blocks more."""
+    settings, block = draw(gear_settings()), draw(st.sampled_from([4, 3, 5, 2, 1]))
+    prompt, blocks = draw(lengths), draw(st.integers(0, 2))
+    keys, values, ranks = draw(gear_streams(settings, [prompt, *[block] * (blocks + 1)]))
+    settings["decoded_rank"] = draw(up_to(min(ranks[1:])))
+    start = draw(st.integers(prompt, prompt + blocks * block))
+    stop = draw(st.integers(start, prompt + (blocks + 1) * block - 1))
+    x = dict(keys=keys[..., :prompt, :], values=values[..., :prompt, :], block=block, **settings)
+    cache = reference.gear_prefill(**x, rank=min(2, ranks[0]))
+    cache = reference.gear_append(cache, *(y[..., prompt:start, :] for y in (keys, values)))
+    new = (y[..., start:stop, :].clone() for y in (keys, values))
+    return dict(zip(("cache", "keys", "values"), (cache, *new), strict=True))
+
+
+@st.composite
+def gear_caches(draw):
+    """A cache that has seen anything."""
+    return reference.gear_append(**draw(gear_append()))
+
+
+GRID = ("bits", "outliers", "fill", "seed", "scales")
+
+
+def is_partial_prompt(x):
+    """Whether a prompt has an error of more directions than its corrections."""
+    rest = {name: x[name] for name in ("rank", *GRID)}
+    sides = dict(keys="channel", values="token")
+    return any(is_partly_corrected(x[name], by, **rest) for name, by in sides.items())
+
+
+def is_partial_block(x):
+    """Whether a block that fills has an error of more directions than its corrections."""
+    cache = x["cache"]
+    held = dict(keys=cache.residual_keys, values=cache.residual_values)
+    held = {name: torch.cat([held[name], x[name]], -2) for name in held}
+    rest = {name: getattr(cache, name) for name in GRID} | dict(rank=cache.decoded_rank)
+    starts = range(0, held["keys"].shape[-2] - cache.block + 1, cache.block)
+    blocks = ({k: y[..., at : at + cache.block, :] for k, y in held.items()} for at in starts)
+    return any(is_partial_prompt(rest | block) for block in blocks)
+
+
+DRAWN = dict(gear_prefill=is_partial_prompt, gear_append=is_partial_block)
+
+INPUTS = dict(
+    gear_read=st.fixed_dictionaries(dict(cache=gear_caches(), exact_outliers=st.booleans()))
+)
+
+prompt: dict[str, Any] = dict(
+    keys=keys, values=values, bits=4, outliers=0.3, rank=2, decoded_rank=1, block=4, fill=True,
+    seed=0, scales=torch.float16,
+)  # fmt: skip
+cache = reference.gear_prefill(**prompt)
+
+GOOD = dict(gear_read=dict(cache=cache, exact_outliers=False))
+
+REFUSALS = dict(
+    gear_prefill=(prompt, bad_prompt),
+    gear_append=(dict(cache=cache, keys=keys, values=values), bad_arrival),
+)

@@ -1,0 +1,35 @@
+"""Mutants of the low-rank correction."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("quantizers/low_rank")
+mutant("""
+test_factors_are_a_basis_and_the_shadow_on_it
+  without_orthonormal_basis: the last basis is not orthonormal
+  - left = orthonormal(matrix @ orthonormal(block))
+  + left = matrix @ orthonormal(block)
+test_directions_much_stronger_than_the_rest_are_found
+  one_pass: the block passes through the matrix once
+  - range(rounds - 1)
+  + range(0)
+test_a_higher_rank_never_leaves_more
+  another_block_for_each_rank: blocks of different ranks have nothing in common
+  - RandomState([seed, 4])
+  + RandomState([1000 * rank + seed, 4])
+test_the_seed_alone_decides
+  unseeded: the block is drawn from the global generator
+  - RandomState([seed, 4])
+  + RandomState([int(torch.randint(2**31, ())), 4])
+test_another_seed_starts_elsewhere
+  one_seed_for_all: the seed is not used
+  - RandomState([seed, 4])
+  + RandomState([0, 4])
+test_a_direction_is_on_the_side_of_the_column_it_came_from
+  signs_of_the_decomposition: columns keep the sign that the decomposition gives them
+  - torch.where(turned, -basis, basis)
+  + basis
+vector:two-columns-one-after-the-other
+  block_row_by_row: the block is drawn row by row
+  - random_sample((rank, columns)) - 1).T
+  + random_sample((columns, rank)) - 1)
+""")

@@ -1,0 +1,27 @@
+"""Mutants of outliers."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("quantizers/outliers")
+mutant("""
+test_what_is_left_is_the_middle_of_the_order
+  by_magnitude: outliers are the largest magnitudes
+  -     order = x.sort(dim=-1, descending=True, stable=True).indices
+  +     order = x.abs().sort(dim=-1, descending=True, stable=True).indices
+  +     order = torch.cat([order[..., ::2], order[..., 1::2].flip(-1)], -1)
+test_no_member_is_both_where_all_are_equal
+  overlapping_ends: each end is chosen on its own, so that equals overlap
+  -     order = x.sort(dim=-1, descending=True, stable=True).indices
+  +     half = x.shape[-1] // 2
+  +     order = x.sort(dim=-1, descending=True, stable=True).indices[..., :half]
+  +     least = x.sort(dim=-1, stable=True).indices[..., : x.shape[-1] - half]
+  +     order = torch.cat([order, least.flip(-1)], -1)
+test_a_block_of_twenty_tokens_has_no_outlier_at_two_percent
+  nearest_count: the count of an end is rounded to the nearest
+  - return Fraction(str(ratio)) * members // 2
+  + return round(Fraction(str(ratio)) * members / 2)
+test_a_share_is_the_decimal_number_it_is_written_as
+  binary_share_of_outliers: a share is the binary number next to it
+  - Fraction(str(ratio)) * members
+  + int(ratio * members)
+""")

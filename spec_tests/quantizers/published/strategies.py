@@ -1,0 +1,34 @@
+"""Prompts and models to weigh."""
+
+from hypothesis import strategies as st
+
+from spec_tests.hex.kcvt.strategies import widths
+from spec_tests.hex.size.strategies import bad_prompts
+from spec_tests.strategies import Refusal
+
+INPUTS = dict(
+    kivi_share=st.fixed_dictionaries(
+        dict(
+            bits=widths,
+            group=st.integers(1, 128),
+            residual=st.integers(0, 128),
+            tokens=st.integers(1, 6000),
+        )
+    ),
+    quantizer_sizes=st.fixed_dictionaries(
+        dict(
+            prompts=st.lists(st.integers(1, 6000), min_size=1, max_size=3).map(tuple),
+            kv_heads=st.integers(1, 40),
+            width=st.sampled_from([64, 128]),
+        )
+    ),
+)
+
+GOOD = dict(kivi_share=dict(bits=2, group=64, residual=64, tokens=900))
+
+REFUSALS = dict(
+    quantizer_sizes=(
+        dict(prompts=(900, 1304), kv_heads=2, width=64),
+        [*bad_prompts, Refusal("width", 96, ValueError, "a multiple of 64")],
+    )
+)

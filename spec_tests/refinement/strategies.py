@@ -1,0 +1,224 @@
+"""Draws of scores to refine, for whole compressors too: settings, rows, vectors, padding."""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import GraphSettings, HubSettings, NmsSettings, Scored
+from spec_tests.graphkv.graph.strategies import KINDS, lattice
+from spec_tests.strategies import NAN, NEGATIVE, Refusal, longer, maybe, real
+
+WIDTH = 4
+
+hub_settings = st.sampled_from([HubSettings(), HubSettings(radius=1, gamma=0.25, tau=1.0)])
+# factors that a grid number keeps exact when it is multiplied by them
+nms_settings = st.sampled_from([NmsSettings(1, 0.5), NmsSettings(3, 0.25), NmsSettings(0, 0.5)])
+
+either, never = st.booleans(), st.just(False)
+
+
+@st.composite
+def graph_settings(draw, per_head=either, kinds=("kk", "kv", "vv"), window=never):
+    """A graph of few neighbours, on edges that are exact."""
+    return GraphSettings(
+        count=draw(st.integers(0, 3)),
+        kind=draw(st.sampled_from(kinds)),
+        strength=draw(st.sampled_from([0.5, 1.0])),
+        signal=draw(st.sampled_from(["decay", "evict"])),
+        per_head=draw(per_head),
+        spare_sources=draw(st.booleans()),
+        clamp=draw(st.booleans()),
+        exclude_window=draw(window),
+    )
+
+
+refinements = st.none() | hub_settings | nms_settings | graph_settings()
+
+
+@st.composite
+def leads(draw, scope):
+    """Everything before the heads."""
+    more, empty = (
+        ([(2, 2), (2,), (1, 2)], (2, 0)) if scope == "model" else ([(2,), (), (1, 2)], (0,))
+    )
+    return draw(st.sampled_from([*more, *more, *more, empty]))
+
+
+# so that most examples have something to choose from
+few = st.sampled_from([*range(3, 9), *range(3, 9), 2, 1, 0])
+heads = st.sampled_from([2, 1])
+seeds = st.integers(0, 2**16).map(lambda seed: torch.Generator().manual_seed(seed))
+
+
+@st.composite
+def vectors(draw, *shape):
+    """Keys or values whose cosines are exact, of heads apart and of heads side by side."""
+    *batch, heads, tokens, width = shape
+    side = draw(lattice(*batch, tokens, heads * width))
+    return side.unflatten(-1, (heads, width)).movedim(-2, -3).contiguous()
+
+
+@st.composite
+def importance(draw, *shape, smooth):
+    """Scores: smooth ones where head statistics decide between heads, else many ties."""
+    if smooth:
+        return draw(real(*shape)).abs()
+    return torch.randint(0, 9, shape, generator=draw(seeds)) / 8
+
+
+@st.composite
+def marks(draw, *shape):
+    """A mask of which about a quarter is true."""
+    return torch.rand(shape, generator=draw(seeds)) < 0.25
+
+
+@st.composite
+def paddings(draw, *rows, tokens):
+    """True from some place on in each row, now and then nowhere."""
+    starts = torch.randint(0, tokens + 1, (*rows, 1), generator=draw(seeds))
+    return torch.arange(tokens) >= starts
+
+
+def bare(scores: Tensor) -> Scored:
+    """Return scores of which nothing is protected."""
+    return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+
+
+def rows_of(scores: Tensor, scope: str) -> torch.Size:
+    """Return the axes before the heads, without layers that share a budget."""
+    return scores.shape[1 if scope == "model" else 0 : -2]
+
+
+def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
+    """Return the mask of real tokens over all that is scored."""
+    valid = valid[..., None, :]
+    return (valid[None] if scope == "model" else valid).expand(shape)
+
+
+@st.composite
+def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=True):
+    """Keys, values, scores, and perhaps padding."""
+    lead, tokens = draw(leads(scope)), draw(few)
+    shape = (*lead, draw(heads), tokens)
+    smooth = smooth or (isinstance(refinement, HubSettings) and scope != "head")
+    scores = draw(importance(*shape, smooth=smooth))
+    protected = torch.zeros(shape, dtype=torch.bool)
+    if marked and draw(st.booleans()):
+        protected = draw(marks(*shape))
+    valid = draw(maybe(paddings(*rows_of(scores, scope), tokens=tokens), unpadded))
+    if valid is not None:
+        there = spread(valid, scores.shape, scope)
+        scores, protected = scores.where(there, 0), protected & there
+    return dict(
+        keys=draw(vectors(*shape, WIDTH)),
+        values=draw(vectors(*shape, WIDTH)),
+        scored=Scored(scores, protected),
+        valid=valid,
+    )
+
+
+@st.composite
+def refined_by(draw, settings):
+    """Scores and vectors of a batch of layers, to be refined in one way."""
+    x = draw(scored_caches("head", None))
+    vectors_of_queries = draw(vectors(*x["keys"].shape))
+    keep = draw(st.integers(0, x["keys"].shape[-2]))
+    del x["valid"]
+    return x | dict(refinement=draw(settings), keep=keep, queries=vectors_of_queries)
+
+
+def refine():
+    """Any refinement, at any ratio of the gate."""
+    settings = st.none() | hub_settings | nms_settings | graph_settings(kinds=KINDS)
+    ratios = st.none() | st.sampled_from([0.0, 0.25, 0.9, 1.0])
+    return st.builds(lambda x, ratio: x | dict(ratio=ratio), refined_by(settings), ratios)
+
+
+generator = torch.Generator().manual_seed(16)
+decided_keys, decided_values = torch.randn(2, 2, 2, 64, 4, generator=generator)
+sharpness = torch.tensor([[1.0, 4.0], [0.5, 2.0]])[..., None]
+decided_scores = torch.rand(2, 2, 64, generator=generator) ** sharpness
+# a call of half the budget in which each one of these settings decides what is kept
+DECIDED: dict[str, Any] = dict(
+    keys=decided_keys,
+    values=decided_values,
+    scored=Scored(decided_scores, (torch.arange(64) < 8).expand(2, 2, 64)),
+)
+HUBS = [
+    HubSettings(radius=1),
+    HubSettings(gamma=0.25),
+    HubSettings(tau=0.25),
+    HubSettings(minimum=0.5),
+    HubSettings(maximum=1.02),
+    HubSettings(power=0.5),
+    HubSettings(epsilon=0.25),
+]
+GRAPHS = [
+    GraphSettings(2),
+    GraphSettings(24, kind="kv"),
+    GraphSettings(24, fraction=0.75),
+    GraphSettings(24, rounds=3),
+    GraphSettings(24, strength=0.5),
+    GraphSettings(24, rule="sequential"),
+    GraphSettings(24, rule="sum"),
+    GraphSettings(24, signal="enhance"),
+    GraphSettings(24, signal="evict"),
+    GraphSettings(24, per_head=True),
+    GraphSettings(24, spare_sources=True),
+    GraphSettings(24, clamp=True),
+    GraphSettings(24, exclude_window=True),
+]
+
+
+CORNERS = dict(refine=[DECIDED | dict(keep=32, ratio=0.5, refinement=one) for one in HUBS])
+
+
+def setting(settings: HubSettings | GraphSettings) -> str:
+    """Return what settings say beside their defaults."""
+    said = settings._asdict().items()
+    return "-".join(f"{k}-{v}" for k, v in said if v != type(settings)._field_defaults.get(k))
+
+
+generator = torch.Generator().manual_seed(11)
+keys, values = torch.randn(2, 2, 3, 2, 8, 4, generator=generator)
+scores = torch.rand(2, 3, 2, 8, generator=generator)
+scored = Scored(scores, torch.arange(8).expand(scores.shape) < 1)
+graph = GraphSettings(count=2, kind="qk")
+
+bad_scores = [
+    Refusal("scored", lambda s: s._replace(scores=NEGATIVE(s.scores)), ValueError, ">= 0"),
+    Refusal("scored", lambda s: s._replace(scores=NAN(s.scores)), ValueError, "finite"),
+    Refusal("scored", lambda s: s._replace(scores=longer(s.scores)), ValueError, "shape"),
+    Refusal("scored", lambda s: s._replace(protected=longer(s.protected)), ValueError, "shape"),
+]
+bad_others = [
+    Refusal("refinement", HubSettings(gamma=1.0), ValueError, "gamma must be in (0, 1)"),
+    Refusal("refinement", HubSettings(maximum=0.5), ValueError, "maximum must be >= minimum"),
+    Refusal("refinement", NmsSettings(factor=2.0), ValueError, "factor must be in [0, 1]"),
+]
+bad_graph = [
+    Refusal("keys", NAN, ValueError, "keys must be finite"),
+    Refusal("queries", NAN, ValueError, "queries must be finite"),
+    Refusal("queries", None, ValueError, "must be given where refinement.kind is 'qk'"),
+    Refusal("queries", lambda q: q[..., :1, :, :], ValueError, "multiple of the 2 of keys"),
+    Refusal("queries", longer, ValueError, "shape"),
+]
+
+REFUSALS = dict(
+    refine=(
+        dict(
+            scored=scored, refinement=graph, keep=3, ratio=None, keys=keys, values=values,
+            queries=keys,
+        ),
+        [
+            *bad_scores,
+            *bad_others,
+            *bad_graph,
+            Refusal("values", longer, ValueError, "shape"),
+            Refusal("keys", None, ValueError, "must be given"),
+            Refusal("keys", lambda k: k[..., 1:, :], ValueError, "shape"),
+        ],
+    )
+)  # fmt: skip

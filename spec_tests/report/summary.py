@@ -1,0 +1,362 @@
+"""The report as data: for each module its functions, their failures by cause, and its equations."""
+
+import json
+import platform
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby, takewhile
+from typing import Any
+
+import pytest
+import torch
+
+from spec_tests.implementation import Implementation
+from spec_tests.index import ROOT, equations, source
+from spec_tests.report import faults
+from spec_tests.report.faults import LEVELS
+from spec_tests.report.kinds import OF_LEVEL, ORDER, Tests, kinds
+from spec_tests.report.tex import printed
+
+FORMAT = 2
+"""Of `report.schema.json`: a change that a reader could stumble over raises it."""
+PAPERS = {"hex": "HEX", "hubkv": "HubKV", "graphkv": "GraphKV"}
+"""As they are called on the command line, and in the ids of their equations."""
+EDGES = {
+    "empty": " on empty input",
+    "layout": " where memory is not contiguous",
+    "gradients": " where gradients are asked for",
+    "single": " where an axis has one element",
+    "negative zero": " at −0",
+    "dtype": " at another dtype than float32",
+    "range": " at very large or small numbers",
+    "ties": " where numbers tie",
+}
+KINDS = (
+    *(faults.SIGNATURE, faults.NEVER, faults.VALUES, faults.KIND, faults.LAW, faults.CRASH),
+    *(faults.CHANGES, faults.LENIENT, faults.OTHER_ERROR),
+)
+MOST = 2
+"""Lies named for a failure: more say nothing."""
+
+
+def report(
+    stats: dict[str, list[Any]], impls: list[Implementation], there: Tests, config: pytest.Config
+) -> dict[str, Any]:
+    """Return the whole report, from the reports of tests alone: they cross processes."""
+    seen = defaultdict(list)
+    for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
+        for test in stats.get(outcome, []):
+            said = dict(getattr(test, "user_properties", ()))  # a collection error has none
+            if "impl" in said:
+                seen[said["impl"]].append((test, outcome, said))
+    level = str(config.getoption("--level"))
+    return {
+        "format": FORMAT,
+        "suite": {"name": "kvspec", "version": suite_version()},
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "level": level,
+        "modules": [module(impl, seen[impl.name], there, level) for impl in impls],
+    }
+
+
+def suite_version() -> str:
+    """Return the version of the suite, as it is installed or checked out."""
+    try:
+        return version("kvspec")
+    except PackageNotFoundError:
+        lines = (ROOT / "pyproject.toml").read_text().splitlines()
+        return next(line.split('"')[1] for line in lines if line.startswith("version"))
+
+
+def module(
+    impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], there: Tests, level: str
+) -> dict[str, Any]:
+    """Return what one module did."""
+    offered = impl.offered
+    found = [
+        claim | {"expected_to_fail": getattr(test, "wasxfail", None)}
+        for test, _, said in tests
+        for claim in said.get("claims", [])
+    ]
+    wrong = {
+        claim["function"] for claim in found if not claim["follows"] and claim["level"] != "errors"
+    }
+    for claim in found:
+        claim["follows"] = [name for name in claim["follows"] if name in wrong]
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    ran: Tests = Counter()
+    marks: dict[str, set[int]] = defaultdict(set)
+    for _, outcome, said in tests:
+        for name in said["asks"]:
+            counts[name][outcome] += 1
+            ran[impl.name, name, said["kind"]] += "left_out" not in said
+        for spec in said["spec"]:
+            marks[spec].add(held(outcome, said))
+    functions = [
+        card(name, counts[name], found, kinds(there, ran, impl.name, name), level)
+        for name in offered
+    ]
+    mended = [
+        {"test": test.nodeid, "reason": str(test.longrepr).removeprefix("[XPASS(strict)] ")}
+        for test, _, _ in tests
+        if str(getattr(test, "longrepr", "")).startswith("[XPASS(strict)]")
+    ]
+    return {
+        "module": impl.name,
+        "tests": dict(Counter(outcome for _, outcome, _ in tests)),
+        "equations": {
+            spec: told
+            for spec, told in judgements(found, functions, marks, level).items()
+            if spec.startswith(impl.paper)
+        },
+        "functions": functions,
+        "elsewhere": failures(claim for claim in found if claim["function"] not in offered),
+        "mended": mended,
+        "lacks": sorted(impl.lacks & impl.judged),
+        "misspelt": impl.misspelt,
+        "unasked": sorted(impl.unasked),
+    }
+
+
+def judgements(
+    found: list[dict[str, Any]],
+    functions: list[dict[str, Any]],
+    marks: dict[str, set[int]],
+    level: str,
+) -> dict[str, dict[str, Any]]:
+    """Return what each equation comes to: on ordinary input, and beside that level by level.
+
+    `marks` says of each how many levels its tests held.
+    """
+    asked = LEVELS[: LEVELS.index(level) + 1]
+    columns = {card["function"]: verdicts(card, level) for card in functions}
+    bad = {}
+    for part in asked:
+        claims = [claim for claim in found if claim["level"] == part]
+        upto = asked[: asked.index(part) + 1]
+        good = [n for n, said in columns.items() if "fails" not in [said[each] for each in upto]]
+        bad[part] = blamed(claims, good)
+        if part == "errors":  # that something is refused bears no equation
+            lenient = (name for name, said in columns.items() if said[part] == "fails")
+            bad[part] = {spec for name in lenient for spec in source(name)}
+    stated: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for card in functions:
+        for spec in source(card["function"]) if card["passed"] + card["failed"] else ():
+            stated[spec].append(columns[card["function"]])
+    told = {}
+    for spec in sorted(equations(), key=numbered):
+        if spec in marks or spec in stated or any(spec in some for some in bad.values()):
+            said = {
+                part: verdict(
+                    spec in bad[part],
+                    [one[part] for one in stated[spec]],
+                    max(marks[spec], default=0) > LEVELS.index(part),
+                )
+                for part in asked
+            }
+            told[spec] = dict.fromkeys(LEVELS) | said
+    return told
+
+
+def held(outcome: str, said: dict[str, Any]) -> int:
+    """Return how many levels a test held: one that fails on an edge held on ordinary input."""
+    if outcome == "passed":
+        return len(LEVELS)
+    levels = (LEVELS.index(claim["level"]) for claim in said.get("claims", []))
+    return min(levels, default=0)
+
+
+def verdict(bad: bool, columns: list[str], held: bool) -> str:
+    """Return what an equation comes to at a level, given what its functions come to there.
+
+    `held` says whether a test of it did.
+    """
+    if bad:
+        return "fails"
+    if {"in part", "not run"} & {*columns}:
+        return "in part" if {*columns} - {"not run"} else "not run"
+    return "passes" if held and "–" not in columns else "untested"
+
+
+def blamed(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
+    """Return the equations that failures speak against.
+
+    They are those that a failing law bears and the function at fault states; where agreement alone
+    fails, which bears none, those that no function that does not fail states besides.
+    """
+    claims, bad = defaultdict(list), set[str]()
+    told = {spec for name in good for spec in source(name)}
+    for claim in found:
+        if not claim["follows"] and (claim["equations"] or claim["level"] != "errors"):
+            claims[claim["function"]].append(claim)
+    for name, mine in claims.items():
+        borne = {spec for claim in mine for spec in claim["equations"]}
+        stated = set(source(name)) if name else set[str]()
+        bad |= borne & stated or stated - told or stated or borne
+    return bad
+
+
+def numbered(spec: str) -> list[Any]:
+    """Order equations by number: 9 before 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", spec)]
+
+
+def card(
+    name: str,
+    counts: Counter[str],
+    found: list[dict[str, Any]],
+    tests: dict[str, str],
+    level: str,
+) -> dict[str, Any]:
+    """Return the card of a function: what it states, how far it got, what it gets wrong."""
+    mine = failures(claim for claim in found if claim["function"] == name)
+    made = {
+        "function": name,
+        "equations": [place(spec) for spec in source(name)],
+        "printed": printed(name),
+        "tests": tests,
+        "passed": counts["passed"],
+        "failed": len({claim["test"] for failure in mine for claim in failure["claims"]}),
+        "failures": mine,
+    }
+    said = verdicts(made, level)
+    reached = [*takewhile(lambda part: said[part] == "passes", said)]
+    whole = "passes" if len(reached) == len(said) else "in part"
+    return made | {
+        "verdict": "fails" if mine else whole if counts["passed"] else "untested",
+        "reached": reached[-1] if reached else None,
+    }
+
+
+def verdicts(card: dict[str, Any], level: str) -> dict[str, str]:
+    """Return how a function does at each level; wrong at the first, it passes none of the next."""
+    bad = {failure["level"] for failure in card["failures"]}
+    said = {}
+    for part in LEVELS[: LEVELS.index(level) + 1]:
+        ran = {card["tests"].get(kind, "") for kind in OF_LEVEL[part]} - {""}
+        if part in bad:
+            said[part] = "fails"
+        elif part == "edges" and "values" in bad:
+            said[part] = "–"
+        else:
+            some = ran - {"not run"}
+            said[part] = "passes" if ran == {"run"} else "in part" if some else "not run"
+    return said
+
+
+def place(spec: str) -> dict[str, str]:
+    """Return an equation with its title and its section."""
+    entry = equations()[spec]
+    return {
+        "id": spec,
+        "title": entry["title"],
+        "where": f"{spec.partition('-')[0]} {entry['where']}",
+    }
+
+
+def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return claims as one failure for each cause, the least input first."""
+
+    def cause(claim: dict[str, Any]) -> tuple[bool, int, int, str]:
+        level, kind = LEVELS.index(claim["level"]), KINDS.index(claim["kind"])
+        return bool(claim["follows"]), level, kind, claim["edge"]
+
+    made = []
+    for _, group in groupby(sorted(found, key=cause), cause):
+        claims = sorted(group, key=readable)
+        first = claims[0]
+        made.append(
+            {
+                "heading": first["kind"] + EDGES.get(first["edge"], ""),
+                "kind": first["kind"],
+                "edge": first["edge"] or None,
+                "level": first["level"],
+                "follows": sorted({name for claim in claims for name in claim["follows"]}),
+                "causes": causes(claims),
+                "claims": [
+                    {k: v for k, v in claim.items() if k not in APART}
+                    | {"equations": [place(spec) for spec in claim["equations"]]}
+                    for claim in claims
+                ],
+            }
+        )
+    return made
+
+
+def readable(claim: dict[str, Any]) -> tuple[bool, bool, float]:
+    """Order claims: least input first, where a law says more than agreement does."""
+    generic = "::test_agrees" in claim["test"] or "::test_calling_convention" in claim["test"]
+    return not claim["snippet"], claim["vacuous"], len(claim["snippet"]) * (1.5 if generic else 1)
+
+
+APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
+
+
+def causes(claims: list[dict[str, Any]]) -> list[str]:
+    """Return the lies that answer alike: on the input that is shown, and on most of the others."""
+    alike = Counter(lie for claim in claims for lie in claim["lies"])
+    asked = sum(bool(claim["snippet"]) for claim in claims)
+    best = max(alike.values(), default=0)
+    named = [lie for lie in claims[0]["lies"] if alike[lie] == best and 2 * best >= asked]
+    return named if len(named) <= MOST else []
+
+
+def paper(seen: dict[str, dict[str, Any]]) -> list[str]:
+    """Return, for each paper, which equations fail, and how many pass of those offered.
+
+    Ordinary input decides; edges and errors stand beside it. What only tests bear in which another
+    equation's function fails is not judged.
+    """
+    lines = []
+    for name in PAPERS.values():
+        mine = {i: said for i, said in seen.items() if i.startswith(f"{name}-")}
+        of = {
+            (part, end): [i for i, said in mine.items() if said[part] == end]
+            for part in LEVELS
+            for end in ("passes", "fails", "in part", "not run", "untested")
+        }
+        if not mine:
+            continue
+        bad = ", ".join(f"{i} fails" for i in of["values", "fails"])
+        told = [bad] if bad else []
+        told.append(f"{len(of['values', 'passes'])} of {len(mine)} equations offered pass")
+        if part := of["values", "in part"] + of["values", "not run"]:
+            told.append(f"not all tests were run of {', '.join(part)}")
+        if unjudged := of["values", "untested"]:
+            why = ", since others fail" if bad else ""
+            told.append(f"not judged{why}: {', '.join(unjudged)}")
+        beside = [f"{part}: {', '.join(ids)}" for part in LEVELS[1:] if (ids := of[part, "fails"])]
+        lines.append(f"{name}: {'; '.join(told)}")
+        lines += [f"{name}, beside that, fails at {'; at '.join(beside)}"] if beside else []
+    return lines
+
+
+def unknown(misspelt: dict[str, str]) -> list[str]:
+    """Return what is said of functions under a name that nearly is one of the specification."""
+    return [f"{n} is offered, unknown; did you mean {meant}?" for n, meant in misspelt.items()]
+
+
+def left_out(functions: list[dict[str, Any]]) -> list[str]:
+    """Return which kinds of tests were not run, and of which functions."""
+    lines = []
+    for state in ("not run", "in part"):
+        of = {
+            kind: [card["function"] for card in functions if card["tests"].get(kind) == state]
+            for kind in ORDER
+        }
+        said = [f"{kind} ({few(names)})" for kind, names in of.items() if names]
+        lines += [f"{state}: {', '.join(said)}"] if said else []
+    return lines
+
+
+def few(names: list[str]) -> str:
+    """Return some names, or how many there are."""
+    return ", ".join(names) if len(names) < 4 else f"{len(names)} functions"
+
+
+def as_json(told: dict[str, Any]) -> str:
+    """Return the report as JSON, of the form that `report.schema.json` says."""
+    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"

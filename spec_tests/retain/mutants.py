@@ -1,0 +1,72 @@
+"""Mutants of selection."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("retain")
+mutant("""
+vector:nine-tenths-of-a-hundred-leaves-ten
+  binary_count: the count is computed in binary
+  - return (1 - Fraction(str(ratio))) * pool // 1
+  + return int(pool * (1 - ratio))
+test_the_budget_is_the_exact_floor_of_what_is_not_removed
+  rounded_count: the count is rounded to the nearest
+  - return (1 - Fraction(str(ratio))) * pool // 1
+  + return round(pool * (1 - ratio))
+test_counts_are_exact_with_evicted_and_protected_entries_too
+  strict_threshold: what is above the threshold is kept: ties at it are lost
+  -         kept[pool][protected_first[: budgets[pool]]] = True
+  +         chosen, row = protected_first[: budgets[pool]], pools[pool]
+  +         kept[pool][chosen[row[chosen] > row[chosen[-1:]]]] = True
+  inclusive_threshold: what reaches the threshold is kept: ties at it overfill the budget
+  -         kept[pool][protected_first[: budgets[pool]]] = True
+  +         for entry in protected_first[: budgets[pool]]:
+  +             kept[pool][pools[pool] == pools[pool][entry]] = True
+test_pools_are_filled_in_the_total_order
+  last_of_a_tie: of equal scores the highest index is kept
+  - best_first = ranking(pools)
+  + best_first = pools.shape[-1] - 1 - ranking(pools.flip(-1))
+vector:protected-entries-take-their-share-of-the-budget
+  protected_on_top: protected entries come on top of the budget
+  -         kept[pool][protected_first[: budgets[pool]]] = True
+  +         kept[pool][order[: budgets[pool]]] = True
+  +         kept[pool][shield] = True
+vector:a-protected-entry-beats-any-score
+  protected_by_sentinel: protected entries get a score of 1, as if that were the maximum
+  - best_first = ranking(pools)
+  + best_first, shields = ranking(pools.masked_fill(shields, 1.0)), shields & False
+vector:evicted-entries-fill-an-empty-budget
+  evicted_is_gone: evicted entries never count towards the budget
+  - return unpooled(kept, scores.shape, scope)
+  + return unpooled(kept, scores.shape, scope) & (scores > -torch.inf)
+vector:nothing-kept-is-nothing
+  trailing_slice_of_nothing: a budget of nothing keeps everything
+  - protected_first[: budgets[pool]]
+  + protected_first.flip(0)[-budgets[pool] :]
+test_top_k_maximises_the_modular_utility
+  utility_as_a_mean: the utility is a mean over the kept entries
+  -     return utility
+  +     return utility / kept.sum(-1).clamp(min=1)
+vector:both-zeros-tie
+  negative_zero_is_less: -0.0 ranks below 0.0
+  -     return scores.argsort(dim=-1, descending=True, stable=True)
+  +     order = torch.signbit(scores).argsort(dim=-1, stable=True)
+  +     ranked = scores.gather(-1, order).argsort(dim=-1, descending=True, stable=True)
+  +     return order.gather(-1, ranked)
+test_each_batch_row_is_a_model_of_its_own
+  batch_rows_mixed: all batch rows of a model share one pool
+  +     if scope == "model" and scores.ndim > 3 and isinstance(keep, int):
+  +         layers, shields = scores.flatten(0, -3), protected.flatten(0, -3)
+  +         keep *= scores.shape[1:-2].numel()
+  +         return retain(layers, shields, keep=keep, scope="model").view(scores.shape)
+        pools, shields = pooled(scores, scope)
+test_equal_scores_over_a_model_go_by_layer_then_head_then_position
+  positions_before_heads: ties over a model go by position first
+  -     best_first = ranking(pools)
+  +     places = torch.arange(pools.shape[-1]).view(-1, scores.shape[-1]).T.flatten()
+  +     best_first = places[ranking(pools[..., places])]
+vector:a-layer-is-one-pool
+  layer_split_evenly: the budget of a layer is dealt out evenly to its heads
+  +     if scope == "layer" and isinstance(keep, int):
+  +         return retain(scores, protected, keep=keep // scores.shape[-2])
+        pools, shields = pooled(scores, scope)
+""")

@@ -1,0 +1,103 @@
+"""Draws of scores to select among."""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from reference._validation.preconditions import AXES
+from spec_tests.strategies import Refusal, booleans, heads, tokens
+
+LEADING = {
+    "head": [(), (1,), (3,), (2, 2), (0, 2)],
+    "layer": [(1,), (3,), (2, 2), (0, 2), (2, 0)],
+    "model": [(2, 2), (1, 3), (3, 2, 2), (2, 2, 1, 2), (0, 2), (2, 0, 2)],
+}
+"""What may stand before the tokens in each scope, empty axes included."""
+
+ratios = st.integers(0, 100).map(lambda hundredths: hundredths / 100)
+decimals = st.floats(0, 1).map(lambda ratio: round(ratio, 12))
+
+
+@st.composite
+def orderable(draw, *shape):
+    """Scores with many ties: zeros of both signs, evicted tokens, a few numbers."""
+    values = st.sampled_from([-torch.inf, -1.0, -0.0, 0.0, 0.0, 0.25, 0.5, 0.5, 3.0])
+    size = torch.Size(shape).numel()
+    drawn = draw(st.lists(values, min_size=size, max_size=size))
+    return torch.tensor(drawn, dtype=torch.float32).reshape(shape)
+
+
+def pooled(scores, scope):
+    """Return one row a pool, the entries in order of (layer, head, position)."""
+    if scope == "model":
+        scores = scores.movedim(0, -3)
+    return scores.flatten(-AXES[scope])
+
+
+@st.composite
+def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
+    """Any scope, protected tokens anywhere, a budget that holds them, in one of its forms."""
+    scope = draw(scopes)
+    shape = (*draw(st.sampled_from(LEADING[scope])), draw(st.integers(0, 8)))
+    scores, protected = draw(orderable(*shape)), draw(st.none() | booleans(*shape))
+    pools = pooled(scores, scope)
+    size, pools = pools.shape[-1], pools.shape[:-1]
+    counts = torch.zeros(pools) if protected is None else pooled(protected, scope).sum(-1)
+    needed = int(counts.max()) if counts.numel() else 0
+    budget: dict[str, Any] = dict(keep=None, ratio=None)
+    form = draw(st.sampled_from(["number", "tensor", "ratio"]))
+    if form == "number":
+        budget["keep"] = draw(st.integers(needed, size))
+    elif form == "tensor":
+        number = counts.numel()
+        each = draw(st.lists(st.integers(needed, size), min_size=number, max_size=number))
+        budget["keep"] = torch.tensor(each, dtype=torch.int64).reshape(pools)
+    else:
+        roomy = [c for c in range(101) if size * (100 - c) // 100 >= needed]
+        budget["ratio"] = draw(st.sampled_from(roomy)) / 100
+    return dict(scores=scores, protected=protected, **budget, scope=scope)
+
+
+@st.composite
+def chosen(draw):
+    """Scores and any mask of them."""
+    shape = (*draw(heads), draw(tokens))
+    return dict(scores=draw(orderable(*shape)), kept=draw(booleans(*shape)))
+
+
+INPUTS = dict(
+    kept_count=st.fixed_dictionaries(dict(pool=st.integers(0, 10**6), ratio=ratios | decimals)),
+    ranking=st.tuples(heads, tokens).flatmap(
+        lambda shape: st.fixed_dictionaries(dict(scores=orderable(*shape[0], shape[1])))
+    ),
+    modular_utility=chosen(),
+)
+
+scores = torch.tensor([[[0.5, 0.25, 0.75, 0.0], [1.0, 0.5, 0.0, 0.5]]])
+mask = torch.tensor([[[True, False, False, True], [False, True, True, False]]])
+
+GOOD = dict(
+    kept_count=dict(pool=100, ratio=0.9),
+    ranking=dict(scores=scores),
+    modular_utility=dict(scores=scores, kept=mask),
+)
+
+REFUSALS = dict(
+    retain=(
+        dict(scores=scores, protected=mask, keep=3, ratio=None, scope="head"),
+        [
+            Refusal("keep", None, ValueError, "exactly one"),
+            Refusal("keep", 1, ValueError, "2 protected"),
+            Refusal("keep", -1, ValueError, "[0, 4]"),
+            Refusal("keep", 5, ValueError, "[0, 4]"),
+            Refusal("keep", 2.0, TypeError, "integer"),
+            Refusal("keep", torch.tensor([[2.0, 2.0]]), TypeError, "int64"),
+            Refusal("keep", torch.tensor([2, 2]), ValueError, "shape"),
+            Refusal("keep", torch.tensor([[2, 5]]), ValueError, "[0, 4]"),
+            Refusal("keep", torch.tensor([[2, 1]]), ValueError, "2 protected"),
+            Refusal("ratio", 0.5, ValueError, "exactly one"),
+            Refusal("scope", ["head"], ValueError, "'head', 'layer', 'model'"),
+        ],
+    ),
+)

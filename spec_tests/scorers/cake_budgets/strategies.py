@@ -1,0 +1,50 @@
+"""Draws of preferences and budgets."""
+
+from functools import partial
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.scorers.padded import batches
+from spec_tests.strategies import Refusal, grid, real
+
+
+@st.composite
+def cake_budgets(draw, most=14):
+    """Preferences of a grid, with zeros and ties, or any; budgets from nothing to too much.
+
+    Some are so much larger than others that layers are full, and others nearly.
+    """
+    layers, batch = draw(st.sampled_from([3, 4, 5, 2, 6, 1, 0])), draw(batches)
+    window = draw(st.integers(0, 4))
+    # a share that all but fills the budget leaves no gap between two roundings of its quota
+    of_grid = partial(grid, high=8)
+    number, power = draw(st.sampled_from([(of_grid, 1), (real, 1), (of_grid, 4)]))
+    rows, beyond = torch.Size(batch).numel(), draw(st.integers(0, most))
+    # a prompt is evicted from where it is longer than the budget and a window
+    near = st.sampled_from([2, 1, 3, 5, 0, 8]).map(lambda more: beyond + 2 * window + more)
+    lengths = draw(st.lists(near | st.integers(0, most), min_size=rows, max_size=rows))
+    tokens = torch.tensor(lengths, dtype=torch.int64).reshape(batch)
+    return dict(
+        preferences=draw(number(layers, *batch)).abs() ** power,
+        keep=window + beyond,
+        tokens=draw(st.sampled_from([tokens, draw(near)])),
+        window=window,
+        exact=draw(st.booleans()),
+    )
+
+
+INPUTS = dict(cake_cascade=cake_budgets())
+
+preferences = torch.tensor([[0.5, 1.0], [0.25, 2.0]])
+
+lengths = torch.tensor([7, 9])
+
+budgeted = dict(preferences=preferences, keep=5, tokens=lengths, window=3, exact=False)
+
+bad_budgets = [
+    Refusal("keep", 2, ValueError, ">= 3"),
+    Refusal("tokens", 2.0, TypeError, "integer"),
+]
+
+REFUSALS = dict(cake_budgets=(budgeted, bad_budgets), cake_cascade=(budgeted, bad_budgets))

@@ -1,0 +1,47 @@
+"""Mutants of expected attention."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("scorers/expected_attention")
+mutant("""
+test_epsilon_adds_the_length_of_the_value
+  epsilon_ignored: epsilon is left out
+  - (scores + epsilon) * values
+  + scores * values
+test_scores_scale_with_the_values
+  values_ignored: values do not weigh
+  - (scores + epsilon) * values.to(exact).norm(dim=-1)
+  + scores + epsilon
+test_scores_are_in_the_ratio_of_mean_exponentials
+  covariance_whole: the covariance is not halved
+  - / (2 * width)
+  + / width
+vector:a-covariance-is-over-twice-the-width
+  covariance_ignored: the covariance is ignored
+  - ((key @ covariance) * key).sum(-1) / (2 * width)
+  + 0
+test_scores_agree_with_scalar_loops
+  width_ignored: logits are not scaled by the width
+  - key @ mean / math.sqrt(width)
+  + key @ mean
+test_sinks_are_protected_and_the_rest_scores_as_without_them
+  sinks_shared: sinks share the softmax
+  -         start = first + sinks
+  -         protected[row][:, first:start] = True
+  +         start, protected[row][:, first : first + sinks] = first, True
+test_a_padded_row_scores_as_it_does_alone
+  expected_padding_seen: padding shares the softmax
+  - logits.softmax(-1)
+  + torch.cat([logits.new_zeros(first), logits]).softmax(-1)[first:]
+vector:the-groups-attention-is-averaged
+  expected_group_max: the best of the group counts
+  - start:] += logits.softmax(-1) / group
+  + start:].clamp_(min=logits.softmax(-1))
+test_scores_agree_with_scalar_loops[4]
+  expected_heads_in_turn: query heads are dealt out to key heads in turn
+  -             mean = turn @ statistics.mean[row][h].to(exact)
+  -             covariance = turn @ statistics.covariance[row][h]
+  +             asking = h % group * keys.shape[-3] + h // group
+  +             mean = turn @ statistics.mean[row][asking].to(exact)
+  +             covariance = turn @ statistics.covariance[row][asking]
+""")

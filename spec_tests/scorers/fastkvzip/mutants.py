@@ -1,0 +1,30 @@
+"""Mutants of FastKVzip's gate and its loss."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("scorers/fastkvzip")
+mutant("""
+test_the_bias_enters_once
+  bias_twice: the bias is added twice
+  - + gate.bias[h, g]
+  + + 2 * gate.bias[h, g]
+test_scores_agree_with_scalar_loops
+  no_epsilon: the norm has no epsilon
+  - + epsilon).sqrt()
+  + + 1e-30).sqrt()
+test_learned_keys_compete_with_the_token
+  mean_rival: the token competes with the mean of the learned keys
+  - rivals.logsumexp(-1)
+  + rivals.exp().mean(-1).log()
+vector:cross-entropy-of-real-tokens
+  padding_judged: padding is part of the mean
+  - entropy.movedim(-2, 0)[:, valid]
+  + entropy
+test_the_loss_agrees_with_scalar_loops
+  squared_error: the error is squared
+  - F.binary_cross_entropy(
+  + F.mse_loss(
+  loss_averaged_over_heads: the loss is averaged over heads
+  - entropy.mean() * scores.shape[-2]
+  + entropy.mean()
+""")

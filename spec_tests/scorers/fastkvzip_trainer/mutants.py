@@ -1,0 +1,37 @@
+"""Mutants of the trainer of FastKVzip's gate."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("scorers/fastkvzip_trainer")
+mutant("""
+test_a_fresh_gate_is_uniform_within_the_root_of_the_width
+  GaussianGate: projections start as Gaussians
+  - torch.rand(shape
+  + torch.randn(shape
+test_steps_go_down_the_slope_of_the_loss_with_momentum
+  no_momentum: there is no momentum
+  - momentum=momentum)
+  + momentum=0.0)
+  constant_rate: the rate never changes
+  - rate * _pace(i, steps)
+  + rate
+  bias_twice_in_training: while training, the bias is added twice
+  - fastkvzip(hidden, self.weights(),
+  + fastkvzip(hidden, self.weights()._replace(bias=2 * self.bias),
+test_the_first_hundredth_of_the_steps_is_slow
+  no_warmup: the first steps are as large as the next
+  - return i / 100
+  + return float(i > 0)
+test_a_token_is_seen_again_only_after_the_others
+  drawn_anew: every step draws from all tokens anew
+  - if part == 0:
+  + if i >= 0:
+test_without_steps_the_weights_are_those_of_a_fresh_gate
+  seed_ignored: the seed is ignored
+  - learned, seed, exact
+  + learned, 0, exact
+test_learned_keys_stay_alike_unless_they_start_apart
+  always_apart: learned keys start apart
+  - seed, exact, spread
+  + seed, exact, 1.0
+""")

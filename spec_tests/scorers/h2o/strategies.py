@@ -1,0 +1,69 @@
+"""Draws of queries and of the mass so far."""
+
+import torch
+from hypothesis import strategies as st
+
+from spec_tests.scorers.attended import (
+    bad_attention,
+    batches,
+    cache,
+    key_heads,
+    left_padding,
+    lengths,
+    maybe_known,
+    mostly,
+    queries,
+    valid,
+)
+from spec_tests.scorers.padded import bad_padding
+from spec_tests.strategies import Refusal, grid
+
+
+@st.composite
+def h2o_mass(draw):
+    """A sequence and what some of its first tokens have drawn before."""
+    x = draw(maybe_known())
+    *heads, tokens, _ = x["keys"].shape
+    before = grid(*heads, tokens - draw(st.integers(0, tokens)))
+    return x | dict(mass=draw(before) if draw(mostly) else None)
+
+
+@st.composite
+def h2o(draw):
+    """Masses with ties; a window that may cover everything."""
+    batch, tokens, keep = draw(batches), draw(lengths), draw(st.integers(0, 10))
+    return dict(
+        mass=draw(grid(*batch, draw(key_heads), tokens)),
+        keep=keep,
+        valid=draw(left_padding(batch, tokens)) if draw(mostly) else None,
+        recent=draw(st.none() | st.integers(0, keep)),
+    )
+
+
+SCORED = dict(
+    h2o=lambda impl, queries, keys, valid, **_: impl.h2o(
+        impl.h2o_mass(queries, keys, valid=valid), keep=4, valid=valid
+    ),
+)
+
+REFUSALS = dict(
+    h2o_mass=(
+        dict(
+            queries=queries,
+            keys=cache,
+            mass=torch.tensor([[0.5], [0.25]]),
+            valid=valid,
+            log_sum_exp=None,
+        ),
+        [
+            *bad_attention,
+            Refusal("mass", lambda mass: mass.repeat(1, 3), ValueError, "at most the 2 tokens"),
+            Refusal("mass", lambda mass: mass[:1], ValueError, "shape (2, 1)"),
+            bad_padding,
+        ],
+    ),
+    h2o=(
+        dict(mass=torch.tensor([[0.5, 0.25]]), keep=1, valid=valid, recent=0),
+        [bad_padding, Refusal("recent", 2, ValueError, "[0, 1]")],
+    ),
+)

@@ -1,0 +1,25 @@
+"""Mutants of query statistics."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("scorers/query_statistics")
+mutant("""
+test_a_prompt_in_chunks_has_the_moments_of_one_piece
+  sinks_of_every_chunk: every chunk has sinks of its own
+  - max(0, sinks - int(skipped[row]))
+  + sinks
+test_moments_agree_with_scalar_loops
+  unbiased_covariance: the covariance divides by n - 1
+  - (these - centre) / new
+  + (these - centre) / max(1, new - 1)
+vector:a-chunk-continues-the-past
+  means_forgotten: a merged covariance forgets how far the means are apart
+  - torch.outer(gap, gap)
+  + torch.outer(0 * gap, gap)
+test_sinks_and_padding_do_not_count
+  sinks_counted: sinks count
+  -         before, new = int(count[row]), chunk - first - skip
+  -         skipped[row] += skip
+  +         skipped[row], skip = skipped[row] + skip, 0
+  +         before, new = int(count[row]), chunk - first
+""")

@@ -1,0 +1,62 @@
+"""Draws of queries and of their moments."""
+
+import torch
+from hypothesis import strategies as st
+
+from reference import QueryStatistics
+from spec_tests.scorers.padded import bad_padding, batches, key_heads, lengths, masks
+from spec_tests.strategies import real, signed
+
+numbers = st.sampled_from([signed, real])
+
+
+@st.composite
+def counts(draw, batch, most):
+    """A number for each row."""
+    rows = torch.Size(batch).numel()
+    drawn = draw(st.lists(st.integers(0, most), min_size=rows, max_size=rows))
+    return torch.tensor(drawn, dtype=torch.int64).reshape(batch)
+
+
+@st.composite
+def statistics(draw, batch, heads, width, number):
+    """Moments as queries might have them: the covariance is a square."""
+    mean, root = draw(number(*batch, heads, width)), draw(number(*batch, heads, width, width))
+    count, skipped = draw(counts(batch, 9)), draw(counts(batch, 4))
+    return QueryStatistics(count, skipped, mean, root @ root.mT / 4)
+
+
+@st.composite
+def query_statistics(draw):
+    """A chunk of queries, with or without a past."""
+    batch, heads, width = draw(batches), draw(key_heads), draw(st.integers(1, 3))
+    chunk, number = draw(lengths), draw(numbers)
+    valid = past = None
+    if draw(st.booleans()):
+        past = draw(statistics(batch, heads, width, number))
+    else:
+        valid = draw(masks(batch, chunk))
+    return dict(
+        queries=draw(number(*batch, heads, chunk, width)),
+        sinks=draw(st.integers(0, 5)),
+        valid=valid,
+        past=past,
+    )
+
+
+some = torch.ones(1, 2, 3, 2)
+counted = QueryStatistics(torch.tensor([2]), torch.tensor([1]), some[:, :, 0], some[:, :, :2])
+# a past that has not skipped every sink
+CORNERS = dict(query_statistics=[dict(queries=some, sinks=2, valid=None, past=counted)])
+
+
+generator = torch.Generator().manual_seed(5)
+queries, keys, values = (torch.randn(2, 6, 2, generator=generator) for _ in range(3))
+valid = torch.arange(6) > 0
+nothing = torch.tensor(0)
+moments = QueryStatistics(nothing, nothing, queries[:, 0], torch.eye(2).repeat(2, 1, 1))
+
+
+REFUSALS = dict(
+    query_statistics=(dict(queries=queries, sinks=4, valid=valid, past=moments), [bad_padding]),
+)

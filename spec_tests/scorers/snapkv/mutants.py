@@ -1,0 +1,51 @@
+"""Mutants of SnapKV."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("scorers/snapkv")
+mutant("""
+test_the_average_counts_what_lies_outside_as_zeros
+  uncounted_padding: averages at the ends leave the padding out
+  - around.sum() / kernel
+  + around.mean()
+  pooled_before_cut: the window is pooled into what lies before it
+  - scores[row][h // group, first:start] += _pooled(observed[h], kernel, pooling) / group
+  + pooled = _pooled(weights[h].sum(0), kernel, pooling) / group
+  +             scores[row][h // group, first:start] += pooled[: start - first]
+vector:maxima-are-taken-before-the-group-is-averaged
+  mean_before_max: the group is averaged before maxima are taken
+  - _pooled(observed[h], kernel, pooling) / group
+  + _pooled(observed.unflatten(0, (kv_heads, -1)).mean(1)[h // group], kernel, pooling) / group
+test_scores_add_up_to_less_than_the_window_unless_the_maximum_is_taken
+  always_max: maxima are taken where averages are asked for
+  - if pooling == "max" else
+  + if pooling else
+test_without_pooling_it_is_the_mean_mass_of_the_last_queries
+  sum_over_the_group: scores are summed over the group
+  - kernel, pooling) / group
+  + kernel, pooling)
+  mean_over_queries: queries are averaged where they are summed
+  - kernel, pooling) / group
+  + kernel, pooling) / group / window
+vector:the-window-itself-draws-its-share
+  normalised_again: weights are normalised over what lies before the window
+  -             observed += weights[:, q, : start - first]
+  +             seen = weights[:, q, : start - first]
+  +             observed += seen / seen.sum(-1, keepdim=True)
+test_the_last_window_of_real_tokens_is_protected_and_scores_nothing
+  sentinel_in_the_window: the window scores a sentinel
+            protected[row][:, start:] = True
+  +         scores[row][:, start:] = 1
+test_queries_before_the_window_say_nothing
+  window_at_the_front: the first queries observe, not the last
+  - queries[row][:, -window:]
+  + queries[row][:, :window]
+test_a_score_is_of_what_the_log_sum_exp_leaves_of_a_logit
+  sums_at_the_front: the log-sum-exp is that of the first queries
+  - known_of(log_sum_exp, slice(-window, None), row)
+  + known_of(log_sum_exp, slice(window), row)
+scorers/scored/test_laws.py::test_a_padded_row_scores_as_the_row_alone[snapkv]
+  window_sees_padding: padding is attended to
+  - keys[row][:, first:], log_sum_exp=known)
+  + keys[row], log_sum_exp=known)[..., first:]
+""")

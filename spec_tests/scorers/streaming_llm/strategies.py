@@ -1,0 +1,21 @@
+"""Draws of rows and sinks."""
+
+from hypothesis import strategies as st
+
+from spec_tests.scorers.attended import attended, cache, valid
+from spec_tests.scorers.padded import bad_padding
+from spec_tests.strategies import signed
+
+
+@st.composite
+def streaming_llm(draw):
+    """Rows shorter and longer than the sinks."""
+    x = draw(attended(number=signed))
+    return dict(keys=x["keys"], sinks=draw(st.sampled_from([2, 1, 4, 0, 3, 9])), valid=x["valid"])
+
+
+SCORED = dict(
+    streaming_llm=lambda impl, keys, valid, **_: impl.streaming_llm(keys, sinks=2, valid=valid),
+)
+
+REFUSALS = dict(streaming_llm=(dict(keys=cache, sinks=1, valid=valid), [bad_padding]))
