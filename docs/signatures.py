@@ -40,7 +40,7 @@ def as_printed(shown: Function | Class) -> None:
 
 def words() -> Iterator[tuple[str, str]]:
     """Yield the name of each kind, and what it admits."""
-    for name, kind in vars(kinds).items():
+    for name, kind in vars(types).items():
         if get_args(kind):
             yield name, admits(kind)
         elif getattr(kind, "__module__", "") == types.__name__ and hasattr(kind, "values"):

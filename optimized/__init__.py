@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import reference
 from optimized import vector
-from optimized._dispatch import dispatch, kernel_of
+from optimized._dispatch import dispatch
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403
 
 __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def kernel_of(name: str) -> Any:
+    """Return the kernel of a function; Triton is imported when one is first asked for."""
+    from optimized import kernels
+
+    return getattr(kernels, name, None)
 
 
 def _row(name: str) -> Any:

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from importlib import import_module
 from inspect import Parameter, signature, unwrap
-from typing import Any, ParamSpec, TypeVar
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -63,11 +66,10 @@ def said(body: Callable[..., object]) -> list[tuple[str, object, str]]:
     return [(p.name, p.default, p.kind.description) for p in parameters]
 
 
-def kernel_of(name: str) -> Callable[..., Any] | None:
-    """Return the kernel of a function: who has no GPU does not wait for Triton to be imported."""
-    from optimized import kernels
-
-    return getattr(kernels, name, None)
+def modules(package: str) -> list[ModuleType]:
+    """Return the modules of a package, those of packages within it too."""
+    places = walk_packages(import_module(package).__path__, f"{package}.")
+    return [import_module(place.name) for place in places]
 
 
 def on_gpu(arguments: Iterable[object]) -> bool:
@@ -100,15 +102,18 @@ def learning(arguments: Iterable[object]) -> bool:
     )
 
 
-def forward(kernel: Callable[P, R], vector: Callable[[], Callable[P, R]]) -> Callable[P, R]:
-    """Return a launcher that leaves to the vectorised body what gradients are asked of."""
+def forward(vector: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of launchers: where gradients are asked for, the PyTorch body runs."""
 
-    @wraps(kernel)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        body = vector() if learning((*args, *kwargs.values())) else kernel
-        return body(*args, **kwargs)
+    def decorate(launcher: Callable[P, R]) -> Callable[P, R]:
+        @wraps(launcher)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            body = vector if learning((*args, *kwargs.values())) else launcher
+            return body(*args, **kwargs)
 
-    return call
+        return call
+
+    return decorate
 
 
 def tensors(value: object) -> Iterator[Tensor]:

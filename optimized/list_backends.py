@@ -13,19 +13,19 @@ def lines() -> list[tuple[str, str, str]]:
         if isfunction(getattr(reference, name)):
             body, spec = getattr(vector, name), unwrap(getattr(reference, name))
             place = body.__module__ + (" (no loop)" if body is spec else "")
-            if place.startswith("optimized.composed."):  # no file: the reference's text
-                place = f"{spec.__module__} (over fast leaves)"
+            if hasattr(body, "text_of"):
+                place += " (the reference, rebound)"
             found.append((name, place, of_kernel(name)))
     return found
 
 
 def of_kernel(name: str) -> str:
-    """Return where the kernel of a function stands, or what it is over kernels."""
+    """Return where the kernel of a function stands, or where it is rebound to kernels."""
     if name not in kernels.__all__:
         return "-"
-    return getattr(kernels, name).__module__ if name in kernels.LAUNCHERS else "(over kernels)"
+    return getattr(kernels, name).__module__ + " (rebound)" * (name not in kernels.LAUNCHERS)
 
 
 if __name__ == "__main__":
     for name, body, kernel in lines():
-        print(f"{name:<24}{body:<56}{kernel}")
+        print(f"{name:<24}{body:<63}{kernel}")

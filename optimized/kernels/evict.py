@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from reference.evict import DenseCache, RaggedCache
 
 BLOCK = 64
@@ -60,6 +61,7 @@ def copy_kernel(
     copied(values, left_values, i, place, marked, WIDTH, CHANNELS)
 
 
+@forward(vector.evict)
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:
     if not keys.numel():
         return vector.evict(keys, values, kept)

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._device import rounded, widened
 from optimized.kernels._tiles import DTYPES, PROGRAMS, WIDEST, native, product, room, tile
 from reference.evict import RaggedCache
@@ -136,6 +137,7 @@ def join_kernel(
     tl.store(out + row * WIDTH + d, rounded(found, out.dtype.element_ty), mask=d < WIDTH)
 
 
+@forward(vector.ragged_attention)
 def ragged_attention(
     queries: Tensor,
     cache: RaggedCache,

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._device import is_one_row
 from optimized.kernels._planes import (
     GROUP,
@@ -323,6 +324,7 @@ def fill_kernel(
         room -= tl.sum(count, 0)
 
 
+@forward(vector.retain)
 def retain(
     scores: Tensor,
     protected: Tensor | None,

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 import optimized
-from optimized import Scored
-from optimized._dispatch import its_gpu, kernel_of, on_gpu
+from optimized import Scored, kernel_of
+from optimized._dispatch import its_gpu, on_gpu
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads

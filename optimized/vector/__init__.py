@@ -4,7 +4,7 @@ from inspect import isfunction, ismodule, unwrap
 from typing import TYPE_CHECKING, Any
 
 import reference
-from optimized._composed import modules
+from optimized._dispatch import modules
 
 if TYPE_CHECKING:
     from reference import *  # noqa: F403

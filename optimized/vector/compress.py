@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.evict import evict
 from optimized.vector.graphkv.graph import EDGES
+from optimized.vector.hex.cache import hex_store
 from optimized.vector.hex.heavy_hitters import recent_mask
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
@@ -94,7 +96,13 @@ def select_for_hex(
     return exact.movedim(-2, 0) if scope == "model" else exact
 
 
-compress = composed(reference.compress)
+compress = rebind(
+    reference.compress,
+    select=select,
+    select_for_hex=select_for_hex,
+    evict=evict,
+    hex_store=hex_store,
+)
 
 
 def rows_of(scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str, Tensor]) -> Rows:

@@ -4,8 +4,10 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 from optimized.vector.compress import Rows, best, ranked, refine_rows
+from optimized.vector.evict import evict
+from reference import decoding
 from reference._validation.preconditions import AXES
 from reference.compress import vectors_compared
 from reference.decoding import DecodingConfig, DecodingView, in_text
@@ -50,6 +52,6 @@ def _refined(rows: Rows, place: Tensor, seen: Tensor, config: DecodingConfig) ->
     return refine_rows(text, config.refinement, *stay).gather(-1, place.clamp(min=0))
 
 
-decoding_start = composed(reference.decoding_start)
-decoding_append = composed(reference.decoding_append)
-decoding_read = composed(reference.decoding_read)
+shrunk = rebind(decoding.shrunk, survivors=survivors, evict=evict)
+decoding_start = rebind(reference.decoding_start, shrunk=shrunk)
+decoding_append = rebind(reference.decoding_append, shrunk=shrunk)

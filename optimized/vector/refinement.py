@@ -1,6 +1,9 @@
 """The step between scoring and selecting."""
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.graphkv.refine import graphkv_refine
+from optimized.vector.hubkv.locality import nms
+from optimized.vector.hubkv.refine import hubkv_refine
 
-refine = composed(reference.refine)
+refine = rebind(reference.refine, nms=nms, hubkv_refine=hubkv_refine, graphkv_refine=graphkv_refine)

@@ -72,8 +72,8 @@ def new_singular_value(
     """
     lifted = lift(mask, permutations).double()
     sheets = permutations.shape[1]
-    average = torch.full((sheets, sheets), 1 / sheets, dtype=torch.float64, device=mask.device)
-    new = lifted - torch.kron(mask.double().contiguous(), average)
+    base = mask.double().repeat_interleave(sheets, 0).repeat_interleave(sheets, 1)
+    new = lifted - base / sheets
     return torch.linalg.matrix_norm(new, 2).item() if new.numel() else 0.0
 
 

@@ -83,7 +83,7 @@ def gear_compress(
         sn/2 \rfloor$ outliers at each end of a row of $n$, a channel's too; a row's mean may lie
         outside the rest and stretch its grid.
     """
-    return compress("x", x, by, bits, outliers, rank, fill, seed, scales)
+    return compress_side("x", x, by, bits, outliers, rank, fill, seed, scales)
 
 
 def gear_reconstruct(
@@ -119,7 +119,7 @@ def gear_reconstruct(
     return from_rows(rows, by, width).to(block.left.dtype)
 
 
-def compress(
+def compress_side(
     name: str,
     x: Tensor,
     by: Side,
@@ -130,7 +130,7 @@ def compress(
     seed: int,
     scales: Scales,
 ) -> GearBlock:
-    """Compress what the argument `name` brought."""
+    """Compress keys or values; errors call them `name`."""
     rows = to_rows(x, by)
     apart = outlier_mask(rows, outliers)
     grid = filled_grid if fill else code

@@ -9,7 +9,7 @@ from torch import Tensor
 from reference._validation.contract import requires
 from reference._validation.preconditions import alike, continued, headed
 from reference._validation.types import Bits, Finite, Positive, Ratio, Scales, Seed, Whole
-from reference.quantizers.gear import GearBlock, compress, gear_reconstruct
+from reference.quantizers.gear import GearBlock, compress_side, gear_reconstruct
 
 
 class GearCache(NamedTuple):
@@ -165,8 +165,8 @@ def gear_read(
 def with_block(cache: GearCache, keys: Tensor, values: Tensor, rank: int) -> GearCache:
     """Compress a span of its own and put it after the others."""
     settings = cache.bits, cache.outliers, rank, cache.fill, cache.seed, cache.scales
-    by_channel = compress("keys", keys, "channel", *settings)
-    by_token = compress("values", values, "token", *settings)
+    by_channel = compress_side("keys", keys, "channel", *settings)
+    by_token = compress_side("values", values, "token", *settings)
     return cache._replace(
         key_blocks=(*cache.key_blocks, by_channel), value_blocks=(*cache.value_blocks, by_token)
     )

@@ -18,7 +18,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
 from optimized import kernels
-from optimized._composed import modules
+from optimized._dispatch import modules
 
 Order = Callable[[int], list[int]]
 

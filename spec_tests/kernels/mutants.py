@@ -2,16 +2,12 @@
 
 from spec_tests.mutants.make import kernel_mutants_of
 
-mutant = kernel_mutants_of("__init__.py")
-mutant("""
-kernels/test_rows.py::test_no_kernel_runs_where_gradients_are_asked_for[smd]
-  kernel_without_gradients: kernels run whatever is asked of what they hand out
-  - name: forward(body, partial(getattr, vector, name))
-  + name: body
-""")
-
 mutant = kernel_mutants_of("hubkv/discount.py")
 mutant("""
+kernels/test_rows.py::test_no_kernel_runs_where_gradients_are_asked_for[smd]
+  kernel_without_gradients: the kernel runs whether gradients are asked for or not
+  - @forward(vector.smd)
+  + 
 test_vectors.py::test_vector[discount-a-plateau-and-a-row-end-in-one-hub-each]
   kernel_later_ties: a hub may have an equal on its left
   - hub &= mine > rival(

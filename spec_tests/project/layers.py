@@ -1,15 +1,15 @@
 """Read the source of the fast layers: what they import from the reference, where they loop."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from inspect import getsource, isfunction, unwrap
 from textwrap import dedent
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import reference
-from optimized import vector
-from optimized._composed import CHECKS
+from optimized._rebind import looked_up
 
 # `file::function`, and why its loop is not one over tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
@@ -105,7 +105,7 @@ def reached(function: FunctionType) -> Iterator[FunctionType]:
             continue
         seen.add(id(found))
         yield found
-        called = names(found.__code__)
+        called = looked_up(found.__code__)
         here = {name: found.__globals__.get(name) for name in called}
         if reference in here.values():
             public = called & set(reference.__all__)
@@ -113,29 +113,25 @@ def reached(function: FunctionType) -> Iterator[FunctionType]:
         waiting += here.values()
 
 
-def names(code: CodeType) -> set[str]:
-    """Return the names that code looks up, in the functions inside it too."""
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return set(code.co_names).union(*map(names, inner))
-
-
 def of_a_body(module: str) -> bool:
     """Whether a module is the reference's, or of the fast layers, and no mere check."""
-    head, _, tail = module.rpartition(".")
-    return head.partition(".")[0] in ("reference", "optimized") and tail not in CHECKS
+    if module.startswith("reference._validation"):
+        return False
+    return module.partition(".")[0] in ("reference", "optimized")
 
 
 def slow(body: FunctionType) -> list[str]:
     """Return what a vectorised body reaches and must not: the specification, or a loop of it."""
     found = []
     for function in reached(body):
-        name, home = function.__name__, function.__module__
+        name, home = function.__name__, vars(function).get("text_of", function).__module__
         if home.startswith("optimized.vector"):
             continue
-        spec = unwrap(getattr(reference, name)) if name in reference.__all__ else None
-        if function is spec and getattr(vector, name, spec) is not spec:
+        mirror = sys.modules.get(home.replace("reference", "optimized.vector", 1))
+        body = vars(mirror).get(name, function) if mirror else function
+        if "text_of" not in vars(function) and body is not function:
             found.append(f"{home}.{name}")
-        place = f"{home.replace('optimized.composed', 'reference').replace('.', '/')}.py::{name}"
+        place = f"{home.replace('.', '/')}.py::{name}"
         if place not in ALLOWED_LOOPS and loops(ast.parse(dedent(getsource(function)))):
             found.append(place)
     return found

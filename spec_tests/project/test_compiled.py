@@ -15,7 +15,7 @@ import torch
 
 import optimized
 import reference
-from optimized._dispatch import kernel_of
+from optimized import kernel_of
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import GOOD
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import reference
-from optimized._composed import KEPT
 from spec_tests import index
 from spec_tests.index import HERE as SUITE
 from spec_tests.index import ROOT
@@ -16,12 +15,13 @@ EQUATIONS = index.equations()
 CODE, TESTS = index.cited_by_code(), index.cited_by_tests()
 DOCS = ROOT / "docs"
 REFERENCE = ROOT / "reference"
-# argument checks and the precision rule: docs/conventions.md is about them
-NOT_AN_IDEA = ("__init__", *KEPT)
+# docs/conventions.md is about the precision rule, docs/kinds.md about validation
+NOT_AN_IDEA = ("__init__", "precision")
 FILES = [
     path.relative_to(REFERENCE).with_suffix("")
     for path in sorted(REFERENCE.rglob("*.py"))
-    if path.stem not in NOT_AN_IDEA and not path.stem.startswith("_")
+    if path.stem not in NOT_AN_IDEA
+    and not any(part.startswith("_") for part in path.relative_to(REFERENCE).parts)
 ]
 SHOWN = re.compile(r"^::: reference\.([\w.]+)$", re.MULTILINE)
 ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")

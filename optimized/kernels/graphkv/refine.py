@@ -24,6 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._device import widened
 from reference._validation import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
@@ -365,6 +366,7 @@ def signal_kernel(
         tl.store(refined + here, scaled.to(tl.float32), mask=inside)
 
 
+@forward(vector.graphkv_refine)
 def graphkv_refine(
     scores: Tensor,
     keys: Tensor,

@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
-from optimized import kernels, vector
+from optimized import vector
 from optimized._dispatch import learning
 from optimized.kernels.hex.attention import attended, taken
+from optimized.kernels.hex.cache import compress_residual, settled
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.decode import full
 from reference._validation import checks
@@ -34,4 +35,4 @@ def decoded(
     assert mass is not None
     checks.in_range("queries", mass)
     cache = cache._replace(rest=weighed(cache.rest, mass))
-    return HexDecoded(output, full(cache, kernels.over_them))
+    return HexDecoded(output, full(cache, compress_residual, settled))

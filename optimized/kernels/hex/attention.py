@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._device import rounded, widened
 from optimized.kernels.hex._sparse_entries import ROOM, add_keys, add_values, begin, tables
 from optimized.layout import TILE, PackedCache
@@ -545,6 +546,7 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
+@forward(vector.hex_attention)
 def hex_attention(
     queries: Tensor,
     cache: HexCache,

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._device import widened
 from optimized.kernels._tiles import PROGRAMS, fits, native, product, room, tile
 from reference._validation import checks
@@ -289,6 +290,7 @@ def sizes(queries: Tensor, keys: Tensor) -> tuple[int, int]:
     return block, max(1, block // 2)
 
 
+@forward(vector.attention_mass)
 def attention_mass(
     queries: Tensor,
     keys: Tensor,

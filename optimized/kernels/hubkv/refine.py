@@ -13,6 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._device import is_one_row, rounded, widened
 from optimized.kernels._planes import beside, columns
 from optimized.kernels.hubkv.discount import RADII
@@ -189,6 +190,7 @@ def refine_kernel(
             tl.store(refined + at, out, mask=at < left)
 
 
+@forward(vector.hubkv_refine)
 def hubkv_refine(
     scores: Tensor,
     ratio: float,

@@ -4,11 +4,13 @@ import torch
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._tiles import fits
 from optimized.kernels.hex.heavy_hitters import columns
 from reference._validation import checks
 
 
+@forward(vector.h2o_mass)
 def h2o_mass(
     queries: Tensor,
     keys: Tensor,

@@ -4,12 +4,14 @@ import torch
 from torch import Tensor
 
 from optimized import vector
+from optimized._dispatch import forward
 from optimized.kernels._tiles import fits
 from optimized.kernels.hex.heavy_hitters import columns
 from optimized.vector.scorers.snapkv import observed
 from reference.scorers.scored import Scored
 
 
+@forward(vector.snapkv)
 def snapkv(
     queries: Tensor,
     keys: Tensor,

@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import optimized
-from optimized._composed import modules
+from optimized._dispatch import modules
 from optimized.models import errors as refuse
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.scorer import Scorer

@@ -1,7 +1,8 @@
 """GraphKV as a whole: the specification's text over fast leaves."""
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.compress import compress, select
 
-graphkv_select = composed(reference.graphkv_select)
-graphkv_compress = composed(reference.graphkv_compress)
+graphkv_select = rebind(reference.graphkv_select, select=select)
+graphkv_compress = rebind(reference.graphkv_compress, compress=compress)

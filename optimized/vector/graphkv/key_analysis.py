@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.graphkv.graph import edges
 from reference.graphkv.key_analysis import CosineDistribution
 
-cosine_matrix = composed(reference.cosine_matrix)
+cosine_matrix = rebind(reference.cosine_matrix, edges=edges)
 
 
 def cosine_distribution(keys: Tensor, bins: int) -> CosineDistribution:

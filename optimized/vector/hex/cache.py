@@ -3,8 +3,11 @@
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 from optimized.vector.hex.attention import mass_drawn
+from optimized.vector.hex.compress import hex_compress, hex_mask, hex_reconstruct
+from optimized.vector.hex.expander import static_mask
+from optimized.vector.hex.heavy_hitters import attention_mass, h2o_mask
 from reference._validation import checks
 from reference.hex import cache
 from reference.hex.cache import HexCache, arrived, weighed
@@ -17,9 +20,19 @@ def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexC
     return weighed(cache, mass)
 
 
-hex_prefill = composed(reference.hex_prefill)
-hex_append = composed(reference.hex_append)
-hex_recompress = composed(reference.hex_recompress)
-hex_read = composed(reference.hex_read)
-hex_store = composed(cache.hex_store)
-settled = composed(cache.settled)
+compress_span = rebind(
+    cache.compress_span, hex_compress=hex_compress, static_mask=static_mask, h2o_mask=h2o_mask
+)
+hex_store = rebind(
+    cache.hex_store, hex_compress=hex_compress, hex_mask=hex_mask, static_mask=static_mask
+)
+read = rebind(cache.read, static_mask=static_mask)
+hex_read = rebind(reference.hex_read, hex_reconstruct=hex_reconstruct, read=read)
+recompress = rebind(cache.recompress, compress_span=compress_span, hex_read=hex_read)
+compress_residual = rebind(cache.compress_residual, compress_span=compress_span)
+settled = rebind(cache.settled, recompress=recompress, compress_residual=compress_residual)
+hex_prefill = rebind(
+    reference.hex_prefill, compress_span=compress_span, attention_mass=attention_mass
+)
+hex_append = rebind(reference.hex_append, hold=hold, settled=settled)
+hex_recompress = rebind(reference.hex_recompress, recompress=recompress)

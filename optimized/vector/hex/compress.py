@@ -3,7 +3,9 @@
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.hex.kcvt import code
+from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex import compress
 
 
@@ -12,6 +14,6 @@ def hex_mask(expander: Tensor, dynamic: Tensor, kv_heads: int) -> Tensor:
     return static | dynamic[..., None, :, None]
 
 
-hex_compress = composed(reference.hex_compress)
-hex_reconstruct = composed(reference.hex_reconstruct)
-restored = composed(compress.restored)
+hex_compress = rebind(reference.hex_compress, hex_mask=hex_mask, code=code, pack_bits=pack_bits)
+restored = rebind(compress.restored, hex_mask=hex_mask, unpack_bits=unpack_bits)
+hex_reconstruct = rebind(reference.hex_reconstruct, restored=restored)

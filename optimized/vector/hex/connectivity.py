@@ -3,7 +3,7 @@
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 from optimized.vector.hex.spectrum import Graph
 
 
@@ -11,4 +11,4 @@ def component_count(mask: Tensor) -> int:
     return Graph.of(mask).component_count()
 
 
-is_connected = composed(reference.is_connected)
+is_connected = rebind(reference.is_connected, component_count=component_count)

@@ -6,17 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized._composed import composed
 from optimized.vector.hex.attention import attend, hex_attention, learning, multiplied
-from optimized.vector.hex.cache import settled
+from optimized.vector.hex.cache import compress_residual, settled
 from optimized.vector.hex.cache_layout import Laid
 from reference._validation import checks
-from reference.hex import cache as streaming
 from reference.hex.cache import HexCache, arrived, buffer_space, weighed
 from reference.hex.decode import HexDecoded
 from reference.precision import widest
-
-compress_residual = composed(streaming.compress_residual)
 
 
 def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexDecoded:
@@ -50,16 +46,23 @@ def decoded(
     return output, full(cache._replace(rest=weighed(cache.rest, mass)))
 
 
-def full(cache: Any, over: Callable[[Any], Any] = lambda body: body) -> Any:
+def full(
+    cache: Any,
+    compress_residual: Callable[[HexCache], HexCache] = compress_residual,
+    settled: Callable[[HexCache], HexCache] = settled,
+) -> Any:
     """Compress a block if the residual buffer is full, and add it behind those laid out.
 
-    What does so may be made `over` other bodies.
+    Args:
+        cache: laid out.
+        compress_residual: what compresses a block, over kernels or not.
+        settled: what compresses the whole cache, where its mode asks for it.
     """
     rest = cache.rest
     if buffer_space(rest):
         return cache
     if rest.config.mode == "append" or cache.blocks < rest.config.period:
         # what stands for the blocks before this one is only asked whether there are some
-        after = over(compress_residual)(rest._replace(blocks=cache.runs))
+        after = compress_residual(rest._replace(blocks=cache.runs))
         return cache.followed(after.blocks[-1], after._replace(blocks=()))
-    return type(cache).of(over(settled)(cache.cache()))
+    return type(cache).of(settled(cache.cache()))

@@ -1,5 +1,6 @@
 """Expander masks without loops over edges; the draws of the reference, so its very masks."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 from optimized.vector.hex.random_biregular import connect, pairing, swaps
 from optimized.vector.hex.spectrum import Graph, is_within
 from reference.hex import expander
@@ -53,5 +54,6 @@ def random_expander(
     none_found(tokens, channels, token_degree)
 
 
-expander_mask = composed(reference.expander_mask)
-static_mask = composed(expander.static_mask)
+expander_mask = rebind(reference.expander_mask, random_expander=random_expander)
+_recent_masks = lru_cache(maxsize=8)(expander_mask)
+static_mask = rebind(expander.static_mask, _recent_masks=_recent_masks)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 
 
 def _edges(prime: int, modulus: int, sources: np.ndarray, targets: np.ndarray) -> Tensor:
@@ -49,5 +49,5 @@ def _members(modulus: int, square: bool) -> np.ndarray:
     return flat[(determinant != 0) & (squares == square)].reshape(-1, 2, 2)
 
 
-lps_mask = composed(reference.lps_mask)
-lps_graph = composed(reference.lps_graph)
+lps_mask = rebind(reference.lps_mask, _members=_members, _edges=_edges)
+lps_graph = rebind(reference.lps_graph, _members=_members, _edges=_edges)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 
 
 def lift(mask: Tensor, permutations: Tensor) -> Tensor:
@@ -17,5 +17,5 @@ def lift(mask: Tensor, permutations: Tensor) -> Tensor:
     return lifted.reshape(sheets * tokens, sheets * channels)
 
 
-new_singular_value = composed(reference.new_singular_value)
-ramanujan_lift = composed(reference.ramanujan_lift)
+new_singular_value = rebind(reference.new_singular_value, lift=lift)
+ramanujan_lift = rebind(reference.ramanujan_lift, lift=lift, new_singular_value=new_singular_value)

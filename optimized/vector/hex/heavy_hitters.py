@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 from optimized.vector.attention import attention_weights
 from reference._validation import checks
 from reference.attention import known_of
@@ -56,4 +56,4 @@ def recent_mask(tokens: int, recent: int) -> Tensor:
     return torch.arange(tokens) >= tokens - recent
 
 
-h2o_mask = composed(reference.h2o_mask)
+h2o_mask = rebind(reference.h2o_mask, heavy_hitter_mask=heavy_hitter_mask, recent_mask=recent_mask)

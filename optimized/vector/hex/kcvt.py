@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 from reference.hex.kcvt import Quantised, scale_dtype, storable
 from reference.precision import widen
 
@@ -26,5 +26,5 @@ def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | No
     return Quantised(codes.masked_fill_(kept | (step == 0), 0).to(torch.uint8), steps, minima)
 
 
-quantise = composed(reference.quantise)
-kcvt = composed(reference.kcvt)
+quantise = rebind(reference.quantise, code=code)
+kcvt = rebind(reference.kcvt, code=code)

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.hex.spectrum import is_ramanujan
 
 
 def subtile_codes(
@@ -32,4 +33,10 @@ def subtile_mask(permutations: Tensor, subtile: int) -> Tensor:
     return mask.scatter_(2, owned, True).flatten(1)
 
 
-subtile_expander = composed(reference.subtile_expander)
+subtile_expander = rebind(
+    reference.subtile_expander,
+    subtile_codes=subtile_codes,
+    subtile_permutations=subtile_permutations,
+    subtile_mask=subtile_mask,
+    is_ramanujan=is_ramanujan,
+)

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
-from optimized.vector.compress import pool_budgets, rows_of
+from optimized._rebind import rebind
+from optimized.vector.compress import compress, pool_budgets, rows_of, select
 from reference._validation.contract import scanning
 from reference._validation.preconditions import AXES
 from reference.hex.presets import HexConfig
@@ -44,5 +44,5 @@ def with_ends(
     return scored._replace(protected=protected.movedim(-3, 0) if scope == "model" else protected)
 
 
-hubkv_select = composed(reference.hubkv_select)
-hubkv_compress = composed(reference.hubkv_compress)
+hubkv_select = rebind(reference.hubkv_select, with_ends=with_ends, select=select)
+hubkv_compress = rebind(reference.hubkv_compress, with_ends=with_ends, compress=compress)

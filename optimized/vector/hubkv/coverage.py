@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 from reference._validation import checks
 from reference.precision import widen
 
@@ -41,4 +41,4 @@ def _covered(weights: Tensor, kept: Tensor) -> Tensor:
     return weights.masked_fill(~kept[..., None, :], 0).amax(-1)
 
 
-coverage = composed(reference.coverage)
+coverage = rebind(reference.coverage, _covered=_covered)

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
 
 
 def hub_mask(scores: Tensor, radius: int, protected: Tensor | None) -> Tensor:
@@ -35,4 +35,4 @@ def strongest_neighbours(keys: Tensor, radius: int, lowest: float) -> tuple[Tens
     return best[..., :tokens], best[..., radius + 1 : radius + 1 + tokens]
 
 
-smd = composed(reference.smd)
+smd = rebind(reference.smd, hub_mask=hub_mask)

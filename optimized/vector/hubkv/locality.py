@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.hubkv.discount import hub_mask
 from reference._validation import checks
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
@@ -43,4 +44,4 @@ def attention_density(weights: Tensor, content: Tensor | None) -> Tensor:
     return weights.sum(-2) / asked.sum()
 
 
-nms = composed(reference.nms)
+nms = rebind(reference.nms, hub_mask=hub_mask)

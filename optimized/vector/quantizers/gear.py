@@ -1,7 +1,21 @@
 """GEAR's spans over fast codes, outliers and corrections."""
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.hex.kcvt import code
+from optimized.vector.hex.packing import pack_bits, unpack_bits
+from optimized.vector.quantizers.low_rank import low_rank
+from optimized.vector.quantizers.outliers import outlier_mask
+from reference.quantizers import gear
 
-gear_compress = composed(reference.gear_compress)
-gear_reconstruct = composed(reference.gear_reconstruct)
+filled_grid = rebind(gear.filled_grid, code=code)
+compress_side = rebind(
+    gear.compress_side,
+    filled_grid=filled_grid,
+    code=code,
+    pack_bits=pack_bits,
+    low_rank=low_rank,
+    outlier_mask=outlier_mask,
+)
+gear_compress = rebind(reference.gear_compress, compress_side=compress_side)
+gear_reconstruct = rebind(reference.gear_reconstruct, unpack_bits=unpack_bits)

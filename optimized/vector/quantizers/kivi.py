@@ -1,8 +1,14 @@
 """KIVI's cache over fast codes."""
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.hex.kcvt import code
+from optimized.vector.hex.packing import pack_bits, unpack_bits
+from reference.quantizers import kivi
 
-kivi_prefill = composed(reference.kivi_prefill)
-kivi_append = composed(reference.kivi_append)
-kivi_read = composed(reference.kivi_read)
+in_groups = rebind(kivi.in_groups, code=code, pack_bits=pack_bits)
+with_keys = rebind(kivi.with_keys, in_groups=in_groups)
+with_values = rebind(kivi.with_values, in_groups=in_groups)
+kivi_append = rebind(reference.kivi_append, with_keys=with_keys, with_values=with_values)
+kivi_prefill = rebind(reference.kivi_prefill, kivi_append=kivi_append)
+kivi_read = rebind(reference.kivi_read, unpack_bits=unpack_bits)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized._composed import composed
+from optimized._rebind import rebind
+from optimized.vector.scorers._padding import protected_ends
 from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._padding import real_tokens
@@ -77,4 +78,4 @@ def _drawn(
     return scores.scatter_(-1, places, best)[..., :tokens].clone()
 
 
-kvzip = composed(reference.kvzip)
+kvzip = rebind(reference.kvzip, kvzip_chunk=kvzip_chunk, protected_ends=protected_ends)

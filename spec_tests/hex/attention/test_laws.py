@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import optimized
 import reference
-from optimized.vector.hex import attention, compress, packing
+from optimized.vector.hex import attention, cache_layout, compress, packing
 from optimized.vector.hex.cache_layout import Laid
 from optimized.vector.hex.decode import decoded
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal, cast
@@ -228,7 +228,7 @@ def test_a_step_makes_no_mask_anew_however_many_lengths_take_turns(monkeypatch):
     for queries, cache in asked:
         optimized.hex_attention(queries, cache)
         held.append(decoded(cache, queries, *(queries[:2],) * 2)[1])
-    for module in (attention, laid):
+    for module in (attention, cache_layout):
         monkeypatch.delattr(module, "static_mask")
     for (queries, cache), one in zip(asked, held, strict=True):
         optimized.hex_attention(queries, cache)

@@ -18,7 +18,8 @@ test_decoding_in_any_chunks_gives_the_same_cache
 test_append_never_changes_a_byte_of_earlier_blocks
   gear_recompressed: the first block is compressed again
   - (*cache.value_blocks, by_token)
-  + (*(compress('', gear_reconstruct(b), 'token', *settings) for b in cache.value_blocks), by_token)
+  + (*(compress_side('', gear_reconstruct(b), 'token', *settings)
+  +    for b in cache.value_blocks), by_token)
 test_what_is_read_is_every_block_in_order_and_the_buffer_as_it_is
   buffer_first: the buffer comes first
   - [*keys, cache.residual_keys]

@@ -2,7 +2,7 @@
 
 import math
 
-from spec_tests.scorers.h2o.oracle import Head
+from spec_tests.scorers.h2o.oracle import Head, draws
 
 
 def snapkv(

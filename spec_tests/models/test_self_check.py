@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import reference
+from optimized.models import self_check
 from optimized.models.attach import attachment
 from spec_tests.accuracy import assert_as_accurate, assert_close
 from spec_tests.models.random_model import (
@@ -82,7 +83,7 @@ def test_a_model_that_sees_the_future_is_refused():
 
 @pytest.mark.parametrize("name", ["way_of", "dense_attention"])
 def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
-    ours = getattr(proof, name)
+    ours = getattr(self_check, name)
 
     def bare(*given, **_):
         return ours(*given[:1])
@@ -91,7 +92,7 @@ def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
         del valid
         return ours(query, key, value, None, way)
 
-    monkeypatch.setattr(proof, name, bare if name == "way_of" else blind)
+    monkeypatch.setattr(self_check, name, bare if name == "way_of" else blind)
     with pytest.raises(ValueError, match=r"got 'gemma2', whose attention moves by"):
         models.attach(fresh("gemma2"))
 

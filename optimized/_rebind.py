@@ -1,0 +1,55 @@
+"""A function of the specification over fast functions, without a copy of its text.
+
+A function that has no loop of its own is fast once the functions it calls are. `rebind` returns
+the same code in which named functions mean others:
+
+    smd = rebind(reference.smd, hub_mask=hub_mask)
+"""
+
+import sys
+from collections.abc import Callable
+from inspect import unwrap
+from types import CodeType, FunctionType
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def rebind(function: Callable[P, R], **names: Any) -> Callable[P, R]:
+    """Return a function of the same code that finds other functions under some names.
+
+    The new function belongs to the module that calls `rebind`, where `pickle` and `torch.compile`
+    find it. Its globals are those of that module; what the module does not define is added from
+    the module of the original.
+
+    Args:
+        function: what to rebind; a public function of the reference is taken without its checks.
+        names: what stands under which name that the code looks up.
+
+    Raises:
+        TypeError: the code does not look up one of the names.
+        ValueError: the module has something else under one of the names.
+    """
+    original: Any = unwrap(function)
+    here = sys._getframe(1).f_globals
+    for name, value in names.items():
+        if name not in looked_up(original.__code__):
+            raise TypeError(f"{original.__qualname__} does not call {name}")
+        if here.setdefault(name, value) is not value:
+            raise ValueError(f"{here['__name__']} has another {name}")
+    for name, value in original.__globals__.items():
+        here.setdefault(name, value)
+    code, name = original.__code__, original.__name__
+    copy: Any = FunctionType(code, here, name, original.__defaults__, original.__closure__)
+    for what in ("__qualname__", "__doc__", "__annotations__", "__kwdefaults__"):
+        setattr(copy, what, getattr(original, what))
+    copy.__module__ = here["__name__"]
+    copy.text_of = original
+    return copy
+
+
+def looked_up(code: CodeType) -> set[str]:
+    """Return the global names that code looks up, in the functions inside it too."""
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    return set(code.co_names).union(*map(looked_up, inner))

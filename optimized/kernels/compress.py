@@ -1,0 +1,23 @@
+"""HubKV's and GraphKV's choices, and the compressors, over kernels."""
+
+from optimized import vector
+from optimized._rebind import rebind
+from optimized.kernels.evict import evict
+from optimized.kernels.hex.cache import hex_store
+from optimized.kernels.refinement import refine
+from optimized.kernels.retain import retain
+from optimized.vector.compress import best as torch_best
+from optimized.vector.compress import refine_rows as torch_refine_rows
+from optimized.vector.compress import select_for_hex as torch_select_for_hex
+
+refine_rows = rebind(torch_refine_rows, refine=refine)
+best = rebind(torch_best, retain=retain)
+select = rebind(vector.select, refine_rows=refine_rows, best=best)
+select_for_hex = rebind(torch_select_for_hex, refine_rows=refine_rows, retain=retain)
+compress = rebind(
+    vector.compress,
+    select=select,
+    select_for_hex=select_for_hex,
+    evict=evict,
+    hex_store=hex_store,
+)

@@ -1,0 +1,8 @@
+"""A step of decoding, over kernels."""
+
+from optimized import vector
+from optimized._rebind import rebind
+from optimized.kernels.hex.attention import hex_attention
+from optimized.kernels.hex.cache import settled
+
+hex_decode = rebind(vector.hex_decode, hex_attention=hex_attention, settled=settled)
