@@ -1,6 +1,6 @@
 """What the plug-in refuses: the argument, its value, what is admissible."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from inspect import signature
@@ -15,9 +15,8 @@ from transformers.cache_utils import Cache, DynamicCache
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
 from reference.contract import compiled
-from reference.kinds import Finite, Positive, Ratio, Scope
+from reference.kinds import Finite, Positive, Scope
 from reference.refinement import refinable
-from reference.rules import false_on_the_left
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
@@ -31,6 +30,12 @@ def held_to(kind: type) -> Callable[[Any], None]:
 
 
 hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest of the known names is meant, if one is near."""
+    near = get_close_matches(given, list(known), n=1)
+    return f": did you mean {near[0]!r}?" if near else ""
 
 
 KNOWN = (
@@ -314,6 +319,16 @@ def begun(seen: int, count: int) -> None:
         )
 
 
+def false_on_the_left(name: str, mask: Tensor) -> None:
+    """Refuse padding behind a token."""
+    behind = (mask[..., :-1] & ~mask[..., 1:]).nonzero()
+    if len(behind):
+        raise ValueError(
+            f"{name} must have its padding, 0, on the left of each row, got 0 after 1 at position "
+            f"{int(behind[0, -1]) + 1}: set `tokenizer.padding_side = 'left'`"
+        )
+
+
 def ends_in_text(mask: Any) -> None:
     """Refuse a prompt that ends in padding."""
     if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
@@ -454,7 +469,10 @@ def in_vocabulary(ids: Tensor, size: int) -> None:
     lowest, highest = ids.aminmax()
     if lowest < 0 or highest >= size:
         wrong = lowest if lowest < 0 else highest
-        raise ValueError(f"input_ids must be in [0, {size - 1}], as the model has it, got {wrong}")
+        raise ValueError(
+            f"input_ids must be in the model's vocabulary, 0 to {size - 1}, got {wrong}: is the "
+            "tokenizer this model's?"
+        )
 
 
 def implementation(kv: Any) -> None:
@@ -467,8 +485,9 @@ def gates(weights: Any, layers: int) -> None:
     """Refuse to score without the gate of each layer."""
     if not weights:
         raise ValueError(
-            "fastkvzip must have gates that have learnt from the model, got none: in "
-            "`gate.safetensors` beside its weights, or in settings={'weights': ...}"
+            "fastkvzip must have gates that were trained for the model, got none: train them with "
+            "`optimized.models.gates.learn_gates(model, prompts)`, and pass them as "
+            "settings={'weights': gates} or write them into the model's folder with `save_gates`"
         )
     one_a_layer("weights", weights, layers)
 
@@ -575,16 +594,13 @@ def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) 
             continue
         if one in known:
             says = f"settings of {name} go to settings={{{one!r}: ...}}"
-        elif one == "compression_ratio":
-            says = "the share that is removed is `ratio`"
         elif one in takes and one not in TEXT:
             looked[one] = value
             continue
         elif one in TEXT:
-            says = "`compressed` makes its own, and reads ids"
+            says = "leave it out, since `compressed` reads ids and makes the rest itself"
         else:
-            near = get_close_matches(one, OPTIONS, n=1)
-            says = f"did you mean {near[0]!r}?" if near else f"options are {', '.join(OPTIONS)}"
+            says = unknown_option(one)
         raise TypeError(
             f"inputs must be input_ids and attention_mask, what {type(model).__name__} takes "
             f"beside them, or an option of `compressed`, got {one!r}: {says}"
@@ -618,10 +634,15 @@ def options(given: Mapping[str, Any]) -> None:
     """Refuse options that `compressed` does not have."""
     for one in given:
         if one not in OPTIONS:
-            near = get_close_matches(one, OPTIONS, n=1)
-            says = "the share that is removed is `ratio`" if one == "compression_ratio" else ""
-            says = says or (f"did you mean {near[0]!r}?" if near else "got none of them")
-            raise TypeError(f"options must be among {', '.join(OPTIONS)}, got {one!r}: {says}")
+            says = unknown_option(one)
+            raise TypeError(f"options must be those of `compressed`, got {one!r}: {says}")
+
+
+def unknown_option(one: str) -> str:
+    """Say what may be meant by an option that `compressed` does not have."""
+    if one == "compression_ratio":
+        return "the share that is removed is `ratio`"
+    return did_you_mean(one, OPTIONS)[2:] or f"options are {', '.join(OPTIONS)}"
 
 
 def nested(within: bool) -> None:
@@ -668,11 +689,23 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
     for one in ratio if isinstance(ratio, Sequence) and not isinstance(ratio, str) else [ratio]:
-        errors.must_be("ratio", one, Ratio | None)
-        if one == 1:
-            raise ValueError("ratio must be below 1, got 1: it is the share that is removed")
+        removed_share(one)
     for one in keep if isinstance(keep, Sequence) and not isinstance(keep, str) else [keep]:
+        if isinstance(one, float):
+            raise TypeError(
+                f"keep must be an integer, the number of entries a head keeps, got {one}: the "
+                "share that is removed is `ratio`"
+            )
         errors.must_be("keep", one, Positive | None)
+
+
+def removed_share(ratio: Any) -> None:
+    """Refuse what is no share, and the share that leaves nothing."""
+    errors.must_be("ratio", ratio, float | None)
+    if ratio is not None and not 0 <= ratio < 1:
+        raise ValueError(
+            f"ratio must be at least 0 and below 1, got {ratio}: it is the share that is removed"
+        )
 
 
 def stays(name: str, interval: int | None) -> None:

@@ -254,7 +254,7 @@ def test_a_setting_that_a_scorer_does_not_have_is_refused(name):
 
 def test_gates_are_asked_for_before_anything_is_read():
     with pytest.raises(
-        ValueError, match="fastkvzip must have gates that have learnt from the model, got none"
+        ValueError, match="fastkvzip must have gates that were trained for the model, got none"
     ):
         models.scorer("fastkvzip", attached("llama"))
 
@@ -365,7 +365,7 @@ def test_hex_refuses_channels_without_a_mask_at_construction(mode):
 def test_a_call_that_is_refused_leaves_the_cache_as_it_was():
     ids, mask = prompts(3)
     cache = hex_cache()
-    with pytest.raises(ValueError, match="attention_mask must be false on the left of a row only"):
+    with pytest.raises(ValueError, match="0, on the left of each row, got 0 after 1 at position"):
         generated(attached("llama"), ids, mask.flip(1), cache)
     every = torch.ones_like(mask)
     assert_equal(

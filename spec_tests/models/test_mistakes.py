@@ -50,7 +50,7 @@ MISTAKES = {
     "an input that is made of the ids": (
         dict(system="snapkv", ratio=0.5, inputs_embeds=torch.zeros(1, 4, 32)),
         TypeError,
-        "got 'inputs_embeds': `compressed` makes its own, and reads ids",
+        "got 'inputs_embeds': leave it out, since `compressed` reads ids",
     ),
     "something else": (
         dict(system="snapkv", ratio=0.5, xyz=1),
@@ -85,12 +85,12 @@ MISTAKES = {
     "all of it removed": (
         dict(system="snapkv", ratio=1.0),
         ValueError,
-        "ratio must be below 1, got 1: it is the share that is removed",
+        "ratio must be at least 0 and below 1, got 1.0: it is the share that is removed",
     ),
     "a ratio in percent": (
         dict(system="snapkv", ratio=75.0),
         ValueError,
-        "ratio must be in [0, 1], got 75.0",
+        "ratio must be at least 0 and below 1, got 75.0: it is the share that is removed",
     ),
     "no ids": (
         dict(system="snapkv", ratio=0.5, input_ids=None),
@@ -110,7 +110,7 @@ MISTAKES = {
     "padding on the right": (
         dict(system="snapkv", ratio=0.5, attention_mask=prompts()[1].flip(-1)),
         ValueError,
-        "attention_mask must be false on the left of a row only",
+        "left of each row, got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`",
     ),
     "a reading that there is not": (
         dict(system="snapkv", ratio=0.5, reading="literal"),
@@ -137,7 +137,11 @@ MISTAKES = {
         ValueError,
         "got 'snapkv@heads': snapkv has @head, @layer, @model",
     ),
-    "half an entry": (dict(system="snapkv", keep=10.5), TypeError, "keep must be an integer, got"),
+    "half an entry": (
+        dict(system="snapkv", keep=10.5),
+        TypeError,
+        "a head keeps, got 10.5: the share that is removed is",
+    ),
     "a refinement's settings as a dictionary": (
         dict(system="snapkv+hubkv", ratio=0.5, refined={"gamma": 0.9}),
         TypeError,
@@ -156,7 +160,7 @@ MISTAKES = {
     "gates that nobody has trained": (
         dict(system="fastkvzip", keep=8),
         ValueError,
-        "fastkvzip must have gates that have learnt from the model, got none: in `gate.safe",
+        "got none: train them with `optimized.models.gates.learn_gates(model, prompts)`",
     ),
     "the implementation by its name": (
         dict(system="snapkv", ratio=0.5, kv="reference"),
@@ -171,7 +175,7 @@ MISTAKES = {
     "ids of another tokenizer": (
         dict(system="full", input_ids=IDS + 100),
         ValueError,
-        "input_ids must be in [0, 60], as the model has it, got 160",
+        "vocabulary, 0 to 60, got 160: is the tokenizer this model's?",
     ),
     "a mask of numpy": (
         dict(system="full", attention_mask=prompts()[1].numpy()),

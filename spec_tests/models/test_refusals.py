@@ -117,7 +117,7 @@ def test_taking_tokens_back_is_refused():
 
 def test_padding_on_the_right_is_refused():
     ids, mask = prompts()
-    with pytest.raises(ValueError, match="attention_mask must be false on the left of a row only"):
+    with pytest.raises(ValueError, match="attention_mask must have its padding, 0, on the left"):
         models.prefill(attached("llama"), ids, mask.flip(1))
 
 
