@@ -36,6 +36,8 @@ from optimized.models.systems import (
 )
 from optimized.readings import READINGS
 from optimized.vector.scorers._rows import protected_ends
+from reference.errors import must_be
+from reference.kinds import Positive
 from reference.refinement import Refinement
 
 
@@ -106,6 +108,7 @@ def compressed(
     refuse.implementation(kv)
     if one.store is not None or one.then is not None:
         refuse.stays(one.name, interval)
+    must_be("interval", interval, Positive | None)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
     refuse.layered(one, SCORERS, layered, interval)
@@ -114,6 +117,7 @@ def compressed(
         raise ValueError(
             f"refined must be None for {one.name!r}, which ranks nothing, got {refined}"
         )
+    refuse.no_settings(settings)
     own = dict(settings or {})
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
@@ -121,6 +125,7 @@ def compressed(
     if layered:
         refuse.one_a_layer("ratio or keep", pairs(ratio, keep), whole_layers(model.config))
         one = one._replace(scope="layer" if one.scope == "model" else one.scope)
+    refuse.elsewhere(model, input_ids)
     refuse.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
     refuse.seen_at_once(model, input_ids, looked, chunk)
     tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
@@ -133,16 +138,20 @@ def compressed(
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
         refuse.settings(f"{one.scorer} with an interval", own, known)
+        if SCORERS[str(one.scorer)].negative:
+            refuse.below_zero(one.name, one.refinement is not None, interval)
+        refuse.in_one_call("with an interval", chunk)
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
         config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
         gates = gated(model, str(one.scorer), own).get("weights")
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
-        return begun(model, cache, input_ids, mask, chunk, looked)
+        return begun(model, cache, input_ids, mask, looked)
     if one.store in QUANTIZERS:
+        refuse.in_one_call(f"for {one.name!r}", chunk)
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
-        return begun(model, cache, input_ids, mask, chunk, looked)
+        return begun(model, cache, input_ids, mask, looked)
     if one.store is not None:
         how = store or hex_settings(one, reading)
         return coded(model, one, how, input_ids, mask, chunk, reading, kv, looked)
@@ -202,7 +211,7 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
     elif isinstance(system, Scorer):
         one, made = System(system.name, system.name, None, system.scope), system
     elif not isinstance(system, HexConfig):
-        raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {system!r}")
+        refuse.no_system(system)
     else:
         refuse.hex_settings(system)
         one, store = System("hex", "h2o", store="hex"), system
@@ -231,13 +240,9 @@ def begun(
     cache: AttendingCache,
     ids: Tensor,
     mask: Tensor,
-    chunk: int | None,
     looked: dict[str, Any],
 ) -> AttendingCache:
     """Let a cache read a prompt at once, without its last token."""
-    if chunk is not None:
-        kind = type(cache).__name__
-        raise ValueError(f"chunk must be None for a {kind}, whose first call is the prompt")
     if ids.shape[1] > 1:
         read(model, cache, ids[:, :-1], mask[:, :-1], None, but_last(looked, ids))
     return cache

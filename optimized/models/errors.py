@@ -14,7 +14,7 @@ from transformers.cache_utils import Cache, DynamicCache
 
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference import errors
-from reference.contract import compiled
+from reference.contract import compiled, shown
 from reference.kinds import Finite, Positive, Scope
 from reference.refinement import refinable
 
@@ -103,9 +103,9 @@ def sharing(config: Any, layers: Sequence[Any]) -> None:
     ours = next(layer for layer in layers if hasattr(layer, "shares"))
     if "reuse" in modes and not ours.shares:
         raise ValueError(
-            f"model must have keys in every layer for a {type(ours).__name__}, got "
-            f"{config.model_type!r}, some of whose layers attend to the keys of another: a system "
-            "that evicts is admissible"
+            "model must have keys in every layer for a system that stores codes, or that "
+            f"compresses again, got {config.model_type!r}, some of whose layers attend to the keys "
+            "of another: take a system that evicts once"
         )
 
 
@@ -126,9 +126,26 @@ def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
 
 def no_model(model: Any) -> None:
     """Refuse what is no causal language model."""
-    if not hasattr(model, "get_decoder") or model.get_output_embeddings() is None:
-        name = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
-        raise TypeError(f"model must be a causal language model of transformers, got {name}")
+    named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
+    headed = isinstance(model, nn.Module) and hasattr(model, "get_decoder")
+    if not headed or model.get_output_embeddings() is None:
+        raise TypeError(
+            f"model must be a causal language model of transformers, got {named}: load it with "
+            "`AutoModelForCausalLM.from_pretrained`"
+        )
+
+
+def no_system(given: Any) -> NoReturn:
+    """Refuse what is no system, and say where it belongs."""
+    got, says = shown(given), ""
+    if isinstance(given, Tensor):
+        says = ": ids come after it, `compressed(model, 'kvzip+hubkv', ids, ratio=0.75)`"
+    elif isinstance(given, Mapping):
+        got = type(given).__name__
+        says = ": inputs come after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`"
+    elif isinstance(given, nn.Module):
+        got, says = type(given).__name__, ": the model comes before it"
+    raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {got}{says}")
 
 
 def unfound(named: str, lost: int) -> None:
@@ -315,7 +332,8 @@ def begun(seen: int, count: int) -> None:
     if count < seen:
         raise ValueError(
             f"input_ids must begin with the {seen} tokens that the cache has seen, got {count} in "
-            "all: `generate` takes every token so far, and new ones behind them"
+            "all: give `generate` every token so far, and new ones behind them; several questions "
+            "of one prompt are asked within `cache.undone()`"
         )
 
 
@@ -364,6 +382,15 @@ def weights(asked: Any) -> None:
         raise ValueError(
             "output_attentions must be False over a cache of this package, got True: weights of "
             "entries that are gone are not there; ask in a call without the cache"
+        )
+
+
+def uncached(use: Any) -> None:
+    """Refuse to generate without the cache that is given."""
+    if use is False:
+        raise ValueError(
+            "use_cache must be True with a cache in past_key_values, got False: leave one of the "
+            "two out"
         )
 
 
@@ -516,12 +543,20 @@ one_of = errors.one_of
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     """Refuse what is not a batch of token ids with a mask of its shape."""
     if isinstance(ids, Tensor) and ids.is_meta:
-        raise ValueError("input_ids must be on a device that holds data, got meta")
-    if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
-        got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
         raise ValueError(
-            f"input_ids must be integers of shape (batch, tokens), not empty, got {got}: a "
-            "tokenizer returns such with return_tensors='pt'"
+            "input_ids must be on a device that holds data, got meta: `input_ids.to(model.device)`"
+        )
+    held = isinstance(ids, Tensor)
+    whole = held and not ids.is_floating_point() and ids.dtype != torch.bool
+    if not whole or ids.ndim != 2 or not ids.numel():
+        got = f"{tuple(ids.shape)}, {ids.dtype}" if held else type(ids).__name__
+        says = "`tokenizer(text, return_tensors='pt')` returns such"
+        if isinstance(ids, Mapping):
+            says = "unpack what a tokenizer returns, `compressed(model, system, **inputs)`"
+        elif whole and ids.ndim == 1:
+            says = "`input_ids[None]` is a batch of one prompt"
+        raise ValueError(
+            f"input_ids must be integers of shape (batch, tokens), not empty, got {got}: {says}"
         )
     if valid is not None:
         if not isinstance(valid, Tensor):
@@ -530,12 +565,35 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
         false_on_the_left("attention_mask", valid.to(torch.bool))
 
 
-def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
+def elsewhere(model: Any, ids: Tensor) -> None:
+    """Refuse ids on another device than the model, unless `accelerate` moves them."""
+    embedding = model.get_input_embeddings()
+    home = next(embedding.parameters()).device
+    if ids.device != home and not any(hasattr(one, "_hf_hook") for one in (model, embedding)):
+        raise ValueError(
+            f"input_ids must be on the device of the model, {home}, got {ids.device}: "
+            "`input_ids.to(model.device)`"
+        )
+
+
+def no_settings(given: Any) -> None:
+    """Refuse settings without names."""
+    if not isinstance(given, Mapping | None):
+        raise TypeError(
+            f"settings must be a dictionary, such as {{'window': 16}}, got {shown(given)}"
+        )
+
+
+def settings(name: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     """Refuse settings that a scorer does not have."""
     if given and not known:
         raise ValueError(f"settings of {name} must be left out, got {', '.join(given)}")
     for setting in given:
-        errors.one_of(f"settings of {name}", setting, tuple(sorted(known)))
+        if setting not in known:
+            raise ValueError(
+                f"settings of {name} must be among {', '.join(sorted(known))}, got "
+                f"{setting!r}{did_you_mean(setting, known)}"
+            )
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
@@ -712,6 +770,21 @@ def stays(name: str, interval: int | None) -> None:
     """Refuse to compress again and again what is in codes."""
     if interval is not None:
         raise ValueError(f"interval must be None for {name!r}, whose codes stay, got {interval}")
+
+
+def below_zero(name: str, refines: bool, interval: int) -> None:
+    """Refuse to refine negative scores of tokens that come one by one."""
+    if refines:
+        raise ValueError(
+            f"interval must be None for {name!r}, got {interval}: its scores are negative, and a "
+            "refinement takes scores of at least 0 while decoding"
+        )
+
+
+def in_one_call(what: str, chunk: int | None) -> None:
+    """Refuse to read in pieces what is stored with the first call."""
+    if chunk is not None:
+        raise ValueError(f"chunk must be None {what}, got {chunk}: the prompt is read in one call")
 
 
 def layered(system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any) -> None:

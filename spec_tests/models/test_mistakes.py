@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import optimized
+from optimized.models import errors
 from spec_tests.models.random_model import (
     attached,
     configuration,
@@ -100,12 +101,42 @@ MISTAKES = {
     "ids without a batch": (
         dict(system="snapkv", ratio=0.5, input_ids=IDS[0]),
         ValueError,
-        "input_ids must be integers of shape (batch, tokens), not empty, got (24,), torch.int64",
+        "got (24,), torch.int64: `input_ids[None]` is a batch of one prompt",
     ),
     "a tokenizer's lists": (
         dict(system="snapkv", ratio=0.5, input_ids=IDS.tolist()),
         ValueError,
         "input_ids must be integers of shape (batch, tokens), not empty, got list",
+    ),
+    "a text in place of its ids": (
+        dict(system="snapkv", ratio=0.5, input_ids="Hello"),
+        ValueError,
+        "not empty, got str: `tokenizer(text, return_tensors='pt')` returns such",
+    ),
+    "a tokenizer's dictionary that is not unpacked": (
+        dict(system="snapkv", ratio=0.5, input_ids=transformers.BatchEncoding(dict(input_ids=IDS))),
+        ValueError,
+        "got BatchEncoding: unpack what a tokenizer returns, `compressed(model, system, **inputs)`",
+    ),
+    "a mask in place of ids": (
+        dict(system="snapkv", ratio=0.5, input_ids=IDS.bool()),
+        ValueError,
+        "(batch, tokens), not empty, got (2, 24), torch.bool",
+    ),
+    "no system, ids in its place": (
+        dict(system=IDS, ratio=0.5),
+        TypeError,
+        "got a torch.int64 tensor: ids come after it, `compressed(model, 'kvzip+hubkv', ids, rat",
+    ),
+    "no system, inputs in its place": (
+        dict(system=dict(input_ids=IDS), ratio=0.5),
+        TypeError,
+        "got dict: inputs come after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`",
+    ),
+    "the model in place of the system": (
+        dict(system=unmodified("llama"), ratio=0.5),
+        TypeError,
+        "a Scorer or a HexConfig, got LlamaForCausalLM: the model comes before it",
     ),
     "padding on the right": (
         dict(system="snapkv", ratio=0.5, attention_mask=prompts()[1].flip(-1)),
@@ -125,7 +156,12 @@ MISTAKES = {
     "a setting misspelt": (
         dict(system="snapkv", ratio=0.5, settings={"widow": 8}),
         ValueError,
-        "settings of SnapKV must be one of 'kernel', 'pooling', 'window', got 'widow'",
+        "snapkv must be among kernel, pooling, window, got 'widow': did you mean 'window'?",
+    ),
+    "settings without values": (
+        dict(system="snapkv", ratio=0.5, settings=["window"]),
+        TypeError,
+        "settings must be a dictionary, such as {'window': 16}, got ['window']",
     ),
     "a setting in quotes": (
         dict(system="snapkv", ratio=0.5, settings={"window": "8"}),
@@ -152,6 +188,21 @@ MISTAKES = {
         ValueError,
         "an interval must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got 'snapkv'",
     ),
+    "an interval of nothing": (
+        dict(system="h2o", keep=8, interval=0),
+        ValueError,
+        "interval must be >= 1, got 0",
+    ),
+    "a refinement of negative scores, again and again": (
+        dict(system="knorm+hubkv", keep=8, interval=4),
+        ValueError,
+        "interval must be None for 'knorm+hubkv', got 4: its scores are negative",
+    ),
+    "pieces of what is compressed again and again": (
+        dict(system="h2o", keep=8, interval=4, chunk=8),
+        ValueError,
+        "chunk must be None with an interval, got 8: the prompt is read in one call",
+    ),
     "codes again and again": (
         dict(system="hex-4", keep=8, interval=4),
         ValueError,
@@ -170,7 +221,7 @@ MISTAKES = {
     "pieces of what is read at once": (
         dict(system="gear", chunk=8),
         ValueError,
-        "chunk must be None for a QuantizedTransformersCache, whose first call is the prompt",
+        "chunk must be None for 'gear', got 8: the prompt is read in one call",
     ),
     "ids of another tokenizer": (
         dict(system="full", input_ids=IDS + 100),
@@ -185,7 +236,7 @@ MISTAKES = {
     "ids without data": (
         dict(system="full", input_ids=IDS.to("meta")),
         ValueError,
-        "input_ids must be on a device that holds data, got meta",
+        "on a device that holds data, got meta: `input_ids.to(model.device)`",
     ),
     "heads too narrow for the paper's density": (
         dict(system="hex-3"),
@@ -202,7 +253,12 @@ MODELS = {
     "a model without a head": (
         lambda: unmodified("llama").model,
         TypeError,
-        "model must be a causal language model of transformers, got LlamaModel",
+        "got LlamaModel: load it with `AutoModelForCausalLM.from_pretrained`",
+    ),
+    "the class of a model": (
+        lambda: transformers.LlamaForCausalLM,
+        TypeError,
+        "LlamaForCausalLM'>: load it with `AutoModelForCausalLM.from_pretrained`",
     ),
     "a model without weights": (
         lambda: on_meta(),
@@ -214,7 +270,7 @@ MORE, TOKENS = prompts(4)[0], IDS.shape[1]
 LATER = {
     "the new ids alone": (
         dict(inputs=MORE[:, TOKENS:]),
-        "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: `gen",
+        "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: give",
     ),
     "another text": (
         dict(inputs=MORE.flip(1)),
@@ -231,6 +287,14 @@ LATER = {
     "weights of attention": (
         dict(output_attentions=True, return_dict_in_generate=True),
         "output_attentions must be False over a cache of this package, got True: weights of",
+    ),
+    "no cache, beside a cache": (
+        dict(use_cache=False),
+        "use_cache must be True with a cache in past_key_values, got False: leave one of the two",
+    ),
+    "another cache beside this one": (
+        dict(cache_implementation="static"),
+        "`cache_implementation` (used to initialize certain caches) and `past_key_values`",
     ),
     "another batch": (
         dict(inputs=torch.cat([MORE, MORE[:1]])),
@@ -267,11 +331,35 @@ def test_what_is_no_model_is_told_what_is_one(mistake):
 def test_a_mistake_in_the_second_line_is_told_what_is_right(mistake):
     how, says = LATER[mistake]
     cache = models.compressed(attached("llama"), "full", IDS)
-    with pytest.raises(ValueError, match="must") as told:
+    with pytest.raises(ValueError, match=r"must|unsupported") as told:
         attached("llama").generate(
             **dict(inputs=MORE) | how, past_key_values=cache, max_new_tokens=2
         )
     assert says in str(told.value)
+
+
+def test_a_second_question_over_the_same_cache_is_told_of_undone():
+    cache = models.compressed(attached("llama"), "snapkv", IDS, ratio=0.5)
+    how = dict(past_key_values=cache, max_new_tokens=3, do_sample=False)
+    attached("llama").generate(MORE, **how)
+    with pytest.raises(ValueError, match=r"got 28 in all: .* asked within `cache.undone\(\)`"):
+        attached("llama").generate(MORE, **how)
+
+
+class Elsewhere:
+    """A model on a device where there is no data."""
+
+    def get_input_embeddings(self):
+        """Return its first layer."""
+        return torch.nn.Embedding(2, 2, device="meta")
+
+
+def test_ids_on_another_device_are_told_where_to_go():
+    model = Elsewhere()
+    with pytest.raises(ValueError, match=r"of the model, meta, got cpu: `input_ids.to"):
+        errors.elsewhere(model, IDS)
+    vars(model)["_hf_hook"] = "moves them"
+    errors.elsewhere(model, IDS)
 
 
 @pytest.mark.parametrize("mistake", POSITIONS)
