@@ -115,7 +115,7 @@ def compressed(
     refuse.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
         raise ValueError(
-            f"refined must be None for {one.name!r}, which ranks nothing, got {refined}"
+            f"refined must be None for {one.name!r}, which has no scores to refine, got {refined}"
         )
     refuse.no_settings(settings)
     own = dict(settings or {})

@@ -38,21 +38,29 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]!r}?" if near else ""
 
 
+def kind_of(config: Any) -> str:
+    """Name a kind of model."""
+    return repr(getattr(config, "model_type", type(config).__name__))
+
+
+def form_of(given: Any) -> Any:
+    """Return the shape of a tensor, or the type of what is none."""
+    return tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+
+
+WHOLE = ("DynamicLayer", "LinearAttentionAndFullAttentionLayer")
 KNOWN = (
-    "DynamicLayer",
+    *WHOLE,
     "DynamicSlidingWindowLayer",
     "LinearAttentionLayer",
-    "LinearAttentionAndFullAttentionLayer",
     "LinearAttentionAndSlidingWindowAttentionLayer",
     "DummyLayer",
 )
-WHOLE = ("DynamicLayer", "LinearAttentionAndFullAttentionLayer")
 
 
 def known_layers(config: Any, layers: Sequence[object]) -> None:
     """Refuse layers of an unknown kind, and a model none of whose layers sees the whole text."""
-    kinds = [type(layer).__name__ for layer in layers]
-    named = repr(getattr(config, "model_type", type(config).__name__))
+    kinds, named = [type(layer).__name__ for layer in layers], kind_of(config)
     others = sorted(set(kinds) - set(KNOWN))
     if others:
         raise ValueError(
@@ -190,7 +198,7 @@ LATENT = "kv_a_proj_with_mqa"
 
 def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
     """Refuse a decoder whose attention is not found, or has no keys of its own."""
-    named = repr(getattr(decoder.config, "model_type", type(decoder).__name__))
+    named = kind_of(decoder.config)
     if not found:
         raise ValueError(
             "model must be a decoder with blocks in `layers` that attend in `self_attn`, as "
@@ -217,7 +225,7 @@ def packed(unfollowed: bool) -> None:
     """Refuse a mask that hides some of the tokens before a query."""
     if unfollowed:
         raise ValueError(
-            "position_ids must count on in every row, got some that start again: sequences that "
+            "position_ids must continue in every row, got some that start again: sequences that "
             "are packed into one row are not supported; batch them with an attention_mask"
         )
 
@@ -236,28 +244,27 @@ def unvaried(dropout: float, variants: dict[str, Any]) -> None:
 def mask(valid: Any, batch: int, tokens: int) -> None:
     """Refuse an attention mask that is not one flag for each token seen so far."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.shape != (batch, tokens)):
-        got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
             "attention_mask must have a flag for every token seen so far and every new one, shape "
-            f"{(batch, tokens)}, got {got}; `generate` takes all tokens, those in the cache first"
+            f"{(batch, tokens)}, got {form_of(valid)}; `generate` takes all tokens, those in the "
+            "cache first"
         )
 
 
 def flags(valid: Any) -> None:
     """Refuse an attention mask of queries × tokens."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
-        got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
-            f"attention_mask must be of shape (batch, tokens), got {got}: a mask of queries × "
-            "tokens, as models of text and images make it, is not supported"
+            f"attention_mask must be of shape (batch, tokens), got {form_of(valid)}: a mask of "
+            "queries × tokens, as models of text and images make it, is not supported"
         )
 
 
 def nothing_new(seen: int) -> NoReturn:
     """Refuse tokens that a cache has seen, all of them."""
     raise ValueError(
-        f"input_ids must hold a new token behind the {seen} that the cache has seen, got those "
-        "alone: append the token that the last logits name"
+        f"input_ids must hold a new token behind the {seen} that the cache has seen, got none: "
+        "append the token that the last logits predict"
     )
 
 
@@ -265,8 +272,8 @@ def some_new(new: Tensor, seen: int) -> None:
     """Refuse a call without tokens."""
     if not new.shape[1]:
         raise ValueError(
-            f"input_ids must hold the {seen} tokens that the cache has seen, and new ones behind "
-            "them, got fewer; a model called without `generate` takes the new ones alone"
+            f"input_ids must hold the {seen} tokens that the cache has seen and new ones behind "
+            "them, got no new one; a model called without `generate` takes only new ones"
         )
 
 
@@ -292,17 +299,17 @@ def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
     if not ends and bool(gone.any()):
         raise ValueError(
             "attention_mask must be 1 at tokens that this cache has stored, got 0 at the end of a "
-            "row: only a system that evicts can leave out what a row said after its end"
+            "row: only a system that evicts can hide what a row generated after its end"
         )
     return counts
 
 
 def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]) -> None:
-    """Refuse positions that do not count on in every row, and say what may have led to them.
+    """Refuse positions that do not continue in every row, and say what may have led to them.
 
     Args:
         places: of new tokens.
-        expected: as the cache counts on.
+        expected: as the cache counts them.
         flags: which new tokens are no padding.
         padding: of the tokens seen, in each row.
     """
@@ -316,13 +323,13 @@ def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]
     if not bool((got.diff() == 1).all()):
         says = "sequences that are packed into one row are not supported: batch them"
     elif ahead == padding[row]:
-        says = "the padding that the cache has read is counted: give the attention_mask, too"
+        says = "they count the padding that the cache has read: give the attention_mask, too"
     elif int(got[0]) == 0:
-        says = "leave position_ids out, or count on from the tokens that the cache has seen"
+        says = "leave position_ids out, or continue from the tokens that the cache has seen"
     else:
-        says = "tokens are left out; a model called without `generate` takes the new ones alone"
+        says = "tokens are left out; a model called without `generate` takes only new ones"
     raise ValueError(
-        "position_ids must count on in every row from what the cache has seen, at "
+        "position_ids must continue in every row what the cache has seen, at "
         f"{int(meant[first])}, got {int(got[first])}: {says}"
     )
 
@@ -380,8 +387,8 @@ def weights(asked: Any) -> None:
     """Refuse to return the weights of attention."""
     if asked:
         raise ValueError(
-            "output_attentions must be False over a cache of this package, got True: weights of "
-            "entries that are gone are not there; ask in a call without the cache"
+            "output_attentions must be False over a cache of this package, got True: evicted "
+            "entries have no weights; ask for them in a call without the cache"
         )
 
 
@@ -442,7 +449,7 @@ def growing(rotary: Any, before: int, places: Tensor) -> None:
         changed = limit < after
     if changed:
         raise ValueError(
-            f"model must turn all keys by the same angles, got a rotary embedding {kind!r} whose "
+            f"model must rotate all keys by the same angles, got a rotary embedding {kind!r} whose "
             f"angles change beyond {limit} tokens, with {before} in the cache and {after} after "
             "this call"
         )
@@ -678,7 +685,7 @@ def repeated(looked: Sequence[str]) -> None:
     if looked:
         raise ValueError(
             f"scorer must be another than kvzip with {', '.join(looked)}, got kvzip, which makes "
-            "the model repeat its prompt: 'snapkv', 'h2o' and others take images"
+            "the model repeat its prompt: take 'snapkv', 'h2o' or another"
         )
 
 
@@ -746,15 +753,20 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
     if len(given) != evicts:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
         raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
-    for one in ratio if isinstance(ratio, Sequence) and not isinstance(ratio, str) else [ratio]:
+    for one in each(ratio):
         removed_share(one)
-    for one in keep if isinstance(keep, Sequence) and not isinstance(keep, str) else [keep]:
+    for one in each(keep):
         if isinstance(one, float):
             raise TypeError(
                 f"keep must be an integer, the number of entries a head keeps, got {one}: the "
                 "share that is removed is `ratio`"
             )
         errors.must_be("keep", one, Positive | None)
+
+
+def each(given: Any) -> Sequence[Any]:
+    """Return what is given for each layer, or for all of them."""
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def removed_share(ratio: Any) -> None:
@@ -769,7 +781,9 @@ def removed_share(ratio: Any) -> None:
 def stays(name: str, interval: int | None) -> None:
     """Refuse to compress again and again what is in codes."""
     if interval is not None:
-        raise ValueError(f"interval must be None for {name!r}, whose codes stay, got {interval}")
+        raise ValueError(
+            f"interval must be None for {name!r}, got {interval}: codes are not compressed again"
+        )
 
 
 def below_zero(name: str, refines: bool, interval: int) -> None:
@@ -790,9 +804,9 @@ def in_one_call(what: str, chunk: int | None) -> None:
 def layered(system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any) -> None:
     """Refuse a number for each layer where layers share, or are not told apart."""
     if by_layer and interval is not None:
-        raise ValueError("ratio and keep must be one number with an interval, got one a layer")
+        raise ValueError("ratio and keep must be one number with an interval, got one per layer")
     if by_layer and scorers[system.scorer].sharing:
         raise ValueError(
             f"ratio and keep must be one number for {system.scorer!r}, which itself shares the "
-            "budget among layers, got one a layer"
+            "budget among layers, got one per layer"
         )

@@ -87,7 +87,7 @@ def test_positions_and_padding_that_a_call_leaves_out_are_known():
 
 def test_positions_that_start_again_are_refused():
     cache, ids, _ = half()
-    with pytest.raises(ValueError, match=r"position_ids must count on .* at 24, got 0"):
+    with pytest.raises(ValueError, match=r"position_ids must continue .* at 24, got 0"):
         attached("llama")(
             input_ids=ids[:, TOKENS:],
             position_ids=torch.arange(3).expand(2, 3),

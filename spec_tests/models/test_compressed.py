@@ -388,7 +388,7 @@ REFUSED = [
     (
         dict(system="kcvt-3", refined=optimized.HubSettings()),
         ValueError,
-        "refined must be None for 'kcvt-3', which ranks nothing, got HubSettings",
+        "refined must be None for 'kcvt-3', which has no scores to refine, got HubSettings",
     ),
     (
         dict(model="gpt2", system="full"),
@@ -429,9 +429,7 @@ def test_expected_attention_is_of_models_that_rotate_what_they_project(kind):
     if kind == "gemma2":
         models.compressed(attached(kind), "expected_attention", ratio=0.5, **inputs)
         return
-    with pytest.raises(
-        ValueError, match=r"half beside half, for expected attention, got 'gpt_oss'"
-    ):
+    with pytest.raises(ValueError, match=r"in halves, for expected_attention, got 'gpt_oss'"):
         models.compressed(attached(kind), "expected_attention", ratio=0.5, **inputs)
 
 
@@ -474,7 +472,7 @@ def test_a_list_of_one_number_is_that_number_by_layer():
         (dict(system="snapkv", ratio=[0.5, 1.0]), "ratio must be at least 0 and below 1, got 1.0"),
         (dict(system="snapkv", keep=[4, 0]), "keep must be >= 1, got 0"),
         (dict(system="pyramidkv", keep=[4, 4]), "which itself shares the budget among layers"),
-        (dict(system="h2o", keep=[4, 4], interval=4), "one number with an interval, got one a lay"),
+        (dict(system="h2o", keep=[4, 4], interval=4), "one number with an interval, got one per"),
     ],
 )
 def test_budgets_by_layer_that_cannot_be_meant_are_refused(how, says):

@@ -206,7 +206,7 @@ MISTAKES = {
     "codes again and again": (
         dict(system="hex-4", keep=8, interval=4),
         ValueError,
-        "interval must be None for 'hex-4', whose codes stay, got 4",
+        "interval must be None for 'hex-4', got 4: codes are not compressed again",
     ),
     "gates that nobody has trained": (
         dict(system="fastkvzip", keep=8),
@@ -286,7 +286,7 @@ LATER = {
     ),
     "weights of attention": (
         dict(output_attentions=True, return_dict_in_generate=True),
-        "output_attentions must be False over a cache of this package, got True: weights of",
+        "output_attentions must be False over a cache of this package, got True: evicted",
     ),
     "no cache, beside a cache": (
         dict(use_cache=False),
@@ -302,7 +302,7 @@ LATER = {
     ),
 }
 POSITIONS = {
-    "from 0": (torch.arange(4)[None], "at 24, got 0: leave position_ids out, or count on from"),
+    "from 0": (torch.arange(4)[None], "at 24, got 0: leave position_ids out, or continue from"),
     "packed": (torch.tensor([[24, 25, 0, 1]]), "at 26, got 0: sequences that are packed into one"),
     "behind a gap": (
         torch.arange(26, 30)[None],
@@ -366,7 +366,7 @@ def test_ids_on_another_device_are_told_where_to_go():
 def test_positions_that_do_not_count_on_are_told_why(mistake):
     places, says = POSITIONS[mistake]
     cache = models.compressed(attached("llama"), "full", IDS)
-    with pytest.raises(ValueError, match="position_ids must count on in every row") as told:
+    with pytest.raises(ValueError, match="position_ids must continue in every row") as told:
         attached("llama")(MORE[:, TOKENS:], position_ids=places, past_key_values=cache)
     assert says in str(told.value)
 
@@ -374,7 +374,9 @@ def test_positions_that_do_not_count_on_are_told_why(mistake):
 def test_a_mask_that_generate_is_not_given_is_missed():
     ids, mask = prompts(4)
     cache = models.compressed(attached("llama"), "full", ids[:, :TOKENS], mask[:, :TOKENS])
-    with pytest.raises(ValueError, match=r"at 19, got 24: the padding .*: give the attention_mask"):
+    with pytest.raises(
+        ValueError, match=r"at 19, got 24: they count the padding .*: give the attention_mask"
+    ):
         attached("llama").generate(ids, past_key_values=cache, max_new_tokens=2)
 
 

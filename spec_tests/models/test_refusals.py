@@ -184,7 +184,7 @@ def test_packed_sequences_are_refused():
     ids, _ = prompts(TOKENS)
     cache = models.prefill(attached("llama"), ids[:, :TOKENS]).cache
     places = torch.arange(TOKENS // 2).repeat(2).expand(2, TOKENS)
-    with pytest.raises(ValueError, match=r"position_ids must count on in every row.*packed"):
+    with pytest.raises(ValueError, match=r"position_ids must continue in every row.*packed"):
         attached("llama")(input_ids=ids[:, TOKENS:], position_ids=places, past_key_values=cache)
 
 
