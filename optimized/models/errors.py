@@ -134,9 +134,9 @@ def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
 
 def no_model(model: Any) -> None:
     """Refuse what is no causal language model."""
-    named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
-    headed = isinstance(model, nn.Module) and hasattr(model, "get_decoder")
-    if not headed or model.get_output_embeddings() is None:
+    decodes = hasattr(model, "get_decoder") and not isinstance(model, type)
+    if not decodes or model.get_output_embeddings() is None:
+        named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
         raise TypeError(
             f"model must be a causal language model of transformers, got {named}: load it with "
             "`AutoModelForCausalLM.from_pretrained`"
