@@ -123,7 +123,8 @@ def compressed(
         refuse.settings(one.name, own, ())
     attach(model)
     if layered:
-        refuse.one_a_layer("ratio or keep", pairs(ratio, keep), whole_layers(model.config))
+        name = "keep" if ratio is None else "ratio"
+        refuse.one_a_layer(name, pairs(ratio, keep), whole_layers(model.config))
         one = one._replace(scope="layer" if one.scope == "model" else one.scope)
     refuse.elsewhere(model, input_ids)
     refuse.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
@@ -260,7 +261,12 @@ def coded(
     looked: dict[str, Any],
 ) -> AttendingCache:
     """Store a prompt as HEX does, without its last token."""
-    cache = HexTransformersCache(model.config, store, kv)
+    try:
+        cache = HexTransformersCache(model.config, store, kv)
+    except ValueError as error:
+        if not str(error).startswith("density"):
+            raise
+        refuse.no_such_mask(one.name, error)
     if ids.shape[1] == 1:
         return cache
     mass = scorer("h2o", model, kv)

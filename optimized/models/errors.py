@@ -48,6 +48,15 @@ def form_of(given: Any) -> Any:
     return tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
 
 
+def known_name(what: str, given: Any, known: Iterable[str]) -> None:
+    """Refuse a name that is not among the known, and ask whether the nearest is meant."""
+    names = list(known)
+    if not isinstance(given, str) or given not in names:
+        near = did_you_mean(given, names) if isinstance(given, str) else ""
+        got = type(given).__name__ if isinstance(given, nn.Module) else shown(given)
+        raise ValueError(f"{what} must be one of {', '.join(names)}, got {got}{near}")
+
+
 WHOLE = ("DynamicLayer", "LinearAttentionAndFullAttentionLayer")
 KNOWN = (
     *WHOLE,
@@ -596,11 +605,7 @@ def settings(name: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     if given and not known:
         raise ValueError(f"settings of {name} must be left out, got {', '.join(given)}")
     for setting in given:
-        if setting not in known:
-            raise ValueError(
-                f"settings of {name} must be among {', '.join(sorted(known))}, got "
-                f"{setting!r}{did_you_mean(setting, known)}"
-            )
+        known_name(f"settings of {name}", setting, sorted(known))
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
@@ -675,7 +680,12 @@ def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) 
 
 
 def one_request(settings: Mapping[str, Any]) -> None:
-    """Refuse two ways of asking for a repetition."""
+    """Refuse two ways of asking for a repetition, and what is no tokenizer."""
+    if not callable(settings.get("tokenizer", callable)):
+        raise TypeError(
+            "settings of kvzip must have the model's tokenizer itself as tokenizer, got "
+            f"{settings['tokenizer']!r}"
+        )
     if settings.get("tokenizer") is not None and "prompt" in settings:
         raise ValueError("settings of kvzip must have tokenizer or prompt, got both")
 
@@ -752,7 +762,8 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
     given = [one for one in (ratio, keep) if one is not None]
     if len(given) != evicts:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
-        raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
+        why = "" if evicts else ": it evicts nothing"
+        raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}{why}")
     for one in each(ratio):
         removed_share(one)
     for one in each(keep):
@@ -784,6 +795,14 @@ def stays(name: str, interval: int | None) -> None:
         raise ValueError(
             f"interval must be None for {name!r}, got {interval}: codes are not compressed again"
         )
+
+
+def no_such_mask(name: str, error: ValueError) -> NoReturn:
+    """Refuse a HEX whose density a model cannot have, and say how to have the nearest."""
+    if not name.startswith("hex-"):
+        raise error
+    preset = f"optimized.hex_preset({name[:5].upper()!r})._replace(near=True)"
+    raise ValueError(f"{error}: `{preset}` in place of {name!r} takes the nearest") from error
 
 
 def below_zero(name: str, refines: bool, interval: int) -> None:

@@ -75,7 +75,7 @@ def system_named(name: str) -> System:
     before, arrow, then = name.partition(">")
     if arrow:
         evicting = system_named(before)
-        refuse.one_of("store", then, STORES)
+        refuse.known_name("store", then, STORES)
         if not evicting.evicts:
             raise ValueError(f"system must evict before '>', got {name!r}")
         return evicting._replace(name=name, then=then)
@@ -111,7 +111,10 @@ def refinement_of(settings: Any) -> str:
     kinds = dict(zip(KINDS, REFINEMENTS, strict=True))
     if not isinstance(settings, KINDS):
         names = ", ".join(kind.__name__ for kind in KINDS)
-        raise TypeError(f"refined must be one of {names}, got {settings!r}")
+        raise TypeError(
+            f"refined must be one of {names}, got {settings!r}: settings are given as "
+            "`HubSettings(gamma=0.9)`, and a name behind the scorer's, as 'snapkv+hubkv'"
+        )
     return kinds[type(settings)]
 
 

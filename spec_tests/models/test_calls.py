@@ -248,7 +248,7 @@ def test_a_cache_that_nobody_would_compress_is_refused():
 
 @pytest.mark.parametrize("name", models.SCORERS)
 def test_a_setting_that_a_scorer_does_not_have_is_refused(name):
-    with pytest.raises(ValueError, match=r"settings of \w+ must be among .*got 'windows'"):
+    with pytest.raises(ValueError, match=r"settings of \w+ must be one of .*got 'windows'"):
         models.scorer(name, attached("llama"), windows=5)
 
 

@@ -81,7 +81,7 @@ MISTAKES = {
     "a budget of what evicts nothing": (
         dict(system="hex-4", ratio=0.5),
         ValueError,
-        "'hex-4' must be given neither ratio nor keep, got ratio=0.5 and keep=None",
+        "must be given neither ratio nor keep, got ratio=0.5 and keep=None: it evicts nothing",
     ),
     "all of it removed": (
         dict(system="snapkv", ratio=1.0),
@@ -156,7 +156,7 @@ MISTAKES = {
     "a setting misspelt": (
         dict(system="snapkv", ratio=0.5, settings={"widow": 8}),
         ValueError,
-        "snapkv must be among kernel, pooling, window, got 'widow': did you mean 'window'?",
+        "snapkv must be one of kernel, pooling, window, got 'widow': did you mean 'window'?",
     ),
     "settings without values": (
         dict(system="snapkv", ratio=0.5, settings=["window"]),
@@ -167,6 +167,26 @@ MISTAKES = {
         dict(system="snapkv", ratio=0.5, settings={"window": "8"}),
         TypeError,
         "window must be an integer, got '8'",
+    ),
+    "a tokenizer's name": (
+        dict(system="kvzip", ratio=0.5, settings={"tokenizer": "gpt2"}),
+        TypeError,
+        "settings of kvzip must have the model's tokenizer itself as tokenizer, got 'gpt2'",
+    ),
+    "a refinement's name in place of its settings": (
+        dict(system="snapkv", ratio=0.5, refined="hubkv"),
+        TypeError,
+        "got 'hubkv': settings are given as `HubSettings(gamma=0.9)`, and a name behind the scor",
+    ),
+    "a store misspelt": (
+        dict(system="snapkv>kivi4", ratio=0.5),
+        ValueError,
+        "kivi-2, kivi-4, gear, got 'kivi4': did you mean 'kivi-4'?",
+    ),
+    "a list that is too short": (
+        dict(system="snapkv", keep=[8]),
+        ValueError,
+        "keep must have one entry for each of 2 layers, got 1",
     ),
     "a scope misspelt": (
         dict(system="snapkv@heads", ratio=0.5),
@@ -241,7 +261,7 @@ MISTAKES = {
     "heads too narrow for the paper's density": (
         dict(system="hex-3"),
         ValueError,
-        "density must give whole degrees at 96 tokens and 16 channels (nearest feasible: 0.1875",
+        "`optimized.hex_preset('HEX-3')._replace(near=True)` in place of 'hex-3' takes the nearest",
     ),
 }
 MODELS = {

@@ -159,8 +159,12 @@ def test_evicting_twice_is_refused():
 
 
 def test_an_unknown_scorer_is_refused():
-    with pytest.raises(ValueError, match=r"name must be one of .*'random'.*, got 'snap'"):
-        models.scorer("snap", attached("llama"))
+    with pytest.raises(
+        ValueError, match=r"name must be one of .* random, .*, got 'snapkvv': did you mean 'snapk"
+    ):
+        models.scorer("snapkvv", attached("llama"))
+    with pytest.raises(ValueError, match=r"streaming_llm, got LlamaForCausalLM$"):
+        models.scorer(attached("llama"), "snapkv")
 
 
 def test_a_scope_that_a_compressor_lacks_is_refused():
