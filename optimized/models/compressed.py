@@ -107,7 +107,7 @@ def compressed(
     refuse.token_ids(input_ids, attention_mask)
     refuse.implementation(kv)
     if one.store is not None or one.then is not None:
-        refuse.stays(one.name, interval)
+        refuse.not_again(one.name, interval, "codes are not compressed again")
     must_be("interval", interval, Positive | None)
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
@@ -139,8 +139,8 @@ def compressed(
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
         refuse.settings(f"{one.scorer} with an interval", own, known)
-        if SCORERS[str(one.scorer)].negative:
-            refuse.below_zero(one.name, one.refinement is not None, interval)
+        if SCORERS[str(one.scorer)].negative and one.refinement is not None:
+            refuse.not_again(one.name, interval, "negative scores are not refined")
         refuse.in_one_call("with an interval", chunk)
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope

@@ -739,10 +739,10 @@ def seen_at_once(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | N
                 f"inputs must be tensors that {type(model).__name__} takes, got {name!r}: "
                 f"{type(one).__name__}"
             )
-    if not looked:
+    if looked:
+        in_one_call(f"with {', '.join(looked)}", chunk)
+    else:
         text_alone(model.config, ids)
-    elif chunk is not None:
-        raise ValueError(f"chunk must be None with {', '.join(looked)}, got {chunk}")
 
 
 def text_alone(config: Any, ids: Tensor) -> None:
@@ -752,8 +752,8 @@ def text_alone(config: Any, ids: Tensor) -> None:
             place = getattr(config, name, None)
             if isinstance(place, int) and bool((ids == place).any()):
                 raise ValueError(
-                    f"input_ids must be text, got the model's {name} {place}: what stands there "
-                    "must be given, too, as `pixel_values` and the like"
+                    f"input_ids must be text, got the model's {name} {place}: give what the "
+                    "processor returned for it, too (`pixel_values` and the like)"
                 )
 
 
@@ -789,12 +789,10 @@ def removed_share(ratio: Any) -> None:
         )
 
 
-def stays(name: str, interval: int | None) -> None:
-    """Refuse to compress again and again what is in codes."""
+def not_again(name: str, interval: int | None, why: str) -> None:
+    """Refuse to compress a system again and again."""
     if interval is not None:
-        raise ValueError(
-            f"interval must be None for {name!r}, got {interval}: codes are not compressed again"
-        )
+        raise ValueError(f"interval must be None for {name!r}, got {interval}: {why}")
 
 
 def no_such_mask(name: str, error: ValueError) -> NoReturn:
@@ -803,15 +801,6 @@ def no_such_mask(name: str, error: ValueError) -> NoReturn:
         raise error
     preset = f"optimized.hex_preset({name[:5].upper()!r})._replace(near=True)"
     raise ValueError(f"{error}: `{preset}` in place of {name!r} takes the nearest") from error
-
-
-def below_zero(name: str, refines: bool, interval: int) -> None:
-    """Refuse to refine negative scores of tokens that come one by one."""
-    if refines:
-        raise ValueError(
-            f"interval must be None for {name!r}, got {interval}: its scores are negative, and a "
-            "refinement takes scores of at least 0 while decoding"
-        )
 
 
 def in_one_call(what: str, chunk: int | None) -> None:

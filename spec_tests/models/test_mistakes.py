@@ -216,7 +216,7 @@ MISTAKES = {
     "a refinement of negative scores, again and again": (
         dict(system="knorm+hubkv", keep=8, interval=4),
         ValueError,
-        "interval must be None for 'knorm+hubkv', got 4: its scores are negative",
+        "interval must be None for 'knorm+hubkv', got 4: negative scores are not refined",
     ),
     "pieces of what is compressed again and again": (
         dict(system="h2o", keep=8, interval=4, chunk=8),
