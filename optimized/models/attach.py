@@ -65,6 +65,8 @@ class Beginning:
         """Prepare a call."""
         cache, first = more.get("past_key_values"), more.get("is_first_iteration")
         every = more.get("next_sequence_length") is not None  # and not the new ids alone
+        if isinstance(cache, Attentive):
+            refuse.uncached(more.get("use_cache"))
         if isinstance(cache, Attentive) and first and every:
             cache.begins(input_ids)
             if seen := cache.get_seq_length():

@@ -243,8 +243,9 @@ class EvictionCache(AttendingCache):
         if not self.open and not seen:
             raise ValueError(
                 "past_key_values must hold a prompt that `prefill` read, got an empty "
-                "EvictionCache, of which nothing would be evicted: call `prefill`, then `compress` "
-                "or `evict`; HexTransformersCache and DecodingTransformersCache need neither"
+                "EvictionCache, of which nothing would be evicted: call `compressed`, or `prefill` "
+                "and then `compress` or `evict`; HexTransformersCache and "
+                "DecodingTransformersCache need neither"
             )
 
     def batch_select_indices(self, indices: Tensor) -> None:

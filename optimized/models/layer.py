@@ -129,7 +129,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         raise ValueError(
-            f"model must attend through this package to a {type(self).__name__}: call "
+            "model must attend through this package over a cache of it: call "
             "`optimized.models.attach(model)`, and again where its attention was set to another"
         )
 

@@ -87,7 +87,7 @@ class Scorer:
     """In pictures."""
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
-        refuse.settings(type(self).__name__, settings, self.takes)
+        refuse.settings(self.name, settings, self.takes)
         must_be("window", settings.get("window"), Positive | None)
         self.model, self.kv, self.settings = model, kv, settings
         self.memory: dict[int, Any] = {}
@@ -134,7 +134,7 @@ class Scorer:
         """
         if self.watching and self.watched() is not prompt.cache:
             raise ValueError(
-                f"prompt must be one that {type(self).__name__} watched, got another: "
+                f"prompt must be one that {self.name} watched, got another: "
                 "`prefill(model, ids, watch=[scorer.watch])`"
             )
         layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())

@@ -128,7 +128,7 @@ def test_codes_and_eviction_while_decoding_are_refused_with_the_reason(system, h
 
 
 def test_expected_attention_is_refused():
-    with pytest.raises(ValueError, match=r"rotate its projected queries as a whole"):
+    with pytest.raises(ValueError, match=r"rotate its projected queries as Llama does"):
         models.compressed(attached(KIND), "expected_attention", *prompts(), ratio=0.5)
 
 
@@ -149,5 +149,5 @@ def test_a_copied_or_detached_model_expands_rows_by_itself():
 def test_latent_rows_in_a_model_that_is_not_attached_are_refused():
     ids, mask = prompts()
     cache = models.compressed(attached(KIND), "full", ids, mask)
-    with pytest.raises(ValueError, match=r"attend through this package to a LatentLayer"):
+    with pytest.raises(ValueError, match=r"attend through this package over a cache of it"):
         generated(unmodified(KIND), ids, mask, cache)
