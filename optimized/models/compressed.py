@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -109,6 +110,7 @@ def compressed(
     if one.store is not None or one.then is not None:
         refuse.not_again(one.name, interval, "codes are not compressed again")
     must_be("interval", interval, Positive | None)
+    keep = int(keep) if isinstance(keep, np.integer) else keep
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
     refuse.layered(one, SCORERS, layered, interval)
@@ -212,14 +214,16 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
     if isinstance(system, str):
         one = system_named(system)
     elif isinstance(system, Scorer):
-        one, made = System(system.name, system.name, None, system.scope), system
+        one, made = System(system.name, system.name, None, system.scope), system.afresh()
     elif not isinstance(system, HexConfig):
         refuse.no_system(system)
     else:
         refuse.hex_settings(system)
         one, store = System("hex", "h2o", store="hex"), system
     if refined is not None:
-        one = one._replace(refinement=refinement_of(refined), settings=refined)
+        kind = refinement_of(refined)
+        refuse.other_refinement(one.name, one.refinement, kind)
+        one = one._replace(refinement=kind, settings=refined)
     return one, made, store
 
 

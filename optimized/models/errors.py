@@ -136,6 +136,41 @@ def latent(rows: bool) -> None:
         )
 
 
+def unread(seen: int) -> None:
+    """Refuse a model that reads a prompt and caches nothing."""
+    if not seen:
+        raise ValueError(
+            "model must cache what it reads, got one that cached nothing: call `model.eval()`, or "
+            "switch gradient checkpointing off"
+        )
+
+
+def all_again(again: bool, seen: int) -> None:
+    """Refuse ids that begin with those in the cache, in a call of the model itself."""
+    if again:
+        raise ValueError(
+            f"input_ids must be the new ids alone, got the {seen} in the cache once more in front "
+            "of them: give `input_ids[:, cache.get_seq_length():]`; `generate` takes all"
+        )
+
+
+def compressing_uncached(use_cache: Any) -> None:
+    """Refuse to compress where there shall be no cache."""
+    if use_cache is False:
+        raise ValueError(
+            "use_cache must be True within `compressing`, which puts a compressed cache in place "
+            "of the model's, got False"
+        )
+
+
+def other_refinement(system: str, named: str | None, given: str) -> None:
+    """Refuse settings of another refinement than a system's name has."""
+    if named not in (None, given):
+        raise ValueError(
+            f"refined must be settings of {named} for {system!r}, got settings of {given}"
+        )
+
+
 def unexpanded(missing: bool) -> None:
     """Refuse latent rows where nobody says what they expand to."""
     if missing:
@@ -165,9 +200,11 @@ def no_model(model: Any) -> None:
     decodes = hasattr(model, "get_decoder") and not isinstance(model, type)
     if not decodes or model.get_output_embeddings() is None:
         named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
+        says = "load it with `AutoModelForCausalLM.from_pretrained`"
+        if isinstance(model, nn.DataParallel):
+            says = "give the model within, `model.module`"
         raise TypeError(
-            f"model must be a causal language model of transformers, got {named}: load it with "
-            "`AutoModelForCausalLM.from_pretrained`"
+            f"model must be a causal language model of transformers, got {named}: {says}"
         )
 
 
@@ -595,7 +632,8 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
         )
     if valid is not None:
         if not isinstance(valid, Tensor):
-            raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}")
+            says = ": a budget is named, `ratio=0.75`" if isinstance(valid, float | int) else ""
+            raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         errors.shaped("attention_mask", valid, ids.shape)
         false_on_the_left("attention_mask", valid.to(torch.bool))
 

@@ -1,6 +1,7 @@
 """What a scorer keeps of a prompt while it is read, and returns at its end."""
 
 from collections.abc import Callable
+from copy import copy
 from inspect import signature
 from types import ModuleType
 from typing import Any, NamedTuple, get_type_hints
@@ -17,7 +18,7 @@ from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._rows import protected_ends
 from reference.errors import must_be
-from reference.kinds import Positive, Scope
+from reference.kinds import Positive, Scope, Whole
 
 
 class Scores(NamedTuple):
@@ -93,6 +94,12 @@ class Scorer:
         self.memory: dict[int, Any] = {}
         self.watched: Callable[[], EvictionCache | None] = lambda: None
 
+    def afresh(self) -> "Scorer":
+        """Return a scorer of the same settings that has watched nothing: one for each prompt."""
+        other = copy(self)
+        other.settings, other.memory, other.watched = dict(self.settings), {}, lambda: None
+        return other
+
     @classmethod
     def scopes(cls) -> tuple[Scope, ...]:
         """Return the scopes there are: who shares among layers has none over all of them."""
@@ -132,6 +139,7 @@ class Scorer:
         Raises:
             ValueError: the scorer has to watch, and did not watch this prompt.
         """
+        must_be("keep", keep, Whole)
         if self.watching and self.watched() is not prompt.cache:
             raise ValueError(
                 f"prompt must be one that {self.name} watched, got another: "
