@@ -198,7 +198,7 @@ PEERS = {
 def costs() -> str:
     """Lay out what docs/kvpress_costs.py measured, what is worst beside kvpress first."""
     rows = list(csv.DictReader((DOCS / "kvpress_costs.csv").read_text().splitlines()))
-    lengths = sorted({row["tokens"] for row in rows}, key=int)
+    measures, lengths = ("step", "peak", "bytes"), sorted({row["tokens"] for row in rows}, key=int)
 
     def middle(library: str, system: str, tokens: str, what: str) -> float | None:
         """Return the median of what was measured, if anything was."""
@@ -220,7 +220,7 @@ def costs() -> str:
             continue
         ours, peer = shares("kvspec", system, tokens), PEERS.get(system)
         theirs = shares("kvpress", peer, tokens) if peer else [None] * 3
-        both = zip(("step", "peak", "bytes"), ours, theirs if peer else [1.0] * 3, strict=True)
+        both = zip(measures, ours, theirs if peer else [1.0] * 3, strict=True)
         over = {what: a / b for what, a, b in both if a and b}
         lacks = "not measured" if peer else "–"
         pairs = zip(ours, theirs, strict=True)
@@ -230,14 +230,15 @@ def costs() -> str:
         names = f"`{system}`", f"`{peer}Press`" if peer else "–"
         found.append((max(over.values(), default=0), [*names, tokens, *numbers, worse or "–"]))
     found.sort(key=lambda one: one[0], reverse=True)
-    head = ["here", "kvpress", "tokens", "step", "kvpress", "peak", "kvpress", "bytes", "kvpress"]
+    head = ["kvspec", "kvpress", "tokens"]
+    head += [f"{what}, {library}" for what in measures for library in ("kvspec", "kvpress")]
     where = dict.fromkeys(f"{row['device']}, {row['versions']}, {row['date']}" for row in rows)
-    stock = [["stock cache in the environment of", "tokens", "step, ms", "peak, MB"]]
+    stock = [["`DynamicCache` in the environment of", "tokens", "step, ms", "peak, MB"]]
     for library, tokens in product({row["library"]: 0 for row in rows}, lengths):
         step, peak = (middle(library, "stock", tokens, what) for what in ("step", "peak"))
         numbers = [f"{1e3 * step:.3g}" if step else "", f"{peak / 1e6:.0f}" if peak else ""]
         stock.append([library, tokens, *(number or "not measured" for number in numbers)])
-    table = markdown([[*head, "worse here"], *(cells for _, cells in found)])
+    table = markdown([[*head, "worse in kvspec"], *(cells for _, cells in found)])
     return f"{table}\n{'; '.join(where)}.\n\n{markdown(stock)}"
 
 
