@@ -6,6 +6,7 @@ from inspect import signature
 from typing import Any
 from zlib import crc32
 
+import torch
 from torch import Tensor, nn
 
 from optimized.models import errors as refuse
@@ -65,6 +66,8 @@ class Beginning:
         """Prepare a call."""
         cache, first = more.get("past_key_values"), more.get("is_first_iteration")
         every = more.get("next_sequence_length") is not None  # and not the new ids alone
+        if isinstance(cache, Attentive):
+            refuse.uncached(more.get("use_cache"))
         if isinstance(cache, Attentive) and first and every:
             cache.begins(input_ids)
             if seen := cache.get_seq_length():
@@ -141,10 +144,10 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def mark_of(model: PreTrainedModel) -> int:
-    """Return a number that tells a model from others of its shape: by some of its embedding."""
-    weight = next(model.get_input_embeddings().parameters())
-    few = weight.detach().flatten()[:: max(1, weight.numel() // 64)]
-    some = [] if weight.is_meta else few.double().tolist()
+    """Return a number that tells a model from others of its shape: by some of each parameter."""
+    weights = (weight.detach() for weight in model.parameters() if not weight.is_meta)
+    few = [x.flatten()[:: max(1, x.numel() // 8)].double().cpu() for x in weights if x.numel()]
+    some = torch.cat(few).tolist() if few else []
     return crc32(repr((model.config.model_type, some)).encode())
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -36,6 +37,8 @@ from optimized.models.systems import (
 )
 from optimized.readings import READINGS
 from optimized.vector.scorers._padding import protected_ends
+from reference._validation.checks import must_be
+from reference._validation.types import Positive
 from reference.refinement import Refinement
 
 
@@ -105,15 +108,18 @@ def compressed(
     refuse.token_ids(input_ids, attention_mask)
     refuse.implementation(kv)
     if one.store is not None or one.then is not None:
-        refuse.stays(one.name, interval)
+        refuse.not_again(one.name, interval, "codes are not compressed again")
+    must_be("interval", interval, Positive | None)
+    keep = int(keep) if isinstance(keep, np.integer) else keep
     refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
     refuse.layered(one, SCORERS, layered, interval)
     refuse.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
         raise ValueError(
-            f"refined must be None for {one.name!r}, which ranks nothing, got {refined}"
+            f"refined must be None for {one.name!r}, which has no scores to refine, got {refined}"
         )
+    refuse.no_settings(settings)
     own = dict(settings or {})
     if made is not None or not one.evicts:
         refuse.settings(one.name, own, ())
@@ -121,8 +127,10 @@ def compressed(
     if one.then is not None or one.store is not None or interval is not None:
         refuse.latent(is_latent(model.config))
     if layered:
-        refuse.one_a_layer("ratio or keep", pairs(ratio, keep), whole_layers(model.config))
+        name = "keep" if ratio is None else "ratio"
+        refuse.one_a_layer(name, pairs(ratio, keep), whole_layers(model.config))
         one = one._replace(scope="layer" if one.scope == "model" else one.scope)
+    refuse.elsewhere(model, input_ids)
     refuse.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
     refuse.seen_at_once(model, input_ids, looked, chunk)
     tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
@@ -135,16 +143,20 @@ def compressed(
         refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
         refuse.settings(f"{one.scorer} with an interval", own, known)
+        if SCORERS[str(one.scorer)].negative and one.refinement is not None:
+            refuse.not_again(one.name, interval, "negative scores are not refined")
+        refuse.in_one_call("with an interval", chunk)
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
         config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
         gates = gated(model, str(one.scorer), own).get("weights")
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
-        return begun(model, cache, input_ids, mask, chunk, looked)
+        return begun(model, cache, input_ids, mask, looked)
     if one.store in QUANTIZERS:
+        refuse.in_one_call(f"for {one.name!r}", chunk)
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
-        return begun(model, cache, input_ids, mask, chunk, looked)
+        return begun(model, cache, input_ids, mask, looked)
     if one.store is not None:
         how = store or hex_settings(one, reading)
         return coded(model, one, how, input_ids, mask, chunk, reading, kv, looked)
@@ -202,14 +214,16 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
     if isinstance(system, str):
         one = system_named(system)
     elif isinstance(system, Scorer):
-        one, made = System(system.name, system.name, None, system.scope), system
+        one, made = System(system.name, system.name, None, system.scope), system.afresh()
     elif not isinstance(system, HexConfig):
-        raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {system!r}")
+        refuse.no_system(system)
     else:
         refuse.hex_settings(system)
         one, store = System("hex", "h2o", store="hex"), system
     if refined is not None:
-        one = one._replace(refinement=refinement_of(refined), settings=refined)
+        kind = refinement_of(refined)
+        refuse.other_refinement(one.name, one.refinement, kind)
+        one = one._replace(refinement=kind, settings=refined)
     return one, made, store
 
 
@@ -233,13 +247,9 @@ def begun(
     cache: AttendingCache,
     ids: Tensor,
     mask: Tensor,
-    chunk: int | None,
     looked: dict[str, Any],
 ) -> AttendingCache:
     """Let a cache read a prompt at once, without its last token."""
-    if chunk is not None:
-        kind = type(cache).__name__
-        raise ValueError(f"chunk must be None for a {kind}, whose first call is the prompt")
     if ids.shape[1] > 1:
         read(model, cache, ids[:, :-1], mask[:, :-1], None, but_last(looked, ids))
     return cache
@@ -257,7 +267,12 @@ def coded(
     looked: dict[str, Any],
 ) -> AttendingCache:
     """Store a prompt as HEX does, without its last token."""
-    cache = HexTransformersCache(model.config, store, kv)
+    try:
+        cache = HexTransformersCache(model.config, store, kv)
+    except ValueError as error:
+        if not str(error).startswith("density"):
+            raise
+        refuse.no_such_mask(one.name, error)
     if ids.shape[1] == 1:
         return cache
     mass = scorer("h2o", model, kv)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from optimized.models import errors as refuse
 from optimized.models.attach import detach, is_attached
-from optimized.models.compressed import compressed
+from optimized.models.compressed import compressed, parts_of
 from optimized.models.kinds import PreTrainedModel
 
 
@@ -28,8 +28,10 @@ class Compressing:
     def __call__(self, inputs: Tensor | None = None, *given: Any, **more: Any) -> Any:
         """Generate from what is left of the prompt."""
         ids = more.pop("input_ids", inputs)
-        if more.get("past_key_values") is not None or more.get("use_cache") is False:
+        if more.get("past_key_values") is not None:
             return self.own(ids, *given, **more)
+        told = more.get("generation_config") or self.model.generation_config
+        refuse.compressing_uncached(more.get("use_cache", told.use_cache))
         takes = set(signature(self.model.forward).parameters) - {*refuse.TEXT, "attention_mask"}
         read: dict[str, Any] = {
             name: x for name, x in more.items() if name in takes and isinstance(x, Tensor)
@@ -68,6 +70,9 @@ def compressing(
     """
     refuse.options(options)
     attached = is_attached(model)
+    one = parts_of(system, options.get("refined"))[0]
+    evicts = one.evicts or options.get("interval") is not None
+    refuse.budgeted(one.name, evicts, options.get("ratio"), options.get("keep"))
     before: Any = vars(model).get("generate")
     own: Any = model.generate
     refuse.nested(isinstance(before, Compressing))

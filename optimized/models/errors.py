@@ -1,6 +1,6 @@
 """What the plug-in refuses: the argument, its value, what is admissible."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from inspect import signature
@@ -14,9 +14,8 @@ from transformers.cache_utils import Cache, DynamicCache
 
 from optimized import DecodingConfig, HexConfig, HubSettings, Scored
 from reference._validation import checks
-from reference._validation.contract import compiled
-from reference._validation.preconditions import false_on_the_left
-from reference._validation.types import Finite, Positive, Ratio, Scope
+from reference._validation.contract import compiled, shown
+from reference._validation.types import Finite, Positive, Scope
 from reference.refinement import refinable
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -33,21 +32,44 @@ def held_to(kind: type) -> Callable[[Any], None]:
 hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
 
 
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest of the known names is meant, if one is near."""
+    near = get_close_matches(given, list(known), n=1)
+    return f": did you mean {near[0]!r}?" if near else ""
+
+
+def kind_of(config: Any) -> str:
+    """Name a kind of model."""
+    return repr(getattr(config, "model_type", type(config).__name__))
+
+
+def form_of(given: Any) -> Any:
+    """Return the shape of a tensor, or the type of what is none."""
+    return tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+
+
+def known_name(what: str, given: Any, known: Iterable[str]) -> None:
+    """Refuse a name that is not among the known, and ask whether the nearest is meant."""
+    names = list(known)
+    if not isinstance(given, str) or given not in names:
+        near = did_you_mean(given, names) if isinstance(given, str) else ""
+        got = type(given).__name__ if isinstance(given, nn.Module) else shown(given)
+        raise ValueError(f"{what} must be one of {', '.join(names)}, got {got}{near}")
+
+
+WHOLE = ("DynamicLayer", "LinearAttentionAndFullAttentionLayer")
 KNOWN = (
-    "DynamicLayer",
+    *WHOLE,
     "DynamicSlidingWindowLayer",
     "LinearAttentionLayer",
-    "LinearAttentionAndFullAttentionLayer",
     "LinearAttentionAndSlidingWindowAttentionLayer",
     "DummyLayer",
 )
-WHOLE = ("DynamicLayer", "LinearAttentionAndFullAttentionLayer")
 
 
 def known_layers(config: Any, layers: Sequence[object]) -> None:
     """Refuse layers of an unknown kind, and a model none of whose layers sees the whole text."""
-    kinds = [type(layer).__name__ for layer in layers]
-    named = repr(getattr(config, "model_type", type(config).__name__))
+    kinds, named = [type(layer).__name__ for layer in layers], kind_of(config)
     others = sorted(set(kinds) - set(KNOWN))
     if others:
         raise ValueError(
@@ -98,9 +120,9 @@ def sharing(config: Any, layers: Sequence[Any]) -> None:
     ours = next(layer for layer in layers if hasattr(layer, "shares"))
     if "reuse" in modes and not ours.shares:
         raise ValueError(
-            f"model must have keys in every layer for a {type(ours).__name__}, got "
-            f"{config.model_type!r}, some of whose layers attend to the keys of another: a system "
-            "that evicts is admissible"
+            "model must have keys in every layer for a system that stores codes, or that "
+            f"compresses again, got {config.model_type!r}, some of whose layers attend to the keys "
+            "of another: take a system that evicts once"
         )
 
 
@@ -111,6 +133,41 @@ def latent(rows: bool) -> None:
             "model must cache keys and values of its heads to store them in codes or to evict "
             "while decoding, got multi-head latent attention, which caches one row for all heads: "
             "a scorer with or without a refinement is admissible, without `interval` and `>`"
+        )
+
+
+def unread(seen: int) -> None:
+    """Refuse a model that reads a prompt and caches nothing."""
+    if not seen:
+        raise ValueError(
+            "model must cache what it reads, got one that cached nothing: call `model.eval()`, or "
+            "switch gradient checkpointing off"
+        )
+
+
+def all_again(again: bool, seen: int) -> None:
+    """Refuse ids that begin with those in the cache, in a call of the model itself."""
+    if again:
+        raise ValueError(
+            f"input_ids must be the new ids alone, got the {seen} in the cache once more in front "
+            "of them: give `input_ids[:, cache.get_seq_length():]`; `generate` takes all"
+        )
+
+
+def compressing_uncached(use_cache: Any) -> None:
+    """Refuse to compress where there shall be no cache."""
+    if use_cache is False:
+        raise ValueError(
+            "use_cache must be True within `compressing`, which puts a compressed cache in place "
+            "of the model's, got False"
+        )
+
+
+def other_refinement(system: str, named: str | None, given: str) -> None:
+    """Refuse settings of another refinement than a system's name has."""
+    if named not in (None, given):
+        raise ValueError(
+            f"refined must be settings of {named} for {system!r}, got settings of {given}"
         )
 
 
@@ -140,9 +197,28 @@ def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
 
 def no_model(model: Any) -> None:
     """Refuse what is no causal language model."""
-    if not hasattr(model, "get_decoder") or model.get_output_embeddings() is None:
-        name = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
-        raise TypeError(f"model must be a causal language model of transformers, got {name}")
+    decodes = hasattr(model, "get_decoder") and not isinstance(model, type)
+    if not decodes or model.get_output_embeddings() is None:
+        named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
+        says = "load it with `AutoModelForCausalLM.from_pretrained`"
+        if isinstance(model, nn.DataParallel):
+            says = "give the model within, `model.module`"
+        raise TypeError(
+            f"model must be a causal language model of transformers, got {named}: {says}"
+        )
+
+
+def no_system(given: Any) -> NoReturn:
+    """Refuse what is no system, and say where it belongs."""
+    got, says = shown(given), ""
+    if isinstance(given, Tensor):
+        says = ": ids come after it, `compressed(model, 'kvzip+hubkv', ids, ratio=0.75)`"
+    elif isinstance(given, Mapping):
+        got = type(given).__name__
+        says = ": inputs come after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`"
+    elif isinstance(given, nn.Module):
+        got, says = type(given).__name__, ": the model comes before it"
+    raise TypeError(f"system must be a name, a Scorer or a HexConfig, got {got}{says}")
 
 
 def unfound(named: str, lost: int) -> None:
@@ -187,7 +263,7 @@ LATENT = "kv_a_proj_with_mqa"
 
 def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
     """Refuse a decoder whose attention is not found, or has no keys of its own."""
-    named = repr(getattr(decoder.config, "model_type", type(decoder).__name__))
+    named = kind_of(decoder.config)
     if not found:
         raise ValueError(
             "model must be a decoder with blocks in `layers` that attend in `self_attn`, as "
@@ -214,7 +290,7 @@ def packed(unfollowed: bool) -> None:
     """Refuse a mask that hides some of the tokens before a query."""
     if unfollowed:
         raise ValueError(
-            "position_ids must count on in every row, got some that start again: sequences that "
+            "position_ids must continue in every row, got some that start again: sequences that "
             "are packed into one row are not supported; batch them with an attention_mask"
         )
 
@@ -233,28 +309,27 @@ def unvaried(dropout: float, variants: dict[str, Any]) -> None:
 def mask(valid: Any, batch: int, tokens: int) -> None:
     """Refuse an attention mask that is not one flag for each token seen so far."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.shape != (batch, tokens)):
-        got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
             "attention_mask must have a flag for every token seen so far and every new one, shape "
-            f"{(batch, tokens)}, got {got}; `generate` takes all tokens, those in the cache first"
+            f"{(batch, tokens)}, got {form_of(valid)}; `generate` takes all tokens, those in the "
+            "cache first"
         )
 
 
 def flags(valid: Any) -> None:
     """Refuse an attention mask of queries × tokens."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
-        got = tuple(valid.shape) if isinstance(valid, Tensor) else type(valid).__name__
         raise ValueError(
-            f"attention_mask must be of shape (batch, tokens), got {got}: a mask of queries × "
-            "tokens, as models of text and images make it, is not supported"
+            f"attention_mask must be of shape (batch, tokens), got {form_of(valid)}: a mask of "
+            "queries × tokens, as models of text and images make it, is not supported"
         )
 
 
 def nothing_new(seen: int) -> NoReturn:
     """Refuse tokens that a cache has seen, all of them."""
     raise ValueError(
-        f"input_ids must hold a new token behind the {seen} that the cache has seen, got those "
-        "alone: append the token that the last logits name"
+        f"input_ids must hold a new token behind the {seen} that the cache has seen, got none: "
+        "append the token that the last logits predict"
     )
 
 
@@ -262,8 +337,8 @@ def some_new(new: Tensor, seen: int) -> None:
     """Refuse a call without tokens."""
     if not new.shape[1]:
         raise ValueError(
-            f"input_ids must hold the {seen} tokens that the cache has seen, and new ones behind "
-            "them, got fewer; a model called without `generate` takes the new ones alone"
+            f"input_ids must hold the {seen} tokens that the cache has seen and new ones behind "
+            "them, got no new one; a model called without `generate` takes only new ones"
         )
 
 
@@ -289,17 +364,17 @@ def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
     if not ends and bool(gone.any()):
         raise ValueError(
             "attention_mask must be 1 at tokens that this cache has stored, got 0 at the end of a "
-            "row: only a system that evicts can leave out what a row said after its end"
+            "row: only a system that evicts can hide what a row generated after its end"
         )
     return counts
 
 
 def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]) -> None:
-    """Refuse positions that do not count on in every row, and say what may have led to them.
+    """Refuse positions that do not continue in every row, and say what may have led to them.
 
     Args:
         places: of new tokens.
-        expected: as the cache counts on.
+        expected: as the cache counts them.
         flags: which new tokens are no padding.
         padding: of the tokens seen, in each row.
     """
@@ -313,13 +388,13 @@ def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]
     if not bool((got.diff() == 1).all()):
         says = "sequences that are packed into one row are not supported: batch them"
     elif ahead == padding[row]:
-        says = "the padding that the cache has read is counted: give the attention_mask, too"
+        says = "they count the padding that the cache has read: give the attention_mask, too"
     elif int(got[0]) == 0:
-        says = "leave position_ids out, or count on from the tokens that the cache has seen"
+        says = "leave position_ids out, or continue from the tokens that the cache has seen"
     else:
-        says = "tokens are left out; a model called without `generate` takes the new ones alone"
+        says = "tokens are left out; a model called without `generate` takes only new ones"
     raise ValueError(
-        "position_ids must count on in every row from what the cache has seen, at "
+        "position_ids must continue in every row what the cache has seen, at "
         f"{int(meant[first])}, got {int(got[first])}: {says}"
     )
 
@@ -329,7 +404,18 @@ def begun(seen: int, count: int) -> None:
     if count < seen:
         raise ValueError(
             f"input_ids must begin with the {seen} tokens that the cache has seen, got {count} in "
-            "all: `generate` takes every token so far, and new ones behind them"
+            "all: give `generate` every token so far, and new ones behind them; several questions "
+            "of one prompt are asked within `cache.undone()`"
+        )
+
+
+def false_on_the_left(name: str, mask: Tensor) -> None:
+    """Refuse padding behind a token."""
+    behind = (mask[..., :-1] & ~mask[..., 1:]).nonzero()
+    if len(behind):
+        raise ValueError(
+            f"{name} must have its padding, 0, on the left of each row, got 0 after 1 at position "
+            f"{int(behind[0, -1]) + 1}: set `tokenizer.padding_side = 'left'`"
         )
 
 
@@ -366,8 +452,17 @@ def weights(asked: Any) -> None:
     """Refuse to return the weights of attention."""
     if asked:
         raise ValueError(
-            "output_attentions must be False over a cache of this package, got True: weights of "
-            "entries that are gone are not there; ask in a call without the cache"
+            "output_attentions must be False over a cache of this package, got True: evicted "
+            "entries have no weights; ask for them in a call without the cache"
+        )
+
+
+def uncached(use: Any) -> None:
+    """Refuse to generate without the cache that is given."""
+    if use is False:
+        raise ValueError(
+            "use_cache must be True with a cache in past_key_values, got False: leave one of the "
+            "two out"
         )
 
 
@@ -419,7 +514,7 @@ def growing(rotary: Any, before: int, places: Tensor) -> None:
         changed = limit < after
     if changed:
         raise ValueError(
-            f"model must turn all keys by the same angles, got a rotary embedding {kind!r} whose "
+            f"model must rotate all keys by the same angles, got a rotary embedding {kind!r} whose "
             f"angles change beyond {limit} tokens, with {before} in the cache and {after} after "
             "this call"
         )
@@ -473,7 +568,10 @@ def in_vocabulary(ids: Tensor, size: int) -> None:
     lowest, highest = ids.aminmax()
     if lowest < 0 or highest >= size:
         wrong = lowest if lowest < 0 else highest
-        raise ValueError(f"input_ids must be in [0, {size - 1}], as the model has it, got {wrong}")
+        raise ValueError(
+            f"input_ids must be in the model's vocabulary, 0 to {size - 1}, got {wrong}: is the "
+            "tokenizer this model's?"
+        )
 
 
 def implementation(kv: Any) -> None:
@@ -486,8 +584,9 @@ def gates(weights: Any, layers: int) -> None:
     """Refuse to score without the gate of each layer."""
     if not weights:
         raise ValueError(
-            "fastkvzip must have gates that have learnt from the model, got none: in "
-            "`gate.safetensors` beside its weights, or in settings={'weights': ...}"
+            "fastkvzip must have gates that were trained for the model, got none: train them with "
+            "`optimized.models.fastkvzip_gates.learn_gates(model, prompts)`, and pass them as "
+            "settings={'weights': gates} or write them into the model's folder with `save_gates`"
         )
     one_a_layer("weights", weights, layers)
 
@@ -516,26 +615,54 @@ one_of = checks.one_of
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
     """Refuse what is not a batch of token ids with a mask of its shape."""
     if isinstance(ids, Tensor) and ids.is_meta:
-        raise ValueError("input_ids must be on a device that holds data, got meta")
-    if not isinstance(ids, Tensor) or ids.ndim != 2 or not ids.numel() or ids.is_floating_point():
-        got = f"{tuple(ids.shape)}, {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
         raise ValueError(
-            f"input_ids must be integers of shape (batch, tokens), not empty, got {got}: a "
-            "tokenizer returns such with return_tensors='pt'"
+            "input_ids must be on a device that holds data, got meta: `input_ids.to(model.device)`"
+        )
+    held = isinstance(ids, Tensor)
+    whole = held and not ids.is_floating_point() and ids.dtype != torch.bool
+    if not whole or ids.ndim != 2 or not ids.numel():
+        got = f"{tuple(ids.shape)}, {ids.dtype}" if held else type(ids).__name__
+        says = "`tokenizer(text, return_tensors='pt')` returns such"
+        if isinstance(ids, Mapping):
+            says = "unpack what a tokenizer returns, `compressed(model, system, **inputs)`"
+        elif whole and ids.ndim == 1:
+            says = "`input_ids[None]` is a batch of one prompt"
+        raise ValueError(
+            f"input_ids must be integers of shape (batch, tokens), not empty, got {got}: {says}"
         )
     if valid is not None:
         if not isinstance(valid, Tensor):
-            raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}")
+            says = ": a budget is named, `ratio=0.75`" if isinstance(valid, float | int) else ""
+            raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
         false_on_the_left("attention_mask", valid.to(torch.bool))
 
 
-def settings(name: str, given: dict[str, Any], known: Sequence[str]) -> None:
+def elsewhere(model: Any, ids: Tensor) -> None:
+    """Refuse ids on another device than the model, unless `accelerate` moves them."""
+    embedding = model.get_input_embeddings()
+    home = next(embedding.parameters()).device
+    if ids.device != home and not any(hasattr(one, "_hf_hook") for one in (model, embedding)):
+        raise ValueError(
+            f"input_ids must be on the device of the model, {home}, got {ids.device}: "
+            "`input_ids.to(model.device)`"
+        )
+
+
+def no_settings(given: Any) -> None:
+    """Refuse settings without names."""
+    if not isinstance(given, Mapping | None):
+        raise TypeError(
+            f"settings must be a dictionary, such as {{'window': 16}}, got {shown(given)}"
+        )
+
+
+def settings(name: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
     """Refuse settings that a scorer does not have."""
     if given and not known:
         raise ValueError(f"settings of {name} must be left out, got {', '.join(given)}")
     for setting in given:
-        checks.one_of(f"settings of {name}", setting, tuple(sorted(known)))
+        known_name(f"settings of {name}", setting, sorted(known))
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
@@ -594,16 +721,13 @@ def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) 
             continue
         if one in known:
             says = f"settings of {name} go to settings={{{one!r}: ...}}"
-        elif one == "compression_ratio":
-            says = "the share that is removed is `ratio`"
         elif one in takes and one not in TEXT:
             looked[one] = value
             continue
         elif one in TEXT:
-            says = "`compressed` makes its own, and reads ids"
+            says = "leave it out, since `compressed` reads ids and makes the rest itself"
         else:
-            near = get_close_matches(one, OPTIONS, n=1)
-            says = f"did you mean {near[0]!r}?" if near else f"options are {', '.join(OPTIONS)}"
+            says = unknown_option(one)
         raise TypeError(
             f"inputs must be input_ids and attention_mask, what {type(model).__name__} takes "
             f"beside them, or an option of `compressed`, got {one!r}: {says}"
@@ -613,7 +737,12 @@ def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) 
 
 
 def one_request(settings: Mapping[str, Any]) -> None:
-    """Refuse two ways of asking for a repetition."""
+    """Refuse two ways of asking for a repetition, and what is no tokenizer."""
+    if not callable(settings.get("tokenizer", callable)):
+        raise TypeError(
+            "settings of kvzip must have the model's tokenizer itself as tokenizer, got "
+            f"{settings['tokenizer']!r}"
+        )
     if settings.get("tokenizer") is not None and "prompt" in settings:
         raise ValueError("settings of kvzip must have tokenizer or prompt, got both")
 
@@ -623,7 +752,7 @@ def repeated(looked: Sequence[str]) -> None:
     if looked:
         raise ValueError(
             f"scorer must be another than kvzip with {', '.join(looked)}, got kvzip, which makes "
-            "the model repeat its prompt: 'snapkv', 'h2o' and others take images"
+            "the model repeat its prompt: take 'snapkv', 'h2o' or another"
         )
 
 
@@ -637,10 +766,15 @@ def options(given: Mapping[str, Any]) -> None:
     """Refuse options that `compressed` does not have."""
     for one in given:
         if one not in OPTIONS:
-            near = get_close_matches(one, OPTIONS, n=1)
-            says = "the share that is removed is `ratio`" if one == "compression_ratio" else ""
-            says = says or (f"did you mean {near[0]!r}?" if near else "got none of them")
-            raise TypeError(f"options must be among {', '.join(OPTIONS)}, got {one!r}: {says}")
+            says = unknown_option(one)
+            raise TypeError(f"options must be those of `compressed`, got {one!r}: {says}")
+
+
+def unknown_option(one: str) -> str:
+    """Say what may be meant by an option that `compressed` does not have."""
+    if one == "compression_ratio":
+        return "the share that is removed is `ratio`"
+    return did_you_mean(one, OPTIONS)[2:] or f"options are {', '.join(OPTIONS)}"
 
 
 def nested(within: bool) -> None:
@@ -662,10 +796,10 @@ def seen_at_once(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | N
                 f"inputs must be tensors that {type(model).__name__} takes, got {name!r}: "
                 f"{type(one).__name__}"
             )
-    if not looked:
+    if looked:
+        in_one_call(f"with {', '.join(looked)}", chunk)
+    else:
         text_alone(model.config, ids)
-    elif chunk is not None:
-        raise ValueError(f"chunk must be None with {', '.join(looked)}, got {chunk}")
 
 
 def text_alone(config: Any, ids: Tensor) -> None:
@@ -675,8 +809,8 @@ def text_alone(config: Any, ids: Tensor) -> None:
             place = getattr(config, name, None)
             if isinstance(place, int) and bool((ids == place).any()):
                 raise ValueError(
-                    f"input_ids must be text, got the model's {name} {place}: what stands there "
-                    "must be given, too, as `pixel_values` and the like"
+                    f"input_ids must be text, got the model's {name} {place}: give what the "
+                    "processor returned for it, too (`pixel_values` and the like)"
                 )
 
 
@@ -685,27 +819,59 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
     given = [one for one in (ratio, keep) if one is not None]
     if len(given) != evicts:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
-        raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}")
-    for one in ratio if isinstance(ratio, Sequence) and not isinstance(ratio, str) else [ratio]:
-        checks.must_be("ratio", one, Ratio | None)
-        if one == 1:
-            raise ValueError("ratio must be below 1, got 1: it is the share that is removed")
-    for one in keep if isinstance(keep, Sequence) and not isinstance(keep, str) else [keep]:
+        why = "" if evicts else ": it evicts nothing"
+        raise ValueError(f"{name!r} must be given {wanted}, got ratio={ratio} and keep={keep}{why}")
+    for one in each(ratio):
+        removed_share(one)
+    for one in each(keep):
+        if isinstance(one, float):
+            raise TypeError(
+                f"keep must be an integer, the number of entries a head keeps, got {one}: the "
+                "share that is removed is `ratio`"
+            )
         checks.must_be("keep", one, Positive | None)
 
 
-def stays(name: str, interval: int | None) -> None:
-    """Refuse to compress again and again what is in codes."""
+def each(given: Any) -> Sequence[Any]:
+    """Return what is given for each layer, or for all of them."""
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+
+
+def removed_share(ratio: Any) -> None:
+    """Refuse what is no share, and the share that leaves nothing."""
+    checks.must_be("ratio", ratio, float | None)
+    if ratio is not None and not 0 <= ratio < 1:
+        raise ValueError(
+            f"ratio must be at least 0 and below 1, got {ratio}: it is the share that is removed"
+        )
+
+
+def not_again(name: str, interval: int | None, why: str) -> None:
+    """Refuse to compress a system again and again."""
     if interval is not None:
-        raise ValueError(f"interval must be None for {name!r}, whose codes stay, got {interval}")
+        raise ValueError(f"interval must be None for {name!r}, got {interval}: {why}")
+
+
+def no_such_mask(name: str, error: ValueError) -> NoReturn:
+    """Refuse a HEX whose density a model cannot have, and say how to have the nearest."""
+    if not name.startswith("hex-"):
+        raise error
+    preset = f"optimized.hex_preset({name[:5].upper()!r})._replace(near=True)"
+    raise ValueError(f"{error}: `{preset}` in place of {name!r} takes the nearest") from error
+
+
+def in_one_call(what: str, chunk: int | None) -> None:
+    """Refuse to read in pieces what is stored with the first call."""
+    if chunk is not None:
+        raise ValueError(f"chunk must be None {what}, got {chunk}: the prompt is read in one call")
 
 
 def layered(system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any) -> None:
     """Refuse a number for each layer where layers share, or are not told apart."""
     if by_layer and interval is not None:
-        raise ValueError("ratio and keep must be one number with an interval, got one a layer")
+        raise ValueError("ratio and keep must be one number with an interval, got one per layer")
     if by_layer and scorers[system.scorer].sharing:
         raise ValueError(
             f"ratio and keep must be one number for {system.scorer!r}, which itself shares the "
-            "budget among layers, got one a layer"
+            "budget among layers, got one per layer"
         )

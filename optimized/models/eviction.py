@@ -206,9 +206,9 @@ class LatentLayer(EvictionLayer):
             return expand(rows[..., : self.rank], rows[..., self.rank :])
 
         if self.observe is not None:
-            every = torch.eye(self.keys.shape[-1]).to(self.keys)[None, None]
-            meeting = softmax.standard(query @ both(every)[0].mT)
-            self.observe(meeting, self.keys, self.keys, valid, hidden)
+            each = torch.eye(self.keys.shape[-1]).to(self.keys)[None, None]
+            weight = both(each)[0] - both(torch.zeros_like(each))[0]  # a bias shifts all logits
+            self.observe(softmax.standard(query @ weight.mT), self.keys, self.keys, valid, hidden)
         valid = self.lasting(valid)
         if self.old is None:
             return dense_attention(query, *both(self.keys), valid, softmax)
@@ -243,8 +243,9 @@ class EvictionCache(AttendingCache):
         if not self.open and not seen:
             raise ValueError(
                 "past_key_values must hold a prompt that `prefill` read, got an empty "
-                "EvictionCache, of which nothing would be evicted: call `prefill`, then `compress` "
-                "or `evict`; HexTransformersCache and DecodingTransformersCache need neither"
+                "EvictionCache, of which nothing would be evicted: call `compressed`, or `prefill` "
+                "and then `compress` or `evict`; HexTransformersCache and "
+                "DecodingTransformersCache need neither"
             )
 
     def batch_select_indices(self, indices: Tensor) -> None:

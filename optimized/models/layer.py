@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -129,7 +129,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         raise ValueError(
-            f"model must attend through this package to a {type(self).__name__}: call "
+            "model must attend through this package over a cache of it: call "
             "`optimized.models.attach(model)`, and again where its attention was set to another"
         )
 
@@ -424,6 +424,7 @@ class AttendingCache(Cache, Attentive):
                     if inputs.get(name) is not None:
                         inputs[name] = inputs[name][:, -1:]
                 inputs["position_ids"] = inputs["position_ids"][..., -1:]
+        refuse.all_again(seen > 0 and self.repeats(inputs.get("input_ids")), seen)
         mask, given, count = inputs.get("attention_mask"), inputs.get("position_ids"), new.shape[1]
         places = self.counted_on(mask, given, new, seen)
         if places is not None:
@@ -444,6 +445,14 @@ class AttendingCache(Cache, Attentive):
         named = inputs.get("input_ids") is not None and not any(gone)
         self.digest = self.digest.of(new, real) if self.digest is not None and named else None
         return inputs | {"attention_mask": valid, "position_ids": places}
+
+    def repeats(self, ids: Tensor | None) -> bool:
+        """Whether ids begin with all that were seen, and go on."""
+        seen = self.get_seq_length()
+        if ids is None or self.digest is None or ids.shape[1] <= seen:
+            return False
+        known = None if self.valid is None else self.valid[:, :seen]
+        return self.digest.same(Digest().of(ids[:, :seen], known))
 
     def counted_on(
         self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int
@@ -639,8 +648,12 @@ class AttendingCache(Cache, Attentive):
             known = None if self.valid is None else self.valid[:, :seen]
             refuse.another_text(not self.digest.same(Digest().of(ids[:, :seen], known)))
 
+    def __copy__(self) -> Self:
+        """Return a cache that goes on by itself: tensors are shared, never changed in place."""
+        return deepcopy(self)
+
     @contextmanager
-    def undone(self) -> Iterator[None]:
+    def undone(self) -> Iterator[Self]:
         """Forget, when the context ends, all that was read within it.
 
         Ask several questions of one compressed prompt this way: tensors are never changed in
@@ -649,7 +662,7 @@ class AttendingCache(Cache, Attentive):
         holders = [self, *self.layers, *self.states.values()]
         before = [vars(holder).copy() for holder in holders]
         try:
-            yield
+            yield self
         finally:
             for holder, state in zip(holders, before, strict=True):
                 vars(holder).clear()

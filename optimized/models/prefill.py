@@ -128,6 +128,7 @@ def read(
                 **{name: x[:, start:stop] for name, x in counted.items()},
                 **first,
             ).logits[:, -1]
+            refuse.unread(cache.get_seq_length())
             first, counted = {}, positions
     cache.looked = tuple(looked)
     if cache.digest is None:  # the model handed on no ids, but what it made of images

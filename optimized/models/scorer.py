@@ -1,6 +1,7 @@
 """What a scorer keeps of a prompt while it is read, and returns at its end."""
 
 from collections.abc import Callable
+from copy import copy
 from inspect import signature
 from types import ModuleType
 from typing import Any, NamedTuple, get_type_hints
@@ -17,7 +18,7 @@ from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._padding import protected_ends
 from reference._validation.checks import must_be
-from reference._validation.types import Positive, Scope
+from reference._validation.types import Positive, Scope, Whole
 
 
 class Scores(NamedTuple):
@@ -87,11 +88,17 @@ class Scorer:
     """In pictures."""
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
-        refuse.settings(type(self).__name__, settings, self.takes)
+        refuse.settings(self.name, settings, self.takes)
         must_be("window", settings.get("window"), Positive | None)
         self.model, self.kv, self.settings = model, kv, settings
         self.memory: dict[int, Any] = {}
         self.watched: Callable[[], EvictionCache | None] = lambda: None
+
+    def afresh(self) -> "Scorer":
+        """Return a scorer of the same settings that has watched nothing: one for each prompt."""
+        other = copy(self)
+        other.settings, other.memory, other.watched = dict(self.settings), {}, lambda: None
+        return other
 
     @classmethod
     def scopes(cls) -> tuple[Scope, ...]:
@@ -132,9 +139,10 @@ class Scorer:
         Raises:
             ValueError: the scorer has to watch, and did not watch this prompt.
         """
+        must_be("keep", keep, Whole)
         if self.watching and self.watched() is not prompt.cache:
             raise ValueError(
-                f"prompt must be one that {type(self).__name__} watched, got another: "
+                f"prompt must be one that {self.name} watched, got another: "
                 "`prefill(model, ids, watch=[scorer.watch])`"
             )
         layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())

@@ -1,6 +1,5 @@
 """Systems by name: a scorer, a refinement, a scope, or a store."""
 
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import optimized
@@ -76,7 +75,7 @@ def system_named(name: str) -> System:
     before, arrow, then = name.partition(">")
     if arrow:
         evicting = system_named(before)
-        refuse.one_of("store", then, STORES)
+        refuse.known_name("store", then, STORES)
         if not evicting.evicts:
             raise ValueError(f"system must evict before '>', got {name!r}")
         return evicting._replace(name=name, then=then)
@@ -95,15 +94,15 @@ def system_named(name: str) -> System:
         return System(name, scorer, refinement or None, store=first)
     named = ["full", *STORES, *SCORERS, *(f"{s}+{r}" for s in SCORERS for r in REFINEMENTS)]
     misspelt = first not in (*STORES, *SCORERS) or not known
-    near = get_close_matches(name, named, n=1) if misspelt else ()
-    asked = f": did you mean {near[0]!r}?" if near else ""
+    asked = (refuse.did_you_mean(name, named) if misspelt else "") or "."
     if at and scopes and known and scope not in scopes:
-        asked = f": {first} has @{', @'.join(scopes)}"
+        asked = f": {first} has @{', @'.join(scopes)}."
     raise ValueError(
-        f"system must be 'full', a scorer ({', '.join(SCORERS)}) with or without "
-        f"+{', +'.join(REFINEMENTS)} and @head, @layer or @model, or one of {', '.join(STORES)}, "
-        "hex-3 and hex-4 also with +hubkv and +graphkv, or a scorer, '>' and a store, "
-        f"got {name!r}{asked}"
+        f"system must be a known name, got {name!r}{asked} Known are 'full'; a scorer "
+        f"({', '.join(SCORERS)}), alone or with one of "
+        f"+{', +'.join(REFINEMENTS)} and with @head, @layer or @model; a store "
+        f"({', '.join(STORES)}), hex-3 and hex-4 also with +hubkv or +graphkv; and a scorer, '>' "
+        "and a store, as in 'snapkv>hex-4'"
     )
 
 
@@ -112,7 +111,10 @@ def refinement_of(settings: Any) -> str:
     kinds = dict(zip(KINDS, REFINEMENTS, strict=True))
     if not isinstance(settings, KINDS):
         names = ", ".join(kind.__name__ for kind in KINDS)
-        raise TypeError(f"refined must be one of {names}, got {settings!r}")
+        raise TypeError(
+            f"refined must be one of {names}, got {settings!r}: settings are given as "
+            "`HubSettings(gamma=0.9)`, and a name behind the scorer's, as 'snapkv+hubkv'"
+        )
     return kinds[type(settings)]
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 import torch
 
 import optimized
+from optimized.models.errors import did_you_mean, known_name
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, usual
 from reference._validation.contract import compiled
@@ -42,8 +42,8 @@ def read(texts: Iterable[str]) -> Changes:
             raise ValueError(
                 f"--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7, got {text!r}"
             )
-        listed("--set NAME", part, KINDS)
-        listed(f"--set {part}.SETTING", setting, KINDS[part])
+        known_name("--set NAME", part, KINDS)
+        known_name(f"--set {part}.SETTING", setting, KINDS[part])
         found.setdefault(part, {})[setting] = value_of(name, KINDS[part][setting], value)
     for part in found.keys() & RECORDS.keys():
         whole = RECORDS[part]._replace(**found[part])
@@ -51,20 +51,6 @@ def read(texts: Iterable[str]) -> Changes:
         assert check is not None
         check(whole, {})
     return tuple((part, *one) for part, some in found.items() for one in some.items())
-
-
-def listed(what: str, given: str, known: Iterable[str]) -> None:
-    """Refuse what is not among the known, and ask whether the nearest is meant."""
-    if given not in known:
-        raise ValueError(
-            f"{what} must be one of {', '.join(known)}, got {given!r}{near(given, known)}"
-        )
-
-
-def near(given: str, known: Iterable[str]) -> str:
-    """Ask for what is like the given, if anything is."""
-    found = get_close_matches(given, list(known), n=1)
-    return f": did you mean {found[0]!r}?" if found else ""
 
 
 def value_of(name: str, kind: Any, text: str) -> Any:
@@ -86,7 +72,7 @@ def value_of(name: str, kind: Any, text: str) -> Any:
         article = {"number": "a ", "integer": "an "}.get(said.split()[0].rstrip(","), "")
         words = [str(one) for base, marks in members(kind) for one in choices_of(base, marks)]
         raise ValueError(
-            f"--set {name} must be {article}{said}, got {text!r}{near(text, words)}"
+            f"--set {name} must be {article}{said}, got {text!r}{did_you_mean(text, words)}"
         ) from error
     return value
 

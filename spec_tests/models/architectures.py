@@ -41,6 +41,8 @@ SYSTEMS = {
     "kivi-4": {},
     "gear": {},
 }
+LABELS = {"h2o": "eviction while decoding"}
+"""How the page calls a system, where its name alone would mean another."""
 NOT_RUN = "not run"
 BEGIN, END = "<!-- architectures -->", "<!-- end of architectures -->"
 EVERY = "every system"
@@ -523,7 +525,7 @@ def section(known: dict) -> str:
         if len(one) == len(SYSTEMS) and not any(BEHIND in name for name in one):
             groups.setdefault("; ".join(some), []).append(kind)
         elif one:
-            but = [name for name in one if BEHIND not in name]
+            but = [LABELS.get(str(name), str(name)) for name in one if BEHIND not in name]
             but += ["a question behind the prompt"] if len(but) < len(one) else []
             why = f"**right** but for {', '.join(but)}: {'; '.join(some)}"
             groups.setdefault(why, []).append(kind)

@@ -142,3 +142,37 @@ def test_a_digest_is_what_it_is_defined_as(count):
         .of(ids[:, half:], None)
         .same(Digest().of(ids, None))
     )
+
+
+def test_a_model_that_shares_its_embedding_is_another_model():
+    ids, _ = prompts()
+    other = fresh("llama")
+    with torch.no_grad():
+        for name, weight in other.named_parameters():
+            weight.mul_(1.0 if "embed" in name else 1.5)
+    cache = models.compressed(attached("llama"), "snapkv", ids, ratio=0.5)
+    with pytest.raises(ValueError, match="cache that this model filled, got one of another"):
+        told(models.attach(other), cache, ids)
+
+
+@every_system
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_call_of_the_model_with_all_ids_again_is_refused(system, padded):
+    ids, mask = prompts(4)
+    flags = mask if padded else torch.ones_like(mask)
+    cache = compressed(attached("llama"), system, ids[:, :-4], flags[:, :-4])
+    seen = cache.get_seq_length()
+    with pytest.raises(ValueError, match=f"must be the new ids alone, got the {seen} in the cache"):
+        attached("llama")(input_ids=ids, past_key_values=cache)
+    assert cache.get_seq_length() == seen
+
+
+@pytest.mark.parametrize("system", ["full", "snapkv", "knorm", "kvzip", "gear", "h2o interval"])
+def test_a_model_that_caches_nothing_is_refused(system):
+    model, (ids, mask) = models.attach(fresh("llama")), prompts()
+    model.activation_checkpointing_enable()
+    model.train()
+    how = dict(ratio=0.5) if system in ("snapkv", "knorm", "kvzip") else {}
+    how |= dict(keep=9, interval=4) if system == "h2o interval" else {}
+    with pytest.raises(ValueError, match=r"cached nothing: call `model.eval\(\)`"):
+        models.compressed(model, system.split()[0], ids, mask, **how)

@@ -87,7 +87,7 @@ def test_positions_and_padding_that_a_call_leaves_out_are_known():
 
 def test_positions_that_start_again_are_refused():
     cache, ids, _ = half()
-    with pytest.raises(ValueError, match=r"position_ids must count on .* at 24, got 0"):
+    with pytest.raises(ValueError, match=r"position_ids must continue .* at 24, got 0"):
         attached("llama")(
             input_ids=ids[:, TOKENS:],
             position_ids=torch.arange(3).expand(2, 3),
@@ -248,13 +248,13 @@ def test_a_cache_that_nobody_would_compress_is_refused():
 
 @pytest.mark.parametrize("name", models.SCORERS)
 def test_a_setting_that_a_scorer_does_not_have_is_refused(name):
-    with pytest.raises(ValueError, match=r"settings of \w+ must be one of '.*got 'windows'"):
+    with pytest.raises(ValueError, match=r"settings of \w+ must be one of .*got 'windows'"):
         models.scorer(name, attached("llama"), windows=5)
 
 
 def test_gates_are_asked_for_before_anything_is_read():
     with pytest.raises(
-        ValueError, match="fastkvzip must have gates that have learnt from the model, got none"
+        ValueError, match="fastkvzip must have gates that were trained for the model, got none"
     ):
         models.scorer("fastkvzip", attached("llama"))
 
@@ -365,7 +365,7 @@ def test_hex_refuses_channels_without_a_mask_at_construction(mode):
 def test_a_call_that_is_refused_leaves_the_cache_as_it_was():
     ids, mask = prompts(3)
     cache = hex_cache()
-    with pytest.raises(ValueError, match="attention_mask must be false on the left of a row only"):
+    with pytest.raises(ValueError, match="0, on the left of each row, got 0 after 1 at position"):
         generated(attached("llama"), ids, mask.flip(1), cache)
     every = torch.ones_like(mask)
     assert_equal(

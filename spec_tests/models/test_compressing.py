@@ -134,6 +134,47 @@ def test_threads_take_turns_with_prompts_of_their_own():
     assert all(torch.equal(out, expected) for out in found.values())
 
 
+def test_threads_share_one_scorer():
+    model = models.attach(fresh("llama"))
+    scorer = models.scorer("snapkv", model, window=8)
+    texts = [IDS[:1, shift:] for shift in range(3)]
+    every = [torch.ones_like(text) for text in texts]
+    with models.compressing(model, scorer, ratio=0.7):
+        expected = [generated(model, text, one) for text, one in zip(texts, every, strict=True)]
+        found: list[list[torch.Tensor]] = [[] for _ in texts]
+
+        def ask(place: int) -> None:
+            found[place] += [generated(model, texts[place], every[place]) for _ in range(12)]
+
+        threads = [threading.Thread(target=ask, args=(place,)) for place in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for some, one in zip(found, expected, strict=True):
+        assert len(some) == 12
+        assert all(torch.equal(answer, one) for answer in some)
+
+
+@pytest.mark.parametrize("where", ["call", "configuration"])
+def test_generating_without_a_cache_is_refused(where):
+    model = fresh("llama")
+    model.generation_config.use_cache = where == "call"
+    how = dict(use_cache=False) if where == "call" else {}
+    with (
+        models.compressing(model, "snapkv", ratio=0.5),
+        pytest.raises(ValueError, match="use_cache must be True within `compressing`"),
+    ):
+        generated(model, IDS, MASK, **how)
+
+
+@pytest.mark.parametrize(("system", "how"), [("snapkw", dict(ratio=0.5)), ("snapkv", {})])
+def test_a_system_is_refused_as_the_context_begins(system, how):
+    within = models.compressing(fresh("llama"), system, **how)
+    with pytest.raises(ValueError, match="'snapk"):
+        within.__enter__()
+
+
 def test_what_cannot_be_meant_is_refused():
     model = fresh("llama")
     with (

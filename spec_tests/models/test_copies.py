@@ -1,6 +1,6 @@
 """A cache that is copied or saved goes on by itself."""
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from io import BytesIO
 
 import pytest
@@ -35,10 +35,11 @@ every_cache = pytest.mark.parametrize("name", ["eviction", *CACHES])
 
 
 @every_cache
-def test_a_copy_goes_on_by_itself(name):
+@pytest.mark.parametrize("how", [copy, deepcopy], ids=["copy", "deepcopy"])
+def test_a_copy_goes_on_by_itself(name, how):
     model, (ids, _) = attached("llama"), prompts(4)
     every, cache = torch.ones_like(ids), filled(name, ids[:, :-4])
-    copied, nbytes = deepcopy(cache), cache.nbytes
+    copied, nbytes = how(cache), cache.nbytes
     assert copied.nbytes == nbytes
     first = generated(model, ids, every, copied)
     assert (cache.nbytes, cache.get_seq_length()) == (nbytes, ids.shape[1] - 4)

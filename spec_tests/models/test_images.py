@@ -164,7 +164,9 @@ def test_a_store_reads_images_too(kind, system):
 
 def test_an_image_has_to_be_given_with_its_ids():
     ids, mask, looked = prompt("llava", True, False)
-    with pytest.raises(ValueError, match="got the model's image_token_id 70: what stands there"):
+    with pytest.raises(
+        ValueError, match="got the model's image_token_id 70: give what the processor"
+    ):
         models.compressed(ours("llava"), "snapkv", ids, mask, ratio=0.5)
     with pytest.raises(ValueError, match="chunk must be None with pixel_values, got 8"):
         models.compressed(ours("llava"), "snapkv", ids, mask, ratio=0.5, chunk=8, **looked)

@@ -24,7 +24,7 @@ ROW = 12 + 4
 """Channels of a row: the latent, and the part of the keys that is rotated."""
 
 
-def attention_of_the_model(ids, mask):
+def attention_of_the_model(ids, mask, model=None):
     """Queries and expanded keys of each layer, as the model's file makes them; each head's own."""
     seen = []
 
@@ -37,7 +37,7 @@ def attention_of_the_model(ids, mask):
     transformers.AttentionMaskInterface.register(
         "watched", transformers.AttentionMaskInterface()["sdpa"]
     )
-    model = deepcopy(unmodified(KIND))
+    model = deepcopy(model or unmodified(KIND))
     model.set_attn_implementation("watched")
     with torch.no_grad():
         model(ids, attention_mask=mask, position_ids=(mask.cumsum(-1) - 1).clamp(min=0))
@@ -128,7 +128,7 @@ def test_codes_and_eviction_while_decoding_are_refused_with_the_reason(system, h
 
 
 def test_expected_attention_is_refused():
-    with pytest.raises(ValueError, match=r"rotate its projected queries as a whole"):
+    with pytest.raises(ValueError, match=r"rotate its projected queries as Llama does"):
         models.compressed(attached(KIND), "expected_attention", *prompts(), ratio=0.5)
 
 
@@ -149,5 +149,20 @@ def test_a_copied_or_detached_model_expands_rows_by_itself():
 def test_latent_rows_in_a_model_that_is_not_attached_are_refused():
     ids, mask = prompts()
     cache = models.compressed(attached(KIND), "full", ids, mask)
-    with pytest.raises(ValueError, match=r"attend through this package to a LatentLayer"):
+    with pytest.raises(ValueError, match=r"attend through this package over a cache of it"):
         generated(unmodified(KIND), ids, mask, cache)
+
+
+def test_a_bias_where_rows_are_expanded_moves_no_score():
+    biased, (ids, mask) = deepcopy(unmodified(KIND)), prompts()
+    for layer in biased.model.layers:
+        plain = layer.self_attn.kv_b_proj
+        layer.self_attn.kv_b_proj = torch.nn.Linear(plain.in_features, plain.out_features)
+        with torch.no_grad():
+            layer.self_attn.kv_b_proj.weight.copy_(plain.weight)
+            layer.self_attn.kv_b_proj.bias.fill_(2.0)
+    seen = attention_of_the_model(ids, mask, biased)
+    scorer = models.scorer("h2o", models.attach(biased))
+    prompt = models.prefill(biased, ids, mask, watch=[scorer.watch])
+    for one, (queries, keys) in zip(scorer.finish(prompt, 14).scored, seen, strict=True):
+        assert_as_accurate(one.scores, mass, dict(queries=queries, keys=keys, valid=mask.bool()))

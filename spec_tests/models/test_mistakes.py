@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import optimized
+from optimized.models import errors
 from spec_tests.models.random_model import (
     attached,
     configuration,
@@ -50,7 +51,7 @@ MISTAKES = {
     "an input that is made of the ids": (
         dict(system="snapkv", ratio=0.5, inputs_embeds=torch.zeros(1, 4, 32)),
         TypeError,
-        "got 'inputs_embeds': `compressed` makes its own, and reads ids",
+        "got 'inputs_embeds': leave it out, since `compressed` reads ids",
     ),
     "something else": (
         dict(system="snapkv", ratio=0.5, xyz=1),
@@ -80,17 +81,17 @@ MISTAKES = {
     "a budget of what evicts nothing": (
         dict(system="hex-4", ratio=0.5),
         ValueError,
-        "'hex-4' must be given neither ratio nor keep, got ratio=0.5 and keep=None",
+        "must be given neither ratio nor keep, got ratio=0.5 and keep=None: it evicts nothing",
     ),
     "all of it removed": (
         dict(system="snapkv", ratio=1.0),
         ValueError,
-        "ratio must be below 1, got 1: it is the share that is removed",
+        "ratio must be at least 0 and below 1, got 1.0: it is the share that is removed",
     ),
     "a ratio in percent": (
         dict(system="snapkv", ratio=75.0),
         ValueError,
-        "ratio must be in [0, 1], got 75.0",
+        "ratio must be at least 0 and below 1, got 75.0: it is the share that is removed",
     ),
     "no ids": (
         dict(system="snapkv", ratio=0.5, input_ids=None),
@@ -100,17 +101,47 @@ MISTAKES = {
     "ids without a batch": (
         dict(system="snapkv", ratio=0.5, input_ids=IDS[0]),
         ValueError,
-        "input_ids must be integers of shape (batch, tokens), not empty, got (24,), torch.int64",
+        "got (24,), torch.int64: `input_ids[None]` is a batch of one prompt",
     ),
     "a tokenizer's lists": (
         dict(system="snapkv", ratio=0.5, input_ids=IDS.tolist()),
         ValueError,
         "input_ids must be integers of shape (batch, tokens), not empty, got list",
     ),
+    "a text in place of its ids": (
+        dict(system="snapkv", ratio=0.5, input_ids="Hello"),
+        ValueError,
+        "not empty, got str: `tokenizer(text, return_tensors='pt')` returns such",
+    ),
+    "a tokenizer's dictionary that is not unpacked": (
+        dict(system="snapkv", ratio=0.5, input_ids=transformers.BatchEncoding(dict(input_ids=IDS))),
+        ValueError,
+        "got BatchEncoding: unpack what a tokenizer returns, `compressed(model, system, **inputs)`",
+    ),
+    "a mask in place of ids": (
+        dict(system="snapkv", ratio=0.5, input_ids=IDS.bool()),
+        ValueError,
+        "(batch, tokens), not empty, got (2, 24), torch.bool",
+    ),
+    "no system, ids in its place": (
+        dict(system=IDS, ratio=0.5),
+        TypeError,
+        "got a torch.int64 tensor: ids come after it, `compressed(model, 'kvzip+hubkv', ids, rat",
+    ),
+    "no system, inputs in its place": (
+        dict(system=dict(input_ids=IDS), ratio=0.5),
+        TypeError,
+        "got dict: inputs come after it, `compressed(model, 'kvzip+hubkv', **inputs, ratio=0.75)`",
+    ),
+    "the model in place of the system": (
+        dict(system=unmodified("llama"), ratio=0.5),
+        TypeError,
+        "a Scorer or a HexConfig, got LlamaForCausalLM: the model comes before it",
+    ),
     "padding on the right": (
         dict(system="snapkv", ratio=0.5, attention_mask=prompts()[1].flip(-1)),
         ValueError,
-        "attention_mask must be false on the left of a row only",
+        "left of each row, got 0 after 1 at position 19: set `tokenizer.padding_side = 'left'`",
     ),
     "a reading that there is not": (
         dict(system="snapkv", ratio=0.5, reading="literal"),
@@ -125,19 +156,48 @@ MISTAKES = {
     "a setting misspelt": (
         dict(system="snapkv", ratio=0.5, settings={"widow": 8}),
         ValueError,
-        "settings of SnapKV must be one of 'kernel', 'pooling', 'window', got 'widow'",
+        "snapkv must be one of kernel, pooling, window, got 'widow': did you mean 'window'?",
+    ),
+    "settings without values": (
+        dict(system="snapkv", ratio=0.5, settings=["window"]),
+        TypeError,
+        "settings must be a dictionary, such as {'window': 16}, got ['window']",
     ),
     "a setting in quotes": (
         dict(system="snapkv", ratio=0.5, settings={"window": "8"}),
         TypeError,
         "window must be an integer, got '8'",
     ),
+    "a tokenizer's name": (
+        dict(system="kvzip", ratio=0.5, settings={"tokenizer": "gpt2"}),
+        TypeError,
+        "settings of kvzip must have the model's tokenizer itself as tokenizer, got 'gpt2'",
+    ),
+    "a refinement's name in place of its settings": (
+        dict(system="snapkv", ratio=0.5, refined="hubkv"),
+        TypeError,
+        "got 'hubkv': settings are given as `HubSettings(gamma=0.9)`, and a name behind the scor",
+    ),
+    "a store misspelt": (
+        dict(system="snapkv>kivi4", ratio=0.5),
+        ValueError,
+        "kivi-2, kivi-4, gear, got 'kivi4': did you mean 'kivi-4'?",
+    ),
+    "a list that is too short": (
+        dict(system="snapkv", keep=[8]),
+        ValueError,
+        "keep must have one entry for each of 2 layers, got 1",
+    ),
     "a scope misspelt": (
         dict(system="snapkv@heads", ratio=0.5),
         ValueError,
         "got 'snapkv@heads': snapkv has @head, @layer, @model",
     ),
-    "half an entry": (dict(system="snapkv", keep=10.5), TypeError, "keep must be an integer, got"),
+    "half an entry": (
+        dict(system="snapkv", keep=10.5),
+        TypeError,
+        "a head keeps, got 10.5: the share that is removed is",
+    ),
     "a refinement's settings as a dictionary": (
         dict(system="snapkv+hubkv", ratio=0.5, refined={"gamma": 0.9}),
         TypeError,
@@ -148,15 +208,30 @@ MISTAKES = {
         ValueError,
         "an interval must be one of 'fastkvzip', 'h2o', 'knorm', 'streaming_llm', got 'snapkv'",
     ),
+    "an interval of nothing": (
+        dict(system="h2o", keep=8, interval=0),
+        ValueError,
+        "interval must be >= 1, got 0",
+    ),
+    "a refinement of negative scores, again and again": (
+        dict(system="knorm+hubkv", keep=8, interval=4),
+        ValueError,
+        "interval must be None for 'knorm+hubkv', got 4: negative scores are not refined",
+    ),
+    "pieces of what is compressed again and again": (
+        dict(system="h2o", keep=8, interval=4, chunk=8),
+        ValueError,
+        "chunk must be None with an interval, got 8: the prompt is read in one call",
+    ),
     "codes again and again": (
         dict(system="hex-4", keep=8, interval=4),
         ValueError,
-        "interval must be None for 'hex-4', whose codes stay, got 4",
+        "interval must be None for 'hex-4', got 4: codes are not compressed again",
     ),
     "gates that nobody has trained": (
         dict(system="fastkvzip", keep=8),
         ValueError,
-        "fastkvzip must have gates that have learnt from the model, got none: in `gate.safe",
+        "got none: train them with `optimized.models.fastkvzip_gates.learn_gates(model, prompts)`",
     ),
     "the implementation by its name": (
         dict(system="snapkv", ratio=0.5, kv="reference"),
@@ -166,12 +241,12 @@ MISTAKES = {
     "pieces of what is read at once": (
         dict(system="gear", chunk=8),
         ValueError,
-        "chunk must be None for a QuantizedTransformersCache, whose first call is the prompt",
+        "chunk must be None for 'gear', got 8: the prompt is read in one call",
     ),
     "ids of another tokenizer": (
         dict(system="full", input_ids=IDS + 100),
         ValueError,
-        "input_ids must be in [0, 60], as the model has it, got 160",
+        "vocabulary, 0 to 60, got 160: is the tokenizer this model's?",
     ),
     "a mask of numpy": (
         dict(system="full", attention_mask=prompts()[1].numpy()),
@@ -181,12 +256,12 @@ MISTAKES = {
     "ids without data": (
         dict(system="full", input_ids=IDS.to("meta")),
         ValueError,
-        "input_ids must be on a device that holds data, got meta",
+        "on a device that holds data, got meta: `input_ids.to(model.device)`",
     ),
     "heads too narrow for the paper's density": (
         dict(system="hex-3"),
         ValueError,
-        "density must give whole degrees at 96 tokens and 16 channels (nearest feasible: 0.1875",
+        "`optimized.hex_preset('HEX-3')._replace(near=True)` in place of 'hex-3' takes the nearest",
     ),
 }
 MODELS = {
@@ -198,7 +273,12 @@ MODELS = {
     "a model without a head": (
         lambda: unmodified("llama").model,
         TypeError,
-        "model must be a causal language model of transformers, got LlamaModel",
+        "got LlamaModel: load it with `AutoModelForCausalLM.from_pretrained`",
+    ),
+    "the class of a model": (
+        lambda: transformers.LlamaForCausalLM,
+        TypeError,
+        "LlamaForCausalLM'>: load it with `AutoModelForCausalLM.from_pretrained`",
     ),
     "a model without weights": (
         lambda: on_meta(),
@@ -210,7 +290,7 @@ MORE, TOKENS = prompts(4)[0], IDS.shape[1]
 LATER = {
     "the new ids alone": (
         dict(inputs=MORE[:, TOKENS:]),
-        "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: `gen",
+        "input_ids must begin with the 24 tokens that the cache has seen, got 4 in all: give",
     ),
     "another text": (
         dict(inputs=MORE.flip(1)),
@@ -226,7 +306,15 @@ LATER = {
     ),
     "weights of attention": (
         dict(output_attentions=True, return_dict_in_generate=True),
-        "output_attentions must be False over a cache of this package, got True: weights of",
+        "output_attentions must be False over a cache of this package, got True: evicted",
+    ),
+    "no cache, beside a cache": (
+        dict(use_cache=False),
+        "use_cache must be True with a cache in past_key_values, got False: leave one of the two",
+    ),
+    "another cache beside this one": (
+        dict(cache_implementation="static"),
+        "`cache_implementation` (used to initialize certain caches) and `past_key_values`",
     ),
     "another batch": (
         dict(inputs=torch.cat([MORE, MORE[:1]])),
@@ -234,7 +322,7 @@ LATER = {
     ),
 }
 POSITIONS = {
-    "from 0": (torch.arange(4)[None], "at 24, got 0: leave position_ids out, or count on from"),
+    "from 0": (torch.arange(4)[None], "at 24, got 0: leave position_ids out, or continue from"),
     "packed": (torch.tensor([[24, 25, 0, 1]]), "at 26, got 0: sequences that are packed into one"),
     "behind a gap": (
         torch.arange(26, 30)[None],
@@ -263,18 +351,42 @@ def test_what_is_no_model_is_told_what_is_one(mistake):
 def test_a_mistake_in_the_second_line_is_told_what_is_right(mistake):
     how, says = LATER[mistake]
     cache = models.compressed(attached("llama"), "full", IDS)
-    with pytest.raises(ValueError, match="must") as told:
+    with pytest.raises(ValueError, match=r"must|unsupported") as told:
         attached("llama").generate(
             **dict(inputs=MORE) | how, past_key_values=cache, max_new_tokens=2
         )
     assert says in str(told.value)
 
 
+def test_a_second_question_over_the_same_cache_is_told_of_undone():
+    cache = models.compressed(attached("llama"), "snapkv", IDS, ratio=0.5)
+    how = dict(past_key_values=cache, max_new_tokens=3, do_sample=False)
+    attached("llama").generate(MORE, **how)
+    with pytest.raises(ValueError, match=r"got 28 in all: .* asked within `cache.undone\(\)`"):
+        attached("llama").generate(MORE, **how)
+
+
+class Elsewhere:
+    """A model on a device where there is no data."""
+
+    def get_input_embeddings(self):
+        """Return its first layer."""
+        return torch.nn.Embedding(2, 2, device="meta")
+
+
+def test_ids_on_another_device_are_told_where_to_go():
+    model = Elsewhere()
+    with pytest.raises(ValueError, match=r"of the model, meta, got cpu: `input_ids.to"):
+        errors.elsewhere(model, IDS)
+    vars(model)["_hf_hook"] = "moves them"
+    errors.elsewhere(model, IDS)
+
+
 @pytest.mark.parametrize("mistake", POSITIONS)
 def test_positions_that_do_not_count_on_are_told_why(mistake):
     places, says = POSITIONS[mistake]
     cache = models.compressed(attached("llama"), "full", IDS)
-    with pytest.raises(ValueError, match="position_ids must count on in every row") as told:
+    with pytest.raises(ValueError, match="position_ids must continue in every row") as told:
         attached("llama")(MORE[:, TOKENS:], position_ids=places, past_key_values=cache)
     assert says in str(told.value)
 
@@ -282,7 +394,9 @@ def test_positions_that_do_not_count_on_are_told_why(mistake):
 def test_a_mask_that_generate_is_not_given_is_missed():
     ids, mask = prompts(4)
     cache = models.compressed(attached("llama"), "full", ids[:, :TOKENS], mask[:, :TOKENS])
-    with pytest.raises(ValueError, match=r"at 19, got 24: the padding .*: give the attention_mask"):
+    with pytest.raises(
+        ValueError, match=r"at 19, got 24: they count the padding .*: give the attention_mask"
+    ):
         attached("llama").generate(ids, past_key_values=cache, max_new_tokens=2)
 
 

@@ -137,7 +137,7 @@ def test_a_row_that_stays_whole_is_coded_whole(padded):
 @pytest.mark.parametrize(
     ("system", "how", "says"),
     [
-        ("snapkv>hex4", dict(keep=4), "store must be one of 'hex-3', 'hex-4'"),
+        ("snapkv>hex4", dict(keep=4), "got 'hex4': did you mean 'hex-4'"),
         ("gear>kivi-4", dict(), "system must evict before '>', got 'gear>kivi-4'"),
         ("h2o>kivi-4", dict(keep=4, interval=4), "interval must be None for 'h2o>kivi-4'"),
     ],

@@ -94,7 +94,7 @@ def test_a_cache_in_a_model_that_is_not_attached_is_refused(kind):
     model = transformers.AutoModelForCausalLM.from_config(
         configuration("llama"), attn_implementation=kind
     )
-    with pytest.raises(ValueError, match=r"attend through this package to a EvictionLayer"):
+    with pytest.raises(ValueError, match=r"attend through this package over a cache of it"):
         generated(model, ids, mask, prompt.cache)
 
 
@@ -106,7 +106,7 @@ def test_taking_tokens_back_is_refused():
 
 def test_padding_on_the_right_is_refused():
     ids, mask = prompts()
-    with pytest.raises(ValueError, match="attention_mask must be false on the left of a row only"):
+    with pytest.raises(ValueError, match="attention_mask must have its padding, 0, on the left"):
         models.prefill(attached("llama"), ids, mask.flip(1))
 
 
@@ -148,8 +148,12 @@ def test_evicting_twice_is_refused():
 
 
 def test_an_unknown_scorer_is_refused():
-    with pytest.raises(ValueError, match=r"name must be one of .*'random'.*, got 'snap'"):
-        models.scorer("snap", attached("llama"))
+    with pytest.raises(
+        ValueError, match=r"name must be one of .* random, .*, got 'snapkvv': did you mean 'snapk"
+    ):
+        models.scorer("snapkvv", attached("llama"))
+    with pytest.raises(ValueError, match=r"streaming_llm, got LlamaForCausalLM$"):
+        models.scorer(attached("llama"), "snapkv")
 
 
 def test_a_scope_that_a_compressor_lacks_is_refused():
@@ -173,7 +177,7 @@ def test_packed_sequences_are_refused():
     ids, _ = prompts(TOKENS)
     cache = models.prefill(attached("llama"), ids[:, :TOKENS]).cache
     places = torch.arange(TOKENS // 2).repeat(2).expand(2, TOKENS)
-    with pytest.raises(ValueError, match=r"position_ids must count on in every row.*packed"):
+    with pytest.raises(ValueError, match=r"position_ids must continue in every row.*packed"):
         attached("llama")(input_ids=ids[:, TOKENS:], position_ids=places, past_key_values=cache)
 
 

@@ -74,7 +74,7 @@ def masked_logits(ids, mask, left):
 def test_what_is_stored_cannot_be_left_out(system):
     kind = "lfm2" if system == "lfm2" else "llama"
     cache, ids, mask = after_a_turn(kind, "full" if system == "lfm2" else system, False)
-    with pytest.raises(ValueError, match="only a system that evicts can leave out what a row"):
+    with pytest.raises(ValueError, match="only a system that evicts can hide what a row"):
         generated(attached(kind), ids, mask, cache)
 
 

@@ -21,10 +21,10 @@ ROOT = Path(__file__).parent.parent.parent
     ("option", "named"),
     [
         (("--model", "no/such/model"), "--model must be `words`, `bytes`, or a folder or an id"),
-        (("--systems", "snapkv", "zip"), "or a scorer, '>' and a store, got 'zip'"),
-        (("--systems", "kvzip+zip"), "or a scorer, '>' and a store, got 'kvzip+zip'"),
-        (("--systems", "cake@model"), "or a scorer, '>' and a store, got 'cake@model'"),
-        (("--systems", "kivi-4+hubkv"), "or a scorer, '>' and a store, got 'kivi-4+hubkv'"),
+        (("--systems", "snapkv", "zip"), "system must be a known name, got 'zip'"),
+        (("--systems", "kvzip+zip"), "system must be a known name, got 'kvzip+zip'"),
+        (("--systems", "cake@model"), "system must be a known name, got 'cake@model'"),
+        (("--systems", "kivi-4+hubkv"), "system must be a known name, got 'kivi-4+hubkv'"),
         (("--device", "nowhere"), "--device must be usable here, got 'nowhere'"),
         (("--device", "cuda:99"), "--device must be usable here, got 'cuda:99'"),
         (("--text", "nowhere.txt"), "--text must be a file of UTF-8 text, got nowhere.txt"),
@@ -211,4 +211,4 @@ def test_the_module_runs_as_a_command():
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert "must be in [0, 1), got 2" in ended.stderr.splitlines()[-1]
+    assert "must be at least 0 and below 1, got 2" in ended.stderr.splitlines()[-1]

@@ -25,9 +25,9 @@ class ExpectedAttention(Scorer):
         super().__init__(model, kv, **settings)
         if not attached(model).shown.rotates:
             raise ValueError(
-                "model must rotate its projected queries as a whole, half beside half, for "
-                f"expected attention, got {model.config.model_type!r}, which does otherwise; every "
-                "other scorer takes it"
+                "model must rotate its projected queries as Llama does, over the whole width and "
+                f"in halves, for expected_attention, got {model.config.model_type!r}, which does "
+                "otherwise: take another scorer"
             )
 
     def watch(self, step: Step) -> None:
@@ -45,7 +45,7 @@ class ExpectedAttention(Scorer):
         if scaling != 1.0 or kind not in ("default", "linear", "llama3"):
             raise ValueError(
                 "model must have a rotary embedding of type 'default', 'linear' or 'llama3' for "
-                f"expected attention, got {kind!r} with attention scaling {scaling}"
+                f"expected_attention, got {kind!r} with attention scaling {scaling}"
             )
         future = self.settings.get("future", 512)
         self.rotation = self.kv.mean_rotation(
