@@ -55,46 +55,17 @@ def finite_logits(queries: Tensor, keys: Tensor, width: int, scale: float | None
         )
 
 
-PROBED = 8
-"""How many queries of a head a log-sum-exp is held to: the first, the last, and some between."""
-FAR = 1 / 16
-"""How far it may be off, beside its last place: the weights of a query sum to 1 within 7 %."""
-
-
-def normalizing(
-    queries: Tensor,
-    keys: Tensor,
-    log_sum_exp: Tensor | None,
-    causal: bool | None,
-    scale: float | None,
-    valid: Tensor | None,
+def finite_sums(
+    queries: Tensor, keys: Tensor, log_sum_exp: Tensor | None, valid: Tensor | None
 ) -> None:
-    """Refuse a log-sum-exp of other logits than these; that of a query at padding is not read."""
-    count, (tokens, width) = queries.shape[-2], keys.shape[-2:]
+    """Refuse a log-sum-exp that is not finite; that of a query at padding is not read."""
+    count, tokens = queries.shape[-2], keys.shape[-2]
     if log_sum_exp is None or not tokens or not scanning(log_sum_exp):
         return
     real = log_sum_exp.new_ones(count, dtype=torch.bool)
     real = (real if valid is None else valid[..., None, tokens - count :]).expand_as(log_sum_exp)
     if len(endless := log_sum_exp[real & ~log_sum_exp.isfinite()]):
         raise ValueError(f"log_sum_exp must be finite but at padding, got {endless[0].item()}")
-    few = min(count, PROBED)
-    at = torch.arange(few, device=keys.device) * (count - 1) // max(1, few - 1)
-    exact = widest(queries, keys, log_sum_exp)
-    asked = queries[..., at, :].to(exact) * (width**-0.5 if scale is None else scale)
-    logits = asked.reshape(*keys.shape[:-2], -1, width) @ keys.to(exact).mT
-    logits = logits.reshape(*asked.shape[:-1], tokens)
-    last = tokens - 1 if causal is False else tokens - count + at[:, None]
-    seen = torch.arange(tokens, device=keys.device) <= last
-    seen = seen if valid is None else seen & valid[..., None, None, :]
-    wanted = logits.masked_fill(~seen, -torch.inf).logsumexp(-1)
-    given = log_sum_exp[..., at].to(exact)
-    allowed = FAR + torch.finfo(log_sum_exp.dtype).eps * wanted.abs()
-    if len(wrong := (real[..., at] & ((given - wanted).abs() > allowed)).nonzero()):
-        place = tuple(wrong[0].tolist())
-        raise ValueError(
-            f"log_sum_exp must be the natural one of the scaled logits, {wanted[place]:.4g} at "
-            f"{(*place[:-1], int(at[place[-1]]))}, got {given[place]:.4g}"
-        )
 
 
 def scoped(scores: Tensor, scope: str) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reference._validation import checks
 from reference._validation.contract import requires
-from reference._validation.preconditions import aligned, at_most, grouped, normalizing, wide
+from reference._validation.preconditions import aligned, at_most, finite_sums, grouped, wide
 from reference._validation.types import Finite, Ratio, Whole
 from reference.attention import attention_weights, known_of
 from reference.precision import widest
@@ -20,7 +20,7 @@ def spanned(span: int | None, tokens: int) -> None:
         at_most("span", span, tokens)
 
 
-@requires(wide, grouped, aligned, spanned, normalizing)
+@requires(wide, grouped, aligned, spanned, finite_sums)
 def attention_mass(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

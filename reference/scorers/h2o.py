@@ -9,9 +9,9 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import (
     aligned,
     at_most,
+    finite_sums,
     grouped,
     left_padded,
-    normalizing,
     wide,
 )
 from reference._validation.types import Finite, Importance, Whole
@@ -27,7 +27,7 @@ def mass_no_longer(before: int | None, tokens: int) -> None:
         raise ValueError(f"mass must be of at most the {tokens} tokens of keys, got {before}")
 
 
-@requires(wide, grouped, aligned, mass_no_longer, left_padded, normalizing)
+@requires(wide, grouped, aligned, mass_no_longer, left_padded, finite_sums)
 def h2o_mass(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -10,9 +10,9 @@ from reference._validation import checks
 from reference._validation.contract import requires
 from reference._validation.preconditions import (
     aligned,
+    finite_sums,
     grouped,
     left_padded,
-    normalizing,
     observed,
     wide,
 )
@@ -23,7 +23,7 @@ from reference.scorers._padding import real_tokens, rows
 from reference.scorers.scored import Scored
 
 
-@requires(wide, grouped, aligned, observed, left_padded, normalizing)
+@requires(wide, grouped, aligned, observed, left_padded, finite_sums)
 def snapkv(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

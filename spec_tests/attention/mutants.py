@@ -46,7 +46,7 @@ test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by
   + (scale * logits - log_sum_exp[..., h, t, None]).exp()
 test_a_log_sum_exp_of_other_logits_is_refused[attention_weights]
   any_sum: a log-sum-exp of other logits is taken
-  - aligned, finite_logits, normalizing)
+  - aligned, finite_logits, finite_sums)
   + aligned, finite_logits)
 test_the_weights_of_a_query_sum_to_one
   masked_after_the_softmax: weights beyond the mask are dropped after the softmax, not before
