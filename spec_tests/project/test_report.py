@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from jsonschema import Draft202012Validator
 
 import reference
 from spec_tests import requirements
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
-from spec_tests.project.schemas import faults
 from spec_tests.report import summary, tex
 from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfaulted
 from spec_tests.report.composed import follows, steps
@@ -349,9 +349,10 @@ def test_tracebacks_are_not_printed(account):
 
 def test_the_json_is_of_the_form_that_its_schema_says(account):
     schema = json.loads((HERE / "report/report.schema.json").read_text())
-    assert not [*faults(account[1], schema, schema)]
-    assert [*faults(account[1] | {"format": 1}, schema, schema)]
-    assert [*faults(account[1] | {"level": "none"}, schema, schema)]
+    form = Draft202012Validator(schema)
+    form.validate(account[1])
+    assert not form.is_valid(account[1] | {"format": 1})
+    assert not form.is_valid(account[1] | {"level": "none"})
 
 
 class Page(HTMLParser):

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from inspect import signature
 
+from jsonschema import Draft202012Validator
+
 import reference
 from spec_tests.index import HERE, ROOT, equations
 from spec_tests.inputs import DRAWN, is_drawn
-from spec_tests.project.schemas import faults
 from spec_tests.test_vectors import read
 
-SCHEMA = json.loads((HERE / "vectors.schema.json").read_text())
+FORM = Draft202012Validator(json.loads((HERE / "vectors.schema.json").read_text()))
 FILES = sorted(HERE.rglob("vectors.json"))
 
 READER = """
@@ -21,8 +22,6 @@ from pathlib import Path
 
 sys.modules |= dict.fromkeys(["torch", "numpy"])  # an import of them fails
 root = Path(sys.argv[1])
-sys.path.insert(0, str(root / "project"))
-from schemas import faults
 
 def read(value):
     words = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
@@ -39,11 +38,9 @@ def hub_mask(scores, radius=2, protected=None):
         for i in range(len(scores))
     ]
 
-schema = json.loads((root / "vectors.schema.json").read_text())
 worked = 0
 for file in root.rglob("vectors.json"):
     cases = json.loads(file.read_text())
-    assert not [*faults(cases, schema, schema)]
     for case in cases:
         if case["function"] == "hub_mask":
             inputs = {name: read(value) for name, value in case["inputs"].items()}
@@ -55,7 +52,7 @@ print(worked)
 
 def test_every_worked_example_is_of_the_form_that_the_schema_says():
     for file in FILES:
-        assert not [*faults(json.loads(file.read_text()), SCHEMA, SCHEMA)], file
+        FORM.validate(json.loads(file.read_text()))
 
 
 def test_a_worked_example_of_another_form_is_seen():
@@ -67,7 +64,7 @@ def test_a_worked_example_of_another_form_is_seen():
         first | {"expected": {"shape": [2, 0], "of": "complex"}},
         first | {"inputs": {"scores": [1.0, "one"]}},
     ):
-        assert [*faults([wrong], SCHEMA, SCHEMA)], wrong
+        assert not FORM.is_valid([wrong]), wrong
 
 
 def test_an_example_is_found_by_its_name_and_works_an_equation_that_is():
