@@ -278,7 +278,7 @@ class HubKVPress(SelectingPress):
     Raises:
         TypeError: no such press, or no such setting.
         ValueError: what `hubkv_select` refuses; a prompt with padding; no `ends` for a press that
-            is not kvpress' own.
+            is not one of kvpress' own.
     """
 
     select = staticmethod(optimized.hubkv_select)
@@ -299,7 +299,7 @@ class GraphKVPress(SelectingPress):
     Raises:
         TypeError: no such press, or no such setting.
         ValueError: what `graphkv_select` refuses; a prompt with padding; no `ends` for a press that
-            is not kvpress' own.
+            is not one of kvpress' own.
     """
 
     select = staticmethod(optimized.graphkv_select)
