@@ -88,7 +88,7 @@ def head_weights(
     def hold() -> None:
         _hold_weights((selectivity,), settings)
 
-    ranks, _ = meet(group, hold, "selectivity", selectivity, -1, settings)
+    ranks, _ = check_on_all(group, hold, "selectivity", selectivity, -1, settings)
     everyone = ranks.gather(selectivity)
     return vector.head_weights(everyone, tau, minimum, maximum)[..., ranks.mine]
 
@@ -150,11 +150,11 @@ def hubkv_refine(
         found = common_content(protected, scores.shape[-1])
         return (found.start, found.stop) if found else (NO_STRETCH, NO_STRETCH)
 
-    ranks, notes = meet(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
+    ranks, notes = check_on_all(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
     scores = scores.contiguous()
     if kernel := _kernel(scores, radius):
         with its_gpu((scores,)):
-            return together(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
+            return run_on_all(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
     stretches = {note for note in notes if note[0] != NO_HEAD}
     start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
     stretch = None if start == NO_STRETCH else slice(start, stop)
@@ -172,7 +172,7 @@ def hubkv_refine(
     def refine() -> Tensor:
         return refine_by(weigh, scores, protected, stretch, ratio**power, radius, gamma)
 
-    return together(ranks.group, refine)
+    return run_on_all(ranks.group, refine)
 
 
 @requires(scoped)
@@ -227,7 +227,7 @@ def retain(
             kept_here = optimized.retain(scores, protected, keep=keep, ratio=ratio)
 
     same = dict(scope=scope, ratio=ratio, keep=budget)
-    ranks, _ = meet(group, hold, "scores", scores, -2, same)
+    ranks, _ = check_on_all(group, hold, "scores", scores, -2, same)
     if kept_here is not None:
         return kept_here
     keys = pooled(sortable(scores), scope).contiguous()
@@ -280,7 +280,7 @@ class Ranks(NamedTuple):
         return torch.cat(parts).movedim(0, axis).contiguous()
 
 
-def meet(
+def check_on_all(
     group: ProcessGroup | None,
     hold: Callable[[], tuple[int, int] | None],
     name: str,
@@ -329,7 +329,7 @@ def meet(
     return ranks, [(row[2], row[3]) for row in table]
 
 
-def together(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
+def run_on_all(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
     """Return the result of `work` on this rank; raise on every rank if it fails on one."""
     done, error = None, None
     try:

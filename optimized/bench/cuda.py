@@ -166,7 +166,7 @@ def tensors(value: object) -> Iterator[Tensor]:
         yield from chain.from_iterable(map(tensors, value.values()))
 
 
-def held(value: object) -> int:
+def tensor_bytes(value: object) -> int:
     """Return the bytes of the tensors inside a value, counting each storage once."""
     storages = (tensor.untyped_storage() for tensor in tensors(value))
     return sum({one.data_ptr(): one.nbytes() for one in storages}.values())
@@ -196,7 +196,7 @@ def redraw(inputs: Inputs, seed: int) -> None:
                     tensor.random_(0, 256, generator=generator)
 
 
-def timed(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
+def time_side(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
     """Return the median time of a side, or why it has none; by default as many runs as fit."""
     try:
         first = clock.once(call)
@@ -209,10 +209,10 @@ def timed(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | 
     return dict(us=1e6 * median(seconds), runs=len(seconds), first_ms=1e3 * first)
 
 
-def replayed(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
+def time_graph(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
     """Return the median time of a side as a CUDA graph, or why it has none."""
     try:
-        return timed(clock, clock.captured(call), inputs, runs)
+        return time_side(clock, clock.captured(call), inputs, runs)
     except Exception as reason:  # a call that synchronises cannot be captured
         return refused(reason)
 
@@ -238,7 +238,7 @@ def measured(clock: Clock, one: Operation, bandwidth: float, predictions: list[N
         if one.kernel is not None:
             row |= of_kernel(clock, one, inputs, bandwidth)
         if one.eager is not None:
-            row["eager"] = timed(clock, lambda: one.eager(**inputs.eager), inputs, None)  # pyright: ignore[reportOptionalCall]
+            row["eager"] = time_side(clock, lambda: one.eager(**inputs.eager), inputs, None)  # pyright: ignore[reportOptionalCall]
         if one.rivals:
             row["fp16"] = of_rivals(clock, one, inputs, bandwidth)
     for name in ("eager", "fp16"):
@@ -262,11 +262,11 @@ def of_kernel(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) ->
         assert one.kernel is not None
         return one.kernel(**inputs.kernel)
 
-    row: Named = dict(kernel=timed(clock, call, inputs, RUNS))
+    row: Named = dict(kernel=time_side(clock, call, inputs, RUNS))
     if "us" not in row["kernel"]:
         return row
-    moved = held(inputs.kernel) + held(call())
-    row["graph"] = replayed(clock, call, inputs, RUNS)
+    moved = tensor_bytes(inputs.kernel) + tensor_bytes(call())
+    row["graph"] = time_graph(clock, call, inputs, RUNS)
     least = min(side["us"] for side in row.values() if "us" in side)
     rate = moved / least * 1e6
     return row | dict(bytes=moved, bytes_per_s=rate, of_copy=rate / bandwidth)
@@ -281,13 +281,13 @@ def of_rivals(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) ->
         def call(rival: Callable[..., object] = rival) -> object:
             return rival(**inputs.fp16)
 
-        sides[name] = timed(clock, call, inputs, None)
+        sides[name] = time_side(clock, call, inputs, None)
         if "us" in sides[name] and not clock.amiss:
-            graphs[name] = replayed(clock, call, inputs, None)
+            graphs[name] = time_graph(clock, call, inputs, None)
     row: Named = fastest(sides) | dict(graph=fastest(graphs))
     if "us" in row:
         least = min(side["us"] for side in (row, row["graph"]) if "us" in side)
-        rate = held(inputs.fp16) / least * 1e6
+        rate = tensor_bytes(inputs.fp16) / least * 1e6
         row |= dict(bytes_per_s=rate, of_copy=rate / bandwidth)
     return row
 
@@ -341,7 +341,7 @@ def interpreted(only: str = "") -> dict[str, list[Tensor]]:
     """Return the outputs for the same inputs in Triton's interpreter, from another process."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "outputs.pt")
-        again(["--outputs", str(file), "--only", only], check=True)
+        run_interpreted(["--outputs", str(file), "--only", only], check=True)
         return torch.load(file)
 
 
@@ -363,7 +363,7 @@ def compared(ours: dict[str, list[Tensor]], theirs: dict[str, list[Tensor]]) -> 
     return rows
 
 
-def again(words: list[str], check: bool = False) -> int:
+def run_interpreted(words: list[str], check: bool = False) -> int:
     """Run the command in Triton's interpreter, in another process; return its exit code."""
     # numpy warns of overflows, a GPU does not
     there = os.environ | dict(TRITON_INTERPRET="1", PYTHONWARNINGS="ignore::RuntimeWarning")
@@ -600,7 +600,7 @@ def main(words: list[str]) -> None:
     given = arguments(words)
     dry = given.dry_run or given.outputs
     if dry and os.environ.get("TRITON_INTERPRET") != "1":
-        sys.exit(again(words))
+        sys.exit(run_interpreted(words))
     if dry:  # the patch is faster, rounds as a GPU does, and refuses reads outside a tensor
         import_module("spec_tests.kernels.interpreter").patch_once()
     if given.outputs:

@@ -85,7 +85,7 @@ def cache(
     )
 
 
-def through(backend: SDPBackend, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def torch_attention(backend: SDPBackend, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Return attention by one backend of PyTorch; causal if there are several queries."""
     causal = queries.shape[-2] > 1
     with sdpa_kernel(backend):
@@ -107,7 +107,7 @@ def flash_cached(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return package.flash_attn_with_kvcache(*(x.transpose(1, 2) for x in (queries, keys, values)))
 
 
-def infer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def flashinfer_decode(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Return decode attention by the package `flashinfer`, which supports one row."""
     package = importlib.import_module("flashinfer")
     if len(queries) > 1:
@@ -118,11 +118,11 @@ def infer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 TORCH: Rivals = {
-    name: partial(through, getattr(SDPBackend, name))
+    name: partial(torch_attention, getattr(SDPBackend, name))
     for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
 }
 PROMPTS: Rivals = {**TORCH, "flash_attn": flash}
-DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": infer}
+DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": flashinfer_decode}
 
 
 def attention(rows: int, tokens: int, small: bool) -> Operation:

@@ -50,20 +50,20 @@ def main(write: bool = False) -> None:
     sources = dict.fromkeys(source(launch) for launches in found for launch in launches)
     wanted = [*product(sources, SHARED)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        made = dict(zip(wanted, pool.map(tried, *zip(*wanted, strict=True)), strict=True))
+        made = dict(zip(wanted, pool.map(code_or_error, *zip(*wanted, strict=True)), strict=True))
 
     rows, times, misses = [KERNELS], list[dict[str, Any]](), list[str]()
     beyond = misses if installed("triton").startswith(f"{BUDGETED}.") else list[str]()
     for gate, launches in zip(GATES, found, strict=True):
         for target in SHARED:
             codes = [made[source(launch), target] for launch in launches]
-            rows += judged(gate, target, launches, codes, misses, beyond)
+            rows += checked_rows(gate, target, launches, codes, misses, beyond)
         codes = [made[source(launch), TIMED] for launch in launches]
         if not any(isinstance(code, str) for code in codes):
             times.append(timed(gate, launches, codes))
-    print(aligned(rows))
+    print(text_table(rows))
     print("\npredicted, not measured: from counted instructions, and bytes that pass once a kernel")
-    print(aligned([TIMES, *map(cells, times)]))
+    print(text_table([TIMES, *map(cells, times)]))
     found_now = dict(schema_version=SCHEMA, triton=installed("triton"), rows=times)
     if len(times) < len(GATES):
         misses.append(f"{PREDICTED.name} is left as it is: not all is compiled")
@@ -77,7 +77,7 @@ def main(write: bool = False) -> None:
     sys.exit(bool(misses))
 
 
-def tried(wanted: Any, target: Any) -> Any:
+def code_or_error(wanted: Any, target: Any) -> Any:
     """Return the machine code of a kernel, or in one line why it does not compile."""
     from optimized.counts import machine_code
 
@@ -88,7 +88,7 @@ def tried(wanted: Any, target: Any) -> Any:
         return f"{type(error).__name__}: {message[-1]}"
 
 
-def judged(
+def checked_rows(
     gate: Any,
     target: Any,
     launches: list[Any],
@@ -167,7 +167,7 @@ def stale(found: dict[str, Any]) -> bool:
     return held["triton"] == found["triton"] and held != found
 
 
-def aligned(rows: list[Cells]) -> str:
+def text_table(rows: list[Cells]) -> str:
     """Return rows as a text table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]

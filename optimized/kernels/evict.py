@@ -31,7 +31,7 @@ def count_kernel(kept, counts, tokens, blocks, BLOCK: tl.constexpr, COUNTED: tl.
 
 
 @triton.jit
-def copied(source, target, row, place, marked, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
+def copy_rows(source, target, row, place, marked, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
     """Scatter the marked rows to their places, some channels at a time."""
     for start in tl.static_range(0, WIDTH, CHANNELS):  # pyright: ignore[reportGeneralTypeIssues]
         d = start + tl.arange(0, CHANNELS)
@@ -56,9 +56,9 @@ def copy_kernel(
     before = tl.load(ends + number) - tl.load(counts + number)
     tl.store(positions + before + place, (start + i).to(tl.int64), mask=marked)
     keys, left_keys = keys + first * WIDTH, left_keys + before * WIDTH
-    copied(keys, left_keys, i, place, marked, WIDTH, CHANNELS)
+    copy_rows(keys, left_keys, i, place, marked, WIDTH, CHANNELS)
     values, left_values = values + first * WIDTH, left_values + before * WIDTH
-    copied(values, left_values, i, place, marked, WIDTH, CHANNELS)
+    copy_rows(values, left_values, i, place, marked, WIDTH, CHANNELS)
 
 
 @forward(vector.evict)

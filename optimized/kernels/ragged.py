@@ -23,7 +23,7 @@ SPLITS = 64
 
 
 @triton.jit
-def averaged(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
+def weighted_values(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
     """Return weights times values; if SPLIT, weights are two numbers of the values' 16-bit type."""
     if SPLIT and (value.dtype == tl.bfloat16 or value.dtype == tl.float16):
         high = rounded(weights, value.dtype)
@@ -34,7 +34,7 @@ def averaged(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
 
 
 @triton.jit
-def read(
+def attend_tile(
     high, total, mean, query, at, keys, values, valid, start, stop, scale,
     NEW: tl.constexpr, CAUSAL: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr,
     ROOM: tl.constexpr, BLOCK: tl.constexpr, NATIVE: tl.constexpr,
@@ -62,7 +62,7 @@ def read(
     some = 1.0 / tl.where(total > 0, total, 1.0)
     value = tile(values, start, stop, WIDTH, ROOM, BLOCK)
     # weights as two 16-bit numbers are precise enough for a 16-bit output
-    fresh = averaged(power * (1.0 / BLOCK), value, query.dtype != tl.float32, NATIVE)
+    fresh = weighted_values(power * (1.0 / BLOCK), value, query.dtype != tl.float32, NATIVE)
     return top, total, mean * (before * some)[:, None] + fresh * (some * BLOCK)[:, None]
 
 
@@ -90,7 +90,7 @@ def attend_kernel(
         values += head * tokens * WIDTH
         valid += head // kv_heads * tokens
         for start in range(0, tokens, BLOCK):
-            high, total, mean = read(
+            high, total, mean = attend_tile(
                 high, total, mean, query, at, keys, values, valid, start, tokens, scale,
                 True, CAUSAL, PADDED, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
@@ -103,7 +103,7 @@ def attend_kernel(
         left_values += (begin + first) * WIDTH
         stop = tl.minimum(first + share, entries) - first
         for start in range(0, stop, BLOCK):
-            high, total, mean = read(
+            high, total, mean = attend_tile(
                 high, total, mean, query, at, left_keys, left_values, valid, start, stop, scale,
                 False, CAUSAL, PADDED, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip

@@ -70,7 +70,7 @@ def block_of(stretch, tile, length, EVEN: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def made(bits, aside, SHIELDED: tl.constexpr):
+def make_keys(bits, aside, SHIELDED: tl.constexpr):
     """Return unsigned keys, as wide as the scores, that order and tie as they do."""
     unsigned: tl.constexpr = tl.core.get_int_dtype(bits.dtype.primitive_bitwidth, False)
     most: tl.constexpr = 2 ** (bits.dtype.primitive_bitwidth - 1) - 1
@@ -90,7 +90,7 @@ def made(bits, aside, SHIELDED: tl.constexpr):
 
 
 @triton.jit
-def loaded(keys, start, i, inside):
+def load_keys(keys, start, i, inside):
     """Return stored keys, as unsigned integers of at least 32 bits."""
     key = tl.load(keys + start + i, mask=inside, other=0)
     key = key.to(tl.core.get_int_dtype(key.dtype.primitive_bitwidth, False), bitcast=True)
@@ -135,7 +135,7 @@ def key_kernel(
     if SHIELDED:
         # a mask that all rows share is one row long
         aside = tl.load(protected + start % row + i, mask=inside, other=0) != 0
-    key = made(bits, aside, SHIELDED)
+    key = make_keys(bits, aside, SHIELDED)
     tl.store(keys + start + i, key.to(bits.dtype, bitcast=True), mask=inside)
     digit = (key >> SHIFT).to(tl.int32)
     counted(digit, inside, counts + pool * MOST, 2**BITS)
@@ -150,7 +150,7 @@ def count_kernel(
     """Count the digits of a block's keys at a step after the first."""
     stretch, tile, pool, rank = place(tiles, pools)
     start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
-    key = loaded(keys, start, i, inside)
+    key = load_keys(keys, start, i, inside)
     before = found + (STEP - 1) * 2 * pools
     prefix, need = pick(before, counts + ((STEP - 1) * pools + pool) * MOST, pool, BEFORE)
     if rank == 0:
@@ -208,7 +208,7 @@ def mark_kernel(
     """Write the mask of a block: all keys above the last one, and the first of its ties."""
     stretch, tile, pool, rank = place(tiles, pools)
     start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
-    key = loaded(keys, start, i, inside)
+    key = load_keys(keys, start, i, inside)
     last, room = cut_of(cuts, pool, rank, BLOCK)
     last = last.to(key.dtype)
     equal = ((key == last) & inside).to(tl.int32)

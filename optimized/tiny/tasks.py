@@ -71,7 +71,7 @@ def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
     return list(found.values())
 
 
-def asked(on: Tokens, fact: Fact, rng: Random) -> list[Piece]:
+def question_and_answer(on: Tokens, fact: Fact, rng: Random) -> list[Piece]:
     """Return a question about a fact, in one of two forms, and its answer."""
     return [
         (on.ids(fact.question(rng.random() < 0.5)), FACTS),
@@ -93,7 +93,7 @@ def dense(on: Tokens, rng: Random, length: int) -> list[Piece]:
             pieces.append((on.ids(fact.stated()), FACTS))
         for _ in range(2):
             for fact in rng.sample(known, len(known)):
-                pieces += asked(on, fact, rng)
+                pieces += question_and_answer(on, fact, rng)
         pieces.append((on.ids("\n"), 1.0))
     return pieces
 
@@ -105,7 +105,7 @@ def recall(on: Tokens, rng: Random, length: int) -> list[Piece]:
         known = facts(rng, rng.randint(2, 6), on.words)
         pieces += [(on.ids(fact.stated()), FACTS) for fact in known]
         for fact in rng.sample(known * 3, 3 * len(known)):
-            pieces += asked(on, fact, rng)
+            pieces += question_and_answer(on, fact, rng)
         pieces.append((on.ids("\n"), 1.0))
     return pieces
 
@@ -133,24 +133,24 @@ def hidden(
     return pieces
 
 
-def behind(on: Tokens, rng: Random, known: list[Fact], pieces: list[Piece]) -> list[Piece]:
+def with_questions(on: Tokens, rng: Random, known: list[Fact], pieces: list[Piece]) -> list[Piece]:
     """Return the pieces of a text with questions on its facts appended."""
     pieces.append((on.ids("\n"), 1.0))
     for fact in rng.sample(known, len(known)):
-        pieces += asked(on, fact, rng)
+        pieces += question_and_answer(on, fact, rng)
     return pieces
 
 
 def needles(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Return a few facts hidden in a long text, with questions at its end."""
     known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
-    return behind(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
+    return with_questions(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
 
 
 def haystack(on: Tokens, rng: Random, length: int) -> list[Piece]:
     """Return many facts hidden in a long text, with one question on each at its end."""
     known = facts(rng, length // 80, on.words)
-    return behind(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
+    return with_questions(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
 
 
 def repeat(on: Tokens, rng: Random, length: int) -> list[Piece]:

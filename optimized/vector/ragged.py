@@ -32,7 +32,7 @@ def ragged_attention(
     since = keys.to(exact).reshape(shape), values.to(exact).reshape(shape)
     lengths = [stop - start for start, stop in pairwise(cache.offsets.tolist())]
     longest = max(lengths, default=0)
-    unseen = hidden(valid, (rows, kv_heads, count, tokens), causal, keys.device)
+    unseen = unseen_mask(valid, (rows, kv_heads, count, tokens), causal, keys.device)
     step = max(1, LOGITS // max(1, rows * heads * (longest + tokens)))
     if step >= count:
         out = attend(scaled, cache, lengths, since, unseen)
@@ -45,7 +45,7 @@ def ragged_attention(
     return out.to(queries.dtype).view(queries.shape)
 
 
-def hidden(
+def unseen_mask(
     valid: Tensor | None, shape: tuple[int, ...], causal: bool, device: torch.device
 ) -> Tensor | None:
     """Return the mask of new tokens that each query does not see, or None if all see all."""

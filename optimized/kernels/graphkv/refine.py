@@ -99,7 +99,7 @@ def products(
         token = entries(vectors, start, at, step, tokens, WIDTH, CHANNELS)
         source = entries(copies, 0, across, step, 1, WIDTH, CHANNELS)
         if SQUARED:
-            squares += eighths(widened(token))
+            squares += sums_of_squares(widened(token))
         if WIDE:
             token, source = widened(token), widened(source)
         if TURNED:
@@ -110,7 +110,7 @@ def products(
 
 
 @triton.jit
-def eighths(x):
+def sums_of_squares(x):
     """Return the sums of squares of every 8 channels."""
     return tl.sum(tl.reshape(x * x, (x.shape[0], x.shape[1] // 8, 8)), 2)
 
@@ -421,8 +421,8 @@ def graphkv_refine(
         barred = shielded
         if spare_sources:
             barred = torch.zeros_like(score, dtype=torch.bool) if barred is None else barred
-            barred = barred.scatter(-1, spared(chosen, acting), True)
-        score = sent(
+            barred = barred.scatter(-1, padded_sources(chosen, acting), True)
+        score = send_signal(
             score.contiguous(), start, end, chosen, acting, barred, count,
             rounds=rounds,
             strength=float(strength if signal == "decay" else -strength),
@@ -447,13 +447,13 @@ def shares(keep: int, fraction: float, taken: Tensor) -> Tensor:
     return torch.tensor(table, device=taken.device)[taken.clamp(max=keep)]
 
 
-def spared(chosen: Tensor, acting: Tensor) -> Tensor:
+def padded_sources(chosen: Tensor, acting: Tensor) -> Tensor:
     """Return the sources, with ranks beyond the number of a graph replaced by its first source."""
     rank = torch.arange(chosen.shape[-1], device=chosen.device)
     return torch.where(rank < acting.view(*chosen.shape[:-1], 1), chosen, chosen[..., :1])
 
 
-def sent(
+def send_signal(
     scores: Tensor, start: Tensor, end: Tensor, chosen: Tensor, acting: Tensor,
     barred: Tensor | None, count: int, *, rounds: int, strength: float, rule: str, clamp: bool,
 ) -> Tensor:  # fmt: skip

@@ -106,7 +106,7 @@ def values_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, 
 
 
 @triton.jit
-def third(planes, u: tl.constexpr, PTX: tl.constexpr):
+def three_bit_codes(planes, u: tl.constexpr, PTX: tl.constexpr):
     """Return the codes of group u of three bits; the last one lies in spare bits of the planes."""
     if u < 15:
         return masked(planes[u // 5], u % 5, 3, PTX)
@@ -130,7 +130,7 @@ def spread(x, C: tl.constexpr):
 
 
 @triton.jit
-def halved(x):
+def split_float(x):
     """Return numbers of float32 as a sum of two of half precision."""
     near = x.to(tl.float16)
     return near, (x - near.to(tl.float32)).to(tl.float16)
@@ -145,7 +145,7 @@ def multiplied(codes, factors, sums):
 
 
 @triton.jit
-def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
+def full_tiles(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
     """Return COUNT tiles filled with one number."""
     tiles = ()
     for _ in tl.static_range(COUNT):
@@ -170,7 +170,7 @@ def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
 def weighed(rows, factors, sums, PTX: tl.constexpr):
     """Return `sums` plus the product of rows with factors of float32, by tensor cores if any."""
     if rows.dtype == tl.float16:
-        return multiplied(rows, halved(factors), sums)
+        return multiplied(rows, split_float(factors), sums)
     elif PTX:
         # a sum of three bfloat16 is one float32; the interpreter cannot multiply bfloat16
         for i in tl.static_range(1 if rows.dtype == tl.bfloat16 else 3):
@@ -187,7 +187,7 @@ def weighed(rows, factors, sums, PTX: tl.constexpr):
 
 
 @triton.jit
-def uncoded(
+def attend_residual(
     query, scale, keys, values, logits, out, norm, first, tokens, stride,
     WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr, LOGITS: tl.constexpr,
     PTX: tl.constexpr,
@@ -201,7 +201,7 @@ def uncoded(
     scale *= 1.0 / ASKED
     largest = tl.full([C], LOWEST, tl.float32)
     total = tl.zeros([C], tl.float32)
-    o = filled(0.0, SLICES, 32, C)
+    o = full_tiles(0.0, SLICES, 32, C)
     for start in tl.range(first, tokens, stride, num_stages=1):
         there = start + t < tokens
         at = (start + t) * WIDTH
@@ -276,7 +276,7 @@ def codes_kernel(
         extra = tl.program_id(1) - programs
         if extra >= 0:
             behind = head * residual * WIDTH
-            uncoded(
+            attend_residual(
                 query, scale, residual_keys + behind, residual_values + behind,
                 residual_logits + pid * residual * HELD, out, norm, 16 * extra, residual,
                 16 * (tl.num_programs(1) - programs), WIDTH, C, HELD, MASS, PTX,
@@ -297,7 +297,7 @@ def codes_kernel(
     largest = tl.full([C], LOWEST, tl.float32)
     total = tl.zeros([C], tl.float32)
     minima = tl.zeros([C], tl.float32)
-    o = filled(0.0, GROUPS, GROUP, C)
+    o = full_tiles(0.0, GROUPS, GROUP, C)
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, count)):
         span, within = tile // tiles, tile % tiles
@@ -335,7 +335,7 @@ def codes_kernel(
         fit = (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)
         sums = ()
         for i in tl.static_range(GROUPS):
-            both = halved(asked[i] * fit[None, :])
+            both = split_float(asked[i] * fit[None, :])
             for n in tl.static_range(len(both)):
                 sums += (spread(both[n], C),)
         asked = sums
@@ -367,7 +367,7 @@ def codes_kernel(
                 x = tl.zeros([ROWS, C], tl.float32)
             for i in tl.static_range(GROUPS):
                 if THREE:
-                    codes = third(keys, part % EVERY * GROUPS + i, PTX)
+                    codes = three_bit_codes(keys, part % EVERY * GROUPS + i, PTX)
                 else:
                     codes = keys_of(keys[0], i, BITS, PAIRED, PTX)
                 x = multiplied(codes, asked[2 * i : 2 * i + 2], x)
@@ -448,10 +448,10 @@ def codes_kernel(
                 mixed = ()
                 for n in tl.static_range(GROUPS):
                     if THREE:
-                        codes = third(v, k * GROUPS + n, PTX)
+                        codes = three_bit_codes(v, k * GROUPS + n, PTX)
                     else:
                         codes = values_of(v[0], n, BITS, PAIRED, PTX)
-                    mixed += (multiplied(codes, halved(p), o[n]),)
+                    mixed += (multiplied(codes, split_float(p), o[n]),)
                 o = mixed
         if ENTRIES:
             add_values(

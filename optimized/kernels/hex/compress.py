@@ -63,7 +63,7 @@ def scales(low, high, BITS: tl.constexpr):
 
 
 @triton.jit
-def added(x, y, z, FUSED: tl.constexpr):
+def multiply_add(x, y, z, FUSED: tl.constexpr):
     """Return x y + z, rounded once; the interpreter has no fused operation and uses float64."""
     if FUSED:
         return tl.fma(x, y, z)
@@ -72,7 +72,7 @@ def added(x, y, z, FUSED: tl.constexpr):
 
 
 @triton.jit
-def ready(low, step):
+def prepared_scales(low, step):
     """Return minima, negated scaled steps, their inverses, and the scale of groups, for `coded`.
 
     The scale is a power of two, which is exact. It brings a step near 1, so that nothing overflows
@@ -87,7 +87,7 @@ def ready(low, step):
 
 @triton.jit
 def coded(x, group, free, BITS: tl.constexpr, FUSED: tl.constexpr):
-    """Return the codes of numbers, given the result of `ready` for their groups.
+    """Return the codes of numbers, given the result of `prepared_scales` for their groups.
 
     The quotient of x - low and the step is correctly rounded, as by a division. A product with the
     inverse has a remainder that is computed exactly and corrected twice (Markstein).
@@ -95,8 +95,8 @@ def coded(x, group, free, BITS: tl.constexpr, FUSED: tl.constexpr):
     low, less, inverse, power = group
     beyond = (x - low) * power
     place = beyond * inverse
-    place = added(added(place, less, beyond, FUSED), inverse, place, FUSED)
-    place = added(added(place, less, beyond, FUSED), inverse, place, FUSED)
+    place = multiply_add(multiply_add(place, less, beyond, FUSED), inverse, place, FUSED)
+    place = multiply_add(multiply_add(place, less, beyond, FUSED), inverse, place, FUSED)
     # numbers far beyond the range, under a coarse step, would be too large for rounding by EVEN
     place = tl.minimum(tl.maximum(place, 0.0), 2**BITS - 1.0) + EVEN
     return tl.where(free, place.to(tl.uint32, bitcast=True) & (2**BITS - 1), 0)
@@ -112,7 +112,7 @@ def plane(fields, p: tl.constexpr, THREE: tl.constexpr):
 
 
 @triton.jit
-def streamed(words, codes, strip, count, there, BITS: tl.constexpr):
+def store_stream(words, codes, strip, count, there, BITS: tl.constexpr):
     """Write the codes of a strip as words of the specification's stream, `count` a channel."""
     m = tl.arange(0, 32)
     for k in tl.static_range(BITS):
@@ -126,7 +126,7 @@ def streamed(words, codes, strip, count, there, BITS: tl.constexpr):
 
 
 @triton.jit
-def read(
+def load_codes(
     words, strip, count, channel, BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     TILED: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
@@ -212,7 +212,7 @@ def scales_kernel(
     lows, highs, steps, minima, prepared, parts,
     BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
 ):  # fmt: skip
-    """Merge the ranges of a head's channels; write steps, minima, and the result of `ready`."""
+    """Merge the ranges of a head's channels; write steps, minima, and `prepared_scales` of them."""
     pid = tl.program_id(0).to(tl.int64)
     part, channel = tl.arange(0, 16), tl.arange(0, ROOM)
     low = tl.full([16, ROOM], float("inf"), tl.float32)
@@ -228,7 +228,7 @@ def scales_kernel(
     tl.store(steps + at, step, mask=real)
     tl.store(minima + at, low, mask=real)
     several = tl.num_programs(0) * WIDTH
-    low, less, inverse, power = ready(widened(low), widened(step))
+    low, less, inverse, power = prepared_scales(widened(low), widened(step))
     tl.store(prepared + at, low, mask=real)
     tl.store(prepared + several + at, less, mask=real)
     tl.store(prepared + 2 * several + at, inverse, mask=real)
@@ -280,7 +280,7 @@ def codes_kernel(
             least = rounded(least, minima.dtype.element_ty)
             tl.store(steps + pid * tokens + token, step, mask=inside)
             tl.store(minima + pid * tokens + token, least, mask=inside)
-            group = ready(widened(least)[None, :, None], widened(step)[None, :, None])
+            group = prepared_scales(widened(least)[None, :, None], widened(step)[None, :, None])
             found += ((there, mark, at, group),)
     for p in range(PARTS):
         of_keys, of_values = (), ()
@@ -328,8 +328,8 @@ def codes_kernel(
         else:
             channel = p * GROUP + c
             place, stored = (head * WIDTH + channel) * count, own & (channel < WIDTH)
-            streamed(key_words + place, of_keys[0], part, count, stored, BITS)
-            streamed(value_words + place, of_values[0], part, count, stored, BITS)
+            store_stream(key_words + place, of_keys[0], part, count, stored, BITS)
+            store_stream(value_words + place, of_values[0], part, count, stored, BITS)
 
 
 @triton.jit
@@ -344,7 +344,7 @@ def restore_kernel(
     token = tokens_of(strip, BITS, WIDTH, TILED)
     inside, real = token < tokens, channel < WIDTH
     words += pid * count * (1 if TILED else WIDTH)
-    codes = read(words, strip, count, channel, BITS, WIDTH, ROOM, TILED, KEYS).to(tl.float32)
+    codes = load_codes(words, strip, count, channel, BITS, WIDTH, ROOM, TILED, KEYS).to(tl.float32)
     if KEYS:
         step = widened(tl.load(steps + pid * WIDTH + channel, mask=real, other=0.0))[None, :]
         low = widened(tl.load(minima + pid * WIDTH + channel, mask=real, other=0.0))[None, :]

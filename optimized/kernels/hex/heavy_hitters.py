@@ -25,7 +25,7 @@ SPLITS = 64
 
 
 @triton.jit
-def raised(
+def update_sums(
     high, total, query, at, keys, start, stop, first, scale,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     KEYS: tl.constexpr, NATIVE: tl.constexpr,
@@ -106,17 +106,17 @@ def sums_kernel(
     total = tl.zeros([ROWS], tl.float32)
     if PADDED:
         for start in range(begin, edge, KEYS):
-            high, total = raised(
+            high, total = update_sums(
                 high, total, query, at, keys, start, stop, first, scale,
                 CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
             )  # fmt: skip
     for start in range(edge, middle, KEYS):
-        high, total = raised(
+        high, total = update_sums(
             high, total, query, at, keys, start, stop, first, scale,
             CAUSAL, False, WIDTH, ROOM, KEYS, NATIVE,
         )  # fmt: skip
     for start in range(middle, stop, KEYS):
-        high, total = raised(
+        high, total = update_sums(
             high, total, query, at, keys, start, stop, first, scale,
             CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
         )  # fmt: skip
@@ -142,7 +142,7 @@ def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl
 
 
 @triton.jit
-def column(
+def add_weights(
     drawn, key, queries, sums, row, start, rows, n, before, first, count, scale,
     MASKED: tl.constexpr, PADDED: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr,
     WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, NATIVE: tl.constexpr,
@@ -198,12 +198,12 @@ def mass_kernel(
     total = tl.zeros([KEYS], tl.float32)
     for _ in range(parts):
         for start in range(begin, whole, ROWS):
-            total = column(
+            total = add_weights(
                 total, key, queries, sums, row, start, rows, n, before, first, count, scale,
                 True, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
             )  # fmt: skip
         for start in range(whole, rows, ROWS):
-            total = column(
+            total = add_weights(
                 total, key, queries, sums, row, start, rows, n, before, first, count, scale,
                 False, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
             )  # fmt: skip

@@ -250,7 +250,7 @@ def refine_among(
     settings = (knobs.epsilon, knobs.tau, knobs.minimum, knobs.maximum)
     settings += (ratio**knobs.power, knobs.gamma)
     weights_kernel[(layers,)](
-        moments, selectivity, weights, factors, heads, blocks, *chain(*map(halved, settings)),
+        moments, selectivity, weights, factors, heads, blocks, *chain(*map(split_float, settings)),
         HEADS=several,
         MOMENTS=min(triton.next_power_of_2(blocks), max(1, MOMENTS // several)),
     )  # fmt: skip
@@ -265,7 +265,7 @@ def refine_among(
     return refined
 
 
-def halved(x: float) -> tuple[float, float]:
+def split_float(x: float) -> tuple[float, float]:
     """Return a number rounded to float32 and the remainder; in float64 they add up to it."""
     first = torch.tensor(x, dtype=torch.float64).float().item()
     return first, x - first if math.isfinite(first) else 0.0

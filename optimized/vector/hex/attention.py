@@ -151,7 +151,7 @@ class Plain(NamedTuple):
         return weights @ self.values
 
 
-def joined(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
+def parts_of(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
     """Return the parts that queries read: joined blocks of one length, then the residual buffer.
 
     If gradients are needed, codes cannot be multiplied, or there are no queries, all tokens are
@@ -248,7 +248,7 @@ def attend(
     kv_heads, rows = rest.residual_keys.shape[-3], rest.residual_mass.shape[:-1].numel()
     scale = 1 / sqrt(width) if scale is None else scale
     scaled = (queries.to(exact) * scale).reshape(rows, heads, count, width)
-    parts = joined(cache, scaled)
+    parts = parts_of(cache, scaled)
     lengths, places = [part.tokens for part in parts], [part.slots for part in parts]
     tokens, total = sum(lengths), sum(places)
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
@@ -261,7 +261,7 @@ def attend(
         each = scaled[:, :, some].reshape(grouped)
         logits = torch.cat([part.logits(each) for part in parts], -1)
         by_query = logits.view(rows, heads, several, total)
-        unseen = hidden(valid, tokens, some, causal, count, logits.device)
+        unseen = unseen_mask(valid, tokens, some, causal, count, logits.device)
         if unseen is not None:
             split = zip(parts, unseen.split(lengths, -1), strict=True)
             unseen = torch.cat([part.spread(flags) for part, flags in split], -1)
@@ -284,7 +284,7 @@ def attend(
     return output.to(queries.dtype).view(queries.shape), mass
 
 
-def hidden(
+def unseen_mask(
     valid: Tensor | None, tokens: int, some: slice, causal: bool, count: int, device: torch.device
 ) -> Tensor | None:
     """Return the mask of tokens that queries do not see, or None if they see all.
