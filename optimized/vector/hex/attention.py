@@ -151,7 +151,7 @@ class Plain(NamedTuple):
         return weights @ self.values
 
 
-def parts_of(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
+def joined(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
     """Return the parts that queries read: joined blocks of one length, then the residual buffer.
 
     If gradients are needed, codes cannot be multiplied, or there are no queries, all tokens are
@@ -248,7 +248,7 @@ def attend(
     kv_heads, rows = rest.residual_keys.shape[-3], rest.residual_mass.shape[:-1].numel()
     scale = 1 / sqrt(width) if scale is None else scale
     scaled = (queries.to(exact) * scale).reshape(rows, heads, count, width)
-    parts = parts_of(cache, scaled)
+    parts = joined(cache, scaled)
     lengths, places = [part.tokens for part in parts], [part.slots for part in parts]
     tokens, total = sum(lengths), sum(places)
     valid = None if valid is None else valid.view(rows, 1, 1, tokens)
