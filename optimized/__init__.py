@@ -1,8 +1,8 @@
 """The reference API, fast: Triton kernels on CUDA, vectorised PyTorch everywhere else.
 
-Every name of the reference is here, with its signature, its types and its errors. A function runs
-its kernel, where `optimized.kernels` has one and all tensors are on a GPU, or else its body in
-`optimized.vector`. `python -m optimized.list_backends` prints which: the whole optimisation map.
+Every name of the reference is here, with its signature, its types and its errors. If all tensors
+are on a GPU and `optimized.kernels` has a kernel for a function, the kernel runs. Otherwise its
+body in `optimized.vector` does. `python -m optimized.list_backends` prints both for each function.
 """
 
 from inspect import isfunction
@@ -19,7 +19,7 @@ __all__ = reference.__all__  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def kernel_of(name: str) -> Any:
-    """Return the kernel of a function; Triton is imported when one is first asked for."""
+    """Return the kernel of a function, or None; the first call imports Triton."""
     from optimized import kernels
 
     return getattr(kernels, name, None)

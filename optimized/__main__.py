@@ -14,7 +14,7 @@ RATIOS = (0.5, 0.75, 0.9, 0.95)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the options."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m optimized", description=__doc__)
     add = made.add_argument
     add("--model", default=MODEL, help="`words`, `bytes`, or the folder or id of another one")
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def ratio(text: str) -> float:
-    """Read a share of the cache to remove."""
+    """Return the share of the cache to remove that a text holds."""
     value = float(text)
     if not 0 <= value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 0 and below 1, got {text}")
@@ -62,7 +62,7 @@ def ratio(text: str) -> float:
 
 
 def natural(text: str) -> int:
-    """Read a number that is at least 0."""
+    """Return the integer of at least 0 that a text holds."""
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"must be at least 0, got {text}")
@@ -70,7 +70,7 @@ def natural(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    """Read a number that every generator takes for a seed."""
+    """Return the integer that a text holds, if every generator accepts it as a seed."""
     value = natural(text)
     if value >= 1 << 32:
         raise argparse.ArgumentTypeError(f"must be below 2**32, got {text}")
@@ -78,7 +78,7 @@ def seed(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """Read a number that is at least 2."""
+    """Return the integer of at least 2 that a text holds."""
     value = int(text)
     if value < 2:
         raise argparse.ArgumentTypeError(f"must be at least 2, got {text}")
@@ -86,10 +86,10 @@ def whole(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the options and do the job; say in one line why it cannot be done."""
+    """Parse the options and run the command; report a failure in one line."""
     given = parser().parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # not everything printed has a Greek letter
+        sys.stdout.reconfigure(errors="replace")  # some encodings have no Greek letters
     try:
         from optimized.study.command import run
 
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def refuse(reason: str) -> None:
-    """Say why in one line, and end."""
+    """Print the reason in one line and exit with status 2."""
     print(f"python -m optimized: error: {' '.join(reason.split())}", file=sys.stderr)
     sys.exit(2)
 

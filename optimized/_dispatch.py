@@ -1,4 +1,4 @@
-"""Bind one public function to its bodies, behind one door."""
+"""Dispatch a public function to its vectorised body or to its kernel."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
@@ -24,15 +24,15 @@ def dispatch(
     vector: Callable[P, R],
     kernel: Callable[[], Callable[P, R] | None] = lambda: None,
 ) -> Callable[P, R]:
-    """Return `spec`'s signature and docstring over the fastest body that fits the call.
+    """Return a function with `spec`'s signature and docstring that runs the fastest body.
 
-    A call is held to the contract of `spec`; bodies check nothing, and where they name no default
-    they have those of `spec`. The kernel runs where there is one and every tensor of the call is on
-    a GPU, and is not asked for before; otherwise the vectorised body does. Nothing is tried twice:
-    what a kernel is not made for, its launcher hands on by a rule in its own file.
+    It checks each call against the contract of `spec`; bodies check nothing. A body that names no
+    default takes those of `spec`. The kernel runs if there is one and all tensors of the call are
+    on one GPU; only then is `kernel` called. Otherwise the vectorised body runs. No call is tried
+    twice: a launcher falls back to PyTorch by a rule in its own file.
 
     Raises:
-        TypeError: the body's parameters differ from `spec`'s.
+        TypeError: the parameters of `vector` differ from those of `spec`.
     """
     spec = unwrap(spec)
     fit(vector, spec)
@@ -52,30 +52,31 @@ def dispatch(
 
 
 def fit(body: Callable[..., object], spec: Callable[..., object]) -> None:
-    """Give a body that names no default those of the specification, and refuse another's."""
+    """Give a body without defaults those of the specification; refuse different parameters."""
     inner, spec = unwrap(body), unwrap(spec)
     if all(p.default is Parameter.empty for p in signature(inner).parameters.values()):
         inner.__defaults__, inner.__kwdefaults__ = spec.__defaults__, spec.__kwdefaults__
-    if said(body) != said(spec):
-        raise TypeError(f"{body.__module__}.{body.__name__}{said(body)} != {said(spec)}")
+    mine, theirs = parameters_of(body), parameters_of(spec)
+    if mine != theirs:
+        raise TypeError(f"{body.__module__}.{body.__name__}{mine} != {theirs}")
 
 
-def said(body: Callable[..., object]) -> list[tuple[str, object, str]]:
-    """Return the parameters of a body: names, defaults, and how they are passed."""
+def parameters_of(body: Callable[..., object]) -> list[tuple[str, object, str]]:
+    """Return the name, the default and the kind of each parameter of a body."""
     parameters = signature(unwrap(body)).parameters.values()
     return [(p.name, p.default, p.kind.description) for p in parameters]
 
 
 def modules(package: str) -> list[ModuleType]:
-    """Return the modules of a package, those of packages within it too."""
+    """Return the modules of a package and of its subpackages."""
     places = walk_packages(import_module(package).__path__, f"{package}.")
     return [import_module(place.name) for place in places]
 
 
 def on_gpu(arguments: Iterable[object]) -> bool:
-    """Whether some arguments hold tensors, and all that do hold them on one GPU.
+    """Whether at least one argument holds a tensor, and all tensors are on one GPU.
 
-    The first tensor of a record speaks for the others: a cache has thousands.
+    Only the first tensor of a record is looked at: a cache has thousands.
     """
     place = None
     for argument in arguments:
@@ -87,13 +88,16 @@ def on_gpu(arguments: Iterable[object]) -> bool:
 
 
 def its_gpu(arguments: tuple[object, ...]) -> torch.cuda.device:
-    """Make the GPU of a call the current one: Triton launches there, wherever its tensors are."""
+    """Return a context in which the GPU of the arguments is the current device.
+
+    Triton launches on the current device, wherever the tensors are.
+    """
     place = next(tensors(arguments)).device
     return torch.cuda.device(place if place.type == "cuda" else -1)
 
 
 def learning(arguments: Iterable[object]) -> bool:
-    """Whether gradients are asked for of what is made of some arguments."""
+    """Whether autograd records what is computed from the arguments."""
     return torch.is_grad_enabled() and any(
         tensor.requires_grad
         for argument in arguments
@@ -103,7 +107,7 @@ def learning(arguments: Iterable[object]) -> bool:
 
 
 def forward(vector: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator of launchers: where gradients are asked for, the PyTorch body runs."""
+    """Return a decorator of launchers that falls back to `vector` where gradients are needed."""
 
     def decorate(launcher: Callable[P, R]) -> Callable[P, R]:
         @wraps(launcher)
@@ -117,7 +121,7 @@ def forward(vector: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def tensors(value: object) -> Iterator[Tensor]:
-    """Yield a tensor, or those of a record or of a tuple of them."""
+    """Yield a tensor itself, or the tensors of a tuple or record and of those inside it."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple):

@@ -25,7 +25,7 @@ def rebind(function: Callable[P, R], **names: Any) -> Callable[P, R]:
 
     Args:
         function: what to rebind; a public function of the reference is taken without its checks.
-        names: what stands under which name that the code looks up.
+        names: the new value of each global name that the code looks up.
 
     Raises:
         TypeError: the code does not look up one of the names.
@@ -50,6 +50,6 @@ def rebind(function: Callable[P, R], **names: Any) -> Callable[P, R]:
 
 
 def looked_up(code: CodeType) -> set[str]:
-    """Return the global names that code looks up, in the functions inside it too."""
+    """Return the global names that code looks up, including those of inner functions."""
     inner = [part for part in code.co_consts if isinstance(part, CodeType)]
     return set(code.co_names).union(*map(looked_up, inner))

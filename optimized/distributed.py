@@ -1,11 +1,11 @@
-"""Heads across ranks: what one process would keep, bit for bit, with heads sharded over a group.
+"""HubKV refinement and selection with heads sharded over ranks, bit for bit as in one process.
 
-Each rank holds some heads of every layer, `[..., heads of the rank, tokens]`, and those of a lower
-rank of the group come first. A rank may hold none. What crosses ranks is a few numbers a head and
-counts of digits, never a score; how often, depends on nothing but the dtype of the scores.
+Each rank holds some heads of every layer, `[..., heads of the rank, tokens]`, in the order of the
+ranks in the group. A rank may hold none. Ranks exchange a few numbers a head and counts of digits,
+never a score. The number of exchanges depends on the dtype of the scores alone.
 
-Every rank of the group makes the same call. A call that one rank refuses is refused on all of
-them, so that nobody waits for it.
+Every rank of the group makes the same call. A call that one rank refuses raises on all of them, so
+that no rank blocks.
 """
 
 from collections.abc import Callable
@@ -47,9 +47,9 @@ from reference.retain import covers_protected, kept_count, pooled, unpooled
 __all__ = ["head_weights", "hubkv_refine", "retain"]
 
 DIGITS = {2: (8, 8), 4: (11, 11, 10), 8: (11, 11, 11, 11, 10, 10)}
-"""Bits of the digits of a key, by its bytes: one exchange of counts each."""
+"""Bits of each digit of a key, by the bytes of the key; each digit takes one exchange of counts."""
 
-NO_HEAD, NO_STRETCH = -2, -1  # instead of where a common stretch of content starts
+NO_HEAD, NO_STRETCH = -2, -1  # sentinels for the start of the common stretch of content
 
 
 @requires(bounded)
@@ -61,7 +61,7 @@ def head_weights(
     *,
     group: ProcessGroup | None = None,
 ) -> Float[Tensor, "*layers heads"]:
-    r"""Weigh the heads that this rank holds among those of all ranks.
+    r"""Return the weights of this rank's heads, relative to the heads of all ranks.
 
     $$\beta_{\ell,h} = \mathrm{clip}\Bigl(\Bigl(\frac{c_{\ell,h}}{\bar c_\ell}\Bigr)^{\tau},
       \beta_{\min}, \beta_{\max}\Bigr)$$
@@ -78,7 +78,7 @@ def head_weights(
         contiguous selectivity.
 
     Raises:
-        ValueError: an argument is not alike on all ranks, or `group` none that this rank is in.
+        ValueError: an argument differs between ranks, or this rank is not in `group`.
 
     Source:
         HubKV-9.
@@ -88,7 +88,7 @@ def head_weights(
     def hold() -> None:
         _hold_weights((selectivity,), settings)
 
-    ranks, _ = meet(group, hold, "selectivity", selectivity, -1, settings)
+    ranks, _ = check_on_all(group, hold, "selectivity", selectivity, -1, settings)
     everyone = ranks.gather(selectivity)
     return vector.head_weights(everyone, tau, minimum, maximum)[..., ranks.mine]
 
@@ -108,13 +108,13 @@ def hubkv_refine(
     *,
     group: ProcessGroup | None = None,
 ) -> Float[Tensor, "*layers heads tokens"]:
-    r"""Refine the heads that this rank holds, calibrated among those of all ranks.
+    r"""Return the refined scores of this rank's heads, calibrated over the heads of all ranks.
 
     $$z_{\ell,h,i} = \begin{cases} 1 & P_{\ell,h,i} = 1 \\
       (1 - \lambda)\, s_{\ell,h,i} + \lambda\, u_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
 
-    Three exchanges: who holds how many heads, a selectivity a head (on a GPU four moments a block
-    of tokens), and whether all went well.
+    There are three exchanges: the number of heads of each rank, the selectivity of each head (on a
+    GPU four moments a block of tokens), and whether every rank succeeded.
 
     Args:
         scores: importance $s$ of the heads of this rank, on the last axis but one.
@@ -134,8 +134,8 @@ def hubkv_refine(
         returns of the contiguous scores of all ranks on one such device.
 
     Raises:
-        ValueError: a rank's scores are too large, an argument is not alike on all ranks, or
-            `group` none that this rank is in.
+        ValueError: a rank's scores are too large, an argument differs between ranks, or this rank
+            is not in `group`.
 
     Source:
         HubKV-9, HubKV-11, HubKV-12, HubKV-13.
@@ -150,11 +150,11 @@ def hubkv_refine(
         found = common_content(protected, scores.shape[-1])
         return (found.start, found.stop) if found else (NO_STRETCH, NO_STRETCH)
 
-    ranks, notes = meet(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
+    ranks, notes = check_on_all(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
     scores = scores.contiguous()
     if kernel := _kernel(scores, radius):
         with its_gpu((scores,)):
-            return together(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
+            return run_on_all(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
     stretches = {note for note in notes if note[0] != NO_HEAD}
     start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
     stretch = None if start == NO_STRETCH else slice(start, stop)
@@ -172,7 +172,7 @@ def hubkv_refine(
     def refine() -> Tensor:
         return refine_by(weigh, scores, protected, stretch, ratio**power, radius, gamma)
 
-    return together(ranks.group, refine)
+    return run_on_all(ranks.group, refine)
 
 
 @requires(scoped)
@@ -185,13 +185,13 @@ def retain(
     scope: Scope = "head",
     group: ProcessGroup | None = None,
 ) -> Bool[Tensor, "*heads tokens"]:
-    r"""Keep the budget of each pool, of which this rank holds some heads.
+    r"""Return which entries of this rank are kept, with pools that span the heads of all ranks.
 
     $$S^* = \arg\max_{S \supseteq P,\; |S| = B} \sum_{i \in S} s_i$$
 
-    A pool's last key is found digit by digit, each from counts that all ranks add up; then all
-    tell how many entries tie with it. With that and who holds how many heads, that is 4 exchanges
-    where scores are of half precision, 5 for float32, 8 for float64, and 1 in scope `"head"`.
+    A radix selection finds a pool's last key: ranks add up their counts of each digit, then
+    exchange how many entries tie with it. Together with the number of heads of each rank, that is
+    4 exchanges for scores of half precision, 5 for float32, 8 for float64, and 1 in scope `"head"`.
 
     Args:
         scores: importance $s$ of the heads of this rank, laid out `[layers, ..., heads, tokens]`.
@@ -199,7 +199,7 @@ def retain(
         keep: budget $B$ of every pool, over all ranks; a tensor holds one for each: in scope
             `"head"` of the heads of this rank, otherwise the same one on every rank.
         ratio: removed share $r$ of what all ranks hold, instead of `keep`.
-        scope: which entries form a pool, as in `optimized.retain`, heads of all ranks together.
+        scope: which entries form a pool, as in `optimized.retain`, over the heads of all ranks.
         group: the ranks; by default all.
 
     Returns:
@@ -207,8 +207,8 @@ def retain(
         is kept, heads counted over all ranks.
 
     Raises:
-        ValueError: a budget is below the protected entries of a pool, an argument is not alike on
-            all ranks, or `group` none that this rank is in.
+        ValueError: a budget is below the protected entries of a pool, an argument differs between
+            ranks, or this rank is not in `group`.
 
     Source:
         HubKV-1, HubKV-3, GraphKV-4.1.
@@ -227,7 +227,7 @@ def retain(
             kept_here = optimized.retain(scores, protected, keep=keep, ratio=ratio)
 
     same = dict(scope=scope, ratio=ratio, keep=budget)
-    ranks, _ = meet(group, hold, "scores", scores, -2, same)
+    ranks, _ = check_on_all(group, hold, "scores", scores, -2, same)
     if kept_here is not None:
         return kept_here
     keys = pooled(sortable(scores), scope).contiguous()
@@ -238,7 +238,7 @@ def retain(
     budgets = torch.as_tensor(counted, device=scores.device).expand(shape[:-1])
     aside = None if protected is None else pooled(protected, scope)
     if aside is not None:
-        # no score has the largest key, for plus infinity and NaN are refused
+        # no score has the largest key, since plus infinity and NaN are refused
         keys = keys.masked_fill(aside, torch.iinfo(keys.dtype).max)
     keys = keys.reshape(budgets.numel(), shape[-1])
     shields = budgets.new_zeros(shape[:-1]) if aside is None else aside.sum(-1)
@@ -263,16 +263,16 @@ class Ranks(NamedTuple):
 
     @property
     def mine(self) -> slice:
-        """Where this rank's heads stand among all."""
+        """The indices of this rank's heads among those of all ranks."""
         end = sum(self.heads[: self.number + 1])
         return slice(end - self.heads[self.number], end)
 
     def stack(self, x: Tensor) -> Tensor:
-        """Return a tensor of every rank, all of one shape, one after the other."""
-        return stacked(x, self.group)
+        """Return the tensors of all ranks, which have one shape, stacked on a new first axis."""
+        return gather_tensors(x, self.group)
 
     def gather(self, x: Tensor, axis: int = -1) -> Tensor:
-        """Return a tensor with the heads of all ranks on the axis where `x` has those of this."""
+        """Return the tensors of all ranks joined along the axis of heads."""
         x = x.movedim(axis, 0)
         padded = x.new_zeros(max(self.heads), *x.shape[1:])
         padded[: len(x)] = x
@@ -280,7 +280,7 @@ class Ranks(NamedTuple):
         return torch.cat(parts).movedim(0, axis).contiguous()
 
 
-def meet(
+def check_on_all(
     group: ProcessGroup | None,
     hold: Callable[[], tuple[int, int] | None],
     name: str,
@@ -288,31 +288,37 @@ def meet(
     axis: int,
     same: dict[str, Any],
 ) -> tuple[Ranks, list[tuple[int, int]]]:
-    """Return the ranks, and what `hold` returned on each of them, once all have the same call.
+    """Check the call on all ranks; return the ranks and the result of `hold` on each of them.
 
-    `hold` refuses what is wrong on this rank; `name` is the argument that has the heads on an axis;
-    what is in `same` must be alike on all ranks.
+    Args:
+        group: the ranks; by default all.
+        hold: raises if the arguments of this rank are wrong.
+        name: the argument that is sharded.
+        tensor: its value.
+        axis: its axis of heads; the other axes, the dtype and the kind of device must be equal on
+            all ranks.
+        same: the arguments that must be equal on all ranks.
     """
     if not dist.is_initialized() or dist.get_rank(group) < 0:
         raise ValueError(f"group must be an initialised group that this rank is in, got {group}")
     group = group or dist.group.WORLD
     assert group is not None
-    note, heads, said, error = (0, 0), 0, {}, None
+    note, heads, described, error = (0, 0), 0, {}, None
     try:
         note = hold() or note
         shape = list(tensor.shape)
         heads = shape.pop(axis) if len(shape) >= -axis else 1
-        said = {name: (shape, tensor.dtype, tensor.device.type), **same}
+        described = {name: (shape, tensor.dtype, tensor.device.type), **same}
     except (TypeError, ValueError) as refusal:
         error = refusal
-    words = [digest(said.get(what)) for what in (name, *same)]
+    words = [digest(described.get(what)) for what in (name, *same)]
     header = torch.tensor([error is not None, heads, *note, *words])
-    table = stacked(header.to(talking(group)), group).tolist()
+    table = gather_tensors(header.to(exchange_device(group)), group).tolist()
     if any(row[0] for row in table):
         refuse(group, error)
     for place, what in enumerate((name, *same), 4):
         if len({row[place] for row in table}) > 1:
-            given = everything(group, said[what])
+            given = gather_objects(group, described[what])
             other = next(rank for rank, row in enumerate(table) if row[place] != table[0][place])
             but = ", heads apart" if what == name else ""
             raise ValueError(
@@ -323,14 +329,14 @@ def meet(
     return ranks, [(row[2], row[3]) for row in table]
 
 
-def together(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
-    """Return what this rank's part of the work does, if it succeeds on every rank."""
+def run_on_all(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
+    """Return the result of `work` on this rank; raise on every rank if it fails on one."""
     done, error = None, None
     try:
         done = work()
     except (TypeError, ValueError) as refusal:
         error = refusal
-    failed = torch.tensor([error is not None], dtype=torch.int32, device=talking(group))
+    failed = torch.tensor([error is not None], dtype=torch.int32, device=exchange_device(group))
     dist.all_reduce(failed, group=group)
     if bool(failed):
         refuse(group, error)
@@ -339,42 +345,42 @@ def together(group: ProcessGroup, work: Callable[[], Tensor]) -> Tensor:
 
 
 def refuse(group: ProcessGroup, error: Exception | None) -> NoReturn:
-    """Raise what was refused here, or else what the first rank that refused something says."""
-    said = everything(group, error and (type(error), str(error)))
+    """Raise the error of this rank, or else that of the first rank that has one."""
+    errors = gather_objects(group, error and (type(error), str(error)))
     if error:
         raise error
-    rank, (kind, text) = next((rank, what) for rank, what in enumerate(said) if what)
+    rank, (kind, text) = next((rank, what) for rank, what in enumerate(errors) if what)
     raise kind(f"{text}, on rank {rank}")
 
 
-def everything(group: ProcessGroup, said: Any) -> list[Any]:
-    """Return what every rank says."""
+def gather_objects(group: ProcessGroup, mine: Any) -> list[Any]:
+    """Return the objects of all ranks."""
     found: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(found, said, group=group)
+    dist.all_gather_object(found, mine, group=group)
     return found
 
 
-def stacked(x: Tensor, group: ProcessGroup) -> Tensor:
-    """Return a tensor of every rank, one after the other."""
+def gather_tensors(x: Tensor, group: ProcessGroup) -> Tensor:
+    """Return the tensors of all ranks, stacked on a new first axis."""
     found = x.new_empty(dist.get_world_size(group), *x.shape)
     dist.all_gather([*found], x.contiguous(), group=group)
     return found
 
 
-def talking(group: ProcessGroup) -> torch.device:
-    """Return where a few numbers must live for the group to exchange them: a CPU, if it can."""
+def exchange_device(group: ProcessGroup) -> torch.device:
+    """Return the device on which the group exchanges a few numbers: the CPU if it supports it."""
     kinds = [pair.partition(":")[0] for pair in str(dist.get_backend_config(group)).split(",")]
     return torch.device("cpu" if "cpu" in kinds else kinds[0])
 
 
 def digest(value: object) -> int:
-    """Return a number that tells values apart, 1 and 1.0 not."""
+    """Return a hash that differs between different values; 1 and 1.0 have the same."""
     plain = float(value) if isinstance(value, Real) else value
     return int.from_bytes(blake2b(repr(plain).encode(), digest_size=8).digest(), signed=True)
 
 
 def _kernel(scores: Tensor, radius: int) -> Callable[..., Tensor] | None:
-    """Return what refines among ranks with the kernels of `optimized.hubkv_refine`, if it does."""
+    """Return the kernel path of a refinement over ranks, or None if the kernels do not fit."""
     if not scores.is_cuda or not hasattr(kernels, "hubkv_refine"):
         return None
     home = import_module("optimized.kernels.hubkv.refine")
@@ -384,7 +390,7 @@ def _kernel(scores: Tensor, radius: int) -> Callable[..., Tensor] | None:
 def _selectivity(
     scores: Tensor, protected: Tensor | None, stretch: slice | None, epsilon: float, ranks: Ranks
 ) -> Tensor:
-    """Return the selectivity of each head."""
+    """Return the selectivity of each head of this rank."""
     content = scores if stretch is None else scores[..., stretch]
     found = widen(scores.new_zeros(scores.shape[:-1]))
     if not content.numel():
@@ -392,7 +398,7 @@ def _selectivity(
     flat = found.view(-1, scores.shape[-2])
     for slab, raw, aside in slabs(scores, protected, stretch):
         rows = len(raw)
-        # a sum with one result is dealt out to threads, and rounds as no sum of several does
+        # PyTorch splits a sum with one result over threads, which rounds differently
         if sum(ranks.heads) > 1 == raw[..., 0].numel():
             raw = raw.repeat(2, 1, 1)
             aside = None if aside is None else aside.repeat(2, 1, 1)
@@ -404,9 +410,9 @@ def _selectivity(
 def _last_keys(
     keys: Tensor, budgets: Tensor, shields: Tensor, group: ProcessGroup
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return each pool's last key that is kept, how many of its ties, and the sum of `shields`.
+    """Return each pool's last kept key, how many of its ties are kept, and the sum of `shields`.
 
-    The keys of a pool are a row, of which every rank has a part.
+    A row holds this rank's part of the keys of a pool; `shields` counts its protected entries.
     """
     pools, dtype, shift = len(keys), keys.dtype, 8 * keys.element_size()
     pool = torch.arange(pools, device=keys.device)[:, None].expand(keys.shape)
@@ -414,7 +420,7 @@ def _last_keys(
     for step, bits in enumerate(DIGITS[keys.element_size()]):
         bins, shift = 1 << bits, shift - bits
         digit = (keys >> shift).long()
-        digit = digit + bins // 2 if step == 0 else digit & (bins - 1)  # the first has the sign
+        digit = digit + bins // 2 if step == 0 else digit & (bins - 1)  # the first has the sign bit
         here = (pool * bins + digit).flatten()
         counts = torch.bincount(here, minlength=pools * bins).view(pools, bins).flip(-1)
         if step == 0:

@@ -1,8 +1,8 @@
-"""The HEX cache as kernels read it: where every bit of its codes lies.
+"""The memory layout of a HEX cache that kernels read, bit by bit.
 
-A span is cut into tiles of 96 tokens, the last one filled up with code 0, and a tile of one head of
+A span is cut into tiles of 96 tokens; the last tile is padded with code 0. A tile of one head of
 `width` channels is `96 * width * bits` bits without a gap. A word of 32 bits is two halves, the low
-one first, and a half is read with one mask: it holds one code of each of some groups.
+one first. A half holds one code of each of several groups, and one mask extracts a code.
 
 Two, four and eight bits: `16 / bits` fields a half, field i at bit `bits * i`; a group is
 `w = width * bits / 16` channels.
@@ -18,10 +18,10 @@ where `u = width / 16 * k + v`.
 - keys `[3, rows, 8]`: row t, word j, half h is token t, channel `2 j + h` of the group;
 - values `[3, rows / 2, 16]`: row r, word j, half h is token `2 r + h`, channel j of the group.
 
-All else is kept as the specification stores it. The first kept entry of each tile is looked up.
+Everything else is stored as in the specification. A table holds the index of the first kept entry
+of each tile.
 
-Blocks that come later are written behind those that are there, into memory that was taken ahead;
-nothing that was written is changed.
+Later blocks are appended, into memory that is allocated ahead. What is written once never changes.
 """
 
 from functools import lru_cache
@@ -41,21 +41,21 @@ TILE = 96
 """Tokens of a tile."""
 
 AHEAD = 8
-"""Memory is taken ahead for one more span, and for one in so many."""
+"""Allocated memory has room for `1 + spans // AHEAD` more spans than are written."""
 
 
 STACKED = (
     "key_words", "key_steps", "key_minima", "value_words", "value_steps", "value_minima", "dynamic",
     "begins",
 )  # fmt: skip
-"""What a run has span by span."""
+"""The fields of a `Run` whose first axis counts spans."""
 
 KEPT = ("kept_keys", "kept_values")
-"""What it has entry by entry."""
+"""The fields of a `Run` whose first axis counts kept entries."""
 
 
 class Run(NamedTuple):
-    """Spans of one length, side by side along the first axis; `rows` are all batch axes as one."""
+    """Spans of one length, stacked along the first axis; `rows` is all batch axes flattened."""
 
     bits: int
     length: int  # tokens of a span
@@ -65,12 +65,12 @@ class Run(NamedTuple):
     value_words: Tensor  # int32 [spans, rows, heads, tiles, words]
     value_steps: Tensor  # [spans, rows, length] or [spans, rows, heads, length]
     value_minima: Tensor
-    kept_keys: Tensor  # of one span after the other
+    kept_keys: Tensor  # [entries], span after span
     kept_values: Tensor
-    entries: tuple[int, ...]  # how many are kept of each span
+    entries: tuple[int, ...]  # kept entries of each span
     dynamic: Tensor  # bool [spans, rows, length]
     begins: Tensor  # int64 [spans, rows, heads, tiles]: the first entry of each tile
-    memory: "Memory | None" = None  # what these are the first spans of
+    memory: "Memory | None" = None  # the allocation that these tensors are views of
 
     @property
     def tiles(self) -> int:
@@ -78,7 +78,7 @@ class Run(NamedTuple):
         return self.key_words.shape[3]
 
     def goes_on(self, other: "Run") -> bool:
-        """Whether the spans of another run are like these."""
+        """Whether the spans of another run can be appended to these."""
         mine, theirs = (
             (run.bits, run.length, run.value_steps.ndim, run.key_steps.dtype)
             for run in (self, other)
@@ -86,7 +86,7 @@ class Run(NamedTuple):
         return mine == theirs
 
     def followed(self, other: "Run") -> "Run":
-        """Return a run with the spans of another one, like these, behind its own."""
+        """Return a run of these spans, then those of another run."""
         spans, kept = len(self.entries), sum(self.entries)
         more = spans + len(other.entries), kept + sum(other.entries)
         memory = self.memory
@@ -97,10 +97,10 @@ class Run(NamedTuple):
 
 
 class Memory:
-    """Room for the spans of a run, and for some more.
+    """Memory for the spans of a run, and for some more.
 
-    Several caches may hold the first spans in common. Who holds all that is written may write
-    behind it; who does not, since another went on before, must take memory of his own.
+    Several caches may share the first spans. A cache that holds every written span may append in
+    place. A cache that holds fewer, because another one has appended, must copy its spans first.
     """
 
     def __init__(self, run: Run, spans: int, entries: int) -> None:
@@ -114,12 +114,12 @@ class Memory:
         self.write(run)
 
     def is_free(self, spans: int, entries: int, more_spans: int, more_entries: int) -> bool:
-        """Whether what lies behind so many spans is nobody's, and enough."""
+        """Whether a run of these sizes holds all that is written, and the larger one fits."""
         enough = more_spans <= len(self.whole.dynamic) and more_entries <= len(self.whole.kept_keys)
         return enough and (spans, entries) == (self.spans, self.entries)
 
     def write(self, run: Run) -> None:
-        """Write spans behind those that are there."""
+        """Append the spans of a run."""
         for name in STACKED:
             part = getattr(run, name)
             part = part + self.entries if name == "begins" else part
@@ -131,7 +131,7 @@ class Memory:
         self.entries += sum(run.entries)
 
     def run(self) -> Run:
-        """Return all that is written, where it lies."""
+        """Return all written spans as views of this memory."""
         parts = {name: getattr(self.whole, name)[: self.spans] for name in STACKED}
         parts |= {name: getattr(self.whole, name)[: self.entries] for name in KEPT}
         return self.whole._replace(memory=self, **parts)
@@ -141,15 +141,15 @@ class PackedCache(NamedTuple):
     """A HEX cache in the layout of the kernels."""
 
     runs: tuple[Run, ...]
-    rest: HexCache  # all but its blocks
+    rest: HexCache  # the cache without its blocks
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return sum(len(run.entries) for run in self.runs)
 
     def followed(self, block: HexBlock, rest: HexCache) -> "PackedCache":
-        """Return a cache with one more block, and another rest."""
+        """Return the cache with one more block and a new rest."""
         new = run([block], rest)
         if self.runs and self.runs[-1].goes_on(new):
             return PackedCache((*self.runs[:-1], self.runs[-1].followed(new)), rest)
@@ -157,7 +157,7 @@ class PackedCache(NamedTuple):
 
     @classmethod
     def of(cls, cache: HexCache) -> "PackedCache":
-        """Lay a cache out."""
+        """Return a cache in the layout of the kernels."""
         runs = (run(list(some), cache) for _, some in groupby(cache.blocks, kind))
         return cls(tuple(runs), cache._replace(blocks=()))
 
@@ -169,10 +169,10 @@ class PackedCache(NamedTuple):
 
 @lru_cache(maxsize=32)
 def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
-    """Return where each bit of each code of a tile lies, `[96, width, bits]`: 32 word + bit.
+    """Return the position of each bit of each code of a tile, `[96, width, bits]`: 32 word + bit.
 
-    It is copied to a GPU once it is known: what is made there while a graph is captured, is only
-    known when that is replayed.
+    It is computed on the CPU and copied: a result that a GPU computes during the capture of a CUDA
+    graph exists only once the graph is replayed.
     """
     token = torch.arange(TILE)[:, None, None]
     channel = torch.arange(width)[:, None]
@@ -198,7 +198,7 @@ def places(bits: int, width: int, kind: str, device: torch.device) -> Tensor:
 
 
 def laid(codes: Tensor, bits: int, kind: str) -> Tensor:
-    """Write codes, `[..., tokens, width]`, as the words of tiles, `[..., tiles, words]`."""
+    """Return codes, `[..., tokens, width]`, as the words of tiles, `[..., tiles, words]`."""
     tokens, width = codes.shape[-2:]
     tiles = F.pad(codes, (0, 0, 0, -tokens % TILE)).unflatten(-2, (-1, TILE))
     where = places(bits, width, kind, codes.device)
@@ -209,7 +209,7 @@ def laid(codes: Tensor, bits: int, kind: str) -> Tensor:
 
 
 def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tensor:
-    """Read codes back, `[..., tokens, width]`."""
+    """Return the codes, `[..., tokens, width]`, that the words of tiles hold."""
     where = places(bits, width, kind, words.device)
     stream = unpack_bits(words, 1, 32 * words.shape[-1])[..., where.flatten()]
     worth = torch.arange(bits, device=words.device, dtype=torch.uint8)
@@ -218,14 +218,20 @@ def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tens
 
 
 def first_entries(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
-    """Return where the entries of each tile begin, given how many a static mask has of a token."""
+    """Return the index of the first kept entry of each tile.
+
+    Args:
+        dynamic: the tokens that are kept whole.
+        counts: the entries that the static mask keeps of each token and head.
+        width: the channels of a head.
+    """
     sizes = torch.where(dynamic[:, :, None], width, counts.to(dynamic.device))
     sizes = F.pad(sizes, (0, -sizes.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
     return (sizes.flatten().cumsum(0) - sizes.flatten()).view(sizes.shape)
 
 
 def run(some: list[HexBlock], cache: HexCache) -> Run:
-    """Lay blocks of one length of a cache out."""
+    """Return blocks of one length as a run in the layout of the kernels."""
     first, batch = some[0], some[0].dynamic.ndim - 1
     rows = cache.residual_mass.shape[:-1].numel()
     bits, length = first.bits, first.dynamic.shape[-1]

@@ -7,7 +7,7 @@ from optimized import kernels, vector
 
 
 def lines() -> list[tuple[str, str, str]]:
-    """Return each function of the specification, where its body stands, and its kernel."""
+    """Return the name of each public function, the module of its body and that of its kernel."""
     found = []
     for name in reference.__all__:
         if isfunction(getattr(reference, name)):
@@ -20,7 +20,7 @@ def lines() -> list[tuple[str, str, str]]:
 
 
 def of_kernel(name: str) -> str:
-    """Return where the kernel of a function stands, or where it is rebound to kernels."""
+    """Return the module that holds a function's kernel, or its text rebound to kernels."""
     if name not in kernels.__all__:
         return "-"
     return getattr(kernels, name).__module__ + " (rebound)" * (name not in kernels.LAUNCHERS)

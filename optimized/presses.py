@@ -1,8 +1,8 @@
 """HubKV and GraphKV as presses of kvpress, over the scores of any of its presses.
 
-What is kept is what `hubkv_select` and `graphkv_select` mark. kvpress stores it: where all heads
-keep equally many entries, the others are cut out of its cache; elsewhere they are masked while the
-model attends, which frees no memory.
+`hubkv_select` and `graphkv_select` choose the kept entries. Where all heads keep equally many
+entries, kvpress cuts the others out of its cache. Elsewhere it masks them during attention, which
+frees no memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,20 +46,20 @@ ENDS: dict[type, tuple[str | int, str | int]] = {
     kvpress.StreamingLLMPress: ("n_sink", 0),
     kvpress.TOVAPress: (0, 1),
 }
-"""How many tokens a press keeps at the start and the end of a prompt, whatever they score.
+"""The number of tokens that a press always keeps at the start and at the end of a prompt.
 
-kvpress marks them by a score above all others, at which nothing here looks.
+kvpress gives them a score above all others; that score is not used here.
 """
 
 AFTERWARDS = (kvpress.KVzipPress, kvpress.FastKVzipPress)
-"""Presses that score all layers when the prompt has been read."""
+"""Presses that score all layers after the prompt has been read."""
 
 FOUND = {*signature(optimized.select).parameters, "adaptive"} - {"scope"}
-"""What a press finds out by itself; `length` says whether a graph is adaptive."""
+"""Parameters that a press sets itself; for GraphKV, `length` replaces `adaptive`."""
 
 
 class Layer(NamedTuple):
-    """What one layer holds of a prompt, and what its press says of it."""
+    """The keys and values of a prompt in one layer, their scores, and the queries if needed."""
 
     module: Any
     keys: Tensor
@@ -69,7 +69,7 @@ class Layer(NamedTuple):
 
 
 class SelectingPress(kvpress.BasePress):
-    """A press that scores, and a selection of ours."""
+    """Base class: a press of kvpress that scores, and a selection of this package."""
 
     select: Callable[..., Tensor]
     record: type
@@ -89,29 +89,31 @@ class SelectingPress(kvpress.BasePress):
     def __init__(self, *given: Any, **settings: Any) -> None:
         bound = self.__signature__.bind(*given, **settings)
         bound.apply_defaults()
-        self.said = bound.arguments
-        told = dict(self.said)
-        self.press, ends = told.pop("press"), told.pop("ends")
+        self.arguments = bound.arguments
+        settings = dict(self.arguments)
+        self.press, ends = settings.pop("press"), settings.pop("ends")
         fields = signature(self.record).parameters
-        self.refinement = self.record(**{name: told.pop(name) for name in fields if name in told})
-        self.settings, self.scope = told, told.get("scope", "head")
-        self.asks = "q" in getattr(self.refinement, "kind", "")
-        scoring(self.press, told.get("scope"), self.asks)
-        self.told_ends = ends
+        self.refinement = self.record(
+            **{name: settings.pop(name) for name in fields if name in settings}
+        )
+        self.settings, self.scope = settings, settings.get("scope", "head")
+        self.needs_queries = "q" in getattr(self.refinement, "kind", "")
+        check_press(self.press, settings.get("scope"), self.needs_queries)
+        self.given_ends = ends
         self.layers: list[Layer] = []
         self.cache: Any = None
         self.entered = False
         self.ends(0)
-        one = torch.zeros(1, 1, 1, 1, 1)  # what was told is held to the contract of the selection
+        one = torch.zeros(1, 1, 1, 1, 1)  # so that the selection checks the settings
         self.marked(Layer(None, one, one, Scored(one[0], one[0] > 0), one), ratio=0)
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value!r}" for name, value in self.said.items())
-        return f"{type(self).__name__}({said})"
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"{type(self).__name__}({shown})"
 
     @property
     def compression_ratio(self) -> float:
-        """Removed share of the entries: that of the press."""
+        """The removed share of the entries, which the inner press holds."""
         return self.press.compression_ratio
 
     @compression_ratio.setter
@@ -119,7 +121,7 @@ class SelectingPress(kvpress.BasePress):
         self.press.compression_ratio = value
 
     def post_init_from_model(self, model: Any) -> None:
-        """Let the press look at the model."""
+        """Pass the model to the inner press."""
         self.press.post_init_from_model(model)
 
     def compress(
@@ -131,13 +133,15 @@ class SelectingPress(kvpress.BasePress):
         attentions: Tensor | None,
         kwargs: dict[str, Any],
     ) -> tuple[Tensor, Tensor]:
-        """Return what a layer keeps of a prompt; where layers compete, all of it for now."""
-        alone(self.entered or not (self.scope == "model" or isinstance(self.press, AFTERWARDS)))
-        if not self.chooses(keys.shape[2], kwargs):
+        """Return the keys and values that a layer keeps; if layers compete, all of them for now."""
+        check_entered(
+            self.entered or not (self.scope == "model" or isinstance(self.press, AFTERWARDS))
+        )
+        if not self.can_remove(keys.shape[2], kwargs):
             return keys, values
         scores = self.press.score(module, hidden_states, keys, values, attentions, kwargs)
         queries = None
-        if self.asks:
+        if self.needs_queries:
             raw = utils.get_prerope_query_states(module, hidden_states)
             queries, _ = apply_rotary_pos_emb(raw, raw, *kwargs["position_embeddings"])
         layer = Layer(module, keys, values, self.scored(scores), queries)
@@ -146,19 +150,19 @@ class SelectingPress(kvpress.BasePress):
         self.layers.append(layer)
         return keys, values
 
-    def chooses(self, tokens: int, kwargs: dict[str, Any]) -> bool:
-        """Return whether there is something to choose; refuse a prompt that is not all there."""
+    def can_remove(self, tokens: int, kwargs: dict[str, Any]) -> bool:
+        """Whether any entry can be removed; refuse a prompt of which tokens are masked."""
         if self.compression_ratio == 0:
             return False
-        visible(kwargs.get("attention_mask"))
+        check_visible(kwargs.get("attention_mask"))
         return sum(self.ends(tokens)) < tokens
 
     def ends(self, tokens: int) -> tuple[int, int]:
-        """Return how many tokens at both ends are kept whatever they score."""
-        return ends_of(self.press, tokens) if self.told_ends is None else self.told_ends
+        """Return how many tokens are always kept at the start and at the end."""
+        return ends_of(self.press, tokens) if self.given_ends is None else self.given_ends
 
     def scored(self, scores: Tensor) -> Scored:
-        """Take the marks out of what a press says, and put them beside it."""
+        """Return scores without the marks of always kept tokens, and those as a mask."""
         tokens = scores.shape[-1]
         first, last = self.ends(tokens)
         place = torch.arange(tokens, device=scores.device)
@@ -169,16 +173,16 @@ class SelectingPress(kvpress.BasePress):
         return Scored(raw, protected)
 
     def marked(self, layer: Layer, **budget: Any) -> Tensor:
-        """Mark what a layer keeps, or all of them together."""
+        """Return the mask of the entries that a layer, or all layers joined, keeps."""
         if not budget:
             budget = self.budget(layer)
-        if self.asks:
+        if self.needs_queries:
             budget["queries"] = layer.queries
         given = layer.keys, layer.values, layer.scored
         return self.select(*given, refinement=self.refinement, **budget, **self.settings)
 
     def budget(self, layer: Layer) -> dict[str, Any]:
-        """Return what a pool keeps: PyramidKV says how many a head, the others which share."""
+        """Return the budget of a pool: a count under PyramidKV, else the removed share."""
         if not isinstance(self.press, kvpress.PyramidKVPress):
             return dict(ratio=self.compression_ratio)
         heads, tokens = layer.keys.shape[1:3]
@@ -186,9 +190,10 @@ class SelectingPress(kvpress.BasePress):
         return dict(keep=keep * (heads if self.scope == "layer" else 1))
 
     def stored(self, layer: Layer, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the kept entries, or all of them, the others being masked from here on.
+        """Return the kept entries, or all entries after masking the others.
 
-        Layers of different lengths are masked as well: in transformers one mask serves them all.
+        Under PyramidKV entries are masked too: layers then keep different numbers of entries, and
+        transformers has one attention mask for all layers.
         """
         if self.scope == "head" and not isinstance(self.press, kvpress.PyramidKVPress):
             left = optimized.evict(layer.keys, layer.values, kept)
@@ -203,7 +208,7 @@ class SelectingPress(kvpress.BasePress):
         return layer.keys, layer.values
 
     def settle(self, *_: Any) -> None:
-        """Choose where all layers have been read."""
+        """Select the entries of all layers, once all of them have been read."""
         layers, self.layers = self.layers, []
         if layers and self.scope == "model":
             parts = zip(*(layer[1:4] for layer in layers), strict=True)
@@ -216,20 +221,20 @@ class SelectingPress(kvpress.BasePress):
         for layer, kept in zip(layers, every, strict=True):
             keys, values = self.stored(layer, kept)
             if keys is not layer.keys:
-                writable(self.cache)
+                check_writable(self.cache)
                 held = self.cache.layers[layer.module.layer_idx]
                 held.keys, held.values = keys, values
 
     @contextmanager
     def __call__(self, model: Any) -> Iterator[None]:
-        """Compress what is read within the context; over a press of `AFTERWARDS`, as it ends."""
+        """Compress prompts read within the context; a press of `AFTERWARDS` does so on exit."""
         decoder = decoder_of(model)
         hooks, self.entered = [], True
         try:
             if isinstance(self.press, AFTERWARDS):
                 self.press.compress_post = self.compress_post
                 hooks = [
-                    layer.self_attn.register_forward_hook(self.hear, with_kwargs=True)
+                    layer.self_attn.register_forward_hook(self.note_cache, with_kwargs=True)
                     for layer in decoder.layers
                 ]
                 with self.press(model):
@@ -244,18 +249,18 @@ class SelectingPress(kvpress.BasePress):
             vars(self.press).pop("compress_post", None)
             self.layers, self.cache, self.entered = [], None, False
 
-    def hear(self, module: nn.Module, _: Any, kwargs: dict[str, Any], output: Any) -> None:
-        """Remember the cache that a prompt is read into."""
+    def note_cache(self, module: nn.Module, _: Any, kwargs: dict[str, Any], output: Any) -> None:
+        """Store the cache that a prompt is read into, and check its mask."""
         del module, output
         self.cache = kwargs["past_key_values"]
         if self.compression_ratio:
-            visible(kwargs.get("attention_mask"))
+            check_visible(kwargs.get("attention_mask"))
 
     def compress_post(self, model: Any) -> None:
-        """Choose by the scores that a press has of all layers."""
+        """Select entries of all layers by the scores of the inner press."""
         for module in (layer.self_attn for layer in decoder_of(model).layers):
             scores = self.press.score_val[module.layer_idx]
-            if scores is not None and self.chooses(scores.shape[-1], {}):
+            if scores is not None and self.can_remove(scores.shape[-1], {}):
                 keys, values = utils.extract_keys_and_values(self.cache, module.layer_idx)
                 self.layers.append(Layer(module, keys, values, self.scored(scores)))
         self.settle()
@@ -267,13 +272,13 @@ class HubKVPress(SelectingPress):
     Args:
         press: a ScorerPress, a KVzipPress or a FastKVzipPress; its ratio is the removed share.
         settings: `scope`, `sinks` and `recent` of `hubkv_select`, and the fields of `HubSettings`.
-        ends: how many tokens the press keeps at the start and at the end of a prompt, whatever they
-            score; they are protected. Known of kvpress' own presses.
+        ends: how many tokens the press always keeps at the start and at the end of a prompt; they
+            are protected. By default those of the press, if it is one of kvpress' own.
 
     Raises:
         TypeError: no such press, or no such setting.
-        ValueError: what `hubkv_select` refuses; a prompt with padding; nothing is known of the
-            ends.
+        ValueError: what `hubkv_select` refuses; a prompt with padding; no `ends` for a press that
+            is not one of kvpress' own.
     """
 
     select = staticmethod(optimized.hubkv_select)
@@ -288,13 +293,13 @@ class GraphKVPress(SelectingPress):
         settings: the fields of `GraphSettings`, of which `count` has no default, and `length` of
             `graphkv_select`, by which a prompt below 1000 tokens has no neighbours; from
             1000 · `count` on there are `count`.
-        ends: how many tokens the press keeps at the start and at the end of a prompt, whatever they
-            score; they are protected. Known of kvpress' own presses.
+        ends: how many tokens the press always keeps at the start and at the end of a prompt; they
+            are protected. By default those of the press, if it is one of kvpress' own.
 
     Raises:
         TypeError: no such press, or no such setting.
-        ValueError: what `graphkv_select` refuses; a prompt with padding; nothing is known of the
-            ends.
+        ValueError: what `graphkv_select` refuses; a prompt with padding; no `ends` for a press that
+            is not one of kvpress' own.
     """
 
     select = staticmethod(optimized.graphkv_select)
@@ -302,12 +307,12 @@ class GraphKVPress(SelectingPress):
 
 
 def decoder_of(model: Any) -> Any:
-    """Return what holds the layers, as kvpress finds it."""
+    """Return the decoder that holds the layers, found as kvpress finds it."""
     return getattr(model.model, "language_model", model.model)
 
 
 def ends_of(press: Any, tokens: int) -> tuple[int, int]:
-    """Return how many tokens a press keeps at both ends, or refuse an unknown one."""
+    """Return how many tokens a press always keeps at both ends; refuse an unknown press."""
     if isinstance(press, kvpress.CriticalKVPress):
         return ends_of(press.press, tokens)
     if isinstance(press, kvpress.LagKVPress):
@@ -326,8 +331,8 @@ def ends_of(press: Any, tokens: int) -> tuple[int, int]:
     return first, last
 
 
-def scoring(press: Any, scope: str | None, asks: bool) -> None:
-    """Refuse what is no press that scores, or one that shares otherwise."""
+def check_press(press: Any, scope: str | None, needs_queries: bool) -> None:
+    """Refuse a press that does not score, or whose budgets or scores conflict with the settings."""
     kinds = (kvpress.ScorerPress, *AFTERWARDS)
     if not isinstance(press, kinds) or isinstance(press, kvpress.RestoreKVPress):
         raise TypeError(
@@ -341,22 +346,22 @@ def scoring(press: Any, scope: str | None, asks: bool) -> None:
         )
     if scope not in (None, "layer") and getattr(press, "layerwise", False):
         raise ValueError(f"scope must be 'layer' where the press is layerwise, got {scope!r}")
-    if asks and isinstance(press, AFTERWARDS):
+    if needs_queries and isinstance(press, AFTERWARDS):
         raise ValueError(
             f"kind must compare keys or values over a {type(press).__name__}, which has no queries"
         )
 
 
-def alone(by_itself: bool) -> None:
-    """Refuse layers that wait for the last one where nothing tells that it has been read."""
+def check_entered(by_itself: bool) -> None:
+    """Refuse a press inside another one where selection must wait for the last layer."""
     if not by_itself:
         raise ValueError(
             "press must be entered by itself where layers wait for each other, got it in another"
         )
 
 
-def visible(mask: Tensor | None) -> None:
-    """Refuse a prompt of which the last token does not see all: a press takes padding for text."""
+def check_visible(mask: Tensor | None) -> None:
+    """Refuse a prompt of which the last token does not see all: a press scores padding as text."""
     if mask is None:
         return
     last = mask if mask.ndim == 2 else mask[:, :, -1]
@@ -368,8 +373,8 @@ def visible(mask: Tensor | None) -> None:
         )
 
 
-def writable(cache: Any) -> None:
-    """Refuse a cache whose entries cannot be replaced afterwards."""
+def check_writable(cache: Any) -> None:
+    """Refuse a quantized cache, whose entries cannot be replaced after reading."""
     if isinstance(cache, QuantizedCache):
         raise ValueError(
             "past_key_values must not be a QuantizedCache where entries are cut out after the "

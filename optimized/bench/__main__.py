@@ -1,7 +1,7 @@
-"""`python -m optimized.bench NAME [NAME ...]`: agreement first, then the figures.
+"""`python -m optimized.bench NAME [NAME ...]`: run agreement tests, then time.
 
-Two names are commands of their own: `aot` compiles every kernel and times none; `cuda` times them
-all on a GPU.
+Two names are separate commands: `aot` compiles every kernel and times none; `cuda` times all of
+them on a GPU.
 """
 
 import argparse
@@ -22,7 +22,7 @@ NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.p
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line asks for."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(prog="python -m optimized.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--write", action="store_true", help="write docs/performance.csv")
@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
 
 
 def times(name: str, device: str, threads: int) -> list[report.Line]:
-    """Run one benchmark file and return its lines; stop if it fails."""
+    """Run one benchmark file and return its lines; exit if it fails."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "timings.json")
         options = (f"--benchmark-json={out}", "--benchmark-quiet")
@@ -49,7 +49,7 @@ def times(name: str, device: str, threads: int) -> list[report.Line]:
 
 
 def main() -> None:
-    """Check, time, print, and write if asked to."""
+    """Test agreement, time, print, and with `--write` write the table."""
     if sys.argv[1:] in (["aot"], ["aot", "--write"]):
         import_module("optimized.counts.aot").main(sys.argv[2:] == ["--write"])
     if sys.argv[1:2] == ["cuda"]:

@@ -1,4 +1,4 @@
-"""The agreement tests, which come before any figure."""
+"""The agreement tests, which run before any timing."""
 
 import subprocess
 import sys
@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 
 def pytest(*words: str) -> int:
-    """Run pytest in a process of its own; return how it ended."""
+    """Run pytest in a separate process; return its exit code."""
     return subprocess.run([sys.executable, "-m", "pytest", *words], check=False).returncode
 
 
 def agreement(functions: list[str], device: str, *words: str) -> int:
-    """Run the agreement tests of functions; return how they ended."""
+    """Run the agreement tests of functions; return the exit code."""
     suite = find_spec("spec_tests")
     assert suite is not None
     assert suite.origin is not None
@@ -25,29 +25,29 @@ def agreement(functions: list[str], device: str, *words: str) -> int:
 
 
 def agree(functions: list[str], device: str) -> None:
-    """Run the agreement tests of functions; stop if one fails."""
+    """Run the agreement tests of functions; exit if one fails."""
     if functions and (failed := agreement(functions, device)):
         sys.exit(failed)
 
 
 def disagreeing(functions: list[str], device: str) -> set[str]:
-    """Run the agreement tests of functions, on all cores; return those of which one fails.
+    """Run the agreement tests of functions on all cores; return the functions that fail.
 
-    A kernel that reads what is not there takes the GPU from all tests after it: what fails among
-    others is asked once more in a process of its own.
+    An illegal memory access of one kernel makes all later tests of the process fail. So each
+    function that fails among others is tested again in a separate process.
     """
     cores = ("-n", "logical") if len(functions) > 1 and find_spec("xdist") else ()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "tests.xml")
         if not functions or not agreement(functions, device, *cores, f"--junitxml={file}"):
             return set()
-        told = failing(file) & {*functions} if file.exists() else set[str]()
-    failed = told or {*functions}  # where no test tells which, none is known to agree
+        named = failing(file) & {*functions} if file.exists() else set[str]()
+    failed = named or {*functions}  # if no failing test names a function, all are suspect
     return failed if len(functions) == 1 else {x for x in failed if disagreeing([x], device)}
 
 
 def failing(file: Path) -> set[str]:
-    """Return the functions whose tests failed, by a report of pytest's."""
+    """Return the functions whose tests failed, from pytest's XML report."""
     cases = ElementTree.parse(file).iter("testcase")
     bad = [
         case.get("name", "") for case in cases if {part.tag for part in case} & {"failure", "error"}

@@ -1,7 +1,7 @@
-"""Attention over compressed caches and steps of decoding with them: 4 kv heads of 64, group 4.
+"""Attention over compressed caches, and decoding steps with them: 4 kv heads of 64, group 4.
 
-The steps are those of a model of two layers and hidden width 1024. What they are measured against
-holds every token in full precision.
+The steps are those of a model of two layers and hidden width 1024. The slow side is a cache of all
+tokens in full precision.
 """
 
 from copy import deepcopy
@@ -33,12 +33,12 @@ CONFIG = LlamaConfig(
     max_position_embeddings=2**15,
 )
 SHARE = 0.75
-"""Of the entries, that are evicted."""
+"""The share of entries that are evicted."""
 STORES = ("HEX-3", "HEX-4", "KCVT-3", "KCVT-4", "dense", "ragged", "shrinking")
 
 
 def stream(tokens: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values without structure, a batch of one."""
+    """Return random queries, keys and values, a batch of one."""
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randn(1, QUERY_HEADS + 2 * KV_HEADS, tokens, WIDTH, generator=generator)
     queries, keys, values = numbers.to(dtype).split([QUERY_HEADS, KV_HEADS, KV_HEADS], 1)
@@ -46,7 +46,7 @@ def stream(tokens: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def survivors(keys: Tensor, values: Tensor, store: str = "ragged") -> Any:
-    """Evict three quarters of the entries; from each head of a ragged store another share."""
+    """Return a cache without three quarters of its entries; ragged heads keep different shares."""
     scores = torch.rand(keys.shape[:-1], generator=torch.Generator().manual_seed(1))
     scores *= torch.arange(1, KV_HEADS + 1)[:, None]
     scope = "layer" if store == "ragged" else "head"
@@ -54,39 +54,39 @@ def survivors(keys: Tensor, values: Tensor, store: str = "ragged") -> Any:
 
 
 def compressed(tokens: int, bits: int, dtype: torch.dtype) -> Inputs:
-    """Return a question, the cache in full precision and that of HEX."""
+    """Return a query, the cache in full precision and the HEX cache."""
     queries, keys, values = stream(tokens, dtype)
     cache = kv.hex_prefill(queries, keys, values, kv.hex_preset(f"HEX-{bits}"))
     return dict(queries=queries[:, :, -1:], keys=keys, values=values, cache=cache)
 
 
 def evicted(tokens: int, dtype: torch.dtype) -> Inputs:
-    """Return a question, the cache in full precision and what is left of it."""
+    """Return a query, the cache in full precision and the cache after eviction."""
     queries, keys, values = stream(tokens, dtype)
     cache = survivors(keys, values)
     return dict(queries=queries[:, :, -1:], keys=keys, values=values, cache=cache)
 
 
 def stock(queries: Tensor, keys: Tensor, values: Tensor, cache: Any) -> Tensor:
-    """Attend in full precision."""
+    """Return attention in full precision."""
     del cache
     return F.scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
 
 
 def rebuilding(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.HexCache) -> Tensor:
-    """Attend to what is restored."""
+    """Return attention to the restored HEX cache."""
     del keys, values
     return kv.attention(queries, *kv.hex_read(cache))
 
 
 def by_code(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.HexCache) -> Tensor:
-    """Attend to what is compressed."""
+    """Return attention to the compressed HEX cache."""
     del keys, values
     return kv.hex_attention(queries, cache).output
 
 
 def by_head(queries: Tensor, keys: Tensor, values: Tensor, cache: kv.RaggedCache) -> Tensor:
-    """Attend to what is left, and to the last token."""
+    """Return attention to the kept entries and the last token."""
     return kv.ragged_attention(queries, cache, keys[:, :, -1:], values[:, :, -1:])
 
 
@@ -100,7 +100,7 @@ def model(dtype: torch.dtype, ours: bool) -> Any:
 
 
 def filled(tokens: int, store: str, dtype: torch.dtype) -> Inputs:
-    """Return a model's cache of so many tokens in full precision, and one that stores less."""
+    """Return a model's cache of so many tokens in full precision, and a compressed one."""
     queries, keys, values = stream(tokens, dtype)
     full = DynamicCache(config=CONFIG)
     for layer in range(CONFIG.num_hidden_layers):
@@ -118,7 +118,7 @@ def filled(tokens: int, store: str, dtype: torch.dtype) -> Inputs:
 
 
 def evicting(keys: Tensor, values: Tensor, store: str) -> models.EvictionCache:
-    """Return a model's cache of the entries that are left."""
+    """Return a model's cache after eviction."""
     cache = models.EvictionCache(CONFIG)
     for layer in cache.evictable():
         layer.lazy_initialization(keys, values)
@@ -128,7 +128,7 @@ def evicting(keys: Tensor, values: Tensor, store: str) -> models.EvictionCache:
 
 
 def coding(queries: Tensor, keys: Tensor, values: Tensor, store: str) -> AttendingCache:
-    """Return a model's cache of codes."""
+    """Return a model's HEX cache."""
     settings = kv.hex_preset(store)
     cache = models.HexTransformersCache(CONFIG, settings)
     for layer in cache.layers:
@@ -139,7 +139,7 @@ def coding(queries: Tensor, keys: Tensor, values: Tensor, store: str) -> Attendi
 
 
 def shrinking(keys: Tensor, values: Tensor) -> models.DecodingTransformersCache:
-    """Return a model's cache that gives up entries while it decodes."""
+    """Return a model's cache that evicts entries while decoding."""
     settings = kv.DecodingConfig(round((1 - SHARE) * keys.shape[2]), scope="layer")
     cache = models.DecodingTransformersCache(CONFIG, settings)
     scores = torch.rand(keys.shape[:-1], generator=torch.Generator().manual_seed(1))

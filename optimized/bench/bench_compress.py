@@ -1,4 +1,4 @@
-"""Whole compressors, and the cache that shrinks while it decodes: 8 kv heads of 64, 1024 tokens."""
+"""Compressors end to end, and compression while decoding: 8 kv heads of 64, 1024 tokens."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def layer(tokens: int = TOKENS) -> Inputs:
 
 
 def scored(**settings: Any) -> Inputs:
-    """Return a layer and what a scorer says of it."""
+    """Return the keys, values and scores of a layer."""
     protected = torch.arange(TOKENS) < 4
     scores = normal(2, KV_HEADS, TOKENS).abs()
     both = kv.Scored(scores, protected.expand(KV_HEADS, TOKENS))
@@ -28,13 +28,13 @@ def scored(**settings: Any) -> Inputs:
 
 
 def started(scope: str) -> Inputs:
-    """Return a prompt and how it shrinks."""
+    """Return a prompt and the settings of its compression."""
     config = kv.DecodingConfig(KEEP, INTERVAL, scope=scope)  # pyright: ignore[reportArgumentType]
     return layer() | dict(scores=normal(2, KV_HEADS, TOKENS).abs(), config=config)
 
 
 def going_on(scope: str, tokens: int) -> Inputs:
-    """Return what is left of a prompt, and new tokens."""
+    """Return the compressed cache of a prompt, and new tokens."""
     cache = kv.decoding_start(**started(scope))
     return dict(cache=cache, **layer(tokens), scores=normal(3, KV_HEADS, tokens).abs())
 

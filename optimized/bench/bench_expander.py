@@ -1,8 +1,8 @@
 """Expander generation, sampled, checked and accepted.
 
-It is raced against networkx's configuration model, which makes a multigraph, looks at no spectrum,
-and whose repeated edges are lost when it becomes a mask. The paper claims less than 150 ms at
-1024 channels and less than 3 s at 4096. The reference is raced at the smallest size.
+The slow side is networkx's configuration model. It returns a multigraph whose repeated edges are
+lost in a mask, and it does not check the spectrum. The paper claims less than 150 ms at 1024
+channels and less than 3 s at 4096. The reference is the slow side at the smallest size.
 """
 
 from functools import cache
@@ -19,14 +19,14 @@ SIZES = ((96, 1024, "< 150"), (1920, 1024, "< 150"), (8160, 1024, "< 150"), (409
 
 
 def configuration_model(tokens: int, channels: int, token_degree: int) -> networkx.MultiGraph:
-    """Pair half-edges as networkx does."""
+    """Return the multigraph of networkx's configuration model."""
     degrees = [token_degree] * tokens, [tokens * token_degree // channels] * channels
     return networkx.bipartite.configuration_model(*degrees, seed=0)
 
 
 @cache
 def lost(tokens: int, channels: int, token_degree: int) -> int:
-    """Count the edges that the multigraph loses as a mask."""
+    """Return the number of edges that the multigraph loses as a mask."""
     graph = configuration_model(tokens, channels, token_degree)
     return graph.number_of_edges() - networkx.Graph(graph).number_of_edges()
 
@@ -56,7 +56,7 @@ ROWS += [
 
 @both_sides(ROWS)
 def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side; say how many edges the other one loses."""
+    """Time one side; record how many edges the slow side loses."""
     measure(benchmark, device, row, side)
     if row.against == "networkx":
         short = lost(**row.inputs())

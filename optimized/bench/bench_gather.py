@@ -1,9 +1,8 @@
 """Eviction: the kept keys and values of 8 heads of 128 channels, copied out of the cache.
 
-It is raced against what one would write first: the indices in the order of their scores, as a sort
-leaves them, expanded over the channels and gathered. Which tokens are kept is known to both sides;
-where selection is raced too, the other side is `topk` and the same gather. `--threads 2` is the run
-that tells whether threads wait for one another.
+The slow side is the simplest implementation: indices in the order of scores, expanded over the
+channels and gathered. Both sides are given the kept tokens; where selection is timed too, the slow
+side is `topk` and the same gather. `--threads 2` shows whether threads wait for one another.
 """
 
 from functools import partial
@@ -26,7 +25,7 @@ def best_first(scores: Tensor, keep: int) -> Tensor:
 
 
 def layer(tokens: int, ratio: float, tied: bool = False) -> Inputs:
-    """Return a cache and what is kept of it, as a mask and as positions by score."""
+    """Return a cache and its kept tokens, as a mask and as positions sorted by score."""
     scores = normal(2, 1, HEADS, tokens)
     scores = scores.round() if tied else scores
     keep = kv.kept_count(tokens, ratio)
@@ -39,12 +38,12 @@ def layer(tokens: int, ratio: float, tied: bool = False) -> Inputs:
 
 
 def evicted(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> object:  # noqa: ARG001
-    """Evict as this project does."""
+    """Return the kept entries by this project's `evict`."""
     return kv.evict(keys, values, kept)
 
 
 def gathered(keys: Tensor, values: Tensor, kept: Tensor, positions: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG001
-    """Gather whole rows by an index for every number of them."""
+    """Return the kept rows by a gather with one index for every number."""
     index = positions[..., None].expand(*positions.shape, keys.shape[-1])
     return keys.gather(-2, index), values.gather(-2, index)
 
@@ -67,7 +66,7 @@ def selected(keys: Tensor, values: Tensor, scores: Tensor, keep: int) -> tuple[T
 
 
 def ragged(tokens: int) -> Inputs:
-    """Return a cache of which heads keep different numbers of entries."""
+    """Return a cache, and a mask that keeps different numbers of entries in each head."""
     scores = normal(2, 1, HEADS, tokens) + torch.linspace(-1, 1, HEADS)[:, None]
     return dict(
         keys=normal(0, 1, HEADS, tokens, WIDTH),
@@ -123,7 +122,7 @@ ROWS = [
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("ratio", RATIOS)
 def test_both_ways_keep_the_same_tokens(ratio: float, tied: bool) -> None:
-    """Compare the kept sets, and that what is kept is the best."""
+    """Test that both sides keep the same set, and that it has the best scores."""
     x = layer(4096, ratio, tied)
     cache = kv.evict(x["keys"], x["values"], x["kept"])
     assert torch.equal(cache.positions, x["positions"].sort(-1).values)

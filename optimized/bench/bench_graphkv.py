@@ -15,7 +15,7 @@ FEW = "[4, 256, 128] float32"
 
 
 def uniform(*shape: int) -> Tensor:
-    """Return numbers in [0, 1)."""
+    """Return uniform numbers in [0, 1)."""
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
@@ -49,7 +49,7 @@ def banished() -> dict[str, Any]:
 
 
 def refining(what: str, **choices: Any) -> Row:
-    """Return the whole refinement with choices."""
+    """Return a row of the whole refinement with some settings."""
     return versus("graphkv_refine", LAYER + what, lambda: layer() | choices)
 
 

@@ -34,7 +34,7 @@ def span(tokens: int) -> Inputs:
 
 
 def prompt(tokens: int) -> Inputs:
-    """Return what a cache starts from."""
+    """Return the arguments of a prefill."""
     return attended(tokens) | dense(tokens) | dict(config=CONFIG)
 
 

@@ -1,8 +1,8 @@
-"""HubKV's refinement and everything it is made of.
+"""HubKV's refinement and its parts.
 
-Refinement and selection at the shapes of HubKV-Tab5, [36, B, 8, N] in bfloat16, are raced against
-what one would write first: every step over the whole tensor in float32, then one stable sort. The
-reference itself, which walks over tokens, is raced at a modest size.
+Refinement and selection have the shapes of HubKV-Tab5, [36, B, 8, N] in bfloat16. The slow side is
+the simplest implementation: every step over the whole tensor in float32, then one stable sort. The
+reference, which loops over tokens, is the slow side at a smaller size.
 """
 
 import math
@@ -26,7 +26,7 @@ PAPER = {
     (32768, 1): "17.90",
     (32768, 4): "26.73",
 }
-"""Tokens and batch, and the milliseconds of refinement and selection in the FastKVZip branch."""
+"""Tokens, batch, and the paper's milliseconds of refinement and selection over FastKVzip."""
 
 
 def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -42,17 +42,17 @@ def table5(tokens: int, batch: int) -> Inputs:
 
 
 def refine(scores: Tensor, protected: Tensor) -> Tensor:
-    """Refine alone."""
+    """Return the refined scores alone."""
     return kv.hubkv_refine(scores, RATIO, protected)
 
 
 def refine_and_retain(scores: Tensor, protected: Tensor) -> Tensor:
-    """Refine, then keep the best of the whole model."""
+    """Return the mask of the best entries of the whole model after refinement."""
     return kv.retain(refine(scores, protected), protected, ratio=RATIO, scope="model")
 
 
 def eager_refine(scores: Tensor, protected: Tensor) -> Tensor:
-    """Refine step by step, every step over the whole tensor in float32."""
+    """Return refined scores, with every step over the whole tensor in float32."""
     inside = (~protected[0, 0, 0]).nonzero()
     start, stop = int(inside[0]), int(inside[-1]) + 1
     content = scores.float()[..., start:stop]
@@ -72,7 +72,7 @@ def eager_refine(scores: Tensor, protected: Tensor) -> Tensor:
 
 
 def eager_refine_and_sort(scores: Tensor, protected: Tensor) -> Tensor:
-    """Refine eagerly, then sort everything there is and mark the best."""
+    """Return the mask of the best entries by eager refinement and one sort of all scores."""
     refined = eager_refine(scores, protected).movedim(0, 1).flatten(1)
     keep = kv.kept_count(refined.shape[-1], RATIO)
     order = refined.sort(descending=True, stable=True).indices[..., :keep]
@@ -80,7 +80,7 @@ def eager_refine_and_sort(scores: Tensor, protected: Tensor) -> Tensor:
 
 
 def of_the_paper(tokens: int, batch: int) -> Row:
-    """Return refinement and selection at one shape of the paper."""
+    """Return the row of refinement and selection at one shape of the paper."""
     return Row(
         "hubkv_refine + retain",
         f"[36, {batch}, 8, {tokens}] bfloat16",
@@ -93,7 +93,7 @@ def of_the_paper(tokens: int, batch: int) -> Row:
 
 
 def modest(name: str, what: str = "", **rest: Any) -> Row:
-    """Return a function of scores against the reference."""
+    """Return the row of a function of scores, compared with the reference."""
     shape = f"[4, 8, 1024] float32{what}"
     return versus(name, shape, lambda: dict(scores=seeded(4, 8, 1024), **rest))
 

@@ -2,7 +2,7 @@
 
 HubKV-Tab6 times FastKVzip with HubKV and alone: the prompt, its compression, and the first step.
 GraphKV-Tab3 times decoding at a budget of 512 after SnapKV, PyramidKV and KNorm, with the graph and
-without it. Both do so on models of eight billion parameters, on a GPU.
+without it. Both tables are for models of eight billion parameters on a GPU.
 """
 
 from functools import partial
@@ -24,13 +24,13 @@ GRAPH = kv.GraphSettings(8, adaptive=False)
 
 
 def prompt(tokens: int) -> Inputs:
-    """Return tokens without structure."""
+    """Return random tokens."""
     generator = torch.Generator().manual_seed(0)
     return dict(ids=torch.randint(1, CONFIG.vocab_size, (1, tokens), generator=generator))
 
 
 def read(ids: Tensor, name: str, refinement: Any, **how: Any) -> models.EvictionCache:
-    """Read a prompt and give up what a scorer and a refinement rank last."""
+    """Return the cache of a prompt after eviction by a scorer and a refinement."""
     ours = model(torch.float32, True)
     settings: dict[str, Any] = dict(shift=True) if name == "knorm" else {}
     if name == "fastkvzip":
@@ -56,7 +56,7 @@ def answer(ids: Tensor, name: str, refinement: Any) -> None:
 
 
 def generated(ids: Tensor, cache: models.EvictionCache, count: int) -> None:
-    """Decode so many tokens, the first of which the prompt's last one asks for again."""
+    """Decode so many tokens; the first step reads the last token of the prompt again."""
     how: dict[str, Any] = dict(do_sample=False, max_new_tokens=count, min_new_tokens=count)
     model(torch.float32, True).generate(ids, past_key_values=cache, **how)
 

@@ -5,12 +5,12 @@ from optimized.bench.comparison import Inputs, normal, timing, versus
 
 KV_HEADS, WIDTH, PROMPT, BLOCK = 8, 128, 960, 20
 SHORT = 96
-"""A prompt for the reference of KIVI, which takes token by token."""
+"""The length of a prompt for KIVI's reference, which loops over tokens."""
 DENSE = f"[{KV_HEADS}, {{}}, {WIDTH}] float32"
 
 
 def prompt(tokens: int) -> Inputs:
-    """Return the keys and values of a prompt, or of what comes after it."""
+    """Return the keys and values of a prompt, or of the tokens after it."""
     shape = KV_HEADS, tokens, WIDTH
     return dict(keys=normal(1, *shape), values=normal(2, *shape))
 

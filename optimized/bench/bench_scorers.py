@@ -1,4 +1,4 @@
-"""Base scorers beside SnapKV: 8 kv heads of 128 channels, 32 query heads, 1024 tokens."""
+"""Base scorers except SnapKV: 8 kv heads of 128 channels, 32 query heads, 1024 tokens."""
 
 import torch
 
@@ -18,7 +18,7 @@ def asked(queries: int = WINDOW) -> Inputs:
 
 
 def moments() -> Inputs:
-    """Return what expected attention is told of the queries, and a layer."""
+    """Return the query statistics for expected attention, and a layer."""
     return dict(
         statistics=kv.query_statistics(normal(0, QUERY_HEADS, TOKENS, WIDTH)),
         keys=normal(1, KV_HEADS, TOKENS, WIDTH),
@@ -33,7 +33,7 @@ def repetition() -> Inputs:
 
 
 def repetitions() -> Inputs:
-    """Return a layer and what the model asked of it in all chunks of a repetition."""
+    """Return a layer, and the queries and keys of all chunks of a repetition."""
     return dict(
         queries=tuple(normal(i, QUERY_HEADS, CHUNK, WIDTH) for i in range(2)),
         keys=normal(1, KV_HEADS, TOKENS, WIDTH),
@@ -43,7 +43,7 @@ def repetitions() -> Inputs:
 
 
 def gate(kv_heads: int = KV_HEADS) -> kv.GateWeights:
-    """Return a gate of 4 queries a key head that has learnt nothing."""
+    """Return random weights of a FastKVzip gate with 4 queries a key head."""
     group, dim = QUERY_HEADS // KV_HEADS, 16
     return kv.GateWeights(
         normal(0, kv_heads, group, dim, HIDDEN) / 32,
@@ -57,7 +57,7 @@ def gate(kv_heads: int = KV_HEADS) -> kv.GateWeights:
 
 
 def mass() -> Inputs:
-    """Return the mass of a layer's tokens."""
+    """Return the attention mass of a layer's tokens."""
     return dict(mass=normal(3, KV_HEADS, TOKENS).abs(), keep=512)
 
 

@@ -1,7 +1,7 @@
 """SnapKV's scores: 32 query heads over 8 key heads of 128 channels, a window of 32 queries.
 
-The scores are raced against what one would write first: every key head repeated for its group, a
-mask as large as the weights, softmax, pooling a query head, the mean over the group.
+The slow side is the simplest implementation: every key head repeated for its group, a mask as large
+as the weights, softmax, pooling for each query head, the mean over the group.
 """
 
 import math
@@ -36,12 +36,12 @@ def tied(tokens: int) -> Inputs:
 
 
 def scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """Score as this project does."""
+    """Return this project's scores."""
     return kv.snapkv(queries, keys, WINDOW, KERNEL).scores
 
 
 def usual_scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """Score step by step, every step over all query heads and all tokens."""
+    """Return scores with every step over all query heads and all tokens."""
     batch, kv_heads, tokens, width = keys.shape
     group = queries.shape[1] // kv_heads
     repeated = keys[:, :, None].expand(batch, kv_heads, group, tokens, width)
@@ -64,7 +64,7 @@ def prompt(tokens: int) -> Inputs:
 
 
 def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Attend as the model does, in one fused kernel where there is one."""
+    """Return attention as the model computes it, by a fused kernel if PyTorch has one."""
     return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
 
 
@@ -98,7 +98,7 @@ def last_query(tokens: int) -> Inputs:
 
 @pytest.mark.parametrize("tokens", TOKENS)
 def test_both_ways_keep_the_same_tokens(tokens: int) -> None:
-    """Compare the kept sets where scores tie exactly; where they are rounded, the suite does."""
+    """Compare the kept sets where scores tie exactly; agreement tests cover rounded scores."""
     x = tied(tokens)
     ours, theirs = (kv.retain(way(**x), keep=KEEP) for way in (scores, usual_scores))
     assert torch.equal(ours, theirs)

@@ -1,4 +1,4 @@
-"""One row of the benchmarks: the same inputs through a slow and a fast side."""
+"""A row of the benchmarks: a slow and a fast function on the same inputs."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Inputs = dict[str, Any]
 
 
 class Row(NamedTuple):
-    """What is raced, on which inputs, against what."""
+    """A fast function, the slow one it is compared with, and their inputs."""
 
     name: str
     shape: str
@@ -27,17 +27,17 @@ class Row(NamedTuple):
 
 
 def versus(name: str, shape: str, inputs: Callable[[], Inputs]) -> Row:
-    """Return the row of a public function against its namesake of the reference."""
+    """Return the row that compares a public function with that of the reference."""
     return Row(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
 
 
 def normal(seed: int, *shape: int) -> Tensor:
-    """Return numbers without structure."""
+    """Return a tensor of standard normal numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
-    """Run a test for the slow and the fast side of each row, one right after the other."""
+    """Return the mark that runs a test for both sides of each row, one right after the other."""
     labels = [(row.name, row.shape) for row in rows]
     assert len(set(labels)) == len(rows), "two rows have the same name and shape"
     cases = [
@@ -59,7 +59,7 @@ def timing(rows: list[Row]) -> Callable[..., None]:
 
 
 def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
-    """Time one side: the first call apart, then 3 to 30 rounds, as many as fit into 2 seconds."""
+    """Time one side: the first call, then 3 to 30 rounds, as many as fit into 2 seconds."""
     inputs = moved(row.inputs(), device)
     work = row.fast if side == "fast" else row.slow
 

@@ -1,11 +1,11 @@
-"""Where the benchmarks run, and in how many threads."""
+"""The device and the number of threads of the benchmarks."""
 
 import pytest
 import torch
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what to time on."""
+    """Add the options for device and threads."""
     parser.addoption("--bench-device", default="cpu", help="where the inputs live")
     parser.addoption("--bench-threads", type=int, default=0, help="0: as many as torch would take")
 

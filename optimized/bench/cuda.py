@@ -1,10 +1,10 @@
-"""`python -m optimized.bench cuda`: agreement on the GPU, then what kernels take there.
+"""`python -m optimized.bench cuda`: test agreement on the GPU, then time the kernels.
 
-Every figure is a median of runs between two CUDA events, 50 of a kernel, each on inputs drawn anew
-and after a pass over more memory than the L2 has. With `--dry-run` it is one run of small
-shapes on a CPU, in Triton's interpreter, which tell that the command works and nothing else. What
-is measured on a GPU goes to docs/measured.json, row by row: a run that is cut short leaves what it
-has, and the next one of the same code goes on behind it.
+Every figure is a median of runs between two CUDA events, 50 runs of a kernel. Each run has newly
+drawn inputs and follows a pass over more memory than the L2 cache holds. `--dry-run` runs small
+shapes once on a CPU, in Triton's interpreter; it shows only that the command works. Measurements on
+a GPU go to docs/measured.json row by row, so the next run of the same code resumes a run that was
+interrupted.
 """
 
 import argparse
@@ -35,22 +35,22 @@ from optimized.bench.report import MEASURED, PREDICTED, ROOT, replace, surroundi
 from reference._validation.contract import trusted
 
 SCHEMA = 1
-"""Version of what docs/measured.json holds."""
+"""Version of the schema of docs/measured.json."""
 
 SIDES = ("kernel", "graph", "eager", "fp16")
 RUNS, SECONDS = 50, 3.0
-"""Of a kernel; an eager side that takes long runs for that many seconds, and 5 times at least."""
+"""Runs of a kernel; a slow eager side runs for so many seconds instead, at least 5 times."""
 
 
 DISAGREES = "does not agree with the reference"
 
 
 class Lost(Exception):
-    """The GPU is lost to this process: what it measures from here on is nothing."""
+    """A CUDA error has made the GPU unusable for this process."""
 
 
 class Clock:
-    """Seconds of a call on a GPU, between two events."""
+    """Times calls on a GPU by CUDA events."""
 
     dry = False
     amiss = False
@@ -61,7 +61,7 @@ class Clock:
         self.flushed = torch.empty(4 * cached, dtype=torch.int8, device=device)
 
     def once(self, call: Callable[[], object]) -> float:
-        """Return the seconds of a first call, by the clock on the wall."""
+        """Return the seconds of one call, in wall-clock time."""
         start = time.perf_counter()
         call()
         torch.cuda.synchronize()
@@ -70,7 +70,7 @@ class Clock:
     def each(
         self, call: Callable[[], object], fresh: Callable[[int], None], runs: int
     ) -> list[float]:
-        """Return the seconds of several calls."""
+        """Return the seconds of each of several calls, with inputs drawn by `fresh`."""
         pairs = []
         for number in range(runs):
             fresh(number)
@@ -84,10 +84,10 @@ class Clock:
         return [start.elapsed_time(stop) / 1000 for start, stop in pairs]
 
     def captured(self, call: Callable[[], object]) -> Callable[[], object]:
-        """Return what replays a call as a CUDA graph."""
+        """Return a function that replays a call as a CUDA graph."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
-        # what waits for the GPU is refused here: a capture that fails leaves the allocator amiss
+        # refuse a call that synchronises here: a failed capture corrupts the allocator
         torch.cuda.set_sync_debug_mode("error")
         try:
             with torch.cuda.stream(aside):
@@ -105,7 +105,7 @@ class Clock:
         return recorded.replay
 
     def lost(self) -> bool:
-        """Whether the process can measure nothing more: a kernel has read what is not there."""
+        """Whether the GPU is unusable for this process, as after an illegal memory access."""
         try:
             torch.cuda.synchronize()
         except Exception:
@@ -113,14 +113,14 @@ class Clock:
         return self.amiss
 
     def forget(self) -> None:
-        """Give back the memory of a row."""
+        """Free the memory of a row."""
         gc.collect()
         if not self.lost():
             torch.cuda.empty_cache()
 
 
 class DryClock(Clock):
-    """The same on a CPU, where there are no events and no graphs."""
+    """Times calls on a CPU, without CUDA events or graphs."""
 
     dry = True
 
@@ -128,13 +128,13 @@ class DryClock(Clock):
         self.device, self.flushed = device, torch.empty(2**16, dtype=torch.int8)
 
     def once(self, call: Callable[[], object]) -> float:  # noqa: ARG002
-        """Leave the first call to `each`."""
+        """Return 0 without calling; `each` makes the only call."""
         return 0.0
 
     def each(
         self, call: Callable[[], object], fresh: Callable[[int], None], runs: int
     ) -> list[float]:
-        """Return the seconds of one call, however many are asked for."""
+        """Return the seconds of one call, for any number of runs."""
         seconds = []
         for number in range(min(runs, 1)):
             fresh(number)
@@ -149,11 +149,11 @@ class DryClock(Clock):
         return call
 
     def lost(self) -> bool:
-        """Whether the process can measure nothing more."""
+        """Return False."""
         return False
 
     def forget(self) -> None:
-        """Leave memory alone."""
+        """Do nothing."""
 
 
 def tensors(value: object) -> Iterator[Tensor]:
@@ -166,16 +166,16 @@ def tensors(value: object) -> Iterator[Tensor]:
         yield from chain.from_iterable(map(tensors, value.values()))
 
 
-def held(value: object) -> int:
-    """Return the bytes of the tensors inside a value, each storage once."""
+def tensor_bytes(value: object) -> int:
+    """Return the bytes of the tensors inside a value, counting each storage once."""
     storages = (tensor.untyped_storage() for tensor in tensors(value))
     return sum({one.data_ptr(): one.nbytes() for one in storages}.values())
 
 
 def redraw(inputs: Inputs, seed: int) -> None:
-    """Draw every number and every word anew, in place; masks, places and lengths stay.
+    """Redraw every float and every word of codes in place; masks, positions and lengths stay.
 
-    Queries, keys and values lie around 0; scores, and what a compressed cache stores, above.
+    Queries, keys and values lie in [-1, 1), scores and the numbers of a compressed cache in [0, 1).
     """
     drawn = set[int]()
     generators: dict[torch.device, torch.Generator] = {}
@@ -196,34 +196,34 @@ def redraw(inputs: Inputs, seed: int) -> None:
                     tensor.random_(0, 256, generator=generator)
 
 
-def timed(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
-    """Return the median of a side, or why there is none; without `runs`, as many as fit."""
+def time_side(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
+    """Return the median time of a side, or why it has none; by default as many runs as fit."""
     try:
         first = clock.once(call)
         for _ in range(2 * (not clock.dry)):
             again = clock.once(call)
             runs = runs or max(5, min(RUNS, int(SECONDS / again)))
         seconds = clock.each(call, lambda seed: redraw(inputs, seed), runs or RUNS)
-    except Exception as reason:  # a rival that is not there, or takes other shapes
+    except Exception as reason:  # such as a missing package, or unsupported shapes
         return refused(reason)
     return dict(us=1e6 * median(seconds), runs=len(seconds), first_ms=1e3 * first)
 
 
-def replayed(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
-    """Return the median of a side as a CUDA graph, or why there is none."""
+def time_graph(clock: Clock, call: Callable[[], object], inputs: Inputs, runs: int | None) -> Named:
+    """Return the median time of a side as a CUDA graph, or why it has none."""
     try:
-        return timed(clock, clock.captured(call), inputs, runs)
-    except Exception as reason:  # what waits for the GPU cannot be captured
+        return time_side(clock, clock.captured(call), inputs, runs)
+    except Exception as reason:  # a call that synchronises cannot be captured
         return refused(reason)
 
 
 def refused(reason: Exception) -> Named:
-    """Return a side that has no figure."""
+    """Return the record of a side that failed."""
     return dict(refused=f"{type(reason).__name__}: {reason}".splitlines()[0][:200])
 
 
 def copying(clock: Clock) -> float:
-    """Return the bytes a second that a copy reads and writes."""
+    """Return the bandwidth of a copy: bytes read and written a second."""
     source = torch.empty(2**16 if clock.dry else 2**30, dtype=torch.uint8, device=clock.device)
     target = torch.empty_like(source.random_(0, 256))
     seconds = clock.each(lambda: target.copy_(source), lambda _: None, RUNS)
@@ -231,14 +231,14 @@ def copying(clock: Clock) -> float:
 
 
 def measured(clock: Clock, one: Operation, bandwidth: float, predictions: list[Named]) -> Named:
-    """Return the row of an operation."""
+    """Measure all sides of an operation; return its row."""
     row = about_row(one, copy_bytes_per_s=bandwidth)
     inputs = one.inputs(clock.device)
     with trusted(), tuned(one.options) if one.options else nullcontext():
         if one.kernel is not None:
             row |= of_kernel(clock, one, inputs, bandwidth)
         if one.eager is not None:
-            row["eager"] = timed(clock, lambda: one.eager(**inputs.eager), inputs, None)  # pyright: ignore[reportOptionalCall]
+            row["eager"] = time_side(clock, lambda: one.eager(**inputs.eager), inputs, None)  # pyright: ignore[reportOptionalCall]
         if one.rivals:
             row["fp16"] = of_rivals(clock, one, inputs, bandwidth)
     for name in ("eager", "fp16"):
@@ -250,30 +250,30 @@ def measured(clock: Clock, one: Operation, bandwidth: float, predictions: list[N
 
 
 def about_row(one: Operation, **rest: object) -> Named:
-    """Return what tells a row from the others, and what else is said of it."""
+    """Return the identifying fields of a row, and further ones."""
     about = dict(step=one.step, operation=one.name, shape=one.shape, options=dict(one.options))
     return about | rest
 
 
 def of_kernel(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) -> Named:
-    """Return what a kernel takes, launched and replayed, and how near that is to a copy."""
+    """Return a kernel's time, launched and replayed, and its bandwidth relative to a copy."""
 
     def call() -> object:
         assert one.kernel is not None
         return one.kernel(**inputs.kernel)
 
-    row: Named = dict(kernel=timed(clock, call, inputs, RUNS))
+    row: Named = dict(kernel=time_side(clock, call, inputs, RUNS))
     if "us" not in row["kernel"]:
         return row
-    moved = held(inputs.kernel) + held(call())
-    row["graph"] = replayed(clock, call, inputs, RUNS)
+    moved = tensor_bytes(inputs.kernel) + tensor_bytes(call())
+    row["graph"] = time_graph(clock, call, inputs, RUNS)
     least = min(side["us"] for side in row.values() if "us" in side)
     rate = moved / least * 1e6
     return row | dict(bytes=moved, bytes_per_s=rate, of_copy=rate / bandwidth)
 
 
 def of_rivals(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) -> Named:
-    """Return what each rival takes, the fastest of them, and the fastest of their graphs."""
+    """Return the time of each rival, the fastest one, and the fastest as a CUDA graph."""
     sides: dict[str, Named] = {}
     graphs: dict[str, Named] = {}
     for name, rival in one.rivals.items():
@@ -281,19 +281,19 @@ def of_rivals(clock: Clock, one: Operation, inputs: Inputs, bandwidth: float) ->
         def call(rival: Callable[..., object] = rival) -> object:
             return rival(**inputs.fp16)
 
-        sides[name] = timed(clock, call, inputs, None)
+        sides[name] = time_side(clock, call, inputs, None)
         if "us" in sides[name] and not clock.amiss:
-            graphs[name] = replayed(clock, call, inputs, None)
+            graphs[name] = time_graph(clock, call, inputs, None)
     row: Named = fastest(sides) | dict(graph=fastest(graphs))
     if "us" in row:
         least = min(side["us"] for side in (row, row["graph"]) if "us" in side)
-        rate = held(inputs.fp16) / least * 1e6
+        rate = tensor_bytes(inputs.fp16) / least * 1e6
         row |= dict(bytes_per_s=rate, of_copy=rate / bandwidth)
     return row
 
 
 def fastest(sides: dict[str, Named]) -> Named:
-    """Return all sides and the fastest of those that have a figure."""
+    """Return all sides and the fastest of those with a time."""
     there = {name: side["us"] for name, side in sides.items() if "us" in side}
     if not there:
         return dict(fastest=None, sides=sides)
@@ -316,7 +316,7 @@ def expected(one: Operation, predictions: list[Named], clock: Clock) -> Named:
 
 
 def outputs(device: torch.device, only: str = "") -> dict[str, list[Tensor]]:
-    """Return what kernels make of small inputs, the same on every device."""
+    """Return the kernels' outputs for small inputs, which are the same on every device."""
     made = {}
     for one in compared_ones(only):
         assert one.kernel is not None
@@ -329,7 +329,7 @@ def outputs(device: torch.device, only: str = "") -> dict[str, list[Tensor]]:
 
 
 def compared_ones(only: str) -> list[Operation]:
-    """Return the operations whose bits are compared."""
+    """Return the operations whose outputs are compared bit for bit."""
     return [
         one
         for one in operations(True)
@@ -338,15 +338,15 @@ def compared_ones(only: str) -> list[Operation]:
 
 
 def interpreted(only: str = "") -> dict[str, list[Tensor]]:
-    """Return what Triton's interpreter makes of the same, in a process of its own."""
+    """Return the outputs for the same inputs in Triton's interpreter, from another process."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "outputs.pt")
-        again(["--outputs", str(file), "--only", only], check=True)
+        run_interpreted(["--outputs", str(file), "--only", only], check=True)
         return torch.load(file)
 
 
 def compared(ours: dict[str, list[Tensor]], theirs: dict[str, list[Tensor]]) -> list[Named]:
-    """Return, for each kernel, how many numbers differ in their bits, and by how much at most."""
+    """Return, for each kernel, how many numbers differ and the largest difference."""
     rows = []
     for name, found in ours.items():
         pairs = list(zip(found, theirs[name], strict=True))
@@ -363,20 +363,20 @@ def compared(ours: dict[str, list[Tensor]], theirs: dict[str, list[Tensor]]) -> 
     return rows
 
 
-def again(words: list[str], check: bool = False) -> int:
-    """Run the command in Triton's interpreter, in a process of its own."""
-    # of an overflow a GPU says nothing
+def run_interpreted(words: list[str], check: bool = False) -> int:
+    """Run the command in Triton's interpreter, in another process; return its exit code."""
+    # numpy warns of overflows, a GPU does not
     there = os.environ | dict(TRITON_INTERPRET="1", PYTHONWARNINGS="ignore::RuntimeWarning")
     return subprocess.run([*command(), *words], env=there, check=check).returncode
 
 
 def command() -> list[str]:
-    """Return what runs the command in another process."""
+    """Return the words that run this command in another process."""
     return [sys.executable, "-m", "optimized.bench", "cuda"]
 
 
 def about(clock: Clock, commit: str = "") -> Named:
-    """Say where and of what a run is; rows of the same are rows of one run."""
+    """Return the hardware, versions and code of a run; rows with equal ones form one run."""
     device, torch_version, triton, found, date = surroundings(str(clock.device), 1)
     return dict(
         dry_run=clock.dry,
@@ -393,7 +393,7 @@ def about(clock: Clock, commit: str = "") -> Named:
 
 
 def code() -> str:
-    """Return a digest of what is measured, committed or not."""
+    """Return a hash of the source files, committed or not."""
     files = sorted(
         file for folder in ("optimized", "reference") for file in Path(ROOT, folder).rglob("*.py")
     )
@@ -404,7 +404,7 @@ def code() -> str:
 
 
 class Record:
-    """A run as its file has it: what agrees, and the rows, each written as soon as it is there."""
+    """A run in its file: the functions that agree, and the rows, each written when measured."""
 
     def __init__(self, about: Named, file: Path | None) -> None:
         self.about, self.file = about, file
@@ -418,22 +418,22 @@ class Record:
             self.agreed, self.rows = run["agreed"], run["rows"]
 
     def forget(self, some: list[Named]) -> None:
-        """Take back that anything agrees, and some rows."""
+        """Remove all results of agreement tests, and some rows."""
         keys = [key(row) for row in some]
         self.agreed, self.rows = [], [row for row in self.rows if key(row) not in keys]
         self.write()
 
     def row(self, wanted: Named) -> Named | None:
-        """Return the row of an operation, if there is one."""
+        """Return the row of an operation, or None."""
         return next((row for row in self.rows if key(row) == key(wanted)), None)
 
     def add(self, row: Named) -> None:
-        """Write a row, in place of the one there was."""
+        """Write a row, replacing an earlier one."""
         self.rows = [one for one in self.rows if key(one) != key(row)] + [row]
         self.write()
 
     def write(self) -> None:
-        """Write all there is, at once or not at all."""
+        """Write the file atomically."""
         if self.file is not None:
             run = dict(about=self.about, agreed=self.agreed, rows=self.rows)
             said = dict(schema_version=SCHEMA, runs=[*self.others, run])
@@ -441,17 +441,17 @@ class Record:
 
 
 def code_of(about: Named) -> Named:
-    """Return what makes two runs one: all but the commit, which may be of other files alone."""
+    """Return the fields that identify a run: all but the commit, which may change other files."""
     return {name: value for name, value in about.items() if name != "commit"}
 
 
 def key(row: Named) -> Named:
-    """Return what tells a row from the others."""
+    """Return the fields that identify a row."""
     return {name: row.get(name) for name in ("step", "operation", "shape", "options")}
 
 
 def failure(row: Named) -> str:
-    """Return why a row is none, or nothing; what an eager side has no memory for is no failure."""
+    """Return why a row failed, or an empty text; an eager side out of memory is no failure."""
     said = [row.get("failed"), row.get("kernel", {}).get("refused")]
     eager = row.get("eager", {}).get("refused", "")
     said.append("" if "OutOfMemoryError" in eager else eager)
@@ -461,7 +461,7 @@ def failure(row: Named) -> str:
 
 
 def line(row: Named) -> str:
-    """Return a row in one line."""
+    """Return a row as one line of text."""
     if "failed" in row:
         return "; ".join(
             [f"{row['step']:7} {row['operation']} {row.get('shape', '')}", failure(row)]
@@ -493,12 +493,12 @@ def line(row: Named) -> str:
 
 
 def asked(steps: list[str], small: bool, only: str = "") -> list[Operation]:
-    """Return the operations of some steps whose titles hold a text."""
+    """Return the operations of some steps whose titles contain a text."""
     return [one for one in operations(small) if one.step in steps and only in one.title]
 
 
 def concerned(some: list[Operation]) -> list[str]:
-    """Return the kernels of some operations."""
+    """Return the names of the launchers that some operations use."""
     names = {word for one in some if one.kernel for word in one.name.split(" + ")}
     return [name for name in kernels.LAUNCHERS if name in names]
 
@@ -511,10 +511,10 @@ def run(
     anew: bool = False,
     commit: str = "",
 ) -> list[Named]:
-    """Measure the operations of some steps, print each row and write it down; agreement first.
+    """Test agreement, then measure the operations of some steps; print and write each row.
 
-    What the file holds of the same code and the same machine is not measured again, unless `anew`;
-    what does not agree is not measured.
+    Rows that the file holds for the same code and machine are not measured again, unless `anew`.
+    Operations that disagree with the reference are not measured.
     """
     where = about(clock, commit)
     record = Record(where, file)
@@ -536,7 +536,7 @@ def run(
     def add(row: Named) -> None:
         rows.append(row)
         print(line(row), flush=True)
-        if row.get("failed") != DISAGREES:  # another time it may
+        if row.get("failed") != DISAGREES:  # tested again in the next run
             record.add(row)
 
     for one in some:
@@ -561,7 +561,7 @@ def run(
 
 
 def of_bits(clock: Clock, only: str) -> list[Named]:
-    """Return the rows of bits, or one that says why there are none."""
+    """Return the rows of the bitwise comparison, or one row with the reason of its failure."""
     try:
         return compared(outputs(clock.device, only), interpreted(only))
     except Exception as reason:
@@ -569,7 +569,7 @@ def of_bits(clock: Clock, only: str) -> list[Named]:
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    """Return what the command line asks for."""
+    """Return the parsed command line."""
     steps: tuple[str, ...] = (*STEPS, "bits")
     parser = argparse.ArgumentParser(prog="python -m optimized.bench cuda", description=__doc__)
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of {', '.join(steps)}")
@@ -596,12 +596,12 @@ def arguments(words: list[str]) -> argparse.Namespace:
 
 
 def main(words: list[str]) -> None:
-    """Check agreement, measure, print and write."""
+    """Test agreement, measure, print and write."""
     given = arguments(words)
     dry = given.dry_run or given.outputs
     if dry and os.environ.get("TRITON_INTERPRET") != "1":
-        sys.exit(again(words))
-    if dry:  # it is many times as fast, rounds as a GPU does, and reads nothing beside a tensor
+        sys.exit(run_interpreted(words))
+    if dry:  # the patch is faster, rounds as a GPU does, and refuses reads outside a tensor
         import_module("spec_tests.kernels.interpreter").patch_once()
     if given.outputs:
         torch.save(outputs(torch.device("cpu"), given.only), given.outputs)

@@ -1,6 +1,6 @@
-"""What is timed on a GPU, in the order of the first hour, at the shapes that goals are set for.
+"""The operations that are timed on a GPU, in their order, at the shapes that goals are set for.
 
-An operation that `gates` predicts has its name and its shape there. Small shapes make the same
+An operation that `gates` predicts has the same name and shape there. Small shapes run the same
 calls in Triton's interpreter.
 """
 
@@ -34,7 +34,7 @@ PACKS = ("hex_compress", "hex_reconstruct")
 
 
 class Inputs(NamedTuple):
-    """What the sides of an operation take; they may share tensors."""
+    """The arguments of each side of an operation; they may share tensors."""
 
     kernel: Named
     eager: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
@@ -51,9 +51,9 @@ class Operation(NamedTuple):
     kernel: Callable[..., object] | None
     eager: Callable[..., object] | None = None
     rivals: Rivals = NONE
-    """In half precision, by name; the fastest counts."""
+    """Attention in half precision, by name; the fastest counts."""
     options: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
-    """Of `tuned`, in place of what the launcher chooses."""
+    """Launch options for `tuned`, in place of the launcher's own."""
 
     @property
     def title(self) -> str:
@@ -63,20 +63,20 @@ class Operation(NamedTuple):
 
 
 def normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.float16) -> Tensor:
-    """Return numbers without structure."""
+    """Return a tensor of standard normal numbers."""
     numbers = torch.randn(shape, generator=torch.Generator(device).manual_seed(0), device=device)
     return numbers.to(dtype)
 
 
 def uniform(device: torch.device, *shape: int) -> Tensor:
-    """Return numbers in [0, 1)."""
+    """Return a tensor of uniform numbers in [0, 1)."""
     return torch.rand(shape, generator=torch.Generator(device).manual_seed(0), device=device)
 
 
 def cache(
     device: torch.device, rows: int, heads: tuple[int, int], tokens: int, width: int
 ) -> Named:
-    """Return queries of one token, and keys and values."""
+    """Return queries of one token, and keys and values of all."""
     asked, held = heads
     return dict(
         queries=normal(device, rows, asked, 1, width),
@@ -85,8 +85,8 @@ def cache(
     )
 
 
-def through(backend: SDPBackend, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Attend by one backend of torch; several queries see no token after their own."""
+def torch_attention(backend: SDPBackend, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return attention by one backend of PyTorch; causal if there are several queries."""
     causal = queries.shape[-2] > 1
     with sdpa_kernel(backend):
         return F.scaled_dot_product_attention(
@@ -95,20 +95,20 @@ def through(backend: SDPBackend, queries: Tensor, keys: Tensor, values: Tensor) 
 
 
 def flash(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Attend by the package `flash_attn`, whose tokens come before its heads."""
+    """Return attention by the package `flash_attn`, which has the axis of tokens before heads."""
     package = importlib.import_module("flash_attn")
     sides = (x.transpose(1, 2) for x in (queries, keys, values))
     return package.flash_attn_func(*sides, causal=queries.shape[-2] > 1)
 
 
 def flash_cached(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Decode by the package `flash_attn`, which splits a long cache."""
+    """Return decode attention by the package `flash_attn`, which splits a long cache."""
     package = importlib.import_module("flash_attn")
     return package.flash_attn_with_kvcache(*(x.transpose(1, 2) for x in (queries, keys, values)))
 
 
-def infer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Decode by the package `flashinfer`, which takes one row."""
+def flashinfer_decode(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Return decode attention by the package `flashinfer`, which supports one row."""
     package = importlib.import_module("flashinfer")
     if len(queries) > 1:
         raise ValueError("single_decode_with_kv_cache takes one row")
@@ -118,15 +118,15 @@ def infer(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 TORCH: Rivals = {
-    name: partial(through, getattr(SDPBackend, name))
+    name: partial(torch_attention, getattr(SDPBackend, name))
     for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION", "MATH")
 }
 PROMPTS: Rivals = {**TORCH, "flash_attn": flash}
-DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": infer}
+DECODES: Rivals = {**PROMPTS, "flash_attn, split": flash_cached, "flashinfer": flashinfer_decode}
 
 
 def attention(rows: int, tokens: int, small: bool) -> Operation:
-    """Return decode attention over a cache in half precision."""
+    """Return the operation of decode attention over a cache in half precision."""
     heads, width = ((4, 2), 64) if small else ((32, 8), 128)
 
     def inputs(device: torch.device) -> Inputs:
@@ -140,7 +140,7 @@ def attention(rows: int, tokens: int, small: bool) -> Operation:
 def compressed(
     rows: int, tokens: int, preset: str, small: bool, options: Named | None = None
 ) -> Operation:
-    """Return decode attention over a HEX cache."""
+    """Return the operation of decode attention over a HEX cache."""
     heads, width = ((4, 2), 64) if small else ((32, 8), 128)
 
     def inputs(device: torch.device) -> Inputs:
@@ -159,7 +159,7 @@ def compressed(
 
 
 def packing(name: str, tokens: int, bits: int, small: bool) -> Operation:
-    """Return what stores a span, `hex_compress`, or restores it, `hex_reconstruct`."""
+    """Return the operation of `hex_compress` or `hex_reconstruct` on a span."""
     heads, width = (2, 64) if small else (8, 128)
     density = kv.hex_preset("HEX-4").density
 
@@ -180,13 +180,13 @@ def packing(name: str, tokens: int, bits: int, small: bool) -> Operation:
 
 
 def chosen(body: Any, scores: Tensor, protected: Tensor) -> Tensor:
-    """Refine scores and keep the best of the whole model."""
+    """Return the entries of the whole model that are kept by refined scores."""
     refined = body.hubkv_refine(scores, RATIO, protected)
     return body.retain(refined, protected, ratio=RATIO, scope="model")
 
 
 def selection(*shape: int) -> Operation:
-    """Return what the HubKV paper times."""
+    """Return the operation that the HubKV paper times: refinement, then selection."""
 
     def inputs(device: torch.device) -> Inputs:
         scores = uniform(device, *shape).to(torch.bfloat16)
@@ -198,7 +198,7 @@ def selection(*shape: int) -> Operation:
 
 
 def graph(tokens: int, small: bool) -> Operation:
-    """Return a decay over one layer."""
+    """Return the operation of GraphKV's decay over one layer."""
     heads, width, keep, count = (2, 16, 16, 4) if small else (8, 128, 512, 8)
     rest = dict(keep=keep, count=count, adaptive=False)
 
@@ -215,9 +215,9 @@ def graph(tokens: int, small: bool) -> Operation:
 def mass(
     name: str, what: str, count: int, tokens: int, small: bool, known: bool = False, **rest: Any
 ) -> Operation:
-    """Return attention mass in a layer, beside the attention of the same queries.
+    """Return the operation of attention mass in a layer; rivals attend with the same queries.
 
-    Of a log-sum-exp that is `known` any numbers take the same time.
+    With `known`, a log-sum-exp is given; its values do not affect the time.
     """
     asked, held, width = (4, 2, 16) if small else (32, 8, 128)
 
@@ -237,7 +237,7 @@ def mass(
 
 
 def eviction(tokens: int, small: bool) -> Operation:
-    """Return what gathers half of a layer's entries."""
+    """Return the operation of evicting half of a layer's entries."""
     heads, width = (2, 16) if small else (8, 128)
 
     def inputs(device: torch.device) -> Inputs:
@@ -253,13 +253,16 @@ def eviction(tokens: int, small: bool) -> Operation:
 
 
 def ragged(tokens: int, small: bool) -> Operation:
-    """Return a decoding step over heads of different lengths, half of twice as many tokens."""
+    """Return the operation of a decoding step over heads of different lengths.
+
+    Half of `2 * tokens` entries are kept.
+    """
     asked, heads, width = (4, 2, 16) if small else (32, 8, 128)
 
     def inputs(device: torch.device) -> Inputs:
         made = cache(device, 1, (asked, heads), 2 * tokens, width)
         made = {name: x.to(torch.bfloat16) for name, x in made.items()}
-        # from each head another share, lest all of them keep equally many
+        # scores differ in scale, so that heads keep different numbers of entries
         scores = uniform(device, 1, heads, 2 * tokens)
         scores *= torch.arange(1, heads + 1, device=device)[:, None]
         kept = vector.retain(scores, ratio=0.5, scope="layer")
@@ -278,7 +281,7 @@ def ragged(tokens: int, small: bool) -> Operation:
 
 
 def operations(small: bool) -> list[Operation]:
-    """Return every operation, in order; small ones for the interpreter."""
+    """Return all operations in order, with small shapes for the interpreter if `small`."""
     presets = [name for bits in (4, 3) if bits in CODES for name in (f"KCVT-{bits}", f"HEX-{bits}")]
     choices = [dict(num_warps=warps, num_stages=stages) for warps in (1, 2, 4) for stages in (2, 3)]
     choices += [dict(PROGRAMS=PROGRAMS // 4 * factor) for factor in (1, 2, 8)]
@@ -324,7 +327,10 @@ def operations(small: bool) -> list[Operation]:
 
 @contextmanager
 def tuned(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
-    """Launch one kernel with options in place of its launcher's; capitals name its constants."""
+    """Return a context that launches one kernel with other options.
+
+    Names in capitals are constants of the launcher's module.
+    """
     constants = {name: value for name, value in options.items() if name.isupper()}
     rest = {name: value for name, value in options.items() if not name.isupper()}
 
@@ -336,7 +342,7 @@ def tuned(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
         return launch
 
     with ExitStack() as patches:
-        # one by one: Triton's interpreter adds names of its own to a module, which must stay
+        # patched one by one, since names that Triton's interpreter adds to the module must stay
         for name, value in constants.items():
             patches.enter_context(patch.object(launcher, name, value))
         for kind in (JITFunction, InterpretedFunction):

@@ -1,4 +1,4 @@
-"""What the benchmarks print and write."""
+"""Tables and files of the benchmarks."""
 
 import csv
 import json
@@ -17,9 +17,9 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs/measured.json"
-"""What `python -m optimized.bench cuda` found on GPUs."""
+"""Where `python -m optimized.bench cuda` stores its measurements."""
 PREDICTED = ROOT / "docs/predicted.json"
-"""What `python -m optimized.bench aot --write` says of GPUs."""
+"""Where `python -m optimized.bench aot --write` stores its predictions."""
 Line = dict[str, str]
 COLUMNS: tuple[str, ...] = (
     *("bench", "row", "shape", "against", "against ms", "ms", "ratio", "first call ms"),
@@ -28,7 +28,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 def lines(bench: str, timings: list[dict[str, Any]], device: str, threads: int) -> list[Line]:
-    """Return one line a row from pytest-benchmark's records of both its sides."""
+    """Return one line for each row, from pytest-benchmark's records of its two sides."""
     sides: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for timing in timings:
         about = timing["extra_info"]
@@ -56,7 +56,7 @@ def surroundings(device: str, threads: int) -> tuple[str, str, str, str, str]:
 
 
 def hardware(device: str, threads: int) -> str:
-    """Return the name of the GPU, or of the processor and how many threads work."""
+    """Return the name of the GPU, or that of the processor and the number of threads."""
     if device != "cpu":
         return torch.cuda.get_device_name(device)
     about = Path("/proc/cpuinfo")
@@ -70,7 +70,7 @@ def hardware(device: str, threads: int) -> str:
 
 
 def installed(package: str) -> str:
-    """Return a package's version, or that there is none."""
+    """Return a package's version, or "none"."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -92,7 +92,7 @@ def commit() -> str:
 
 
 def table(found: list[Line]) -> str:
-    """Return the lines as a table under their surroundings, slow rows listed once more."""
+    """Return the lines as a table under hardware and versions, with slow rows repeated below."""
     shown = COLUMNS[:9]
     rows = [shown, *(tuple(line[column] for column in shown) for line in found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(shown))]
@@ -122,7 +122,7 @@ def write(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None
 
 
 def replace(file: Path, text: str) -> None:
-    """Write a file all at once or not at all."""
+    """Write a file atomically."""
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, newline="") as new:
         new.write(text)
     os.chmod(new.name, 0o644)
@@ -135,12 +135,12 @@ def beside_goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def miss(row: dict[str, Any]) -> float:
-    """Return how many times its goal an operation is predicted to take on an H100."""
+    """Return the predicted time of an operation on an H100 divided by its goal."""
     return row["predicted"]["H100"]["us"] / row["goal"]
 
 
 def in_words(rows: list[dict[str, Any]]) -> tuple[str, str]:
-    """Say how many predictions miss their goal, and which, by how much."""
+    """Return how many predictions miss their goal, and which ones by how much, as two texts."""
     missing = [row for row in rows if miss(row) > 1]
     names = [f"{row['operation']} {row['shape']} by {miss(row):.2f} ×" for row in missing]
     count = f"{len(missing)} of {len(rows)} operations are predicted to miss their goal on an H100"
@@ -148,20 +148,20 @@ def in_words(rows: list[dict[str, Any]]) -> tuple[str, str]:
 
 
 def markdown(lines: Iterable[Sequence[str]]) -> str:
-    """Return lines as a table of a page, the first of them its head."""
+    """Return lines as a Markdown table with the first one as head."""
     head, *rest = lines
     rule = ["---"] * len(head)
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rest))
 
 
 def predictions(file: Path = PREDICTED) -> str:
-    """Return what is predicted as a page shows it."""
-    said = json.loads(file.read_text())
-    rows = beside_goals(said["rows"])
+    """Return the predictions as Markdown."""
+    held = json.loads(file.read_text())
+    rows = beside_goals(held["rows"])
     head = ["operation", "shape", "H100, predicted µs", "bound by", "H200, predicted µs"]
     head += ["bound by", "goal on an H100, µs", "predicted ÷ goal", "paper, µs"]
     lines = [head]
-    for row in said["rows"]:
+    for row in held["rows"]:
         times = [f"{cell}" for time in row["predicted"].values() for cell in time.values()]
         goal, ratio = "", ""
         if row["goal"] is not None:
@@ -173,20 +173,20 @@ def predictions(file: Path = PREDICTED) -> str:
     words = f"Predicted, not measured: {count}{': ' * bool(names)}{names}."
     return (
         f"![{words}](figures/predicted.svg)\n\n"
-        f"*Predicted, not measured*, from what triton {said['triton']} compiles for sm_90: "
+        f"*Predicted, not measured*, from what triton {held['triton']} compiles for sm_90: "
         f"{count}. Papers measured theirs, on hardware of their own.\n\n{markdown(lines)}"
     )
 
 
 def measurements(file: Path = MEASURED) -> str:
-    """Return what was measured on GPUs as a page shows it; of a dry run, nothing."""
+    """Return the measurements on GPUs as Markdown, without dry runs."""
     runs = json.loads(file.read_text())["runs"] if file.exists() else []
     parts = [on_gpu(run) for run in runs if not run["about"]["dry_run"]]
     return "\n".join(parts) or "Nothing yet: no GPU has run the kernels.\n"
 
 
 def on_gpu(run: dict[str, Any]) -> str:
-    """Return one run: where and of what it is, and a line an operation."""
+    """Return one run as Markdown: its hardware and versions, and a line for each operation."""
     about = run["about"]
     names = ("python", "torch", "triton", "cuda", "commit", "code", "date")
     where = ", ".join(f"{name} {about[name]}" for name in names)
@@ -210,10 +210,10 @@ def on_gpu(run: dict[str, Any]) -> str:
 
 
 def taken(side: dict[str, Any]) -> str:
-    """Return the time of a side, or that it has none."""
+    """Return the time of a side, or "refused", or nothing."""
     return f"{side['us']:.1f}" if "us" in side else "refused" * ("refused" in side)
 
 
 def share(value: float | None, how: str) -> str:
-    """Return a number, if there is one."""
+    """Return a formatted number, or an empty text for None."""
     return "" if value is None else format(value, how)

@@ -1,1 +1,1 @@
-"""What is counted and not timed: launches, machine code, the bytes of exchanges and of memory."""
+"""Costs that are counted, not timed: launches, instructions, communication volume and memory."""

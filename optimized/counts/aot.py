@@ -1,9 +1,9 @@
-"""`python -m optimized.bench aot`: what the kernels are as machine code, without a GPU.
+"""`python -m optimized.bench aot`: compile the kernels and check their machine code, without a GPU.
 
-Every row of `gates` is compiled ahead of time: for sm_80 and sm_90 it must not spill, fit into
-shared memory and keep its budget of instructions; for sm_100 and gfx942 it must compile. What does
-not is a row that says why, and a miss. With `--write` what it predicts becomes docs/predicted.json,
-which a page shows; without, that file must say the same.
+Every row of `gates` is compiled ahead of time. For sm_80 and sm_90 it must not spill, must fit into
+shared memory and must keep its budget of instructions. For sm_100 and gfx942 it must compile. A row
+that fails shows the reason and counts as a miss. `--write` stores the predictions in
+docs/predicted.json, which a page of the documentation shows; without it, that file must agree.
 """
 
 import json
@@ -18,13 +18,13 @@ from optimized.bench.report import PREDICTED, installed, replace
 Cells = tuple[str, ...]
 
 TIMED = 90
-"""The architecture that times are predicted of."""
+"""The architecture for which times are predicted."""
 
 MARGIN = 1.05
-"""How far above its budget a row may be."""
+"""The factor by which a row may exceed its budget."""
 
 BUDGETED = "3.7"
-"""The Triton whose machine code the budgets are of: with another one, to be beyond is no miss."""
+"""The version of Triton that the budgets hold for; under another one, an excess is no miss."""
 
 KERNELS: Cells = (
     *("operation", "kernel", "target", "programs", "registers", "spills", "shared"),
@@ -37,11 +37,11 @@ TIMES: Cells = (
 
 
 SCHEMA = 1
-"""Version of what docs/predicted.json holds."""
+"""Version of the schema of docs/predicted.json."""
 
 
 def main(write: bool = False) -> None:
-    """Compile, print both tables, and fail on a miss."""
+    """Compile, print both tables, and exit with an error on a miss."""
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
     from optimized.counts.gates import GATES
     from optimized.counts.machine_code import SHARED, source
@@ -50,46 +50,45 @@ def main(write: bool = False) -> None:
     sources = dict.fromkeys(source(launch) for launches in found for launch in launches)
     wanted = [*product(sources, SHARED)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        made = dict(zip(wanted, pool.map(tried, *zip(*wanted, strict=True)), strict=True))
+        made = dict(zip(wanted, pool.map(code_or_error, *zip(*wanted, strict=True)), strict=True))
 
     rows, times, misses = [KERNELS], list[dict[str, Any]](), list[str]()
     beyond = misses if installed("triton").startswith(f"{BUDGETED}.") else list[str]()
     for gate, launches in zip(GATES, found, strict=True):
         for target in SHARED:
             codes = [made[source(launch), target] for launch in launches]
-            rows += judged(gate, target, launches, codes, misses, beyond)
+            rows += checked_rows(gate, target, launches, codes, misses, beyond)
         codes = [made[source(launch), TIMED] for launch in launches]
         if not any(isinstance(code, str) for code in codes):
             times.append(timed(gate, launches, codes))
-    print(aligned(rows))
+    print(text_table(rows))
     print("\npredicted, not measured: from counted instructions, and bytes that pass once a kernel")
-    print(aligned([TIMES, *map(cells, times)]))
-    said = dict(schema_version=SCHEMA, triton=installed("triton"), rows=times)
+    print(text_table([TIMES, *map(cells, times)]))
+    found_now = dict(schema_version=SCHEMA, triton=installed("triton"), rows=times)
     if len(times) < len(GATES):
         misses.append(f"{PREDICTED.name} is left as it is: not all is compiled")
     elif write:
-        replace(PREDICTED, json.dumps(said, indent=1, ensure_ascii=False) + "\n")
-    elif stale(said):
+        replace(PREDICTED, json.dumps(found_now, indent=1, ensure_ascii=False) + "\n")
+    elif stale(found_now):
         misses.append(f"{PREDICTED.name} says something else: write it with --write")
-    over = (
-        [] if beyond is misses else [f"OVER {what}, by Triton {said['triton']}" for what in beyond]
-    )
+    version = found_now["triton"]
+    over = [] if beyond is misses else [f"OVER {what}, by Triton {version}" for what in beyond]
     print("\n" + "\n".join([*over, *([f"MISS {miss}" for miss in misses] or ["no miss"])]))
     sys.exit(bool(misses))
 
 
-def tried(wanted: Any, target: Any) -> Any:
-    """Return what a kernel is once compiled, or in a line why it does not compile."""
+def code_or_error(wanted: Any, target: Any) -> Any:
+    """Return the machine code of a kernel, or in one line why it does not compile."""
     from optimized.counts import machine_code
 
     try:
         return machine_code.compiled(wanted, target)
-    except Exception as error:  # each stage of a compiler has its own
-        said = str(error).strip().splitlines() or [""]
-        return f"{type(error).__name__}: {said[-1]}"
+    except Exception as error:  # each stage of the compiler has its own type
+        message = str(error).strip().splitlines() or [""]
+        return f"{type(error).__name__}: {message[-1]}"
 
 
-def judged(
+def checked_rows(
     gate: Any,
     target: Any,
     launches: list[Any],
@@ -97,9 +96,9 @@ def judged(
     misses: list[str],
     beyond: list[str],
 ) -> list[Cells]:
-    """Return the rows of an operation on one architecture; add what it misses.
+    """Return the rows of an operation on one architecture, and append to `misses` and `beyond`.
 
-    What a version of Triton may change is said `beyond`.
+    `beyond` takes the misses that depend on the version of Triton.
     """
     from optimized.counts.machine_code import SHARED
 
@@ -154,7 +153,7 @@ def timed(gate: Any, launches: list[Any], codes: list[Any]) -> dict[str, Any]:
 
 
 def cells(row: dict[str, Any]) -> Cells:
-    """Return the times of an operation as a line of the table."""
+    """Return the predicted times of an operation as cells of the table."""
     times = [
         str(cell) for time in row["predicted"].values() for cell in (time["us"], time["bound"])
     ]
@@ -162,14 +161,14 @@ def cells(row: dict[str, Any]) -> Cells:
     return (row["operation"], row["shape"], str(row["kernels"]), *times, *rest)
 
 
-def stale(said: dict[str, Any]) -> bool:
-    """Whether the file holds other predictions, of the same compiler."""
-    held = json.loads(PREDICTED.read_text()) if PREDICTED.exists() else said
-    return held["triton"] == said["triton"] and held != said
+def stale(found: dict[str, Any]) -> bool:
+    """Whether the file holds other predictions by the same version of Triton."""
+    held = json.loads(PREDICTED.read_text()) if PREDICTED.exists() else found
+    return held["triton"] == found["triton"] and held != found
 
 
-def aligned(rows: list[Cells]) -> str:
-    """Return rows as a table."""
+def text_table(rows: list[Cells]) -> str:
+    """Return rows as a text table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)

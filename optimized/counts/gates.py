@@ -1,7 +1,7 @@
-"""The gates' table: a row an operation, at the shape its goal is set for, with its budgets.
+"""The table of instruction budgets: a row for each operation at the shape of its goal.
 
-A row calls the launcher itself, on tensors without values. What is launched is compiled as the
-launcher specialises it.
+A row calls the launcher on tensors without values. The kernels it launches are compiled as the
+launcher specialises them.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,16 +24,16 @@ from reference.evict import RaggedCache
 
 
 class Gate(NamedTuple):
-    """One operation."""
+    """One operation, with its budgets and its goal."""
 
     name: str
     shape: str
     call: Callable[[], object]
-    elements: int  # what the budgets count
-    budgets: dict[int, float]  # lane-instructions an element, by architecture
-    goal: str = ""  # microseconds on an H100; without budgets it is only predicted
-    paper: str = ""  # and as the paper reports them, on its own hardware
-    trips: Mapping[str, tuple[float, ...]] = MappingProxyType({})  # of a kernel's loops, in order
+    elements: int  # the unit of budgets: scores, logits, entries or tokens
+    budgets: dict[int, float]  # lane-instructions an element, by architecture; {}: no limit
+    goal: str = ""  # microseconds on an H100
+    paper: str = ""  # microseconds that the paper reports on its own hardware
+    trips: Mapping[str, tuple[float, ...]] = MappingProxyType({})  # loops' iterations, by kernel
     asked: Mapping[str, Mapping[str, int]] = MappingProxyType({})  # of `Launch`, by kernel
 
     @property
@@ -43,7 +43,7 @@ class Gate(NamedTuple):
 
     @property
     def launches(self) -> list[Launch]:
-        """What the call launches."""
+        """The launches of the call."""
         return [
             launch._replace(asked=self.asked.get(launch.kernel.fn.__name__, {}))
             for launch in launched(self.call)
@@ -56,17 +56,17 @@ def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 
 def kind_of(dtype: torch.dtype) -> str:
-    """Return how a row names a dtype."""
+    """Return the name of a dtype in a row."""
     return str(dtype).removeprefix("torch.")
 
 
 def of_one_row(*shape: int) -> Tensor:
-    """Return a mask that all rows share."""
+    """Return a mask whose rows share one row of memory."""
     return empty(shape[-1], dtype=torch.bool).expand(shape)
 
 
 def of_scores(name: str, *shape: int, dtype: torch.dtype = torch.bfloat16, **rest: Any) -> Gate:
-    """Return a row that counts scores, for a kernel that takes nothing else."""
+    """Return a row of an operation on scores alone; elements are scores."""
     call = getattr(kernels, name)
     return Gate(
         name,
@@ -83,7 +83,7 @@ WHOLE = (36, 1, 8, 32768)
 def of_selection(
     *shape: int, dtype: torch.dtype = torch.bfloat16, shielded: bool = True, **rest: Any
 ) -> Gate:
-    """Return a row of selection over a model, among one mask that all rows share."""
+    """Return a row of selection over a model, with a protected mask that all rows share."""
     protected = of_one_row(*shape) if shielded else None
     return Gate(
         "retain",
@@ -95,7 +95,7 @@ def of_selection(
 
 
 def of_refinement(name: str, *shape: int, shielded: bool = True, **rest: Any) -> Gate:
-    """Return a row of HubKV's correction, among one mask that all rows share."""
+    """Return a row of HubKV's refinement, with a protected mask that all rows share."""
     protected = of_one_row(*shape) if shielded else None
     ratio = dict(ratio=0.95) if name == "hubkv_refine" else {}
     return Gate(
@@ -124,7 +124,7 @@ SELECTED = {"tally_kernel": (4,), "cut_kernel": (1,), "fill_kernel": (4,)}
 
 QUERY_HEADS, KV_HEADS, CHANNELS = 32, 8, 128
 FLASH = 0.6
-"""What mass may take of the time of a flash forward, which is two products at the least."""
+"""The goal of attention mass relative to a flash-attention forward, which has two products."""
 
 
 def of_mass(
@@ -140,9 +140,9 @@ def of_mass(
     trips: Mapping[str, tuple[float, ...]],
     **rest: Any,
 ) -> Gate:
-    """Return a row of attention mass in a layer, that counts the logits of its queries.
+    """Return a row of attention mass in a layer; elements are logits.
 
-    Their log-sum-exp is `known`, or has to be found.
+    With `known` the log-sum-exp of the queries is given; else it is computed.
     """
     queries = empty(1, QUERY_HEADS, count, CHANNELS, dtype=dtype)
     keys = empty(1, KV_HEADS, tokens, CHANNELS, dtype=dtype)
@@ -156,12 +156,12 @@ def of_mass(
     )
     pairs = QUERY_HEADS * (count * tokens - count * (count - 1) // 2)
     gpu = GPUS["H100"]
-    # as `multiplied` counts: 2048 terms of a product a clock
+    # 2048 terms of a product a clock, as in `multiplied`
     flash = 2 * pairs * CHANNELS / (2048 * gpu.processors * gpu.clock)
-    said = ", padded" * padded + ", log-sum-exp" * known
+    options = ", padded" * padded + ", log-sum-exp" * known
     return Gate(
         name,
-        f"{what}, {count} x {tokens} {kind_of(dtype)}{said}",
+        f"{what}, {count} x {tokens} {kind_of(dtype)}{options}",
         lambda: getattr(kernels, name)(queries, keys, **settings[name], log_sum_exp=sums),
         pairs,
         goal=f"{1e6 * FLASH * flash:.0f}" if count == tokens and dtype.itemsize == 2 else "",
@@ -171,7 +171,7 @@ def of_mass(
 
 
 def of_eviction(tokens: int, share: float, **rest: Any) -> Gate:
-    """Return a row of eviction, as if it was known how many entries are left; counts entries."""
+    """Return a row of eviction with a given number of kept entries; elements are entries."""
     cache = empty(1, KV_HEADS, tokens, CHANNELS)
     kept = empty(1, KV_HEADS, tokens, dtype=torch.bool)
     left = round(KV_HEADS * tokens * share)
@@ -185,7 +185,7 @@ def of_eviction(tokens: int, share: float, **rest: Any) -> Gate:
 
 
 def of_ragged(tokens: int, **rest: Any) -> Gate:
-    """Return a row of a decoding step over so many entries a head; counts entries."""
+    """Return a row of a decoding step over so many entries a head; elements are entries."""
     entries, new = KV_HEADS * tokens, empty(1, KV_HEADS, 1, CHANNELS)
     integers = dict(dtype=torch.int64)
     cache = RaggedCache(
@@ -207,7 +207,8 @@ def of_ragged(tokens: int, **rest: Any) -> Gate:
 def of_packing(name: str, tokens: int, bits: int, **rest: Any) -> Gate:
     """Return a row of a span of 8 heads of 128 channels, in the layout of decode attention.
 
-    It counts the tokens of each head. What is kept of them is taken and put by torch.
+    Elements are tokens of each head. PyTorch gathers and scatters kept entries, which is not
+    counted.
     """
     heads, width, half = 8, 128, torch.float16
     keys, dynamic = empty(heads, tokens, width, dtype=half), empty(tokens, dtype=torch.bool)
@@ -236,9 +237,9 @@ def of_hex(
 ) -> Gate:
     """Return a row of decode attention: a layer of 32 heads over 8 key heads.
 
-    It counts the tokens of each key head; `bits` are the preset's own unless given; with `weights`
-    the mass of all tokens is handed out. The prompt is one span; the mask of a block is repeated
-    along it, since that of a long span takes long to draw.
+    Elements are tokens of each key head. `bits` are those of the preset by default; `weights` adds
+    the mass of all tokens. The prompt is one span. It repeats the mask of a block, since the mask
+    of a long span takes long to draw.
     """
     heads, half, residual = 8, torch.float16, 95
     config = hex_preset(preset)._replace(tile=True)
@@ -273,8 +274,8 @@ def of_hex(
 def of_graph(tokens: int, goal: str, subtiles: int, spans: int, **rest: Any) -> Gate:
     """Return a row of a decay over one layer of 8 heads, 153 sources of 8 neighbours.
 
-    These lie all over the tokens: no two sources ask for the same of their tiles' `subtiles` or of
-    the 8 tokens of one, and each of the `spans` of tokens has as many as another, one by one.
+    The neighbours are spread over all tokens. No two sources share a tile of so many `subtiles`, or
+    a sub-tile of 8 tokens. All `spans` of tokens have equally many neighbours, applied one by one.
     """
     sources, count, width = 153, 8, 8 * 128
     knobs: dict[str, Any] = dict(
@@ -307,27 +308,29 @@ def of_graph(tokens: int, goal: str, subtiles: int, spans: int, **rest: Any) -> 
 
 SHORT = dict(sums_kernel=(63, 2), mass_kernel=(4, 2, 63))
 LONG = dict(sums_kernel=(255, 2), mass_kernel=(4, 2, 255))
-"""Trips over a prompt of 8192 tokens in half precision, and over four times as many tiles."""
+"""Loop iterations over a prompt of 8192 tokens in half precision, and over four times the tiles."""
 OBSERVED = dict(sums_kernel=(16, 1), mass_kernel=(0, 1))
-"""Trips over the tokens before a window."""
+"""Loop iterations over the tokens before a window."""
 LITERAL = (3, 17 / 3, 2 / 3, 2, 4, 17 / 4)
-"""Trips of a tile's loops over kept entries where the mask is drawn for the whole span: the most of
-32 lanes' entries, 17 in three parts of the tokens and in four of the channels; two tokens whole."""
+"""Iterations of a tile's loops over kept entries, for a mask that is drawn for the whole span: the
+most entries of 32 lanes, 17 over three parts of tokens and over four of channels; two tokens are
+kept whole."""
 CODES = dict(codes_kernel=(6 / 34, 11), merge_kernel=(3,))
-"""Trips over the residual buffer, six in three of the 34 programs of a head, and over tiles."""
+"""Iterations over the residual buffer, six in three of the 34 programs of a head, and over tiles.
+"""
 ENTRIES = CODES | dict(codes_kernel=(6 / 34, 11, *LITERAL))
-"""The same where entries are kept."""
+"""The same with kept entries."""
 MASS = dict(mass_kernel=(2, 0))
-"""Trips over 8 heads, four at a time."""
+"""Iterations over 8 heads, four at a time."""
 CODED = {2: (8, 8), 3: (8, 8, 8, 8), 4: (2, 4, 4), 8: (4, 2, 2)}
-"""Trips over slices of the codes of a span, by bits."""
+"""Iterations over slices of the codes of a span, by bits."""
 PACKING = {
     2: ({80: 7730, 90: 7703}, {80: 2848, 90: 2936}),
     3: ({80: 8253, 90: 8260}, {80: 4832, 90: 4920}),
     4: ({80: 7857, 90: 7863}, {80: 2944, 90: 2992}),
     8: ({80: 8060, 90: 8043}, {80: 2696, 90: 2752}),
 }
-"""Budgets of storing a long span and of restoring it, by bits."""
+"""Budgets of compressing and of restoring a long span, by bits."""
 
 
 def of_span(bits: int) -> tuple[Gate, Gate]:

@@ -1,4 +1,4 @@
-"""What a launcher would launch, recorded instead of run: on `meta` tensors it costs nothing."""
+"""Recording the kernel launches of a call without running them, as on `meta` tensors."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,34 +16,34 @@ from reference._validation.contract import trusted
 
 
 class Launch(NamedTuple):
-    """One kernel, over a grid of programs."""
+    """One kernel launch over a grid of programs."""
 
     kernel: Any
     grid: tuple[int, ...]
     arguments: dict[str, Any]  # constants included
     options: dict[str, int]  # such as num_warps
-    asked: Mapping[str, int] = MappingProxyType({})  # bytes of what is gathered, by argument
+    asked: Mapping[str, int] = MappingProxyType({})  # bytes that all programs gather, by argument
 
     @property
     def programs(self) -> int:
-        """How many programs run."""
+        """The number of programs."""
         return prod(self.grid)
 
     @property
     def warps(self) -> int:
-        """How many warps a program has."""
+        """The number of warps of a program."""
         return self.options.get("num_warps", 4)
 
     def lanes(self, instructions: float) -> float:
-        """Return how often all lanes together run so many instructions a warp."""
+        """Return the lane-instructions of the grid, given the instructions of a warp."""
         return instructions * 32 * self.warps * self.programs
 
     @property
     def moved(self) -> int:
-        """Bytes of all tensors, each read or written once.
+        """The bytes of all tensors, each read or written once.
 
-        Of one that is gathered, those that all programs ask for, if that is less: what several
-        ask for counts for each of them.
+        A gathered tensor counts the bytes that all programs gather, if they are fewer. Bytes that
+        several programs gather count several times.
         """
         tensors = {n: a for n, a in self.arguments.items() if isinstance(a, Tensor)}
         bytes_of = dict[int, int]()
@@ -55,7 +55,7 @@ class Launch(NamedTuple):
 
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """Collect the launches of a block, none of which takes place."""
+    """Return a context that records kernel launches instead of running them."""
     found: list[Launch] = []
 
     def record(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **rest: Any) -> None:
@@ -70,7 +70,7 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 def launched(call: Callable[[], object]) -> list[Launch]:
-    """Return what a trusted call launches."""
+    """Return the launches of a call, made without checks of its arguments."""
     with trusted(), recorded() as launches:
         call()
     return launches

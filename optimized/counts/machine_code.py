@@ -1,6 +1,6 @@
-"""Kernels compiled for a GPU that need not be there, and what their machine code says.
+"""Kernels compiled without a GPU, and the instructions of their machine code.
 
-The compiler, the assembler and the disassembler come with Triton. Times that follow from counted
+The compiler, the assembler and the disassembler come with Triton. Times derived from counted
 instructions and bytes are predictions, never measurements.
 """
 
@@ -41,7 +41,7 @@ WARP = 32
 
 
 class Source(NamedTuple):
-    """A kernel as a launch specialises it, by names that another process understands."""
+    """A kernel as a launch specialises it, in a form that can be sent to another process."""
 
     home: str
     kernel: str
@@ -52,18 +52,18 @@ class Source(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What a kernel is once compiled."""
+    """The machine code of a kernel, and its resources."""
 
     registers: int
     spills: int
     shared: int
-    instructions: tuple[str, ...]  # one warp's, none on AMD
-    loops: tuple[tuple[int, int], ...]  # from which to which, in order
+    instructions: tuple[str, ...]  # opcodes of one warp, none on AMD
+    loops: tuple[tuple[int, int], ...]  # ranges of instructions, in order
 
     def counted(self, trips: tuple[float, ...]) -> dict[str, float]:
-        """Return how often a warp runs each opcode, every slow path once.
+        """Return how often a warp runs each opcode, if it runs every branch once.
 
-        `trips` says how often each loop runs, on average; without a number it runs once.
+        `trips` are the average iterations of each loop; a loop without a number runs once.
         """
         weights = [1.0] * len(self.instructions)
         for (start, stop), trip in zip(self.loops, trips, strict=False):
@@ -75,7 +75,7 @@ class Code(NamedTuple):
 
 
 def source(launch: Launch) -> Source:
-    """Specialise a launch as Triton's own launcher would."""
+    """Return the kernel of a launch, specialised as by Triton's launcher."""
     notes = launch.kernel.fn.__annotations__
     signature, constants, aligned = [], [], []
     for place, (name, value) in enumerate(launch.arguments.items()):
@@ -113,8 +113,8 @@ def kind(value: Any) -> str:
 def compiled(wanted: Source, target: Target) -> Code:
     """Compile a kernel for an NVIDIA architecture by number, or an AMD one by name.
 
-    A kernel that spells out instructions of NVIDIA's does so under a constant `PTX`; how many
-    registers it may have is said to NVIDIA's assembler alone.
+    Inline instructions of NVIDIA stand under a constant `PTX`, which is off for AMD. The limit of
+    registers is an option for NVIDIA alone.
     """
     gpu = GPUTarget("cuda", target, 32) if isinstance(target, int) else GPUTarget("hip", target, 64)
     made = triton.compile(
@@ -148,7 +148,7 @@ def compiled(wanted: Source, target: Target) -> Code:
 
 
 def tool(name: str, option: str, binary: bytes) -> str:
-    """Return what one of NVIDIA's tools prints about a binary."""
+    """Return the output of one of NVIDIA's tools for a binary."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
         file.flush()
@@ -157,7 +157,7 @@ def tool(name: str, option: str, binary: bytes) -> str:
 
 
 def parsed(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """Return the opcodes of disassembled code, and its loops from the first on."""
+    """Return the opcodes of disassembled code, and its loops in order."""
     labels: dict[str, int] = {}
     opcodes: list[str] = []
     jumps: list[tuple[int, str]] = []
@@ -170,13 +170,13 @@ def parsed(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
             opcodes.append(found[1])
             if found[1].startswith("BRA") and (place := re.search(r"`\((\.L_\w+)\)", found[2])):
                 jumps.append((len(opcodes), place[1]))
-    # after the last exit a kernel ends in a jump onto itself
+    # the jump onto itself after a kernel's last exit is no loop
     loops = {(labels[label], stop) for stop, label in jumps if labels.get(label, stop) < stop - 1}
     return tuple(opcodes), tuple(sorted(loops))
 
 
 class Gpu(NamedTuple):
-    """Bytes a second as a copy gets them, and multiprocessors at their clock."""
+    """The bandwidth of a copy in bytes a second, the multiprocessors, and their clock in hertz."""
 
     bandwidth: float
     processors: int
@@ -195,7 +195,7 @@ LANES = {
     "float64": 64,
     "memory pipe": 32,
 }
-"""Results a clock of one multiprocessor, as NVIDIA's guide has them for compute capability 9.0."""
+"""Results a clock of one multiprocessor, from NVIDIA's guide for compute capability 9.0."""
 
 PIPES = {
     "integer": (
@@ -212,7 +212,7 @@ PIPE = {opcode: pipe for pipe, opcodes in PIPES.items() for opcode in opcodes}
 
 
 def busy(counts: dict[str, float]) -> dict[str, float]:
-    """Return the clocks for which the instructions of a warp keep each part of a processor busy."""
+    """Return the clocks for which a warp's instructions occupy each part of a multiprocessor."""
     clocks = defaultdict[str, float](float)
     for opcode, count in counts.items():
         name, *words = opcode.split(".")
@@ -227,24 +227,24 @@ def busy(counts: dict[str, float]) -> dict[str, float]:
 
 
 def multiplied(name: str, words: list[str]) -> float:
-    """Return the clocks of a matrix product: 4096 products a clock, by one warp's old form 2/3."""
+    """Return the clocks of a matrix product: 2048 multiply-adds each for HGMMA, 2/3 for HMMA."""
     shape = next(word for word in words if re.fullmatch(r"\d+(x\d+)*", word))
     if name == "HMMA":
         depth = {"16816": 16, "1688": 8}[shape]
         return 16 * 8 * depth / 2048 * 1.5
     rows, columns, depth = map(int, shape.split("x"))
-    return rows * columns * depth / 4 / 2048  # a group of four warps, each of which issues it
+    return rows * columns * depth / 4 / 2048  # four warps share a product, and each issues it
 
 
 class Prediction(NamedTuple):
-    """Seconds of an operation, and what most of them are spent on."""
+    """The seconds of an operation, and the resource that takes most of them."""
 
     seconds: float
     bound: str
 
 
 def predicted(launches: list[Launch], counts: list[dict[str, float]], gpu: Gpu) -> Prediction:
-    """Add up the kernels of an operation, each as slow as what it keeps busiest."""
+    """Return the sum of the kernels' times; the busiest resource of a kernel sets its time."""
     spent = defaultdict[str, float](float, launches=len(launches) * GAP)
     for launch, count in zip(launches, counts, strict=True):
         rounds = -(-launch.programs // gpu.processors) * launch.warps

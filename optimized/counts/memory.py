@@ -1,9 +1,9 @@
-"""`python -m optimized.counts.memory [TOKENS ...]`: what a prompt and a step of decoding need.
+"""`python -m optimized.counts.memory [TOKENS ...]`: memory and time of a prompt and a step.
 
-A model of two layers reads a prompt with the cache of `transformers` and with each way to store
-less. A line has the most bytes that the reading had allocated at once beside the weights, as the
-CPU's allocator tells the profiler, what the cache holds afterwards, and the CPU time of a step, the
-median of pairs: each as a share of what it is with the full cache.
+A model of two layers reads a prompt with the cache of `transformers` and with each compressed one.
+A line has three ratios to the full cache: the peak of allocated bytes without weights while the
+prompt is read, by PyTorch's CPU profiler; the bytes of the cache afterwards; and the CPU time of a
+decoding step, the median over pairs of steps.
 """
 
 import sys
@@ -25,7 +25,7 @@ RATIO, STEPS = 0.75, 20
 
 
 def most_alive(call: Callable[[], Any]) -> tuple[Any, int]:
-    """Return what a call does and the most bytes that it had allocated at once."""
+    """Return the result of a call and its peak of allocated bytes."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         result = call()
     found: Any = seen.profiler
@@ -36,7 +36,7 @@ def most_alive(call: Callable[[], Any]) -> tuple[Any, int]:
 
 
 def plain(ids: torch.Tensor) -> DynamicCache:
-    """Read a prompt, but its last token, with torch's own cache and attention."""
+    """Return the `transformers` cache of a prompt without its last token."""
     cache = DynamicCache(config=CONFIG)
     with torch.no_grad():
         model(torch.float32, False)(input_ids=ids[:, :-1], past_key_values=cache, logits_to_keep=1)
@@ -52,7 +52,7 @@ def step(one: Any, cache: Any) -> float:
 
 
 def measured(tokens: int) -> Iterator[str]:
-    """Yield a line for each way to store a prompt."""
+    """Yield a line of the table for the full cache and for each system."""
     drawn = torch.Generator().manual_seed(0)
     ids = torch.randint(1, CONFIG.vocab_size, (1, tokens), generator=drawn)
     attached, stock = model(torch.float32, True), model(torch.float32, False)

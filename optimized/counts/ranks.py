@@ -1,7 +1,7 @@
-"""`python -m optimized.counts.ranks`: what a rank gives to each exchange, counted.
+"""`python -m optimized.counts.ranks`: count the exchanges between ranks and their bytes.
 
-Bytes are those of the tensors that one of two ranks hands to the collectives, whatever a network
-makes of them: no time is measured.
+The bytes are those of the tensors that one of two ranks passes to collectives, not those on a
+network. No time is measured.
 """
 
 import tempfile
@@ -24,7 +24,7 @@ DTYPES = (torch.bfloat16, torch.float32)
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """Collect the bytes of every tensor that is given to a collective."""
+    """Return a context that records the bytes of every tensor passed to a collective."""
     sent: list[int] = []
     reduce, gather = dist.all_reduce, dist.all_gather
 
@@ -41,7 +41,7 @@ def counted() -> Iterator[list[int]]:
 
 
 def rank(number: int, meeting: str) -> None:
-    """Refine and retain this rank's half of the heads, and print what was sent."""
+    """Refine and select with this rank's half of the heads, and print the bytes sent."""
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=RANKS)
     for layers, batch, heads, tokens in SHAPES:
         for dtype in DTYPES:

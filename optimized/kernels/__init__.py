@@ -1,9 +1,9 @@
 """Triton kernels, for CUDA only; with TRITON_INTERPRET=1 they run on the CPU.
 
-A file holds one idea, at its path: its kernels, and under public names what launches them. A
-function without a kernel that calls one with a kernel stands here too, rebound to the kernels.
-Kernels have no gradients: a call that asks for gradients runs the PyTorch body. Without Triton
-there are no kernels.
+A file holds the kernels of one idea, at the path of that idea, and their launchers under public
+names. A function without a kernel that calls one with a kernel is also here, rebound to the
+kernels. Kernels have no gradients: a call that needs gradients falls back to PyTorch. Without
+Triton there are no kernels.
 """
 
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _bodies() -> dict[str, Any]:
-    """Return what the modules of this package define under public names."""
+    """Return the functions that modules of this package define under public names."""
     if not find_spec("triton"):
         return {}
     return {

@@ -1,4 +1,4 @@
-"""What kernels share: how numbers are widened and rounded, and which masks are one row."""
+"""Shared parts of all kernels: conversion of numbers, and detection of masks of one row."""
 
 from typing import Any
 
@@ -8,7 +8,10 @@ from torch import Tensor
 
 
 def with_numbers(patch: Any) -> Any:
-    """Let the interpreter make a number of an array of one: numpy 2.4 refuses Triton 3.6's way."""
+    """Return a patch of Triton's interpreter that converts an array of one element to an integer.
+
+    numpy 2.4 refuses the conversion of Triton 3.6.
+    """
 
     def patched(tensor: Any, scope: Any) -> None:
         patch(tensor, scope)
@@ -25,14 +28,14 @@ if triton.knobs.runtime.interpret:
 
 @triton.jit
 def widened(x):
-    """Return loaded numbers in float32, or as they are where they already are float64.
+    """Return loaded numbers in float32; float64 stays float64.
 
-    Before any arithmetic or comparison: the interpreter holds raw bfloat16 as its bits.
+    Required before any arithmetic or comparison: the interpreter holds bfloat16 as raw bits.
     """
     if x.dtype == tl.float64:
         return x
     elif x.dtype == tl.bfloat16:
-        # by hand, as below: the interpreter's own conversion loses the smallest
+        # by bits: the interpreter's own conversion loses the smallest numbers
         bits = x.to(tl.uint16, bitcast=True).to(tl.uint32) << 16
         return bits.to(tl.float32, bitcast=True)
     else:
@@ -43,7 +46,7 @@ def widened(x):
 def rounded(x, dtype: tl.constexpr):
     """Return float32 or float64 in another dtype, half to even."""
     if dtype == tl.bfloat16:
-        # by hand: the interpreter's own conversion cuts the low bits off
+        # by bits: the interpreter's own conversion truncates
         bits = x.to(tl.float32).to(tl.uint32, bitcast=True)
         even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         return even.to(tl.uint16).to(tl.bfloat16, bitcast=True)
@@ -52,5 +55,5 @@ def rounded(x, dtype: tl.constexpr):
 
 
 def is_one_row(mask: Tensor) -> bool:
-    """Whether all rows of a mask are one in memory, which need not be copied for each."""
+    """Whether all rows of a mask share one row of memory, as after `expand`."""
     return not any(mask.stride()[:-1]) and mask.stride(-1) == 1

@@ -1,7 +1,7 @@
-"""Scores of 16 bits as planes: bit `i` of 32 scores in one word, so that 32 are counted at once.
+"""16-bit scores as bit planes: bit `i` of 32 scores in one word, so that 32 are counted at once.
 
-A thread holds a group of 32 scores that are next to each other. Score `4 k + b` of a group is bit
-`8 b + k` of its planes.
+A thread holds a group of 32 consecutive scores. Score `4 k + b` of a group is bit `8 b + k` of its
+planes.
 """
 
 import torch
@@ -14,7 +14,7 @@ PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
 
 @triton.jit
 def apart(x):
-    """Return the even and the odd columns of a matrix, or of two columns each."""
+    """Return the even and the odd columns of a matrix; vectors if there are two columns."""
     if x.shape[1] == 2:
         return tl.split(x)
     else:
@@ -23,7 +23,7 @@ def apart(x):
 
 @triton.jit
 def gathered(a, b, HIGH: tl.constexpr, PTX: tl.constexpr):
-    """Return the low or the high bytes of the four halves of two words, in their order."""
+    """Return the low or the high bytes of the four 16-bit halves of two words, in order."""
     if PTX:
         if HIGH:
             return tl.inline_asm_elementwise(
@@ -41,14 +41,14 @@ def gathered(a, b, HIGH: tl.constexpr, PTX: tl.constexpr):
 
 @triton.jit
 def exchanged(x, BY: tl.constexpr, MASK: tl.constexpr):
-    """Let the high fields of one word and the low fields of the next change places, in pairs."""
+    """Return pairs of words after exchanging the first's high fields with the second's low ones."""
     a, b = tl.split(x)
     return tl.join((a & MASK) | ((b & MASK) << BY), ((a >> BY) & MASK) | (b & (0xFFFFFFFF ^ MASK)))
 
 
 @triton.jit
 def first(count):
-    """Return the plane in which the first so many scores of a group are marked, up to 31."""
+    """Return the plane that marks the first `count` scores of a group, up to 31."""
     k = count >> 2
     every = ((1 << k) - 1) * 0x01010101
     return every | ((((1 << ((count & 3) * 8)) - 1) & 0x01010101) << k)
@@ -56,7 +56,7 @@ def first(count):
 
 @triton.jit
 def ones(x, PTX: tl.constexpr):
-    """Count the bits of words."""
+    """Return the number of set bits of each word."""
     if PTX:
         return tl.inline_asm_elementwise("popc.b32 $0, $1;", "=r,r", [x], tl.uint32, True, 1)
     x -= (x >> 1) & 0x55555555
@@ -93,11 +93,11 @@ def columns(x, COUNT: tl.constexpr):
 def planes(scores, t, left, EVEN: tl.constexpr, PTX: tl.constexpr):
     """Return the planes of keys, the lowest bit first, that order and tie as scores do.
 
-    `scores` points to the first of group 0, of which `left` scores are there.
+    `scores` points to group 0; `left` scores follow from there.
     """
     one = tl.join(words(scores, t, left, 0, EVEN, PTX), words(scores, t, left, 1, EVEN, PTX))
     two = tl.join(words(scores, t, left, 2, EVEN, PTX), words(scores, t, left, 3, EVEN, PTX))
-    # the axes after the first halve the words; every exchange makes one of bits out of one of them
+    # a bit transposition: each exchange swaps one of the axes of words for one of bits
     x = exchanged(tl.join(one, two), 4, 0x0F0F0F0F)
     x = exchanged(tl.permute(x, (0, 1, 2, 4, 3)), 2, 0x33333333)
     x = exchanged(tl.permute(x, (0, 2, 3, 4, 1)), 1, 0x55555555)
@@ -116,7 +116,7 @@ def planes(scores, t, left, EVEN: tl.constexpr, PTX: tl.constexpr):
 
 @triton.jit
 def leading(x, count, PTX: tl.constexpr):
-    """Return the first so many of the marked scores of a group, of which there are more."""
+    """Return the first `count` of the marked scores of a group that has more of them."""
     before = count * 0
     for step in tl.static_range(5):
         longer = before + (16 >> step)
@@ -126,14 +126,14 @@ def leading(x, count, PTX: tl.constexpr):
 
 @triton.jit
 def present(left):
-    """Return the plane of the scores that are there, `left` from the first of the group on."""
+    """Return the plane that marks the first `left` scores of a group; all if 32 or more."""
     left = tl.minimum(tl.maximum(left, 0), 32).to(tl.uint32)
     return tl.where(left == 32, 0xFFFFFFFF, first(left & 31))
 
 
 @triton.jit
 def equals(plane, prefix, i: tl.constexpr):
-    """Mark the keys whose bit is bit `i` of a number."""
+    """Return the plane of keys whose bit equals bit `i` of `prefix`."""
     return plane ^ (((prefix >> i) & 1).to(tl.uint32) - 1)
 
 
@@ -147,7 +147,7 @@ def marks(flags, t, left, EVEN: tl.constexpr):
         one, other = apart(x.to(tl.uint32))
         a, b = apart(one)
         c, d = apart(other)
-        # four bytes of a word, as they lie in memory
+        # four bytes of a word, in the order of memory
         word = a | (c << 8) | (b << 16) | (d << 24)
         k = part * 4 + tl.arange(0, 4)
         found |= tl.sum(word << k.to(tl.uint32)[None, :], 1)
@@ -169,7 +169,7 @@ def unmarked(flags, plane, t, left, EVEN: tl.constexpr):
 
 @triton.jit
 def beside(x, COUNT: tl.constexpr):
-    """Return columns as a matrix."""
+    """Return the matrix of some columns."""
     if COUNT == 2:
         return tl.join(x[0], x[1])
     else:
@@ -183,7 +183,7 @@ def beside(x, COUNT: tl.constexpr):
 
 @triton.jit
 def tallied(p, match, BITS: tl.constexpr, PTX: tl.constexpr):
-    """Count the keys that match by their bits in some planes, two counts in a word."""
+    """Return the histogram of the matching keys over some planes, two counts in a word."""
     bins = (match,)
     for step in tl.static_range(BITS):
         plane = p[BITS - 1 - step]

@@ -1,4 +1,4 @@
-"""What kernels of attention share: rows of a matrix, their products, and for which input."""
+"""Shared parts of attention kernels: tiles of rows, matrix products, and supported inputs."""
 
 import torch
 import triton
@@ -12,12 +12,12 @@ DTYPES = {torch.bfloat16, torch.float16, torch.float32}
 WIDEST = 256
 """Channels of the widest rows that fit into shared memory."""
 PROGRAMS = 264
-"""Two for each multiprocessor of an H100: with fewer, the tokens of a head are split."""
+"""Two for each multiprocessor of an H100; a grid with fewer splits the tokens of a head."""
 
 
 @triton.jit
 def tile(matrix, start, rows, WIDTH: tl.constexpr, ROOM: tl.constexpr, SIZE: tl.constexpr):
-    """Return rows of a matrix from `start` on, as they are stored, and zeros beyond its end."""
+    """Return SIZE rows of a matrix from `start` on, in their stored type, with zeros as padding."""
     i, d = tl.arange(0, SIZE), tl.arange(0, ROOM)
     there = (i < rows - start)[:, None]
     if ROOM != WIDTH:
@@ -28,7 +28,7 @@ def tile(matrix, start, rows, WIDTH: tl.constexpr, ROOM: tl.constexpr, SIZE: tl.
 
 @triton.jit
 def product(one, other, NATIVE: tl.constexpr):
-    """Return a matrix product in float32: of 16-bit numbers each term is exact either way."""
+    """Return a matrix product in float32; terms of 16-bit numbers are exact, NATIVE or not."""
     if NATIVE:
         return tl.dot(one, other, input_precision="ieee")
     else:
@@ -36,9 +36,9 @@ def product(one, other, NATIVE: tl.constexpr):
 
 
 def fits(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:
-    """Whether kernels are made for rows like these, and for numbers beside them.
+    """Whether the kernels support these rows, and a further tensor `beside` them.
 
-    What they are not made for is handed on.
+    If not, the caller falls back to PyTorch.
     """
     dtypes = {x.dtype for x in (queries, keys, beside) if x is not None}
     known = dtypes <= DTYPES and queries.shape[-1] <= WIDEST
@@ -46,11 +46,11 @@ def fits(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:
 
 
 def room(width: int) -> int:
-    """Return how many channels a tile has room for."""
+    """Return the number of channels of a tile: a power of two of at least `width` and 16."""
     return max(16, triton.next_power_of_2(width))
 
 
 def native(kernel: object, queries: Tensor, keys: Tensor, stored: Tensor | None = None) -> bool:
-    """Whether products take rows as they are stored: the interpreter multiplies bits."""
+    """Whether products take rows in their stored type; the interpreter cannot."""
     alike = queries.dtype == keys.dtype and (stored is None or stored.dtype == keys.dtype)
     return alike and not isinstance(kernel, InterpretedFunction)

@@ -1,4 +1,4 @@
-"""HubKV's and GraphKV's choices, and the compressors, over kernels."""
+"""Selection and compression, rebound to kernels."""
 
 from optimized import vector
 from optimized._rebind import rebind

@@ -1,4 +1,4 @@
-"""Compression while decoding, over kernels."""
+"""Compression while decoding, rebound to kernels."""
 
 from optimized import vector
 from optimized._rebind import rebind

@@ -1,6 +1,6 @@
-"""Eviction in two passes: how many entries a block keeps, and each of them to its place.
+"""Eviction in two passes: count the kept entries of each block, then copy them by prefix sums.
 
-Between them the launcher waits once, for a size: how much memory is left depends on the mask.
+Between the passes the launcher waits once for the total, because the output is allocated by it.
 """
 
 import torch
@@ -31,8 +31,8 @@ def count_kernel(kept, counts, tokens, blocks, BLOCK: tl.constexpr, COUNTED: tl.
 
 
 @triton.jit
-def copied(source, target, row, place, marked, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
-    """Copy the marked rows to their places, some channels at a time."""
+def copy_rows(source, target, row, place, marked, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
+    """Scatter the marked rows to their places, some channels at a time."""
     for start in tl.static_range(0, WIDTH, CHANNELS):  # pyright: ignore[reportGeneralTypeIssues]
         d = start + tl.arange(0, CHANNELS)
         there = marked[:, None] & (d < WIDTH)[None, :]
@@ -45,7 +45,7 @@ def copy_kernel(
     keys, values, kept, ends, counts, left_keys, left_values, positions, tokens, blocks,
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Copy what a block keeps behind all that the blocks before it keep."""
+    """Write the kept entries of a block, after those of all blocks before it."""
     number = tl.program_id(0)
     start = number % blocks * BLOCK
     first = (number // blocks).to(tl.int64) * tokens + start
@@ -56,9 +56,9 @@ def copy_kernel(
     before = tl.load(ends + number) - tl.load(counts + number)
     tl.store(positions + before + place, (start + i).to(tl.int64), mask=marked)
     keys, left_keys = keys + first * WIDTH, left_keys + before * WIDTH
-    copied(keys, left_keys, i, place, marked, WIDTH, CHANNELS)
+    copy_rows(keys, left_keys, i, place, marked, WIDTH, CHANNELS)
     values, left_values = values + first * WIDTH, left_values + before * WIDTH
-    copied(values, left_values, i, place, marked, WIDTH, CHANNELS)
+    copy_rows(values, left_values, i, place, marked, WIDTH, CHANNELS)
 
 
 @forward(vector.evict)

@@ -1,7 +1,7 @@
-"""Attention over heads of different lengths: each head's entries in shares, one more for the rest.
+"""Attention over heads of different lengths, by split-KV with one more split for the new tokens.
 
-How long a head is stays on the GPU: a program reads where its share begins, and may have none. What
-the shares find is joined by their largest logits and sums of powers.
+The lengths of heads stay on the GPU: a program reads the start of its share, which may be empty. A
+second kernel merges the splits by their largest logits and sums of exponentials.
 """
 
 import math
@@ -23,8 +23,8 @@ SPLITS = 64
 
 
 @triton.jit
-def averaged(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
-    """Return weights times values; weights SPLIT into two 16-bit numbers each, as values are."""
+def weighted_values(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
+    """Return weights times values; if SPLIT, weights are two numbers of the values' 16-bit type."""
     if SPLIT and (value.dtype == tl.bfloat16 or value.dtype == tl.float16):
         high = rounded(weights, value.dtype)
         low = rounded(weights - widened(high), value.dtype)
@@ -34,15 +34,15 @@ def averaged(weights, value, SPLIT: tl.constexpr, NATIVE: tl.constexpr):
 
 
 @triton.jit
-def read(
+def attend_tile(
     high, total, mean, query, at, keys, values, valid, start, stop, scale,
     NEW: tl.constexpr, CAUSAL: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr,
     ROOM: tl.constexpr, BLOCK: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Return the largest logit, the sum of powers and the mean value after one more tile.
+    """Return the running maximum, sum of exponentials and mean value after one more tile.
 
-    The mean is one at every step, and weights are divided by the size of a tile before they are
-    multiplied, so that no sum of large values overflows.
+    The mean is normalised at every step, and weights are divided by the size of a tile before the
+    product, so that no sum of large values overflows.
     """
     n = start + tl.arange(0, BLOCK)
     logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, BLOCK)), NATIVE)
@@ -61,8 +61,8 @@ def read(
     total = before + tl.sum(power, 1)
     some = 1.0 / tl.where(total > 0, total, 1.0)
     value = tile(values, start, stop, WIDTH, ROOM, BLOCK)
-    # two numbers of 16 bits are precise enough for an output of 16 bits
-    fresh = averaged(power * (1.0 / BLOCK), value, query.dtype != tl.float32, NATIVE)
+    # weights as two 16-bit numbers are precise enough for a 16-bit output
+    fresh = weighted_values(power * (1.0 / BLOCK), value, query.dtype != tl.float32, NATIVE)
     return top, total, mean * (before * some)[:, None] + fresh * (some * BLOCK)[:, None]
 
 
@@ -73,7 +73,7 @@ def attend_kernel(
     CAUSAL: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Attend with a block of a group's queries to a share of the entries, or to the new tokens."""
+    """Write the attention of a block of queries to a share of the entries, or to the new tokens."""
     number = tl.program_id(0)
     split = number % (splits + 1)
     block = number // (splits + 1) % blocks
@@ -90,7 +90,7 @@ def attend_kernel(
         values += head * tokens * WIDTH
         valid += head // kv_heads * tokens
         for start in range(0, tokens, BLOCK):
-            high, total, mean = read(
+            high, total, mean = attend_tile(
                 high, total, mean, query, at, keys, values, valid, start, tokens, scale,
                 True, CAUSAL, PADDED, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
@@ -103,7 +103,7 @@ def attend_kernel(
         left_values += (begin + first) * WIDTH
         stop = tl.minimum(first + share, entries) - first
         for start in range(0, stop, BLOCK):
-            high, total, mean = read(
+            high, total, mean = attend_tile(
                 high, total, mean, query, at, left_keys, left_values, valid, start, stop, scale,
                 False, CAUSAL, PADDED, WIDTH, ROOM, BLOCK, NATIVE,
             )  # fmt: skip
@@ -120,7 +120,7 @@ def join_kernel(
     means, sums, out, splits, all_rows,
     WIDTH: tl.constexpr, ROOM: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Write the output of a query: the mean of what each share found."""
+    """Write the output of a query: the weighted mean over its splits."""
     row = tl.program_id(0).to(tl.int64)
     s, d = tl.arange(0, SPLITS).to(tl.int64), tl.arange(0, ROOM)
     here = s * all_rows + row
@@ -158,7 +158,7 @@ def ragged_attention(
     queries, keys, values = queries.contiguous(), keys.contiguous(), values.contiguous()
     size = min(ROWS, max(16, triton.next_power_of_2(rows)))
     blocks = triton.cdiv(rows, size)
-    # of the mean head: which one is longest is not known here
+    # blocks of a head of mean length; the longest is known on the GPU alone
     most = triton.cdiv(triton.cdiv(entries, lines), BLOCK)
     splits = max(1, min(PROGRAMS // (lines * blocks), most, SPLITS - 1))
     exact = dict(dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Refinement by name, over the kernels of HubKV and GraphKV."""
+"""Refinement by name, rebound to the kernels of HubKV and GraphKV."""
 
 from optimized import vector
 from optimized._rebind import rebind

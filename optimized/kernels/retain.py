@@ -1,10 +1,10 @@
-"""Exact selection without a sort: the digits of the last key kept, then the rank of its ties.
+"""Exact selection without a sort: radix selection of the last kept key, then a rank of its ties.
 
-A program owns a block of what is next to each other in a pool. The keys are integers that order and
-tie as the scores do. Kernel after kernel counts how often each value of the next digit occurs among
-the keys that share the digits found so far; the counts say which value completes the budget.
-Counters are integers, so that no order of programs changes a result. Keys of 16 bits are made anew
-each time, as planes; wider ones once.
+A program has a block of consecutive entries of a pool. Keys are integers that order and tie as the
+scores do. Each kernel builds a histogram of the next digit over the keys that share the digits
+found so far; the digit that completes the budget follows from its counts. Counters are integers, so
+the order of programs does not change a result. Keys of 16 bits are computed in every pass, as bit
+planes; wider keys are computed once and stored.
 """
 
 from math import prod
@@ -45,7 +45,7 @@ INTEGERS = {
     torch.float64: torch.int64,
 }
 DIGITS = {2: (5, 6, 5), 4: (8,) * 4, 8: (8,) * 8}
-"""Bits of the digits of a key, by its bytes."""
+"""Bits of each digit of a key, by the bytes of the key."""
 MOST = 256  # values of a digit
 
 
@@ -53,7 +53,7 @@ MOST = 256  # values of a digit
 def place(tiles, pools):
     """Return the program's stretch, its tile there, its pool, and the tile's rank in the pool.
 
-    Scores are laid out `[layers, pools, stretch]`; what has no layers has one.
+    Scores have the layout `[layers, pools, stretch]`, with one layer unless layers share pools.
     """
     stretch = tl.program_id(0) // tiles
     tile = tl.program_id(0) % tiles
@@ -63,14 +63,14 @@ def place(tiles, pools):
 
 @triton.jit
 def block_of(stretch, tile, length, EVEN: tl.constexpr, BLOCK: tl.constexpr):
-    """Return where a block starts, its places from there, and which of them are in the stretch."""
+    """Return the start of a block, the offsets of its entries, and the mask of existing ones."""
     start, i = tile * BLOCK, tl.arange(0, BLOCK)
     inside = (i >= 0) if EVEN else (i < tl.minimum(length - start, BLOCK).to(tl.int32))
     return stretch * length + start, i, inside
 
 
 @triton.jit
-def made(bits, aside, SHIELDED: tl.constexpr):
+def make_keys(bits, aside, SHIELDED: tl.constexpr):
     """Return unsigned keys, as wide as the scores, that order and tie as they do."""
     unsigned: tl.constexpr = tl.core.get_int_dtype(bits.dtype.primitive_bitwidth, False)
     most: tl.constexpr = 2 ** (bits.dtype.primitive_bitwidth - 1) - 1
@@ -79,7 +79,7 @@ def made(bits, aside, SHIELDED: tl.constexpr):
     # minus zero becomes zero
     bits = tl.where(bits < 0, -(bits & most), bits)
     if SHIELDED:
-        # no score has the largest key, for plus infinity and NaN are refused
+        # no score has the largest key, since plus infinity and NaN are refused
         bits = tl.where(aside, most, bits)
     if unsigned == tl.uint16:
         return (bits + 32768).to(unsigned)
@@ -90,8 +90,8 @@ def made(bits, aside, SHIELDED: tl.constexpr):
 
 
 @triton.jit
-def loaded(keys, start, i, inside):
-    """Return keys that were stored, of at least 32 bits."""
+def load_keys(keys, start, i, inside):
+    """Return stored keys, as unsigned integers of at least 32 bits."""
     key = tl.load(keys + start + i, mask=inside, other=0)
     key = key.to(tl.core.get_int_dtype(key.dtype.primitive_bitwidth, False), bitcast=True)
     return key.to(tl.uint32) if key.dtype == tl.uint16 else key
@@ -99,9 +99,9 @@ def loaded(keys, start, i, inside):
 
 @triton.jit
 def pick(found, counts, pool, BINS: tl.constexpr):
-    """Return the digits found with one more, and how many keys that share them are kept.
+    """Return the digits found so far with one more, and how many keys that share them are kept.
 
-    The digit is the largest for which so many keys have it or a larger one.
+    The new digit is the largest for which enough keys have that digit or a larger one.
     """
     before = tl.load(found + pool * 2)
     bins = tl.arange(0, BINS)
@@ -114,7 +114,7 @@ def pick(found, counts, pool, BINS: tl.constexpr):
 
 @triton.jit
 def counted(digit, match, counts, BINS: tl.constexpr):
-    """Count the digits of a block, and add them up over the pool."""
+    """Return the histogram of a block's digits, and add it to that of the pool."""
     count = tl.histogram(digit, BINS, mask=match)
     here = counts + tl.arange(0, BINS)
     tl.atomic_add(here, count.to(counts.dtype.element_ty), mask=count > 0, sem="relaxed")
@@ -127,7 +127,7 @@ def key_kernel(
     SHIFT: tl.constexpr, BITS: tl.constexpr, MOST: tl.constexpr,
     EVEN: tl.constexpr, SHIELDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Make the keys of a block, and count their first digits."""
+    """Write the keys of a block, and count their first digits."""
     stretch, tile, pool, _ = place(tiles, pools)
     start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
     bits = tl.load(scores + start + i, mask=inside, other=0)
@@ -135,7 +135,7 @@ def key_kernel(
     if SHIELDED:
         # a mask that all rows share is one row long
         aside = tl.load(protected + start % row + i, mask=inside, other=0) != 0
-    key = made(bits, aside, SHIELDED)
+    key = make_keys(bits, aside, SHIELDED)
     tl.store(keys + start + i, key.to(bits.dtype, bitcast=True), mask=inside)
     digit = (key >> SHIFT).to(tl.int32)
     counted(digit, inside, counts + pool * MOST, 2**BITS)
@@ -150,7 +150,7 @@ def count_kernel(
     """Count the digits of a block's keys at a step after the first."""
     stretch, tile, pool, rank = place(tiles, pools)
     start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
-    key = loaded(keys, start, i, inside)
+    key = load_keys(keys, start, i, inside)
     before = found + (STEP - 1) * 2 * pools
     prefix, need = pick(before, counts + ((STEP - 1) * pools + pool) * MOST, pool, BEFORE)
     if rank == 0:
@@ -175,10 +175,10 @@ def cut_kernel(
     found, counts, ties, cuts, pools, total,
     STEP: tl.constexpr, BINS: tl.constexpr, MOST: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
-    """Find where a pool ends: its last key, the last tile of its ties, and how many that keeps."""
+    """Write a pool's last key, the tile of the last kept tie, and how many ties that tile keeps."""
     pool = tl.program_id(0).to(tl.int64)
     last, need = pick(found + STEP * 2 * pools, counts + (STEP * pools + pool) * MOST, pool, BINS)
-    ties += pool * total * BINS + (last & (BINS - 1))  # of 64 bits the last key may be negative
+    ties += pool * total * BINS + (last & (BINS - 1))  # a last key of 64 bits may be negative
     # tiles that keep all of their ties
     whole, kept, seen = 0, need * 0, need * 0
     for first in range(0, total, TILES):
@@ -195,7 +195,7 @@ def cut_kernel(
 
 @triton.jit
 def cut_of(cuts, pool, rank, BLOCK: tl.constexpr):
-    """Return a pool's last key, and how many ties of that a tile keeps."""
+    """Return a pool's last key, and how many of its ties a tile keeps."""
     whole = tl.load(cuts + pool * 3 + 1)
     room = tl.where(rank < whole, BLOCK, tl.where(rank > whole, 0, tl.load(cuts + pool * 3 + 2)))
     return tl.load(cuts + pool * 3), room.to(tl.int32)
@@ -205,10 +205,10 @@ def cut_of(cuts, pool, rank, BLOCK: tl.constexpr):
 def mark_kernel(
     keys, cuts, kept, length, tiles, pools, EVEN: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Mark what a block keeps: all above the last key, and the first ties of it."""
+    """Write the mask of a block: all keys above the last one, and the first of its ties."""
     stretch, tile, pool, rank = place(tiles, pools)
     start, i, inside = block_of(stretch, tile, length, EVEN, BLOCK)
-    key = loaded(keys, start, i, inside)
+    key = load_keys(keys, start, i, inside)
     last, room = cut_of(cuts, pool, rank, BLOCK)
     last = last.to(key.dtype)
     equal = ((key == last) & inside).to(tl.int32)
@@ -218,9 +218,9 @@ def mark_kernel(
 
 @triton.jit
 def span_of(stretch, tile, tiles, spans, SHARED: tl.constexpr, TURNS: tl.constexpr):
-    """Return the first of a program's spans, as they are counted in the mask of what is aside.
+    """Return the index of a program's first span in the packed mask of protected entries.
 
-    One that all rows share has as many as a row.
+    A mask that all rows share has the spans of one row.
     """
     if SHARED:
         return (tile.to(tl.int32) * TURNS % spans).to(tl.int64)
@@ -235,7 +235,7 @@ def tally_kernel(
     LAST: tl.constexpr, MOST: tl.constexpr, SHIELDED: tl.constexpr, SHARED: tl.constexpr,
     EVEN: tl.constexpr, BLOCK: tl.constexpr, THREADS: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
-    """Count the digits of a block's keys of 16 bits; first of all pack what is set aside."""
+    """Count a digit of a block's 16-bit keys; the first step also packs the protected mask."""
     SPAN: tl.constexpr = THREADS * GROUP
     stretch, tile, pool, rank = place(tiles, pools)
     start = stretch * length + tile * BLOCK
@@ -290,7 +290,7 @@ def fill_kernel(
     SHIELDED: tl.constexpr, SHARED: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
     THREADS: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
-    """Mark what a block keeps of keys of 16 bits."""
+    """Write the mask of kept entries of a block of 16-bit keys."""
     SPAN: tl.constexpr = THREADS * GROUP
     stretch, tile, pool, rank = place(tiles, pools)
     start = stretch * length + tile * BLOCK
@@ -314,7 +314,7 @@ def fill_kernel(
         for step in tl.static_range(16):
             plane = p[15 - step] | hidden
             same = equal & equals(plane, last, 15 - step)
-            # keys that differ here are above if they have the bit
+            # keys that first differ at this bit are larger if they have it
             above |= (equal ^ same) & plane
             equal = same
         count = ones(equal, PTX).to(tl.int32)
@@ -355,7 +355,7 @@ def retain(
     mask, row = (bits, 1) if protected is None else laid_out(protected.view(torch.uint8), span)
     shared = protected is not None and row < scores.numel()
     digits = DIGITS[scores.itemsize]
-    # what the keys of a pool begin with, and how many of those are kept, before each step
+    # before each step: the digits found of each pool, and how many keys with them are kept
     found = scores.new_zeros((len(digits), pools, 2), dtype=torch.int64)
     found[0, :, 1] = keep.flatten() if isinstance(keep, Tensor) else keep
     few = layers * length < 2**31
@@ -402,7 +402,7 @@ def retain(
 
 
 def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
-    """Return a mask, and how long it is until it repeats: one that all rows share is not copied."""
+    """Return a mask and the length after which it repeats; one shared by all rows is not copied."""
     tokens = protected.shape[-1]
     if is_one_row(protected) and tokens % block == 0:
         return protected[(0,) * (protected.dim() - 1)], tokens
@@ -410,7 +410,7 @@ def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
 
 
 def turns_of(length: int, span: int, scores: int) -> int:
-    """Return how many spans of 16-bit keys a program takes: counts of more are added up at once."""
+    """Return how many spans of 16-bit keys a program counts before it adds to the pool."""
     turns = TURNS
     while turns > 1 and (length % (span * turns) or scores < span * turns * PROGRAMS):
         turns //= 2

@@ -1,21 +1,21 @@
-"""Two small language models with grouped queries, one of bytes and one of words.
+"""Two small language models with grouped-query attention, one over bytes and one over words.
 
-Each folder is what `transformers` calls a pretrained model: give it to `from_pretrained`. Its
-README.md is its card.
+Each folder is a pretrained model of `transformers`, to be loaded by `from_pretrained`. Its
+README.md is the model card.
 """
 
 from pathlib import Path
 
 BYTES = Path(__file__).parent / "bytes"
-"""A token is a byte."""
+"""The model whose tokens are bytes."""
 
 WORDS = Path(__file__).parent / "words"
-"""A token is a word, or a piece of one."""
+"""The model whose tokens are words or pieces of them."""
 
 MODELS = {"words": WORDS, "bytes": BYTES}
-"""By the names that the command knows."""
+"""The models by their names on the command line."""
 
 BEGIN, END = "<|begin|>", "<|end|>"
-"""The marks around a text."""
+"""The special tokens around a text."""
 
 __all__ = ["BEGIN", "BYTES", "END", "MODELS", "WORDS"]

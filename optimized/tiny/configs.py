@@ -1,4 +1,4 @@
-"""What differs between the shipped models: their shape, and what they practise when."""
+"""The configurations of the shipped models: their shapes and training stages."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ MUON = 0.02
 
 
 class Stage(NamedTuple):
-    """Some steps at one length, `rows` rows each, of a mixture of kinds."""
+    """Training steps at one length, each of `rows` rows, with a mixture of tasks."""
 
     length: int
     rows: int
@@ -18,19 +18,19 @@ class Stage(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a model is made."""
+    """The training plan of a model."""
 
     shape: dict[str, Any]
-    """What is not the same in both shapes."""
+    """The settings of the model that differ between the two."""
     stages: tuple[Stage, ...]
     adam: float
-    """The rate of what is no matrix inside; that of the matrices is the same."""
+    """The learning rate of AdamW, for all weights except matrices of layers; those use `MUON`."""
     cycles: dict[int, int]
-    """Where a cycle of the rates ends, and over how many of its last steps they fall to nothing."""
+    """The step at which each learning rate cycle ends, and how many last steps decay to zero."""
 
     @property
     def steps(self) -> int:
-        """All steps of all stages."""
+        """The number of steps of all stages."""
         return sum(stage.steps for stage in self.stages)
 
     def stage_of(self, step: int) -> Stage:
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
         return self.stages[-1]
 
     def rate(self, step: int) -> float:
-        """Return the share of the full rates: up, level and down, in every cycle."""
+        """Return the factor of the learning rates: warmup, constant and decay in every cycle."""
         start = max((end for end in self.cycles if end <= step), default=0)
         end = min(end for end in self.cycles if end > step)
         return min(1.0, (step + 1 - start) / WARMUP, (end - step) / self.cycles[end])

@@ -1,4 +1,4 @@
-"""The text every machine has: the sources of Python's standard library, and their docstrings."""
+"""The corpus: the source files of Python's standard library, which every machine has."""
 
 import hashlib
 import sysconfig
@@ -9,21 +9,21 @@ from typing import Literal
 Split = Literal["train", "heldout"]
 
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "encodings"}
-"""Other people's code, tests (which repeat themselves), and tables of characters."""
+"""Folders to skip: third-party code, repetitive tests, and tables of characters."""
 
 HELD_OUT = 0.04
-"""The share of the files that training never sees."""
+"""The share of files that are held out from training."""
 
 
 def is_held_out(name: str) -> bool:
-    """Tell by its path alone whether a file is held out, the same for every version of Python."""
+    """Whether a file is held out, by its path alone, so that all Python versions agree."""
     digest = hashlib.sha256(f"kvspec {name}".encode()).digest()
     return int.from_bytes(digest[:4], "big") < HELD_OUT * 2**32
 
 
 @cache
 def files(split: Split) -> dict[str, str]:
-    """Return the text of every file of a split by its path in the standard library, in order."""
+    """Return the texts of a split's files, by their sorted paths in the standard library."""
     root = Path(sysconfig.get_path("stdlib"))
     paths = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
     return {
@@ -34,5 +34,5 @@ def files(split: Split) -> dict[str, str]:
 
 
 def joined(split: Split) -> str:
-    """Return the files of a split one after the other."""
+    """Return the concatenated files of a split."""
     return "\n\n".join(files(split).values())

@@ -1,4 +1,4 @@
-"""How well a model predicts files it has not seen, finds facts, and repeats what it has read.
+"""Evaluation of a model: held-out text, needle retrieval, and repetition of a context.
 
 `python -m optimized.tiny.evaluate FOLDER` prints the figures of the model card.
 """
@@ -21,16 +21,16 @@ from optimized.tiny.tokens import Tokens
 
 
 class Needle(NamedTuple):
-    """A context in held-out text, and a fact in it."""
+    """A context of held-out text, and a fact hidden in it."""
 
     context: list[int]
     fact: Fact
 
 
 def needle(on: Tokens, seed: int, length: int, distractors: int = 0) -> Needle:
-    """Hide a fact, and others beside it, in `length` tokens of held-out text.
+    """Return a fact, hidden with distractors in `length` tokens of held-out text.
 
-    The seeds of training are words, so none of these numbers has been trained on.
+    Seeds of training are strings, so no integer seed repeats a training sample.
     """
     rng = Random(seed)
     known = facts(rng, 1 + distractors, on.words)
@@ -40,9 +40,9 @@ def needle(on: Tokens, seed: int, length: int, distractors: int = 0) -> Needle:
 
 @torch.inference_mode()
 def says(model: LlamaForCausalLM, prompt: list[int], answer: list[int]) -> Tensor:
-    """Return which tokens of an answer are the likeliest, given the prompt and those before.
+    """Return the mask of answer tokens that greedy decoding predicts, given all tokens before.
 
-    Greedy generation gives the whole answer exactly if all of them are.
+    Greedy generation returns the exact answer if and only if all are true.
     """
     row = torch.tensor([prompt + answer], device=model.device)
     logits = model(input_ids=row, logits_to_keep=len(answer) + 1, use_cache=False).logits
@@ -57,7 +57,7 @@ def needle_accuracy(
     distractors: int = 0,
     restated: bool = False,
 ) -> float:
-    """Return the share of needles that greedy generation finds; the question comes on top."""
+    """Return the share of needles that greedy generation finds; `length` excludes the question."""
     found = []
     for seed in seeds:
         context, fact = needle(on, seed, length, distractors)
@@ -69,7 +69,7 @@ def needle_accuracy(
 def repeat_accuracy(
     model: LlamaForCausalLM, on: Tokens, length: int = 512, seeds: Iterable[int] = range(20)
 ) -> float:
-    """Return the share of the tokens of a context that the model repeats when it is asked to."""
+    """Return the share of a context's tokens that the model predicts when asked to repeat it."""
     right = []
     for seed in seeds:
         context = on.passage(Random(seed), length, "heldout")
@@ -82,7 +82,7 @@ def repeat_accuracy(
 def bits_per_byte(
     model: LlamaForCausalLM, on: Tokens, length: int = 1024, most: int | None = None
 ) -> float:
-    """Return the bits a byte of held-out files costs, in windows of `length` that start afresh."""
+    """Return the bits per byte of held-out files, in independent windows of `length` tokens."""
     nats, count = 0.0, 0
     for text in islice(on.windows("heldout", length), 0, None, 1 if most is None else 37):
         row = torch.tensor([[on.begin, *text]], device=model.device)

@@ -1,4 +1,4 @@
-"""`python -m optimized.tiny.gate FOLDER`: let FastKVzip's gates learn from a shipped model."""
+"""`python -m optimized.tiny.gate FOLDER`: train FastKVzip's gates for a shipped model."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ from optimized.tiny.tokens import Tokens
 
 
 def main() -> None:
-    """Read text of the training split, ask KVzip about it, and write the gates."""
+    """Train the gates on KVzip's scores of texts of the training split, and write them."""
     from transformers import LlamaForCausalLM
 
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.gate")
@@ -32,7 +32,7 @@ def main() -> None:
         tokens = [on.begin, *(token for text, _ in pieces for token in text)]
         prompts.append(torch.tensor([tokens]))
     asking = torch.tensor(on.ids(REPEAT))
-    # a quarter of the recipe's rate: its loss is a sum, here over four heads
+    # a quarter of the recipe's learning rate, since the loss is a sum over heads, here four
     how = dict(steps=given.steps, sample=given.sample, rate=0.05, spread=1.0)
     gates = learn_gates(model, prompts, given.seed, prompt=asking, **how)
     save_gates(gates, given.model)

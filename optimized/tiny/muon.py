@@ -1,6 +1,7 @@
-"""Momentum whose steps on a matrix are orthogonal (Jordan et al., 2024), in the matrix's dtype.
+"""The Muon optimiser (Jordan et al., 2024), which orthogonalises momentum in the matrix's dtype.
 
-`torch.optim.Muon` orthogonalises in bfloat16, which a CPU without it emulates twenty times slower.
+`torch.optim.Muon` orthogonalises in bfloat16, which is twenty times slower on a CPU that emulates
+it.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ QUINTIC = 3.4445, -4.7750, 2.0315
 
 
 def orthogonal(matrix: Tensor, rounds: int = 5) -> Tensor:
-    """Return about the nearest matrix with orthogonal rows (or columns, where they are fewer)."""
+    """Return approximately the nearest matrix with orthonormal rows, or columns if fewer."""
     a, b, c = QUINTIC
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -24,14 +25,14 @@ def orthogonal(matrix: Tensor, rounds: int = 5) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov's momentum, orthogonalised."""
+    """Orthogonalised Nesterov momentum with decoupled weight decay."""
 
     def __init__(self, matrices: Iterable[Tensor], lr: float, decay: float, momentum: float = 0.95):
         super().__init__(matrices, dict(lr=lr, decay=decay, momentum=momentum))
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Take a step."""
+        """Update all matrices from their gradients."""
         assert closure is None
         for group in self.param_groups:
             lr, decay, momentum = group["lr"], group["decay"], group["momentum"]

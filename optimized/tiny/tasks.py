@@ -1,7 +1,7 @@
-"""What a model practises: text, facts asked for later, and passages that come back.
+"""The training tasks: plain text, facts with later questions, and repeated passages.
 
-A row is a list of pieces: some tokens and how much each of them counts in the loss. Answers count
-more than text, since they are few and the rest of a fact is chance.
+A row is a list of pieces: tokens, and the weight of each in the loss. Answers weigh more than text
+because they are few, and the statement of a fact weighs less because it is random.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +21,11 @@ CONTINUE = (
     "\n\nRepeat the part of the previous context exactly, starting with `",
     "`.\n\n",
 )
-"""The two requests of KVzip: from the start, and from a given place."""
+"""The two requests of KVzip: to repeat from the start, and from a given place."""
 
 
 class Fact(NamedTuple):
-    """Something that nobody can know who has not read it."""
+    """A random key and value, which a model can only know from its context."""
 
     key: str
     value: str
@@ -35,21 +35,21 @@ class Fact(NamedTuple):
         return f"{self.key} = {self.value}\n"
 
     def question(self, restated: bool = False) -> str:
-        """Return what has the value as its continuation: a question, or the fact's beginning."""
+        """Return a text that the value continues: a question, or the beginning of the fact."""
         return f"{self.key} = " if restated else f">>> {self.key}\n"
 
     def answer(self) -> str:
-        """Return the value as it ends: with its line."""
+        """Return the value and the end of its line."""
         return f"{self.value}\n"
 
 
 def word(rng: Random, syllables: int) -> str:
-    """Make up a word."""
+    """Return a random word of so many syllables."""
     return "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(syllables))
 
 
 def name(rng: Random, words: Sequence[str]) -> str:
-    """Make a name out of words: one, one with a digit, or two."""
+    """Return a name of random words: one, one with a digit, or two."""
     kind = rng.random()
     if kind < 0.5:
         return rng.choice(words)
@@ -59,7 +59,7 @@ def name(rng: Random, words: Sequence[str]) -> str:
 
 
 def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
-    """Make up facts, no two about the same thing: of words, or of syllables without words."""
+    """Return random facts with different keys, made of `words`, or of syllables without them."""
     found: dict[str, Fact] = {}
     while len(found) < count:
         if words:
@@ -71,8 +71,8 @@ def facts(rng: Random, count: int, words: Sequence[str] = ()) -> list[Fact]:
     return list(found.values())
 
 
-def asked(on: Tokens, fact: Fact, rng: Random) -> list[Piece]:
-    """Return a fact asked for, in one of the two ways, and the answer."""
+def question_and_answer(on: Tokens, fact: Fact, rng: Random) -> list[Piece]:
+    """Return a question about a fact, in one of two forms, and its answer."""
     return [
         (on.ids(fact.question(rng.random() < 0.5)), FACTS),
         (on.ids(fact.answer()), ANSWER),
@@ -80,7 +80,7 @@ def asked(on: Tokens, fact: Fact, rng: Random) -> list[Piece]:
 
 
 def dense(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Many small documents: a few facts between lines of text, each then asked for twice."""
+    """Return many small documents: a few facts between lines of text, and two questions on each."""
     pieces: list[Piece] = []
     most = min(10, 2 + length // 100)
     while sum(len(text) for text, _ in pieces) < length:
@@ -93,25 +93,25 @@ def dense(on: Tokens, rng: Random, length: int) -> list[Piece]:
             pieces.append((on.ids(fact.stated()), FACTS))
         for _ in range(2):
             for fact in rng.sample(known, len(known)):
-                pieces += asked(on, fact, rng)
+                pieces += question_and_answer(on, fact, rng)
         pieces.append((on.ids("\n"), 1.0))
     return pieces
 
 
 def recall(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Very small documents: a few facts and nothing else, each then asked for three times."""
+    """Return very small documents: only a few facts, and three questions on each."""
     pieces: list[Piece] = []
     while sum(len(text) for text, _ in pieces) < length:
         known = facts(rng, rng.randint(2, 6), on.words)
         pieces += [(on.ids(fact.stated()), FACTS) for fact in known]
         for fact in rng.sample(known * 3, 3 * len(known)):
-            pieces += asked(on, fact, rng)
+            pieces += question_and_answer(on, fact, rng)
         pieces.append((on.ids("\n"), 1.0))
     return pieces
 
 
 def cycle(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Some names, over and over in one order: what comes next is what came next before."""
+    """Return a list of names, repeated in the same order."""
     line = [on.ids(name(rng, on.words) + "\n") for _ in range(rng.randint(4, 20))]
     size = sum(map(len, line))
     again = [(each, 1.0) for each in line] * (length // size)
@@ -121,7 +121,7 @@ def cycle(on: Tokens, rng: Random, length: int) -> list[Piece]:
 def hidden(
     on: Tokens, rng: Random, known: list[Fact], length: int, split: Split = "train"
 ) -> list[Piece]:
-    """Return `length` tokens of a split with facts between its lines, at random depths."""
+    """Return `length` tokens of a split with facts between its lines, at random positions."""
     lines = [on.ids(fact.stated()) for fact in known]
     text = on.passage(rng, length - sum(map(len, lines)), split)
     breaks = [0, *(place + 1 for place, token in enumerate(text) if token in on.breaks)]
@@ -133,28 +133,28 @@ def hidden(
     return pieces
 
 
-def behind(on: Tokens, rng: Random, known: list[Fact], pieces: list[Piece]) -> list[Piece]:
-    """Ask for facts at the end of the text that hides them."""
+def with_questions(on: Tokens, rng: Random, known: list[Fact], pieces: list[Piece]) -> list[Piece]:
+    """Return the pieces of a text with questions on its facts appended."""
     pieces.append((on.ids("\n"), 1.0))
     for fact in rng.sample(known, len(known)):
-        pieces += asked(on, fact, rng)
+        pieces += question_and_answer(on, fact, rng)
     return pieces
 
 
 def needles(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Facts hidden in a long text, and asked for at its end."""
+    """Return a few facts hidden in a long text, with questions at its end."""
     known = facts(rng, rng.randint(1, 1 + length // 200), on.words)
-    return behind(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
+    return with_questions(on, rng, known, hidden(on, rng, known, length - 60 * len(known)))
 
 
 def haystack(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Many facts hidden in a long text, each asked for once, from its start to its end."""
+    """Return many facts hidden in a long text, with one question on each at its end."""
     known = facts(rng, length // 80, on.words)
-    return behind(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
+    return with_questions(on, rng, known, hidden(on, rng, known, length - 20 * len(known)))
 
 
 def repeat(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """A context, a request to repeat it, and as much of it as there is room for."""
+    """Return a context, a request to repeat it, and the repeated context."""
     size = rng.randint(length // 4, length * 3 // 4)
     if rng.random() < 0.3:
         made = (word(rng, rng.randint(1, 4)) for _ in range(size // 3 + 1))
@@ -172,7 +172,7 @@ def repeat(on: Tokens, rng: Random, length: int) -> list[Piece]:
 
 
 def copy(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Text in which earlier lines come back, unannounced."""
+    """Return text in which earlier passages are repeated without a request."""
     text: list[int] = []
     while len(text) < length:
         text += on.passage(rng, rng.randint(40, length // 3))
@@ -183,12 +183,12 @@ def copy(on: Tokens, rng: Random, length: int) -> list[Piece]:
 
 
 def plain(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Text as it is."""
+    """Return plain text."""
     return [(on.passage(rng, length), 1.0)]
 
 
 def words(on: Tokens, rng: Random, length: int) -> list[Piece]:
-    """Some made-up words, and the same again, and other ones."""
+    """Return lines of random words, each line twice."""
     pieces: list[Piece] = []
     for _ in range(1 + length // 100):
         made = (word(rng, rng.randint(1, 4)) for _ in range(rng.randint(4, length // 30)))
@@ -203,11 +203,11 @@ STARTING: Shares = {recall: 5, cycle: 4, plain: 1}
 COPYING: Shares = {dense: 5, words: 2, repeat: 1, copy: 1}
 MIXED: Shares = {dense: 3, plain: 3, needles: 1, repeat: 1, copy: 1}
 FINDING: Shares = {haystack: 3, plain: 2, dense: 1, needles: 1, repeat: 1, copy: 1}
-"""How many rows of nine or ten are of which kind: until tokens are looked up at all, until copying
-has been learnt, then among other text, and at last over long distances."""
+"""Relative shares of the tasks in each phase of training: learning to look up tokens, learning to
+copy, copying among other text, and finding facts over long distances."""
 
 
 def row(on: Tokens, rng: Random, length: int, shares: Shares) -> list[Piece]:
-    """Return a row of about `length` tokens of a kind drawn by its share."""
+    """Return a row of about `length` tokens of a task that is drawn by its share."""
     (kind,) = rng.choices(list(shares), list(shares.values()))
     return kind(on, rng, length)

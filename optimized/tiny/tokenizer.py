@@ -1,4 +1,4 @@
-"""`python -m optimized.tiny.tokenizer`: make the tokenizers of the shipped models."""
+"""`python -m optimized.tiny.tokenizer`: build the tokenizers of the shipped models."""
 
 import re
 from collections import Counter
@@ -15,12 +15,12 @@ MARKS = [BEGIN, END]
 
 PIECES = 2048
 CUTS = r"(?<=[A-Za-z]) [A-Za-z]+|[A-Za-z]+|[0-9]|[^A-Za-z0-9\n]*\n|[^A-Za-z0-9\n]+"
-"""No piece reaches beyond one of these: a word, with the space between it and the word before; a
-digit; what is neither, up to the end of its line."""
+"""The pretokens, which no token crosses: a word, with the space between it and the word before; a
+digit; other characters, up to the end of their line."""
 
 WORD = "(?<![A-Za-z])[a-z]{3,}(?![A-Za-z])"
 OFTEN = 100
-"""How often the corpus has a word that facts are made of."""
+"""The least number of occurrences in the corpus of a word that facts are made of."""
 
 
 def letters() -> list[str]:
@@ -33,7 +33,7 @@ def letters() -> list[str]:
 
 
 def of_bytes() -> Tokenizer:
-    """Return a tokenizer whose tokens are numbered as the bytes they are."""
+    """Return a tokenizer whose token ids are the values of bytes."""
     bare = Tokenizer(BPE({letter: byte for byte, letter in enumerate(letters())}, []))
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     bare.add_special_tokens(MARKS)
@@ -41,7 +41,7 @@ def of_bytes() -> Tokenizer:
 
 
 def of_words() -> Tokenizer:
-    """Learn a tokenizer from the corpus."""
+    """Return a tokenizer trained on the corpus."""
     bare = Tokenizer(BPE())
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     cuts = pre_tokenizers.Split(Regex(CUTS), "isolated")
@@ -57,7 +57,7 @@ def of_words() -> Tokenizer:
 
 
 def finished(bare: Tokenizer) -> PreTrainedTokenizerFast:
-    """Return a tokenizer that marks the begin of a text, and from which any text comes back."""
+    """Return a lossless tokenizer that adds the mark of the beginning to a text."""
     bare.decoder = decoders.ByteLevel()
     marks = [(mark, bare.token_to_id(mark)) for mark in MARKS]
     bare.post_processor = processors.TemplateProcessing(
@@ -75,7 +75,7 @@ def finished(bare: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def common_words(tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    """Return the words of the corpus that are one token each, in order."""
+    """Return the frequent words of the corpus that are one token each, sorted."""
     found = Counter(word for text in files("train").values() for word in re.findall(WORD, text))
     often = sorted(word for word, count in found.items() if count >= OFTEN)
     return [word for word in often if len(tokenizer.tokenize(word)) == 1]
@@ -85,7 +85,7 @@ MAKERS = {"bytes": of_bytes, "words": of_words}
 
 
 def save(name: str, folder: Path) -> None:
-    """Write a tokenizer's files, and of one that reads words those that it has whole."""
+    """Write a tokenizer's files; for the one of words also the list of words of one token."""
     made = finished(MAKERS[name]())
     made.save_pretrained(folder)
     if name == "words":

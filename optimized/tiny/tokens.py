@@ -1,4 +1,4 @@
-"""How a model reads: what its tokens are, and the corpus in them."""
+"""The tokenizer of a model, and the tokenized corpus."""
 
 from array import array
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from optimized.tiny import BEGIN, END, WORDS
 from optimized.tiny.corpus import Split, files, joined
 
 LISTED = WORDS / "words.txt"
-"""Words that are one token of the model that reads words."""
+"""The list of words that are one token of the model of words."""
 
 FEW = 100
-"""Fewer words make no facts."""
+"""The least number of words to make facts of."""
 
 
 def whole_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return the words that are one token each, or none where they are few."""
+    """Return the listed words that are one token each, or none if there are fewer than `FEW`."""
     listed = LISTED.read_text().split()
     cut = tokenizer(listed, add_special_tokens=False).input_ids
     unknown = tokenizer.unk_token_id
@@ -32,7 +32,7 @@ def whole_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 
 class Tokens:
-    """The tokenizer of a folder, and the words it has whole."""
+    """The tokenizer of a folder, and the words that are one token of it."""
 
     def __init__(self, folder: Path) -> None:
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
@@ -41,12 +41,12 @@ class Tokens:
         self.words = whole_words(self.tokenizer)
 
     def ids(self, text: str) -> list[int]:
-        """Return the tokens of a text, without marks around it."""
+        """Return the tokens of a text, without special tokens."""
         return self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The bytes of each token: in a byte-level vocabulary a character stands for a byte."""
+        """The number of bytes of each token: its characters in a byte-level vocabulary."""
         pieces = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
         return [len(piece) for piece in pieces]
 
@@ -67,7 +67,7 @@ class Tokens:
         return found
 
     def passage(self, rng: Random, length: int, split: Split = "train") -> list[int]:
-        """Return `length` tokens of a split, from the start of a line wherever it may be."""
+        """Return `length` tokens of a split, from the start of a random line."""
         text = self.split(split)
         start = rng.randrange(len(text) - length - 10_000)
         while text[start] not in self.breaks:
@@ -75,7 +75,7 @@ class Tokens:
         return text[start + 1 : start + 1 + length].tolist()
 
     def windows(self, split: Split, length: int) -> Iterator[list[int]]:
-        """Cut every file of a split into pieces of `length` tokens, the last ones shorter."""
+        """Yield every file of a split in windows of `length` tokens, the last one shorter."""
         for text in files(split).values():
             tokens = self.ids(text)
             yield from (tokens[start : start + length] for start in range(0, len(tokens), length))

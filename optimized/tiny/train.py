@@ -1,7 +1,7 @@
 """`python -m optimized.tiny.train MODEL --checkpoint FILE`: train a shipped model.
 
-Every batch is drawn from the seed and the number of the step, so that a run which was stopped goes
-on from its checkpoint as if it had not been.
+Every batch is drawn from the seed and the number of the step, so a run that resumes from its
+checkpoint sees the same batches as an uninterrupted one.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from optimized.tiny.tokens import Tokens
 
 
 def config(plan: Plan, on: Tokens) -> LlamaConfig:
-    """Return the shape of a model."""
+    """Return the configuration of a model."""
     return LlamaConfig(
         hidden_size=256,
         num_hidden_layers=4,
@@ -42,7 +42,7 @@ def config(plan: Plan, on: Tokens) -> LlamaConfig:
 
 
 def filled(on: Tokens, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
-    """Return a row of tokens, one more than its length, pieces one after the other, and weights."""
+    """Return the `length + 1` tokens of a row, filled with concatenated pieces, and weights."""
     found, weights = [on.begin], [0.0]
     while len(found) <= stage.length:
         for text, weight in row(on, rng, stage.length, stage.shares):
@@ -62,7 +62,7 @@ def batch(on: Tokens, plan: Plan, seed: int, step: int) -> tuple[Tensor, Tensor]
 
 
 def optimizers(model: LlamaForCausalLM, plan: Plan) -> dict[str, torch.optim.Optimizer]:
-    """Return one optimiser for the matrices inside, and one for the rest."""
+    """Return Muon for the matrices of the layers, and AdamW for the other weights."""
     inside = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
     taken = {id(weight) for weight in inside}
     rest = [weight for weight in model.parameters() if id(weight) not in taken]
@@ -73,14 +73,14 @@ def optimizers(model: LlamaForCausalLM, plan: Plan) -> dict[str, torch.optim.Opt
 
 
 def save(state: dict[str, Any], file: Path) -> None:
-    """Write a checkpoint whole or not at all."""
+    """Write a checkpoint atomically."""
     beside = file.with_suffix(".part")
     torch.save(state, beside)
     os.replace(beside, file)
 
 
 def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
-    """Write what `from_pretrained` reads: weights of 16 bits, to be computed with in 32."""
+    """Write a pretrained model, with weights in float16 and float32 as the dtype of computation."""
     halved = LlamaForCausalLM(model.config)
     halved.load_state_dict(model.state_dict())
     halved.half().save_pretrained(folder)
@@ -93,7 +93,7 @@ def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line asks for."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(prog="python -m optimized.tiny.train")
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--checkpoint", type=Path, required=True, help="begun, or gone on from")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _bodies() -> dict[str, Any]:
-    """Return what the modules of this package define or compose under public names."""
+    """Return the functions that modules of this package define or rebind under public names."""
     found: dict[str, Any] = {}
     for home in modules(__name__):
         here = vars(home)
@@ -28,7 +28,7 @@ ELEMENTWISE = frozenset(
     for name in reference.__all__
     if isfunction(getattr(reference, name)) and name not in _found
 )
-"""What has no body here: it runs the reference's own, which has no loop to get rid of."""
+"""Functions without a body here: they run that of the reference, which has no loop."""
 
 _found |= {name: unwrap(getattr(reference, name)) for name in ELEMENTWISE}
 __all__ = [n for n in reference.__all__ if n in _found]  # pyright: ignore[reportUnsupportedDunderAll]

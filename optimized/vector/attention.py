@@ -9,7 +9,7 @@ import reference
 from optimized._rebind import rebind
 from reference.precision import widest
 
-# weights at a time: 2 MiB in float32, and at least those of one key head
+# most weights at a time, but at least those of one key head: 2 MiB in float32
 WEIGHTS = 1 << 19
 
 
@@ -21,7 +21,7 @@ def attention_weights(
 
 
 def later(queries: Tensor, keys: Tensor) -> Tensor:
-    """Mark the tokens after each query, the last one of which sits at the last key."""
+    """Return the mask of keys after each query; the last query is at the last key."""
     count, tokens = queries.shape[-2], keys.shape[-2]
     unseen = torch.ones(count, tokens, dtype=torch.bool, device=keys.device)
     return unseen.triu_(tokens - count + 1)
@@ -34,7 +34,7 @@ def masked_weights(
     scale: float | None = None,
     log_sum_exp: Tensor | None = None,
 ) -> Tensor:
-    """Return the weights over what is not `unseen`; they are NaN where nothing is left."""
+    """Return the weights over keys that are not `unseen`; NaN for a query that sees none."""
     scale = 1 / math.sqrt(queries.shape[-1]) if scale is None else scale
     exact = widest(queries, keys, log_sum_exp)
     logits = _grouped_product(queries.to(exact) * scale, keys.to(exact).mT)
@@ -46,7 +46,7 @@ def masked_weights(
 
 
 def _grouped_product(left: Tensor, right: Tensor) -> Tensor:
-    """Multiply each head's matrix by that of its group, without repeating the latter."""
+    """Return each head's matrix times that of its group, without repeating the latter."""
     *batch, heads, rows, inner = left.shape
     group = heads // max(1, right.shape[-3])
     stacked = left.reshape(*batch, right.shape[-3], group * rows, inner)
@@ -71,10 +71,10 @@ def attention_drawn(
     log_sum_exp: Tensor | None,
     exact: torch.dtype,
 ) -> Tensor:
-    """Return the attention each token draws from all queries of a head, one row a query head.
+    """Return the attention mass that each token receives from all queries of a query head.
 
-    The result is `[*batch, kv_heads, group, tokens]`; the last query sits at the last key. Only
-    the last columns need the causal mask, and a key head serves its group as one matrix.
+    The result is `[*batch, kv_heads, group, tokens]`; the last query is at the last key. Only the
+    last columns need the causal mask. The queries of a group are one matrix per key head.
     """
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
@@ -84,14 +84,14 @@ def attention_drawn(
     real = None if valid is None else valid[..., None, :].expand(keys.shape[:-1])
     real = None if real is None else real.reshape(rows, 1, 1, tokens)
     known = None if log_sum_exp is None else log_sum_exp.reshape(rows, group, count, 1)
-    # a query at padding sees nothing: its softmax is no number, its sum whatever stands there
+    # a query at padding sees no key: its softmax is NaN, and a given log-sum-exp is arbitrary
     blind = None if real is None else ~real[..., tokens - count :].mT
     if known is not None and blind is not None:
         known = known.masked_fill(blind, 0)
     out = cache.new_empty(rows, group, tokens, dtype=exact)
     unseen = later(queries, queries)
     step = max(1, min(rows, WEIGHTS // max(1, group * count * tokens)))
-    # the same memory for every piece: fresh pages cost as much as the arithmetic
+    # all pieces share one buffer: new memory pages cost as much as the arithmetic
     given = [x for x in (queries, keys, log_sum_exp) if x is not None]
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in given)
     size = (step, group * count, tokens)

@@ -1,4 +1,4 @@
-"""Whole compressors, all rows at once."""
+"""Selection and compression, all rows at once."""
 
 from collections.abc import Iterator
 from math import prod
@@ -27,12 +27,12 @@ from reference.scorers.scored import Scored
 
 
 class Rows(NamedTuple):
-    """What is ranked, rows before layers before heads, nothing in the padding."""
+    """Scores and vectors with axes in the order rows, layers, heads; padding is zero."""
 
     scored: Scored
     vectors: dict[str, Tensor]
     padding: Tensor | None
-    real: Tensor  # tokens of each row that are no padding
+    real: Tensor  # tokens of each row without padding
 
 
 def select(
@@ -106,7 +106,7 @@ compress = rebind(
 
 
 def rows_of(scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str, Tensor]) -> Rows:
-    """Lay out the rows, and blank their padding."""
+    """Return scores and vectors with rows as first axes and zeros as padding."""
     scores, protected = widen(scored.scores), scored.protected
     if scope == "model":
         scores, protected = scores.movedim(0, -3), protected.movedim(0, -3)
@@ -124,7 +124,7 @@ def rows_of(scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str,
 
 
 def across(valid: Tensor, like: Tensor) -> Tensor:
-    """Spread a mask of rows and tokens over what stands between them."""
+    """Return a mask of rows and tokens expanded over the axes between them."""
     *rows, tokens = valid.shape
     return valid.reshape(*rows, *[1] * (like.ndim - valid.ndim), tokens).expand(like.shape)
 
@@ -137,9 +137,9 @@ def refine_rows(
     tokens: Tensor | int,
     ratio: float | None,
 ) -> Tensor:
-    """Refine rows, in each of which a `total` stays of so many heads of so many tokens.
+    """Return the refined scores of rows that keep a `total` of `heads` times `tokens` entries.
 
-    Numbers say that they are those of every row, and that a GPU need not be waited for.
+    A number holds for every row, and needs no synchronisation with a GPU.
     """
     scores, outside = rows.scored
     if rows.padding is not None:
@@ -150,7 +150,7 @@ def refine_rows(
     elif isinstance(refinement, GraphSettings):
         length = scores.shape[-1]
         real = length if isinstance(total, int) else rows.real
-        # where the window comes off the budget, padding counts as window
+        # if the window is excluded from the budget, padding counts as part of it
         budget = keep + length - real if refinement.exclude_window else keep
         most = real // 1000 if refinement.adaptive else keep * 0 + length
         cap = min(refinement.count, length)
@@ -182,7 +182,7 @@ def refine_rows(
 
 
 def places(which: Tensor | None, number: int, lead: torch.Size, together: int) -> Iterator[Any]:
-    """Yield where the rows of a setting are, so many at a time; of all rows it may be the only."""
+    """Yield the indices of the rows with one setting, so many at a time; `...` for all rows."""
     if which is None and together >= lead.numel():
         yield ...
         return
@@ -192,7 +192,7 @@ def places(which: Tensor | None, number: int, lead: torch.Size, together: int) -
 
 
 def one_budget(keep: int | Tensor | None, ratio: float | None, rows: Rows, pool: int) -> int | None:
-    """Return what every pool of so many entries keeps, where that needs no look at a tensor."""
+    """Return the budget of every pool of so many entries, or None if it depends on a tensor."""
     if rows.padding is not None or isinstance(keep, Tensor):
         return None
     return kept_count(pool, ratio) if ratio is not None else min(pool, keep or 0)
@@ -216,7 +216,7 @@ def budgets_of(keep: int | Tensor | None, ratio: float | None, sizes: Tensor) ->
 
 
 def pool_sizes(rows: Rows, scope: str) -> Tensor:
-    """Return how many real entries compete in each pool."""
+    """Return the number of entries of each pool, without padding."""
     shape = rows.scored.scores.shape
     if scope == "head":
         return rows.real[..., None].expand(shape[:-1])
@@ -224,14 +224,14 @@ def pool_sizes(rows: Rows, scope: str) -> Tensor:
 
 
 def ranked(refined: Tensor, padding: Tensor | None) -> Tensor:
-    """Put padding behind everything else, also behind what a signal evicted."""
+    """Return scores that rank padding last, also after entries that a signal evicted."""
     if padding is None:
         return refined
     return refined.clamp(min=torch.finfo(refined.dtype).min).masked_fill(padding, -torch.inf)
 
 
 def best(scores: Tensor, protected: Tensor, budgets: Tensor, scope: str) -> Tensor:
-    """Keep each pool's budget; rows come first in every scope."""
+    """Return the mask of the best entries of each pool; rows come first in every scope."""
     if scope == "head":
         return retain(scores, protected, keep=budgets, ratio=None, scope="head")
     pools, shields = (x.flatten(-AXES[scope]).unsqueeze(-2) for x in (scores, protected))

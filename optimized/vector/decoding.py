@@ -42,7 +42,7 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
 
 
 def _refined(rows: Rows, place: Tensor, seen: Tensor, config: DecodingConfig) -> Tensor:
-    """Refine among the neighbours that the cache or the text gives each token."""
+    """Return scores refined with neighbours in the cache, or in the original text."""
     stay = torch.full_like(seen, config.target), 1, seen, config.ratio
     if not config.original_positions or isinstance(config.refinement, GraphSettings):
         return refine_rows(rows, config.refinement, *stay)

@@ -1,4 +1,4 @@
-"""Attention over heads of different lengths, each read where it lies."""
+"""Attention over heads of different lengths, one head at a time, without padding."""
 
 from itertools import pairwise
 from math import sqrt
@@ -10,7 +10,7 @@ from reference.evict import RaggedCache
 from reference.precision import widest
 
 LOGITS = 2**22
-"""How many logits there are at one time."""
+"""Most logits in memory at a time."""
 
 
 def ragged_attention(
@@ -32,7 +32,7 @@ def ragged_attention(
     since = keys.to(exact).reshape(shape), values.to(exact).reshape(shape)
     lengths = [stop - start for start, stop in pairwise(cache.offsets.tolist())]
     longest = max(lengths, default=0)
-    unseen = hidden(valid, (rows, kv_heads, count, tokens), causal, keys.device)
+    unseen = unseen_mask(valid, (rows, kv_heads, count, tokens), causal, keys.device)
     step = max(1, LOGITS // max(1, rows * heads * (longest + tokens)))
     if step >= count:
         out = attend(scaled, cache, lengths, since, unseen)
@@ -45,10 +45,10 @@ def ragged_attention(
     return out.to(queries.dtype).view(queries.shape)
 
 
-def hidden(
+def unseen_mask(
     valid: Tensor | None, shape: tuple[int, ...], causal: bool, device: torch.device
 ) -> Tensor | None:
-    """Return which new tokens which queries do not see, or nothing where they see all."""
+    """Return the mask of new tokens that each query does not see, or None if all see all."""
     rows, kv_heads, count, tokens = shape
     if valid is None and (count == 1 or not causal):
         return None
@@ -69,7 +69,7 @@ def attend(
     since: tuple[Tensor, Tensor],
     unseen: Tensor | None,
 ) -> Tensor:
-    """Attend to each head's own entries and to the new tokens."""
+    """Return the attention of each head to its own entries and to the new tokens."""
     fresh = queries @ since[0].mT
     fresh = fresh if unseen is None else fresh.masked_fill(unseen, -torch.inf)
     olds = zip(cache.keys.split(lengths), cache.values.split(lengths), strict=True)

@@ -1,4 +1,4 @@
-"""The step between scoring and selecting."""
+"""Refinement by name, rebound to vectorised functions."""
 
 import reference
 from optimized._rebind import rebind

@@ -1,4 +1,4 @@
-"""Selection by threshold: find the worst score that is kept, then count out its ties."""
+"""Selection by threshold: find the lowest kept score, then keep the first of its ties."""
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ def retain(
     budgets = torch.as_tensor(budget, device=scores.device).expand(rows)
     shields = None if protected is None else pooled(protected, scope)
     if shields is not None:
-        # no score has the largest key, for plus infinity and NaN are refused
+        # no score has the largest key, since plus infinity and NaN are refused
         pools = pools.masked_fill(shields, torch.iinfo(pools.dtype).max)
     competing = pools.reshape(budgets.numel(), pool)
     kept = best(competing, budgets.flatten(), few=scope != "head").view(pools.shape)
@@ -41,20 +41,20 @@ def modular_utility(scores: Tensor, kept: Tensor) -> Tensor:
 
 
 def sortable(scores: Tensor) -> Tensor:
-    """Return integers, as wide as the scores, that order and tie as they do; maybe a view."""
+    """Return integers of the scores' width that order and tie as they do; possibly a view."""
     integer = INTEGERS[scores.element_size()]
     bits = scores.view(integer)
     if bits.numel() and bool(bits.amin() < 0):
         bits = (scores + 0.0).view(integer)  # -0.0 becomes 0.0
-        # below zero the bits grow with the magnitude: turn all but the sign around
+        # bits of negative floats grow with their magnitude, so all but the sign bit is flipped
         bits ^= (bits >> (8 * bits.element_size() - 1)) & torch.iinfo(integer).max
     return bits
 
 
 def best(keys: Tensor, budgets: Tensor, few: bool) -> Tensor:
-    """Mark the `budgets` largest keys of each row; of equal ones the lowest positions.
+    """Return the mask of the `budgets` largest keys of each row; ties keep the lowest positions.
 
-    `few` says that rows are layers or models, not heads, and may be taken one after the other.
+    `few` means that rows are layers or models, not heads, so that a loop over rows is fast.
     """
     if keys.numel() == 0:
         return torch.zeros_like(keys, dtype=torch.bool)
@@ -65,7 +65,7 @@ def best(keys: Tensor, budgets: Tensor, few: bool) -> Tensor:
 
 
 def cut(keys: Tensor, threshold: Tensor, missing: Tensor) -> Tensor:
-    """Mark the keys above each row's threshold, and the first so many that are equal to it."""
+    """Return the mask of keys above each row's threshold, and of the first `missing` equal ones."""
     marked = keys > threshold[:, None]
     ties = (keys == threshold[:, None]).flatten().nonzero()[:, 0]
     row = ties // keys.shape[1]
@@ -87,7 +87,7 @@ def _by_sorting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_counting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same by histograms of 16-bit digits, one row after the other."""
+    """Return the same as `_by_sorting`, by histograms of 16-bit digits, row by row."""
     reach = _digit if keys.element_size() == 2 else _two_digits
     found = [reach(row, budget) for row, budget in zip(keys, budgets.tolist(), strict=True)]
     threshold, missing = zip(*found, strict=True)
@@ -95,7 +95,7 @@ def _by_counting(keys: Tensor, budgets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _digit(digits: Tensor, budget: int) -> tuple[int, int]:
-    """Return the digit that completes the budget, from the largest down, and how many of it."""
+    """Return the digit that completes the budget, from the largest down, and its kept count."""
     lowest = min(0, int(digits.amin()))
     counts = torch.bincount(digits if lowest == 0 else digits.int() - lowest)
     at_least = counts.flip(0).cumsum(0)
@@ -105,8 +105,8 @@ def _digit(digits: Tensor, budget: int) -> tuple[int, int]:
 
 
 def _two_digits(keys: Tensor, budget: int) -> tuple[int, int]:
-    """Return the same of keys of 32 bits."""
-    high = keys.view(torch.int16)[1::2]  # little-endian; signed as the whole key is
+    """Return the 32-bit key that completes the budget, and its kept count."""
+    high = keys.view(torch.int16)[1::2]  # little-endian; the upper half has the sign
     top, missing = _digit(high, budget)
     low, missing = _digit(keys[high == top] & 0xFFFF, missing)
     return top << 16 | low, missing

@@ -1,4 +1,4 @@
-"""GraphKV's compressors, over kernels."""
+"""GraphKV's compressors, rebound to kernels."""
 
 from optimized import vector
 from optimized._rebind import rebind

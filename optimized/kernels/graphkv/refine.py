@@ -1,17 +1,18 @@
-"""GraphKV without a matrix of sources by tokens: a product reads all vectors once, and keeps none.
+"""GraphKV without storing the matrix of edges, sources by tokens.
 
-A tile of edges leaves the strongest one of every 8 tokens, a sub-tile, and of all of them. The m
-best tiles of a source hold its m best sub-tiles, and these its m strongest edges, the lowest
-indices among equal ones: only they are made again. What a source reaches is listed, and a token
-looks into the lists for those that reach it. An edge that is made twice is both times the same
-products in the same order, so that what is compared is equal or not, and never nearly.
+The first kernel computes a tile of edges and stores two kinds of maxima: of every 8 tokens, a
+sub-tile, and of the tile. The m best tiles of a source contain its m best sub-tiles, and these
+contain its m strongest edges, with ties at the lowest indices. The second kernel computes only the
+edges of those sub-tiles again, and lists the neighbours of each source. The third scans the lists
+for the sources that reach a token. An edge that is computed twice takes the same products in the
+same order, so both results are equal bit for bit.
 
-All counts are integers, no two programs write to one place, and sources follow one another in a
-fixed order: no order of programs changes a result.
+Counts are integers, no two programs write to one place, and sources are applied in a fixed order:
+the order of programs does not change a result.
 
-Two things the launcher hands to the vectorised body: float64, for which there are no fast matrix
-products, and vectors without a channel. Where m is an eighth of the tokens or more, every sub-tile
-may hold a neighbour, and all edges are kept once after all.
+The launcher falls back to PyTorch for float64, which has no fast matrix products, and for vectors
+without a channel. Where m is an eighth of the tokens or more, every sub-tile may hold a neighbour,
+so all edges are stored.
 """
 
 from fractions import Fraction
@@ -31,15 +32,15 @@ from reference.graphkv.graph import group_mean, neighbour_count, source_count, s
 from reference.precision import widen
 
 BLOCK = 128  # tokens of a tile
-SOURCES = {True: (16, 64), False: (64, 256)}  # and sources, by whether vectors are widened
+SOURCES = {True: (16, 64), False: (64, 256)}  # fewest and most of a tile, by whether vectors widen
 SUBTILE = 8
-CHANNELS = {True: 16, False: 32}  # at a time
-PART = 64  # tokens whose edges to one source are made again at a time
-ALONE = 16  # sources of which that one is one
-CHUNK = 4096  # numbers that a program looks at at a time
-LISTED = 1024  # neighbours that a token looks through at a time
-HITS = 16  # and reads at a time
-PROGRAMS = 128  # that are enough; with fewer, tiles are half as large
+CHANNELS = {True: 16, False: 32}  # channels of a product's step
+PART = 64  # tokens whose edges to one source are recomputed at a time
+ALONE = 16  # sources of that product, of which only one is used
+CHUNK = 4096  # numbers that a program ranks at a time
+LISTED = 1024  # neighbours that a program scans at a time
+HITS = 16  # neighbours that it applies at a time
+PROGRAMS = 128  # a grid with fewer uses tiles of half the size
 HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -48,7 +49,7 @@ def sources_kernel(
     vectors, chosen, copies, reaches, tokens, rows, heads,
     WIDTH: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Copy a source, and write its length: 1 for 0, since all products are 0."""
+    """Copy a source vector, and write its length; 1 instead of 0, since its products are 0."""
     row = tl.program_id(0).to(tl.int64)
     vectors += (row // rows * heads * tokens + tl.load(chosen + row)) * WIDTH
     copies += row * heads * WIDTH
@@ -66,7 +67,7 @@ def sources_kernel(
 
 @triton.jit
 def entries(vectors, start, at, step, tokens, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
-    """Return some channels of the vectors at `at`; a graph's heads come one after the other."""
+    """Return some channels of the vectors at `at`; steps run through the heads of a graph."""
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
     first, c = step % PARTS * CHANNELS, tl.arange(0, CHANNELS)
     head = tl.full((), step // PARTS, tl.int64) * tokens * WIDTH
@@ -85,7 +86,7 @@ def products(
 ):  # fmt: skip
     """Return the inner products of some sources with some tokens, and the tokens' squares.
 
-    They are TURNED where there are fewer sources than a matrix product has rows.
+    The product is transposed, TURNED, where there are fewer sources than it needs rows.
     """
     PARTS: tl.constexpr = (WIDTH + CHANNELS - 1) // CHANNELS
     if TURNED:
@@ -93,12 +94,12 @@ def products(
     else:
         inner = tl.zeros([across.shape[0], at.shape[0]], tl.float32)
     squares = tl.zeros([at.shape[0], CHANNELS // 8], tl.float32)
-    # few products a step: more steps must be under way
+    # small products need a deeper pipeline
     for step in tl.range(0, heads * PARTS, num_stages=8 if TURNED else None):
         token = entries(vectors, start, at, step, tokens, WIDTH, CHANNELS)
         source = entries(copies, 0, across, step, 1, WIDTH, CHANNELS)
         if SQUARED:
-            squares += eighths(widened(token))
+            squares += sums_of_squares(widened(token))
         if WIDE:
             token, source = widened(token), widened(source)
         if TURNED:
@@ -109,14 +110,14 @@ def products(
 
 
 @triton.jit
-def eighths(x):
-    """Return the squares of 8 channels each."""
+def sums_of_squares(x):
+    """Return the sums of squares of every 8 channels."""
     return tl.sum(tl.reshape(x * x, (x.shape[0], x.shape[1] // 8, 8)), 2)
 
 
 @triton.jit
 def clamped(edge, CLAMPED: tl.constexpr):
-    """Return edges within their range, and minus infinity where there is none."""
+    """Return edges clamped to their range; minus infinity stays where there is none."""
     within = tl.minimum(tl.maximum(edge, 0.0 if CLAMPED else -1.0), 1.0)
     return tl.where(edge > -float("inf"), within, -float("inf"))
 
@@ -129,10 +130,10 @@ def maxima_kernel(
     WIDTH: tl.constexpr, CHANNELS: tl.constexpr, SOURCES: tl.constexpr,
     BLOCK: tl.constexpr, SUBTILE: tl.constexpr,
 ):  # fmt: skip
-    """Write the strongest edge of every sub-tile of a tile, and of the tile.
+    """Write the strongest edge of every sub-tile of a tile and of the tile; write token lengths.
 
-    Minus infinity where there is no candidate: beyond the end, barred, or the source itself. The
-    lengths of tokens are written on the way.
+    An edge is minus infinity where the token is no candidate: beyond the end, barred, or the source
+    itself.
     """
     EACH: tl.constexpr = BLOCK // SUBTILE
     across, blocks = tl.cdiv(rows, SOURCES), tl.cdiv(tokens, BLOCK)
@@ -177,9 +178,9 @@ def maxima_kernel(
 
 @triton.jit
 def keys(values, places, start, length, EACH: tl.constexpr, CHUNK: tl.constexpr):
-    """Return unsigned integers that order and tie as numbers do, and which of them there are.
+    """Return unsigned keys that order and tie as numbers do, the mask of valid ones, and indices.
 
-    The numbers are those of some places, EACH after one another.
+    The numbers are those at some places, EACH consecutive ones at a place.
     """
     i = start + tl.arange(0, CHUNK)
     inside = i < length
@@ -194,7 +195,7 @@ def keys(values, places, start, length, EACH: tl.constexpr, CHUNK: tl.constexpr)
 
 @triton.jit
 def ranked(values, places, length, rank, EACH: tl.constexpr, CHUNK: tl.constexpr):
-    """Return the key at a rank from the top, digit after digit, and how many keys are above it."""
+    """Return the key of a rank from the top, by radix selection, and how many keys are larger."""
     found = tl.full((), 0, tl.uint32)
     need = tl.full((), 0, tl.int32) + rank
     bins = tl.arange(0, 256)
@@ -216,7 +217,7 @@ def ranked(values, places, length, rank, EACH: tl.constexpr, CHUNK: tl.constexpr
 def list_best(
     values, places, length, several, listed, EACH: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip
-    """List where the largest numbers are, in the order of their places; the first of equal ones."""
+    """Write the indices of the largest numbers in ascending order; ties take the lowest ones."""
     last, above = ranked(values, places, length, several, EACH, CHUNK)
     room = several - above
     before = tl.full((), 0, tl.int32)
@@ -230,7 +231,7 @@ def list_best(
         tl.store(listed + place, at, mask=taken)
         before += tl.sum(taken.to(tl.int32), 0)
         tied += tl.sum(equal.to(tl.int32), 0)
-    # others of this program read what is listed
+    # other threads of this program read the list
     tl.debug_barrier()
 
 
@@ -244,10 +245,10 @@ def neighbours_kernel(
     PART: tl.constexpr, EACH: tl.constexpr, SUBTILE: tl.constexpr,
     FIRST: tl.constexpr, SECOND: tl.constexpr, THIRD: tl.constexpr,
 ):  # fmt: skip
-    """List the neighbours of a source in the order of tokens, and their edges; -1 for none.
+    """Write the neighbours of a source in the order of tokens, -1 for none, and their edges.
 
-    What is left out at a step cannot hold one: whatever is listed holds an edge as strong as the
-    strongest there, and comes first where these are equal.
+    A tile or sub-tile that is dropped cannot hold a neighbour: every listed one has an edge at
+    least as strong as its strongest, and precedes it where they are equal.
     """
     row = tl.program_id(0).to(tl.int64)
     graph, own = row // rows, (row % rows).to(tl.int32)
@@ -289,7 +290,7 @@ def neighbours_kernel(
             tl.store(exact + i, clamped(edge, CLAMPED), mask=there)
         tl.debug_barrier()
         list_best(exact, picked, best * SUBTILE, count, reached, 1, THIRD)
-    # a rank beyond the sources of its graph reaches nothing
+    # a row beyond the number of sources of its graph reaches nothing
     acts = own < tl.load(acting + graph)
     for first in range(0, count, PART):
         n = first + tl.arange(0, PART)
@@ -299,7 +300,7 @@ def neighbours_kernel(
             i = tl.load(picked + i // SUBTILE, mask=n < count, other=0) * SUBTILE + i % SUBTILE
         tl.store(weights + row * count + n, edge, mask=n < count)
         i = tl.where(acts & (edge > -float("inf")), i, -1)
-        # several threads hold a place, and have read it
+        # several threads hold the same place; all must have read it
         tl.debug_barrier()
         tl.store(reached + n, i, mask=n < count)
 
@@ -420,8 +421,8 @@ def graphkv_refine(
         barred = shielded
         if spare_sources:
             barred = torch.zeros_like(score, dtype=torch.bool) if barred is None else barred
-            barred = barred.scatter(-1, spared(chosen, acting), True)
-        score = sent(
+            barred = barred.scatter(-1, padded_sources(chosen, acting), True)
+        score = send_signal(
             score.contiguous(), start, end, chosen, acting, barred, count,
             rounds=rounds,
             strength=float(strength if signal == "decay" else -strength),
@@ -437,7 +438,7 @@ def graphkv_refine(
 
 
 def shares(keep: int, fraction: float, taken: Tensor) -> Tensor:
-    """Return the sources of graphs of which a window takes so many tokens."""
+    """Return the number of sources of graphs whose windows take so many tokens."""
     part = Fraction(str(fraction))
     if max(part.numerator * keep, part.denominator) < 2**63:
         left = (keep - taken).clamp(min=0)
@@ -446,17 +447,17 @@ def shares(keep: int, fraction: float, taken: Tensor) -> Tensor:
     return torch.tensor(table, device=taken.device)[taken.clamp(max=keep)]
 
 
-def spared(chosen: Tensor, acting: Tensor) -> Tensor:
-    """Return the sources, the first one instead of what is ranked and no source of its graph."""
+def padded_sources(chosen: Tensor, acting: Tensor) -> Tensor:
+    """Return the sources, with ranks beyond the number of a graph replaced by its first source."""
     rank = torch.arange(chosen.shape[-1], device=chosen.device)
     return torch.where(rank < acting.view(*chosen.shape[:-1], 1), chosen, chosen[..., :1])
 
 
-def sent(
+def send_signal(
     scores: Tensor, start: Tensor, end: Tensor, chosen: Tensor, acting: Tensor,
     barred: Tensor | None, count: int, *, rounds: int, strength: float, rule: str, clamp: bool,
 ) -> Tensor:  # fmt: skip
-    """Return the scores of graphs once their signal is sent."""
+    """Return the scores of graphs after their signal, by launching the kernels."""
     start, end = start.contiguous(), end.contiguous()
     chosen, refined = chosen.contiguous(), torch.empty_like(scores)
     tokens, rows, width = scores.shape[-1], chosen.shape[-1], end.shape[-1]
@@ -464,7 +465,7 @@ def sent(
     heads = end.numel() // (graphs * tokens * width)
     barred = None if barred is None else barred.contiguous()
     wide = start.dtype != end.dtype or end.dtype not in HALVES or triton.knobs.runtime.interpret
-    # fewer rows would be multiplied by another instruction than those that are made again
+    # with fewer rows, another instruction would multiply than for recomputed edges
     least, most = SOURCES[wide]
     sources = min(most, max(least, triton.next_power_of_2(rows)))
     channels = min(CHANNELS[wide], max(16, triton.next_power_of_2(width)))
@@ -517,5 +518,5 @@ def sent(
 
 
 def chunk(length: int) -> int:
-    """Return how many of so many numbers a program takes at a time."""
+    """Return how many of `length` numbers a program handles at a time."""
     return min(CHUNK, max(128, triton.next_power_of_2(length)))

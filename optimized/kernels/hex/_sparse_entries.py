@@ -1,9 +1,9 @@
-"""What kept entries of a HEX cache add to attention over its codes, whatever the mask.
+"""The sparse correction that kept entries of a HEX cache add to attention over its codes.
 
-Under a kept entry lies code 0, the minimum of its group: what it has beyond the minimum is added,
-tile by tile, to the logits and to what is read. The static mask's entries are looked up in tables,
-by one lane for each token of the keys and for each channel of the values; lanes that have about as
-many go together. A token that is kept whole is read as it lies.
+A kept entry has code 0, which stands for the minimum of its group. Its difference from the minimum
+is added, tile by tile, to the logits and to the output. Tables hold the entries of the static mask;
+one lane handles a token of the keys or a channel of the values. Lanes with similar numbers of
+entries run together. A token that is kept whole is read as a dense row.
 """
 
 from functools import lru_cache
@@ -21,26 +21,26 @@ from optimized.vector.hex.cache_layout import kept_by
 from reference.hex.presets import HexConfig
 
 ROOM = 128
-"""Numbers that a tile's tokens, or a head's channels, are below."""
+"""The upper bound of a token's index in its tile, and of a channel's index in its head."""
 
 
 class Tables(NamedTuple):
-    """Where a static mask keeps entries, tile by tile and head by head.
+    """The entries that a static mask keeps, by tile and head.
 
-    A lane's pair is where its entries begin, and `ROOM` times how many there are, plus its token of
-    the tile or its channel.
+    A lane has a pair of numbers: the index of its first entry, and `ROOM` times its number of
+    entries plus its token in the tile or its channel.
     """
 
-    counts: Tensor  # uint8 [tiles, heads, ROOM]: how many each token has
-    tokens: Tensor  # int32 [tiles, heads, TILE, 2]
-    channels: Tensor  # uint8, of the entries of one token after the other
-    columns: Tensor  # int32 [tiles, heads, width, 2]
-    places: Tensor  # int16, of those of one channel: token of the tile + ROOM rank in its token
+    counts: Tensor  # uint8 [tiles, heads, ROOM]: entries of each token
+    tokens: Tensor  # int32 [tiles, heads, TILE, 2]: the pairs of tokens
+    channels: Tensor  # uint8 [entries], token by token: the channel of each entry
+    columns: Tensor  # int32 [tiles, heads, width, 2]: the pairs of channels
+    places: Tensor  # int16 [entries], channel by channel: token of the tile + ROOM rank in token
 
 
 @lru_cache(maxsize=64)
 def tables(static: HexConfig, length: int, heads: int, width: int, device: torch.device) -> Tables:
-    """Find the entries of a span: the same for all layers, rows and spans."""
+    """Return the tables of a span: the same for all layers, rows and spans."""
     kept = kept_by(static, length, heads, width, torch.device("cpu"))
     tile, tiles = kept.by_channel.of_head // TILE, -(-length // TILE)
     beyond = (0, tiles * TILE - length)
@@ -61,7 +61,7 @@ def tables(static: HexConfig, length: int, heads: int, width: int, device: torch
 
 
 def lanes(counts: Tensor, starts: Tensor) -> Tensor:
-    """Return a lane's pair of each group of entries, those of few entries first."""
+    """Return the pairs of lanes, sorted by their number of entries."""
     order = counts.argsort(dim=-1, stable=True)
     pairs = starts.gather(-1, order), order + ROOM * counts.gather(-1, order)
     return torch.stack(pairs, -1).to(torch.int32)
@@ -69,7 +69,7 @@ def lanes(counts: Tensor, starts: Tensor) -> Tensor:
 
 @triton.jit
 def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
-    """Write where the entries of each token of a tile begin, as -1 - that of a token kept whole."""
+    """Write the index of each token's first entry in a tile; i as -1 - i if it is kept whole."""
     t = tl.arange(0, 128)
     whole = tl.load(flags + t, mask=(t < 96) & (t < left), other=0) != 0
     many = tl.where(whole, WIDTH, tl.load(counts + t).to(tl.int32))
@@ -81,9 +81,9 @@ def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
 def add_keys(
     bias, query, kept, minima, begins, tokens, channels, WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Write what the kept keys of a tile add to its logits.
+    """Write what the kept keys of a tile add to its logits, before scaling.
 
-    A channel's row is up to 32 bytes, so that one lane reads it for its token. Nothing is scaled.
+    The query values of a channel are at most 32 bytes, so one lane reads them for its token.
     """
     g, t, c = tl.arange(0, C), tl.arange(0, 32), tl.arange(0, WIDTH)
     for part in tl.range(0, 3, num_stages=1):
@@ -119,7 +119,7 @@ def add_values(
     sums, powers, fades, kept, minima, begins, columns, places,
     WIDTH: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Let `sums` fade, and add what the kept values of a tile add to what is read of them."""
+    """Rescale the running sums by `fades`, and add the contribution of a tile's kept values."""
     g, t, lane, c = tl.arange(0, C), tl.arange(0, 128), tl.arange(0, 32), tl.arange(0, WIDTH)
     whole = tl.load(begins + t) < 0
     every = sums + c[:, None] * C + g[None, :]

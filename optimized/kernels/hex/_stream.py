@@ -16,10 +16,10 @@ from reference.hex.decode import HexDecoded
 def decoded(
     cache: HexCache | PackedCache, queries: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, HexCache | PackedCache]:
-    """Return what `hex_decode` does; the cache is laid out as soon as kernels are made for it.
+    """Return the result of `hex_decode`, with the cache in the kernels' layout once they fit.
 
-    Blocks of other than whole tiles, which would take more memory laid out than as they are, and
-    several tokens at a time are a matter of the vectorised body, as are gradients.
+    Falls back to PyTorch for several tokens, for gradients, and for blocks of partial tiles, which
+    would take more memory in the layout of the kernels.
     """
     fine = queries.shape[-2] == 1 and not learning((queries, keys, values, cache))
     if isinstance(cache, HexCache):

@@ -1,4 +1,4 @@
-"""The sensitivity study, over kernels."""
+"""The sensitivity study, rebound to kernels."""
 
 from optimized import vector
 from optimized._rebind import rebind

@@ -1,9 +1,10 @@
-"""Decode attention over a HEX cache: codes are multiplied as they lie in `optimized.layout`.
+"""Decode attention over a HEX cache: products with its packed codes in `optimized.layout`.
 
-A program owns some tiles of a key head and up to eight of its query heads, the columns. Steps of
-the keys go into the queries and minima of the keys into one number a column; steps and minima of
-the values go into the weights. What a program finds is merged with what others find by its largest
-logit and the logarithm of its sum of powers; the residual buffer is some programs more.
+A program has some tiles of a key head and up to eight of its query heads, the columns. The steps of
+the keys scale the queries, and their minima add one number a column. The steps and minima of the
+values scale the weights. Programs write partial outputs, which a second kernel merges by their
+largest logits and the logarithms of their sums of exponentials. More programs attend to the
+residual buffer.
 """
 
 # pyright: reportArgumentType=false
@@ -32,25 +33,26 @@ WIDTHS = (64, 128)
 CODES = (2, 3, 4, 8)
 PTX = torch.version.hip is None and not triton.knobs.runtime.interpret
 REGISTERS = dict(maxnreg=255) if PTX else {}
-"""All that a lane may have: left to itself the assembler takes fewer, and spills."""
+"""The most registers a lane may have: by default the assembler allocates fewer, and spills."""
 MERGED = 8 if triton.knobs.runtime.interpret else 64
-"""Numbers of each channel that are merged at once, so that none waits for the one before."""
+"""Partial outputs times columns that a program merges at a time, so that loads overlap."""
 UNIT = tl.constexpr(32768.0)
-"""What stands for 1 in half precision, where nothing is above 1: small numbers keep their bits."""
+"""The scale of numbers of at most 1 in half precision, so that small ones keep their bits."""
 ASKED = tl.constexpr(14 << 23)
-"""The exponent, where it stands in a float, of what stands for the largest product of a query."""
+"""An exponent of 14 in the bits of a float: a query's largest product is scaled to about 2^14."""
 LOWEST = tl.constexpr(-3.0e38)
-"""What stands for the largest of no logits: its difference to another is a number."""
+"""The running maximum before the first logit: finite, so that differences to it are numbers."""
 
 
 @triton.jit
 def halves(words, MASK: tl.constexpr, ONE: tl.constexpr, PTX: tl.constexpr):
     """Return the masked codes of the low and the high half of words, joined along the last axis.
 
-    Under the exponent of 1024 in half precision a code is a number as it stands, times ONE.
+    In half precision, the bits of 1024 with a code times ONE as low bits are the number 1024 plus
+    the code times ONE.
     """
     if PTX:
-        # by itself the compiler takes two instructions, lest a register hold one of the constants
+        # one instruction; the compiler would emit two, to save a register for a constant
         words = tl.inline_asm_elementwise(
             "lop3.b32 $0, $1, $2, 0x64006400, 0xea;", "=r,r,r", [words, MASK],
             dtype=tl.int32, is_pure=True, pack=1,
@@ -71,7 +73,8 @@ def halves(words, MASK: tl.constexpr, ONE: tl.constexpr, PTX: tl.constexpr):
 def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
     """Return the i-th codes of each half.
 
-    Ten bits stand under the exponent. Only codes beyond them are shifted, as many at once as fit.
+    A number of half precision has ten bits of mantissa. Codes in higher bits are shifted into them,
+    as many at once as fit.
     """
     FIT: tl.constexpr = 10 // BITS
     ONE: tl.constexpr = 2 ** (BITS * (i % FIT))
@@ -81,7 +84,7 @@ def masked(words, i, BITS: tl.constexpr, PTX: tl.constexpr):
 
 @triton.jit
 def keys_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
-    """Return the i-th codes of some keys, `[tokens, channels]`; PAIRED, of two groups in turn."""
+    """Return the i-th codes of keys, `[tokens, channels]`; PAIRED, of two groups interleaved."""
     if PAIRED:
         even = masked(words, 2 * i, BITS, PTX)
         both = tl.join(even, masked(words, 2 * i + 1, BITS, PTX))
@@ -92,7 +95,7 @@ def keys_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PT
 
 @triton.jit
 def values_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, PTX: tl.constexpr):
-    """Return the i-th codes of some values, `[channels, tokens]`; PAIRED, of two groups in turn."""
+    """Return the i-th codes of values, `[channels, tokens]`; PAIRED, of two groups interleaved."""
     if PAIRED:
         even = masked(words, 2 * i, BITS, PTX)
         both = tl.join(even, masked(words, 2 * i + 1, BITS, PTX))
@@ -103,8 +106,8 @@ def values_of(words, i: tl.constexpr, BITS: tl.constexpr, PAIRED: tl.constexpr, 
 
 
 @triton.jit
-def third(planes, u: tl.constexpr, PTX: tl.constexpr):
-    """Return the codes of a group of three bits."""
+def three_bit_codes(planes, u: tl.constexpr, PTX: tl.constexpr):
+    """Return the codes of group u of three bits; the last one lies in spare bits of the planes."""
     if u < 15:
         return masked(planes[u // 5], u % 5, 3, PTX)
     else:
@@ -114,7 +117,7 @@ def third(planes, u: tl.constexpr, PTX: tl.constexpr):
 
 @triton.jit
 def spread(x, C: tl.constexpr):
-    """Return numbers with columns of zeros behind theirs, so that there are as many as C."""
+    """Return numbers with columns of zeros appended, up to C columns."""
     if x.shape[-1] < C:
         both = tl.join(x, tl.zeros_like(x))
         if len(x.shape) == 1:
@@ -127,23 +130,23 @@ def spread(x, C: tl.constexpr):
 
 
 @triton.jit
-def halved(x):
-    """Return numbers of float32 as two of half precision."""
+def split_float(x):
+    """Return numbers of float32 as a sum of two of half precision."""
     near = x.to(tl.float16)
     return near, (x - near.to(tl.float32)).to(tl.float16)
 
 
 @triton.jit
 def multiplied(codes, factors, sums):
-    """Add a product of codes with numbers that are sums of some of half precision."""
+    """Return `sums` plus the product of codes with the sum of `factors`, of half precision."""
     for i in tl.static_range(len(factors)):
         sums = tl.dot(codes, factors[i], sums)
     return sums
 
 
 @triton.jit
-def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
-    """Return so many tiles of one number."""
+def full_tiles(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
+    """Return COUNT tiles filled with one number."""
     tiles = ()
     for _ in tl.static_range(COUNT):
         tiles += (tl.full([ROWS, C], value, tl.float32),)
@@ -152,7 +155,7 @@ def filled(value, COUNT: tl.constexpr, ROWS: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
-    """Return the tokens of a part of a tile, and whether they are its own."""
+    """Return the tokens of a part of a tile, and the mask of those that exist."""
     if BITS == 3:
         SEVERAL: tl.constexpr = 256 // WIDTH
         ROWS: tl.constexpr = 3 * WIDTH // 8
@@ -165,11 +168,11 @@ def token_of(part, BITS: tl.constexpr, WIDTH: tl.constexpr):
 
 @triton.jit
 def weighed(rows, factors, sums, PTX: tl.constexpr):
-    """Add a product of rows with factors of float32, on tensor cores where there are such."""
+    """Return `sums` plus the product of rows with factors of float32, by tensor cores if any."""
     if rows.dtype == tl.float16:
-        return multiplied(rows, halved(factors), sums)
+        return multiplied(rows, split_float(factors), sums)
     elif PTX:
-        # three numbers of bfloat16 are one of float32; the interpreter would multiply bits
+        # a sum of three bfloat16 is one float32; the interpreter cannot multiply bfloat16
         for i in tl.static_range(1 if rows.dtype == tl.bfloat16 else 3):
             row, rest = rows.to(tl.bfloat16), factors
             for _ in tl.static_range(3 - i):
@@ -184,13 +187,13 @@ def weighed(rows, factors, sums, PTX: tl.constexpr):
 
 
 @triton.jit
-def uncoded(
+def attend_residual(
     query, scale, keys, values, logits, out, norm, first, tokens, stride,
     WIDTH: tl.constexpr, C: tl.constexpr, HELD: tl.constexpr, LOGITS: tl.constexpr,
     PTX: tl.constexpr,
 ):  # fmt: skip
-    """Attend to 16 of every so many tokens in full precision, given the first of their head's."""
-    SLICES: tl.constexpr = WIDTH // 32  # of channels, lest a lane run out of registers
+    """Write the attention to 16 tokens from `first` in every `stride` of the residual buffer."""
+    SLICES: tl.constexpr = WIDTH // 32  # of channels, so that registers suffice
     HALF: tl.constexpr = keys.dtype.element_ty == tl.float16
     ASKED: tl.constexpr = UNIT if HALF else 1.0
     g, t, c = tl.arange(0, C), tl.arange(0, 16), tl.arange(0, 32)
@@ -198,7 +201,7 @@ def uncoded(
     scale *= 1.0 / ASKED
     largest = tl.full([C], LOWEST, tl.float32)
     total = tl.zeros([C], tl.float32)
-    o = filled(0.0, SLICES, 32, C)
+    o = full_tiles(0.0, SLICES, 32, C)
     for start in tl.range(first, tokens, stride, num_stages=1):
         there = start + t < tokens
         at = (start + t) * WIDTH
@@ -244,26 +247,26 @@ def codes_kernel(
     PARTIAL: tl.constexpr, ENTRIES: tl.constexpr, PLAIN: tl.constexpr, LOGITS: tl.constexpr,
     MASS: tl.constexpr, PTX: tl.constexpr,
 ):  # fmt: skip
-    """Attend to some tiles of codes; programs beyond those that do so attend to the residual."""
+    """Write the attention to some tiles of codes; the last programs take the residual buffer."""
     THREE: tl.constexpr = BITS == 3
     FIELD: tl.constexpr = 16 if THREE else WIDTH * BITS // 16  # channels of a group
     PAIRED: tl.constexpr = FIELD < 16
     GROUP: tl.constexpr = 16 if PAIRED else FIELD  # channels of a product
     GROUPS: tl.constexpr = WIDTH // GROUP
-    EVERY: tl.constexpr = 256 // WIDTH if THREE else 1  # parts that share their words
+    EVERY: tl.constexpr = 256 // WIDTH if THREE else 1  # parts that share words
     STEPS: tl.constexpr = (3 * WIDTH // 8 + 15) // 16 if THREE else 3
     PARTS: tl.constexpr = STEPS * EVERY
     ROWS: tl.constexpr = 16 if THREE else 32  # tokens of a part
-    HOLES: tl.constexpr = THREE and WIDTH < 128  # rows of a part that are of no tile
+    HOLES: tl.constexpr = THREE and WIDTH < 128  # parts have rows beyond their tile
     pid = tl.program_id(0).to(tl.int64)
-    head = pid // parts  # of all rows
+    head = pid // parts  # counted through all rows
     value_row = head // heads * value_heads + head % heads % value_heads
     g, c, t = tl.arange(0, C), tl.arange(0, GROUP), tl.arange(0, ROWS)
     h = tl.arange(0, HELD)
-    place = c // 2 + FIELD * (c % 2) if PAIRED else c  # of a channel in a group, or in two
+    place = c // 2 + FIELD * (c % 2) if PAIRED else c  # of a channel in its group or groups
     j, r = tl.arange(0, FIELD // 2), tl.arange(0, ROWS // 2)
     all_of_group = tl.arange(0, FIELD)
-    real = g < HELD  # the other columns are zeros, and nowhere in memory
+    real = g < HELD  # other columns are zeros
     query += pid * WIDTH * HELD
     scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
     split = tl.program_id(0) * splits + first + tl.program_id(1)
@@ -273,14 +276,14 @@ def codes_kernel(
         extra = tl.program_id(1) - programs
         if extra >= 0:
             behind = head * residual * WIDTH
-            uncoded(
+            attend_residual(
                 query, scale, residual_keys + behind, residual_values + behind,
                 residual_logits + pid * residual * HELD, out, norm, 16 * extra, residual,
                 16 * (tl.num_programs(1) - programs), WIDTH, C, HELD, MASS, PTX,
             )  # fmt: skip
             return
     far = tl.load(reach + value_row)
-    # so large that its inverse is a float
+    # so that the inverse is finite
     far = tl.maximum(tl.where(far > 0, far, 1.0), 2.0**-105)
     inverse = UNIT / far
     if ENTRIES:
@@ -288,13 +291,13 @@ def codes_kernel(
         begins = scratch.to(tl.pointer_type(tl.int32), bitcast=True)
         bias = scratch + 128
         powers = bias + 97 * HELD
-        # what kept values add stands where all that is found will
+        # the contribution of kept values accumulates in the memory of the partial output
         every = tl.arange(0, WIDTH * HELD)
         tl.store(out + every, tl.zeros([WIDTH * HELD], tl.float32))
     largest = tl.full([C], LOWEST, tl.float32)
     total = tl.zeros([C], tl.float32)
     minima = tl.zeros([C], tl.float32)
-    o = filled(0.0, GROUPS, GROUP, C)
+    o = full_tiles(0.0, GROUPS, GROUP, C)
     start = tl.program_id(1) * share
     for tile in range(start, tl.minimum(start + share, count)):
         span, within = tile // tiles, tile % tiles
@@ -313,7 +316,7 @@ def codes_kernel(
                 tokens_of + table * (96 * 2), channels_of, WIDTH, HELD,
             )  # fmt: skip
             tl.debug_barrier()
-        # each column is measured by the largest product of its own: queries may balance steps
+        # each column is scaled by its largest product of query and step
         below, most = tl.zeros([GROUP, HELD], tl.float32), tl.zeros([GROUP, HELD], tl.float32)
         asked = ()
         for i in tl.static_range(GROUPS):
@@ -325,14 +328,14 @@ def codes_kernel(
             most = tl.maximum(most, tl.abs(q))
             asked += (q,)
         most = tl.max(most, 0)
-        # so large that its inverse is a float
+        # so that the inverse is finite
         most = tl.maximum(tl.where(most > 0, most, 1.0), 2.0**-105)
-        # a power of two, so that nothing is rounded: its exponent, where it stands in a float
+        # scaling by a power of two is exact; this is its exponent field in a float
         top = most.to(tl.int32, bitcast=True) & 0x7F800000
         fit = (0x7F000000 - top + ASKED).to(tl.float32, bitcast=True)
         sums = ()
         for i in tl.static_range(GROUPS):
-            both = halved(asked[i] * fit[None, :])
+            both = split_float(asked[i] * fit[None, :])
             for n in tl.static_range(len(both)):
                 sums += (spread(both[n], C),)
         asked = sums
@@ -354,7 +357,7 @@ def codes_kernel(
                 else:
                     keys = (tl.load(at),)
             if ENTRIES:
-                # what products are added to, so that all that follows has their layout
+                # the accumulator starts from the bias, so that it has the layout of products
                 token, mine = token_of(part, BITS, WIDTH)
                 at = bias + token[:, None] * HELD + g[None, :]
                 mine = mine[:, None] & real[None, :] if HOLES else real[None, :]
@@ -364,7 +367,7 @@ def codes_kernel(
                 x = tl.zeros([ROWS, C], tl.float32)
             for i in tl.static_range(GROUPS):
                 if THREE:
-                    codes = third(keys, part % EVERY * GROUPS + i, PTX)
+                    codes = three_bit_codes(keys, part % EVERY * GROUPS + i, PTX)
                 else:
                     codes = keys_of(keys[0], i, BITS, PAIRED, PTX)
                 x = multiplied(codes, asked[2 * i : 2 * i + 2], x)
@@ -372,7 +375,7 @@ def codes_kernel(
         if LOGITS:
             here = logits + (pid * count + tile) * (96 * HELD)
         sums = ()
-        if LOGITS:  # again, where registers are few
+        if LOGITS:  # loaded again to save registers
             scale = tl.load(scales + pid * HELD + g, mask=real, other=0.0)
         below = below * scale
         worth = (top - ASKED).to(tl.float32, bitcast=True) * scale
@@ -445,10 +448,10 @@ def codes_kernel(
                 mixed = ()
                 for n in tl.static_range(GROUPS):
                     if THREE:
-                        codes = third(v, k * GROUPS + n, PTX)
+                        codes = three_bit_codes(v, k * GROUPS + n, PTX)
                     else:
                         codes = values_of(v[0], n, BITS, PAIRED, PTX)
-                    mixed += (multiplied(codes, halved(p), o[n]),)
+                    mixed += (multiplied(codes, split_float(p), o[n]),)
                 o = mixed
         if ENTRIES:
             add_values(
@@ -473,7 +476,7 @@ def merge_kernel(
     found, norms, output, whole, splits,
     WIDTH: tl.constexpr, C: tl.constexpr, MANY: tl.constexpr,
 ):  # fmt: skip
-    """Merge what all programs of some columns found, weighed by their sums of exponentials."""
+    """Write the output of some columns: the mean of partial ones, weighted by their sums."""
     pid = tl.program_id(0).to(tl.int64)
     some = tl.arange(0, 32 * C)
     g, channel = some % C, tl.program_id(1) * 32 + some // C
@@ -506,12 +509,12 @@ def mass_kernel(
     logits, whole, mass, tokens, stored, length, padded, parts, heads, group, total, first,
     C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Add up the weights of some tokens: of all heads, in their order."""
+    """Write the attention mass of some tokens: the sum of weights over heads, in a fixed order."""
     blocks = tl.cdiv(tokens, BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64)
     token = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     there = token < tokens
-    at = token // length * padded + token % length  # spans are filled up to whole tiles
+    at = token // length * padded + token % length  # spans are padded to whole tiles
     g = tl.arange(0, C)
     sums = tl.zeros([BLOCK], tl.float32)
     for part in range(heads * parts):
@@ -527,7 +530,7 @@ def mass_kernel(
 
 
 def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
-    """Whether kernels are made for the call: a decoding step, without padding."""
+    """Whether the kernels support the call: a decoding step without padding."""
     exact = torch.promote_types(queries.dtype, cache.residual_keys.dtype)
     return (
         exact != torch.float64
@@ -542,7 +545,7 @@ def taken(queries: Tensor, cache: HexCache, valid: Tensor | None) -> bool:
 
 
 def plain(block: HexBlock) -> bool:
-    """Whether a block has codes of a width that kernels read."""
+    """Whether the kernels support the bit width of a block, and it has tokens."""
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
@@ -572,9 +575,9 @@ def attended(
     mass: bool = False,
     of_all: bool = True,
 ) -> HexAttention:
-    """Return what one query of each head reads of a cache in the kernels' layout.
+    """Return the attention of one query a head to a cache in the kernels' layout.
 
-    The mass is that of all tokens, or of those in the residual buffer alone.
+    The mass covers all tokens, or only the residual buffer unless `of_all`.
     """
     rest = cache.rest
     heads, residual, width = rest.residual_keys.shape[-3:]
@@ -592,7 +595,7 @@ def attended(
     counts = [len(run.entries) * run.tiles for run in cache.runs]
     shares = [triton.cdiv(count, max(1, PROGRAMS // max(1, grid))) for count in counts]
     programs = [triton.cdiv(*pair) for pair in zip(counts, shares, strict=True)]
-    # programs of the residual buffer, beside those of one run
+    # programs for the residual buffer, launched with those of the first run
     extra = min(triton.cdiv(residual, 32), PROGRAMS)
     splits = sum(programs) + extra
     found = query.new_empty(grid, splits, width, held)
@@ -627,8 +630,8 @@ def attended(
             BITS=run.bits, WIDTH=width, C=COLUMNS, HELD=held,
             PARTIAL=run.length % TILE > 0, ENTRIES=kept, PLAIN=extra > 0, LOGITS=mass and of_all,
             MASS=mass, PTX=PTX,
-            # eight bits have not registers enough in one warp, nor a loop in stages that stores
-            # logits too
+            # registers of one warp do not suffice for eight bits, nor for a pipelined loop that
+            # stores logits
             num_warps=2 if run.bits == 8 else 1, num_stages=1 if mass else 2,
             **REGISTERS,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The streaming cache, over kernels that quantise, restore and sum attention."""
+"""The streaming cache, rebound to kernels that quantise, restore and sum attention."""
 
 from optimized import vector
 from optimized._rebind import rebind

@@ -1,8 +1,8 @@
-"""A span of a HEX cache, quantised and packed, or unpacked and restored, without what lies between.
+"""Compress and restore a span of a HEX cache, without unpacked codes in memory.
 
-A program restores a strip: 32 tokens of a head, a third of a tile, whose codes are words of their
-own, in the stream that the specification stores and in the layout of the kernels too. It codes as
-many tokens of all heads that share scales of values.
+A strip is 32 tokens of a head, a third of a tile. Its codes fill whole words, in the stream of the
+specification and in the layout of the kernels alike. A program restores one strip. To compress, a
+program codes some tokens of all heads that share value scales.
 """
 
 # pyright: reportArgumentType=false
@@ -23,24 +23,24 @@ from reference.hex.compress import HexBlock
 from reference.hex.kcvt import scale_dtype
 
 BLOCK = 1024
-"""Tokens whose keys a program looks at for their range."""
+"""Tokens over which a program finds the range of each key channel."""
 SLICE = 1024
-"""Entries of which a program of four warps codes eight a lane at once."""
+"""Entries that a program of four warps codes at once, eight a lane."""
 LONGEST = 32 * 65535
-"""Tokens of as many strips as the second axis of a grid has programs."""
+"""The longest span: the second axis of a grid has at most 65535 programs, one a strip."""
 EVEN = tl.constexpr(12582912.0)
-"""Beside it a number up to 2**22 loses its fraction, half to even, and fills the low bits."""
+"""1.5 * 2**23: added to a number up to 2**22, it rounds half to even into the low bits."""
 FUSED = not triton.knobs.runtime.interpret
 GROUP = 16 if FUSED else 64
-"""Channels of the stream that are coded at once."""
+"""Channels that are coded at once in the layout of the specification."""
 
 
 @triton.jit
 def tokens_of(strip, BITS: tl.constexpr, WIDTH: tl.constexpr, TILED: tl.constexpr):
-    """Return the tokens of a strip in the order in which its words take them."""
+    """Return the tokens of a strip in the order of its words."""
     m = tl.arange(0, 32)
     if TILED and BITS == 3:
-        # the groups of one half lie in tokens that are three eighths of the width apart
+        # groups of one half belong to tokens that are 3 / 8 of the width apart
         SEVERAL: tl.constexpr = 256 // WIDTH
         row = strip % 3 * (WIDTH // 8) + m // SEVERAL
         return strip // 3 * 96 + row + m % SEVERAL * (3 * WIDTH // 8)
@@ -50,21 +50,21 @@ def tokens_of(strip, BITS: tl.constexpr, WIDTH: tl.constexpr, TILED: tl.constexp
 
 @triton.jit
 def free(static, there):
-    """Return which entries are not kept, of those that are there."""
+    """Return the mask of entries that exist and that the static mask does not keep."""
     return tl.load(static, mask=there, other=1) == 0
 
 
 @triton.jit
 def scales(low, high, BITS: tl.constexpr):
-    """Return step and minimum of groups; those without members have 0."""
+    """Return the step and minimum of groups from their ranges; 0 for an empty group."""
     empty = low > high
     low, high = tl.where(empty, 0.0, low), tl.where(empty, 0.0, high)
     return tl.math.div_rn(high - low, 2**BITS - 1.0), low
 
 
 @triton.jit
-def added(x, y, z, FUSED: tl.constexpr):
-    """Return x y + z, rounded once; the interpreter, which would round twice, has float64."""
+def multiply_add(x, y, z, FUSED: tl.constexpr):
+    """Return x y + z, rounded once; the interpreter has no fused operation and uses float64."""
     if FUSED:
         return tl.fma(x, y, z)
     else:
@@ -72,11 +72,11 @@ def added(x, y, z, FUSED: tl.constexpr):
 
 
 @triton.jit
-def ready(low, step):
-    """Return what `coded` takes of groups: minima, steps below 0, their inverses, a power of two.
+def prepared_scales(low, step):
+    """Return minima, negated scaled steps, their inverses, and the scale of groups, for `coded`.
 
-    By that power, an exact factor, a step comes near 1, so that nothing overflows or is lost; it is
-    0 where the step is.
+    The scale is a power of two, which is exact. It brings a step near 1, so that nothing overflows
+    or underflows. It is 0 if the step is 0.
     """
     field = step.to(tl.int32, bitcast=True) >> 23
     power = (tl.maximum(254 - field, 1) << 23).to(tl.float32, bitcast=True)
@@ -87,24 +87,24 @@ def ready(low, step):
 
 @triton.jit
 def coded(x, group, free, BITS: tl.constexpr, FUSED: tl.constexpr):
-    """Return the codes of numbers, given what is ready of their groups.
+    """Return the codes of numbers, given the result of `prepared_scales` for their groups.
 
-    The quotient is the one nearest to x - low over the step, as a division would round it: what
-    a product with the inverse leaves over is known exactly, and put right twice (Markstein).
+    The quotient of x - low and the step is correctly rounded, as by a division. A product with the
+    inverse has a remainder that is computed exactly and corrected twice (Markstein).
     """
     low, less, inverse, power = group
     beyond = (x - low) * power
     place = beyond * inverse
-    place = added(added(place, less, beyond, FUSED), inverse, place, FUSED)
-    place = added(added(place, less, beyond, FUSED), inverse, place, FUSED)
-    # what a coarse step throws beyond the range would be too large to round
+    place = multiply_add(multiply_add(place, less, beyond, FUSED), inverse, place, FUSED)
+    place = multiply_add(multiply_add(place, less, beyond, FUSED), inverse, place, FUSED)
+    # numbers far beyond the range, under a coarse step, would be too large for rounding by EVEN
     place = tl.minimum(tl.maximum(place, 0.0), 2**BITS - 1.0) + EVEN
     return tl.where(free, place.to(tl.uint32, bitcast=True) & (2**BITS - 1), 0)
 
 
 @triton.jit
 def plane(fields, p: tl.constexpr, THREE: tl.constexpr):
-    """Return the halves of a plane of words, given all fields of a group's halves."""
+    """Return plane p of the halves of words, given all codes of a half in one number."""
     if THREE:
         spare = (fields >> (45 + p) & 1) << 15
         fields = fields >> (15 * p) & 0x7FFF | spare
@@ -112,8 +112,8 @@ def plane(fields, p: tl.constexpr, THREE: tl.constexpr):
 
 
 @triton.jit
-def streamed(words, codes, strip, count, there, BITS: tl.constexpr):
-    """Write the codes of a strip as words, of which a channel has `count`."""
+def store_stream(words, codes, strip, count, there, BITS: tl.constexpr):
+    """Write the codes of a strip as words of the specification's stream, `count` a channel."""
     m = tl.arange(0, 32)
     for k in tl.static_range(BITS):
         left = BITS * m - 32 * k
@@ -126,11 +126,11 @@ def streamed(words, codes, strip, count, there, BITS: tl.constexpr):
 
 
 @triton.jit
-def read(
+def load_codes(
     words, strip, count, channel, BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     TILED: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Read the codes of a strip back."""
+    """Return the codes of a strip, `[tokens, channels]`."""
     if not TILED:
         first = BITS * tl.arange(0, 32)
         at, place = strip * BITS + first // 32, (first % 32)[:, None]
@@ -139,7 +139,7 @@ def read(
         low = tl.load(here + at[:, None], mask=mine & (at < count)[:, None], other=0)
         codes = low.to(tl.uint32, bitcast=True) >> place
         if 32 % BITS != 0:
-            on = at + (first + BITS - 1) // 32 - first // 32  # where the code goes on, if it does
+            on = at + (first + BITS - 1) // 32 - first // 32  # the word with the upper bits
             high = tl.load(here + on[:, None], mask=mine & (on < count)[:, None], other=0)
             rest = high.to(tl.uint32, bitcast=True) << ((32 - place) % 32)
             codes |= tl.where((on > at)[:, None], rest, 0)
@@ -183,7 +183,7 @@ def range_kernel(
     keys, static, dynamic, lows, highs, tokens, heads, parts, WIDTH: tl.constexpr,
     ROOM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Find the range of each channel among some tokens."""
+    """Write the range of each key channel over some tokens."""
     pid = tl.program_id(0).to(tl.int64)  # a head of a row
     part = tl.program_id(1)
     m, channel = tl.arange(0, 32), tl.arange(0, ROOM)
@@ -212,7 +212,7 @@ def scales_kernel(
     lows, highs, steps, minima, prepared, parts,
     BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
 ):  # fmt: skip
-    """Join the ranges of a head's channels; store steps, minima, and what is `ready` of them."""
+    """Merge the ranges of a head's channels; write steps, minima, and `prepared_scales` of them."""
     pid = tl.program_id(0).to(tl.int64)
     part, channel = tl.arange(0, 16), tl.arange(0, ROOM)
     low = tl.full([16, ROOM], float("inf"), tl.float32)
@@ -228,7 +228,7 @@ def scales_kernel(
     tl.store(steps + at, step, mask=real)
     tl.store(minima + at, low, mask=real)
     several = tl.num_programs(0) * WIDTH
-    low, less, inverse, power = ready(widened(low), widened(step))
+    low, less, inverse, power = prepared_scales(widened(low), widened(step))
     tl.store(prepared + at, low, mask=real)
     tl.store(prepared + several + at, less, mask=real)
     tl.store(prepared + 2 * several + at, inverse, mask=real)
@@ -242,10 +242,10 @@ def codes_kernel(
     PER: tl.constexpr, HEADS: tl.constexpr, ROWS: tl.constexpr, GROUP: tl.constexpr,
     BITS: tl.constexpr, WIDTH: tl.constexpr, TILED: tl.constexpr, FUSED: tl.constexpr,
 ):  # fmt: skip
-    """Find the range of each of some tokens, over the values of PER heads; write all their codes.
+    """Find the value range of some tokens over PER heads; write all codes of keys and values.
 
-    The codes of a word come slice by slice, GROUP channels of a token, so that a lane makes words
-    of its own: in the tiles those of even and of odd tokens apart, and of TURNS tokens together.
+    The codes of a word come slice by slice, GROUP channels of a token, so that each lane builds
+    whole words. In tiles, even and odd tokens fill separate halves, and TURNS tokens share a half.
     """
     THREE: tl.constexpr = TILED and BITS == 3
     SLICES: tl.constexpr = (WIDTH + GROUP - 1) // GROUP
@@ -280,7 +280,7 @@ def codes_kernel(
             least = rounded(least, minima.dtype.element_ty)
             tl.store(steps + pid * tokens + token, step, mask=inside)
             tl.store(minima + pid * tokens + token, least, mask=inside)
-            group = ready(widened(least)[None, :, None], widened(step)[None, :, None])
+            group = prepared_scales(widened(least)[None, :, None], widened(step)[None, :, None])
             found += ((there, mark, at, group),)
     for p in range(PARTS):
         of_keys, of_values = (), ()
@@ -328,8 +328,8 @@ def codes_kernel(
         else:
             channel = p * GROUP + c
             place, stored = (head * WIDTH + channel) * count, own & (channel < WIDTH)
-            streamed(key_words + place, of_keys[0], part, count, stored, BITS)
-            streamed(value_words + place, of_values[0], part, count, stored, BITS)
+            store_stream(key_words + place, of_keys[0], part, count, stored, BITS)
+            store_stream(value_words + place, of_values[0], part, count, stored, BITS)
 
 
 @triton.jit
@@ -338,13 +338,13 @@ def restore_kernel(
     BITS: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, TILED: tl.constexpr,
     KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Write the numbers that the codes of a strip stand for."""
+    """Write the restored numbers of a strip."""
     pid, strip = tl.program_id(0).to(tl.int64), tl.program_id(1)
     channel = tl.arange(0, ROOM)
     token = tokens_of(strip, BITS, WIDTH, TILED)
     inside, real = token < tokens, channel < WIDTH
     words += pid * count * (1 if TILED else WIDTH)
-    codes = read(words, strip, count, channel, BITS, WIDTH, ROOM, TILED, KEYS).to(tl.float32)
+    codes = load_codes(words, strip, count, channel, BITS, WIDTH, ROOM, TILED, KEYS).to(tl.float32)
     if KEYS:
         step = widened(tl.load(steps + pid * WIDTH + channel, mask=real, other=0.0))[None, :]
         low = widened(tl.load(minima + pid * WIDTH + channel, mask=real, other=0.0))[None, :]
@@ -358,7 +358,7 @@ def restore_kernel(
 
 
 def taken(shape: torch.Size, *dtypes: torch.dtype) -> bool:
-    """Whether kernels are made for such a span; what they are not made for is handed on."""
+    """Whether the kernels support such a span; if not, the caller falls back to PyTorch."""
     fits = shape[-1] <= WIDEST and shape[-2] <= LONGEST
     return {*dtypes} <= DTYPES and fits and shape.numel() > 0
 
@@ -424,7 +424,7 @@ def hex_compress(
         return vector.hex_compress(*span)
     codes = coded_span(*span, tiled=False)
     if any(scanning(x) and not bool(x.isfinite().all()) for x in codes if x.is_floating_point()):
-        return vector.hex_compress(*span)  # which says what is too large for the scales
+        return vector.hex_compress(*span)  # raises, naming what is too large for the scales
     kept = hex_mask(expander, dynamic, keys.shape[-3])
     return HexBlock(bits, *codes, keys[kept], values[kept], dynamic.clone())
 
@@ -432,7 +432,7 @@ def hex_compress(
 def restored(
     stored: tuple[Tensor, ...], dynamic: Tensor, bits: int, dtype: torch.dtype, tiled: bool
 ) -> list[Tensor]:
-    """Return what the codes of keys and of values stand for, `[*batch, heads, tokens, width]`."""
+    """Return keys and values restored from codes alone, `[*batch, heads, tokens, width]`."""
     *batch, heads, width = stored[1].shape
     tokens, grid = dynamic.shape[-1], torch.Size(batch).numel() * heads
     groups = heads if stored[4].ndim == stored[1].ndim else 1

@@ -1,4 +1,4 @@
-"""A step of decoding, over kernels."""
+"""A decoding step, rebound to kernels."""
 
 from optimized import vector
 from optimized._rebind import rebind

@@ -1,10 +1,10 @@
-"""Attention mass in two passes, or one where the sums are known, without weights in memory.
+"""Attention mass in two passes, or one if the log-sum-exp is given, without weights in memory.
 
-The first pass finds the largest logit of each query and the inverse of its sum of powers; the
-second adds up the columns. A program of the second owns a block of keys and takes the queries that
-see it in order, so that nothing is added atomically. Both numbers of a query are kept, and not one
-logarithm: where logits are large, its last place is worth more than that of a weight. Where a
-caller has the logarithm, it is what there is, and the first pass is not run.
+The first pass finds the largest logit of each query and the inverse of its sum of exponentials. The
+second pass sums weights over queries. A program of the second pass has a block of keys and reads
+the queries that see it in order, so it needs no atomics. The first pass stores two numbers a query
+rather than their log-sum-exp: for large logits, rounding the logarithm costs more precision than a
+weight has. If the caller gives the log-sum-exp, the first pass is skipped.
 """
 
 import math
@@ -20,19 +20,19 @@ from optimized.kernels._device import widened
 from optimized.kernels._tiles import PROGRAMS, fits, native, product, room, tile
 from reference._validation import checks
 
-BLOCK = 128  # keys of a program in the second pass, queries in the first; half as many others
+BLOCK = 128  # keys of a program in pass two, queries in pass one; half as many of the other
 SPLITS = 64
 
 
 @triton.jit
-def raised(
+def update_sums(
     high, total, query, at, keys, start, stop, first, scale,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr,
     KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Return the largest logit and the sum of powers of each query, with one more tile of keys.
+    """Return the running maximum and sum of exponentials of queries after one more tile of keys.
 
-    The largest is taken away before a logit is scaled: its own power is 1, however large it is.
+    The maximum is subtracted before logits are scaled, so that its exponential is exactly 1.
     """
     logits = product(query, tl.trans(tile(keys, start, stop, WIDTH, ROOM, KEYS)), NATIVE)
     if MASKED:
@@ -42,7 +42,7 @@ def raised(
             seen &= n[None, :] <= at[:, None]
         logits = tl.where(seen, logits, -float("inf"))
     top = tl.maximum(high, tl.max(logits, 1))
-    # a query that has seen nothing has no largest logit
+    # the maximum of a query that has seen no key is -inf
     base = tl.where(top == -float("inf"), 0.0, top)
     total = total * tl.exp2((high - base) * scale)
     return top, total + tl.sum(tl.exp2((logits - base[:, None]) * scale), 1)
@@ -50,10 +50,10 @@ def raised(
 
 @triton.jit
 def store_sums(sums, row, rows, high, total, FINAL: tl.constexpr):
-    """Write what the second pass reads, or the parts of a query that are yet to be joined.
+    """Write maximum and inverse sum for the second pass if FINAL, else the partial max and sum.
 
-    The weight of a logit is its power above the first number, times the second; of a query that
-    sees nothing every weight is 0.
+    A weight is the exponential of its logit minus the first number, times the second. For a query
+    that sees no key every weight is 0.
     """
     if FINAL:
         some = total > 0
@@ -71,13 +71,13 @@ def sums_kernel(
     WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
     NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Write the largest logit and the sum of powers of a block of queries over a share of the keys.
+    """Write the largest logit and sum of exponentials of a block of queries over a share of keys.
 
-    A program has queries of one head, or those of all heads of a group where they are few.
+    A program has queries of one head, or if STACKED those of all heads of a group.
     """
     number = tl.program_id(0)
     split = number % splits
-    block = blocks - 1 - number // splits % blocks  # what takes longest comes first
+    block = blocks - 1 - number // splits % blocks  # the longest blocks run first
     part = (number // splits // blocks).to(tl.int64)
     head = part if STACKED else part // group
     r0 = block * ROWS
@@ -98,7 +98,7 @@ def sums_kernel(
     if PADDED:
         first = tl.load(padding + head // kv_heads).to(tl.int32)
         begin = tl.maximum(begin, first // KEYS * KEYS)
-        edge = tl.minimum(begin + KEYS, stop)  # padding ends before
+        edge = tl.minimum(begin + KEYS, stop)  # padding ends before this
     middle = edge + tl.maximum(whole - edge, 0) // KEYS * KEYS
     keys += head * tokens * WIDTH
     query = tile(queries + part * rows * WIDTH, r0, rows, WIDTH, ROOM, ROWS)
@@ -106,21 +106,21 @@ def sums_kernel(
     total = tl.zeros([ROWS], tl.float32)
     if PADDED:
         for start in range(begin, edge, KEYS):
-            high, total = raised(
+            high, total = update_sums(
                 high, total, query, at, keys, start, stop, first, scale,
                 CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
             )  # fmt: skip
     for start in range(edge, middle, KEYS):
-        high, total = raised(
+        high, total = update_sums(
             high, total, query, at, keys, start, stop, first, scale,
             CAUSAL, False, WIDTH, ROOM, KEYS, NATIVE,
         )  # fmt: skip
     for start in range(middle, stop, KEYS):
-        high, total = raised(
+        high, total = update_sums(
             high, total, query, at, keys, start, stop, first, scale,
             CAUSAL, True, WIDTH, ROOM, KEYS, NATIVE,
         )  # fmt: skip
-    if PADDED:  # what stands at padding sees nothing
+    if PADDED:  # a query at padding sees no key
         total = tl.where(at >= first, total, 0.0)
     here = split.to(tl.int64) * all_rows + part * rows + r
     store_sums(sums, here, r < rows, high, total, FINAL)
@@ -128,7 +128,7 @@ def sums_kernel(
 
 @triton.jit
 def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl.constexpr):
-    """Write the largest logit and the inverse sum of each query from its parts."""
+    """Write the largest logit and the inverse sum of each query, merged from its splits."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     s = tl.arange(0, SPLITS).to(tl.int64)
     there = (s < splits)[None, :] & (row < rows)[:, None]
@@ -142,12 +142,12 @@ def join_kernel(parts, sums, rows, splits, scale, ROWS: tl.constexpr, SPLITS: tl
 
 
 @triton.jit
-def column(
+def add_weights(
     drawn, key, queries, sums, row, start, rows, n, before, first, count, scale,
     MASKED: tl.constexpr, PADDED: tl.constexpr, GIVEN: tl.constexpr, STACKED: tl.constexpr,
     WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Return what keys draw, with some more queries."""
+    """Return the mass of keys after adding the weights of one more tile of queries."""
     r = start + tl.arange(0, ROWS)
     at = before + (r % count if STACKED else r)
     query = tile(queries + row * WIDTH, start, rows, WIDTH, ROOM, ROWS)
@@ -178,7 +178,7 @@ def mass_kernel(
     CARRIED: tl.constexpr, WIDTH: tl.constexpr, ROOM: tl.constexpr, ROWS: tl.constexpr,
     KEYS: tl.constexpr, NATIVE: tl.constexpr,
 ):  # fmt: skip
-    """Write the attention that a block of keys draws from `parts` stretches of `rows` queries."""
+    """Write the attention mass of a block of keys, over `parts` stretches of `rows` queries."""
     number = tl.program_id(0)
     place = (number // blocks).to(tl.int64)
     n0 = number % blocks * KEYS
@@ -198,12 +198,12 @@ def mass_kernel(
     total = tl.zeros([KEYS], tl.float32)
     for _ in range(parts):
         for start in range(begin, whole, ROWS):
-            total = column(
+            total = add_weights(
                 total, key, queries, sums, row, start, rows, n, before, first, count, scale,
                 True, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
             )  # fmt: skip
         for start in range(whole, rows, ROWS):
-            total = column(
+            total = add_weights(
                 total, key, queries, sums, row, start, rows, n, before, first, count, scale,
                 False, PADDED, GIVEN, STACKED, WIDTH, ROOM, ROWS, NATIVE,
             )  # fmt: skip
@@ -225,9 +225,10 @@ def columns(
     causal: bool = True,
     apart: bool = False,
 ) -> Tensor:
-    """Return what each token draws, added to `mass`: a row a key head, or `apart` a query head.
+    """Return the attention mass of each token, added to `mass`.
 
-    With the `log_sum_exp` of the queries there is no first pass.
+    There is one row a key head, or one row a query head if `apart`. If `log_sum_exp` is given, the
+    first pass is skipped.
     """
     *batch, heads, count, width = queries.shape
     kv_heads, tokens = keys.shape[-3:-1]
@@ -241,7 +242,7 @@ def columns(
     common = dict(
         CAUSAL=causal, PADDED=valid is not None, WIDTH=width, ROOM=room(width),
         NATIVE=native(sums_kernel, queries, keys),
-        # a product of float32 is no work of tensor cores, and keeps its rows in registers
+        # float32 products do not use tensor cores, and hold their rows in registers
         num_warps=8 if max(queries.itemsize, keys.itemsize) > 2 else 4,
     )  # fmt: skip
 
@@ -284,7 +285,7 @@ def columns(
 
 
 def sizes(queries: Tensor, keys: Tensor) -> tuple[int, int]:
-    """Return how many keys and queries are multiplied at a time."""
+    """Return the numbers of keys and of queries in a tile of the second pass."""
     large = max(queries.itemsize, keys.itemsize) > 2 or queries.shape[-1] > 128
     block = max(1, BLOCK // 4) if large else BLOCK
     return block, max(1, block // 2)

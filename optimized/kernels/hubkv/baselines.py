@@ -1,4 +1,4 @@
-"""HubKV without its gate, over the kernel of its refinement."""
+"""HubKV without its gate, rebound to the kernel of its refinement."""
 
 from optimized import vector
 from optimized._rebind import rebind

@@ -1,4 +1,4 @@
-"""HubKV's compressors, over kernels."""
+"""HubKV's compressors, rebound to kernels."""
 
 from optimized import vector
 from optimized._rebind import rebind

@@ -17,7 +17,7 @@ RADII = 8
 @triton.jit
 def rival(scores, protected, j, tokens, HAS_PROTECTED: tl.constexpr):
     """Return the scores at some positions of a row; minus infinity where none competes."""
-    there = j.to(tl.uint32, bitcast=True) < tokens  # below 0 it is large
+    there = j.to(tl.uint32, bitcast=True) < tokens  # a negative index is large
     if HAS_PROTECTED:
         there &= tl.load(protected + j, mask=there, other=1) == 0
     return widened(tl.load(scores + j, mask=there, other=-float("inf")))

@@ -1,6 +1,6 @@
 """HubKV in three passes: moments of every block, weights of every head, refined scores.
 
-What a score is multiplied by depends on its head, and on whether it is a hub: two factors a head.
+The factor of a score depends on its head and on whether it is a hub, so each head has two factors.
 """
 
 import math
@@ -22,7 +22,7 @@ from reference.hubkv.refine import HubSettings
 
 BLOCK = 4096
 EACH = 16  # scores of a thread
-MOMENTS = 512  # of so many blocks at a time a program adds up the moments
+MOMENTS = 512  # blocks times heads whose moments a program merges at a time
 
 
 @triton.jit
@@ -30,9 +30,9 @@ def moments_kernel(
     scores, protected, moments, tokens, row,
     HAS_PROTECTED: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write how many scores a block has, the lowest, the mean above it, and its part of the spread.
+    """Write the count, minimum, mean above the minimum, and variance of a block's scores.
 
-    Measured from the lowest score, so that equal scores deviate by exactly 0.
+    Deviations are taken from the minimum, so that equal scores deviate by exactly 0.
     """
     blocks = tl.cdiv(tokens, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64)
@@ -60,7 +60,7 @@ def moments_kernel(
 
 @triton.jit
 def number(x, rest):
-    """Return a number that came in two parts, since one part arrives in float32."""
+    """Return a float64 from two float32 parts; arguments of a kernel arrive in float32."""
     return tl.zeros([1], tl.float64) + x + rest
 
 
@@ -71,7 +71,7 @@ def weights_kernel(
     strength, strength_rest, gamma, gamma_rest,
     HEADS: tl.constexpr, MOMENTS: tl.constexpr,
 ):  # fmt: skip
-    """Write the selectivity of each head of a layer, its weight, and its two factors."""
+    """Write the selectivity, the weight and the two factors of each head of a layer."""
     layer = tl.program_id(0).to(tl.int64)
     h = tl.arange(0, HEADS)
     row = layer * heads + h
@@ -123,14 +123,14 @@ def weights_kernel(
 
 @triton.jit
 def competing(scores, protected, at, inside, SHIELDED: tl.constexpr, EVEN: tl.constexpr):
-    """Return scores of a row; minus infinity where none competes."""
+    """Return scores of a row; minus infinity for protected or missing tokens."""
     if EVEN:
         found = widened(tl.load(scores + at))
     else:
         found = widened(tl.load(scores + at, mask=inside, other=-float("inf")))
     if SHIELDED:
         aside = tl.load(protected + at) if EVEN else tl.load(protected + at, mask=inside, other=0)
-        # minus infinity loses to every score, and marks what is set aside
+        # minus infinity loses to every score, and marks protected tokens
         found = tl.where(aside != 0, -float("inf"), found)
     return found
 
@@ -141,9 +141,9 @@ def refine_kernel(
     RADIUS: tl.constexpr, SHIELDED: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr,
     EACH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write one block of refined scores, and 1 for what is set aside.
+    """Write one block of refined scores, with 1 for protected tokens.
 
-    A thread holds EACH scores that are next to each other, in vectors of WIDTH, as columns.
+    A thread holds EACH consecutive scores as columns, loaded in vectors of WIDTH.
     """
     blocks = tl.cdiv(tokens, BLOCK)
     head = (tl.program_id(0) // blocks).to(tl.int64)
@@ -164,7 +164,7 @@ def refine_kernel(
     for ahead in tl.static_range(RADIUS):
         at = first + (EACH + ahead)
         line += (competing(scores, protected, at, at < left, SHIELDED, False),)
-    # the largest of RADIUS in a row, from each on
+    # the maximum of RADIUS consecutive scores from each on
     largest = line
     for size in tl.static_range(1, RADIUS):
         some = ()
@@ -210,17 +210,17 @@ def hubkv_refine(
 
 
 def fits(scores: Tensor, radius: int) -> bool:
-    """Whether the kernels are made for a call: statistics are of float32."""
+    """Whether the kernels support a call; they compute statistics of at most float32 scores."""
     return scores.dtype in (torch.bfloat16, torch.float16, torch.float32) and radius <= RADII
 
 
 def refine_among(
     scores: Tensor, ratio: float, protected: Tensor | None, knobs: HubSettings, ranks: Any = None
 ) -> Tensor:
-    """Launch the kernels over these heads, which stand among those of `ranks` if there are some.
+    """Return the refined scores of these heads; with `ranks`, weights span the heads of all ranks.
 
-    A head's moments are the same whichever heads stand beside it; its weight is computed on every
-    rank from those of all heads.
+    The moments of a head do not depend on other heads. Every rank computes the weights from the
+    moments of all heads.
     """
     scores = scores.contiguous()
     refined = torch.empty_like(scores)
@@ -250,7 +250,7 @@ def refine_among(
     settings = (knobs.epsilon, knobs.tau, knobs.minimum, knobs.maximum)
     settings += (ratio**knobs.power, knobs.gamma)
     weights_kernel[(layers,)](
-        moments, selectivity, weights, factors, heads, blocks, *chain(*map(halved, settings)),
+        moments, selectivity, weights, factors, heads, blocks, *chain(*map(split_float, settings)),
         HEADS=several,
         MOMENTS=min(triton.next_power_of_2(blocks), max(1, MOMENTS // several)),
     )  # fmt: skip
@@ -265,14 +265,14 @@ def refine_among(
     return refined
 
 
-def halved(x: float) -> tuple[float, float]:
-    """Return a number as float32 and what that leaves over: in float64 they add up to it."""
+def split_float(x: float) -> tuple[float, float]:
+    """Return a number rounded to float32 and the remainder; in float64 they add up to it."""
     first = torch.tensor(x, dtype=torch.float64).float().item()
     return first, x - first if math.isfinite(first) else 0.0
 
 
 def shared(protected: Tensor) -> tuple[Tensor, int]:
-    """Return a mask and how far its rows are apart: one that all share is not copied."""
+    """Return a mask and the stride of its rows: 0, without a copy, if all rows share one."""
     if protected.numel() and is_one_row(protected):
         return protected[(0,) * (protected.dim() - 1)], 0
     return protected.contiguous(), protected.shape[-1]

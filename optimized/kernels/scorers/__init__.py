@@ -1,1 +1,1 @@
-"""Scorers whose attention is summed by the kernels of `hex/heavy_hitters.py`."""
+"""Scorers over the attention mass that the kernels of `hex/heavy_hitters.py` compute."""

@@ -1,4 +1,4 @@
-"""The attention mass of H2O, added to what tokens had."""
+"""The attention mass of H2O, added to the mass that tokens have."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""SnapKV over the attention that each token draws from a window of queries."""
+"""SnapKV over the attention mass of a window of queries."""
 
 import torch
 from torch import Tensor
@@ -33,6 +33,6 @@ def by_head(
     log_sum_exp: Tensor | None,
     exact: torch.dtype,
 ) -> Tensor:
-    """Return the attention each token draws, the query heads of a key head one after another."""
+    """Return the attention mass of each token, `[*batch, kv_heads, group, tokens]`."""
     drawn = columns(queries, keys, valid, log_sum_exp=log_sum_exp, apart=True)
     return drawn.to(exact).unflatten(-2, (keys.shape[-3], -1))

@@ -1,4 +1,4 @@
-"""GraphKV as a whole: the specification's text over fast leaves."""
+"""GraphKV end to end, rebound to vectorised selection and compression."""
 
 import reference
 from optimized._rebind import rebind

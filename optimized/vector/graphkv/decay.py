@@ -1,4 +1,4 @@
-"""The signals: all sources and rounds in one factor, in float64."""
+"""The signals, as one factor a token for all sources and rounds, in float64."""
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ def lasting(
     rule: str,
     before: Tensor | float = 1.0,
 ) -> Tensor:
-    """Return what a round leaves of each token, as a factor: after sources `before` these ones."""
+    """Return the factor of one round for each token, given the factor `before` these sources."""
     if rule == "evict":
         return torch.where(neighbours.any(-2), 0, before)
     losses = strength * widen(weights)
@@ -44,14 +44,14 @@ def lasting(
 
 
 def scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
-    """Multiply by a factor a round, and round once to the dtype of the scores."""
+    """Return scores times the factor of every round, rounded once to the dtype of the scores."""
     product = (scores.double() * factor**rounds).to(scores.dtype)
     checks.in_range("scores", product.abs())
     return product
 
 
 def _of_the_last_source(weights: Tensor, neighbours: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the last source that reaches a token gives it, and whether there is one."""
+    """Return the weight of the last source that reaches each token, and whether there is one."""
     reached = neighbours.any(-2)
     if not weights.numel():
         return weights.new_zeros(reached.shape), reached

@@ -12,7 +12,7 @@ from reference.precision import widen
 
 ODD = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as int64
 EDGES = 1 << 19
-"""Edges, or numbers of vectors, at one time: a CPU's cache holds what is made of them."""
+"""Edges, or entries of vectors, at a time, so that intermediate results fit into a CPU's cache."""
 
 
 def edges(
@@ -31,16 +31,16 @@ def edges(
 
 
 def cosines(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tensor]:
-    """Return what makes the edges of sources, a few at a time as of all."""
+    """Return a function from sources to their edges, the same in batches as all at once."""
     end = widen(end)
     reach, first = torch.linalg.vector_norm(end, dim=-1), first_equal(end)
 
     def edges(sources: Tensor) -> Tensor:
         source = widen(start.take_along_dim(sources[..., None], -2))
         lengths = torch.linalg.vector_norm(source, dim=-1)[..., :, None] * reach[..., None, :]
-        # quotient of the product, never a product of quotients: exact where the lengths are
+        # divide the product once, not both vectors: exact where the lengths are exact
         inner = (source @ end.mT).div_(lengths).masked_fill_(lengths == 0, 0)
-        # a matrix product rounds by the column's place: equal vectors take the edge of the first
+        # a matrix product rounds columns differently, so equal vectors take the edge of the first
         inner = inner.gather(-1, first[..., None, :].expand(inner.shape))
         return inner.clamp_(0 if clamp else -1, 1)
 
@@ -62,17 +62,17 @@ def neighbours(
     weights.scatter_(-1, sources[..., None], -torch.inf)
     best = weights.topk(count, -1).values
     last = best[..., -1:]
-    # topk breaks ties as it likes: of those at the last value, the lowest indices fill what is left
+    # topk breaks ties arbitrarily: the lowest indices at the last value fill the remaining places
     room = count - (best > last).sum(-1, keepdim=True)
-    tied = weights == last.masked_fill(last == -torch.inf, torch.inf)  # none of what is barred
+    tied = weights == last.masked_fill(last == -torch.inf, torch.inf)  # nothing that is barred
     return (weights > last) | tied & (tied.cumsum(-1, dtype=torch.int32) <= room)
 
 
 def first_equal(vectors: Tensor) -> Tensor:
-    """Return, for each token, the first token with an equal vector: itself, unless it has a twin.
+    """Return, for each token, the first token with an equal vector, possibly itself.
 
-    Tokens are grouped by a hash of their bits and compared with the first of their group, so that
-    a collision can hide a twin, never invent one.
+    Tokens are grouped by a hash of their bits and compared with the first of their group. So a
+    hash collision can hide an equal vector, but never make unequal ones equal.
     """
     tokens = vectors.shape[-2]
     order = torch.arange(tokens, device=vectors.device)
@@ -91,11 +91,11 @@ def first_equal(vectors: Tensor) -> Tensor:
 
 
 def _hash(vectors: Tensor) -> Tensor:
-    """Sum up the bits of each vector in int64, eight bytes at a time: exact in any order."""
+    """Return a hash of each vector: a sum over int64 words, exact in any order."""
     unsigned = vectors + 0.0  # -0 equals 0
     if vectors.dtype == torch.float32 and vectors.shape[-1] % 2:
         unsigned = torch.nn.functional.pad(unsigned, (0, 1))
-    # an axis of one vector may have any stride, but as part of a flat one
+    # flattened first, since an axis of length 1 may have any stride
     codes = unsigned.reshape(-1).view(torch.int64).view(*unsigned.shape[:-1], -1)
     place = torch.arange(1, codes.shape[-1] + 1, device=codes.device)
     return _mixed(codes * (_mixed(place * ODD) * ODD | 1)).sum(-1)

@@ -1,4 +1,4 @@
-"""How alike keys are and where they lie, without loops over pairs or heads."""
+"""Cosine similarities and principal components of keys, without loops over pairs or heads."""
 
 import torch
 from torch import Tensor

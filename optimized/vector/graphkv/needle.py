@@ -1,4 +1,4 @@
-"""Recall of all responses at once."""
+"""Needle recall of all responses at once."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""GraphKV end to end: as many graphs, or sources of a graph, at once as a cache holds."""
+"""GraphKV's refinement, in batches of graphs or sources that fit into a CPU's cache."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from reference.graphkv.refine import concatenate_heads
 from reference.precision import widen
 
 FEWEST = 32
-"""Sources at one time, where there are as many: a matrix product of fewer rows is slow."""
+"""Least sources of a batch, if a graph has so many: a matrix product of fewer rows is slow."""
 
 
 def graphkv_refine(
@@ -55,7 +55,7 @@ def graphkv_refine(
     barred = torch.zeros_like(score, dtype=torch.bool)
     if protected is not None:
         acting, barred = _acting(chosen, keep, fraction, protected, exclude_window), protected
-        # a rank that is no source in this graph doubles the first one, and reaches nothing
+        # a rank that is not a source of this graph repeats the first one, and reaches nothing
         chosen = torch.where(acting, chosen, chosen[..., :1])
     if spare_sources:
         barred = barred.scatter(-1, chosen, True)
@@ -91,7 +91,7 @@ def _left(
     how: tuple[float, str],
     room: int,
 ) -> Tensor:
-    """Return which factor a round leaves of each token of some graphs."""
+    """Return the factor of one round for each token of some graphs."""
     factor = torch.ones(barred.shape, dtype=torch.float64, device=barred.device)
     if not count:
         return factor
@@ -106,7 +106,7 @@ def _left(
 def _acting(
     chosen: Tensor, keep: int, fraction: float, protected: Tensor, exclude_window: bool
 ) -> Tensor:
-    """Return which of the ranked tokens of each graph are sources: its content, its own share."""
+    """Return the mask of ranked tokens that are sources: within its content and its own share."""
     taken = protected.sum(-1, keepdim=True)
     sources = protected.shape[-1] - taken
     if exclude_window:

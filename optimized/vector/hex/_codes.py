@@ -1,9 +1,9 @@
-"""Products with codes that stay packed.
+"""Matrix products with packed codes, without unpacking them.
 
-Of each byte, or of each two where codes do not fill bytes, the bits of one code are masked out and
-read as the number they are, which is the code times a power of two. What comes out stays in the
-order of these fields: the first of every lane, then the second of every lane. Each has a slot; a
-code that goes on in the next lane has two.
+A lane is one byte, or two bytes where the bit width does not divide 8. A field is the bits of one
+code in a lane: a mask extracts it, and its value is the code times a power of two. Products come in
+the order of fields: the first field of every lane, then the second field of every lane. A slot is
+one position in that order; a code that crosses into the next lane has two slots.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from torch import Tensor
 from optimized.vector.hex.packing import as_bytes
 
 CODES = 2**17
-"""How many codes become numbers at one time: as many as a core's own cache holds."""
+"""Codes that are converted to floats at a time; they fit into the cache of a core."""
 
 
 class Rest(NamedTuple):
-    """The field and lane of a code's upper bits, those of its lower ones, and what sets them apart.
+    """A code that crosses lanes: where its upper bits lie, and where its lower bits begin.
 
-    Upper bits are worth `times` as much.
+    `here` and `begun` are pairs of field and lane. Upper bits are worth `times` the lower ones.
     """
 
     here: tuple[int, int]
@@ -33,11 +33,11 @@ class Rest(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """Which bits of a lane belong to which code, in a stream of codes of one width.
+    """The bits of each lane that belong to each code, in a stream of codes of one bit width.
 
-    After `period` lanes of `size` bits, which hold `codes` codes, all begins anew. Of each field
-    there is a mask for each lane of a period, 0 where it has none; what is masked out is worth
-    `base` times `worth` codes.
+    The pattern repeats every `period` lanes of `size` bits, which hold `codes` codes. Each field
+    has a mask for each lane of a period, 0 where the lane has no such field. A masked value times
+    `base` times `worth` is the code.
     """
 
     size: int
@@ -52,7 +52,7 @@ class Fields(NamedTuple):
 
 @lru_cache
 def fields(bits: int) -> Fields:
-    """Cut the lanes of a stream where codes begin and end."""
+    """Return the fields of a stream of codes of so many bits."""
     size = 8 if 8 % bits == 0 else 16
     period, codes = lcm(size, bits) // size, lcm(size, bits) // bits
     # where a code begins before a lane, this is positive
@@ -83,7 +83,7 @@ def fields(bits: int) -> Fields:
 def along(
     masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
 ) -> tuple[Tensor | int, ...]:
-    """Repeat the masks of each field for each lane of a period along a stretch."""
+    """Return each field's masks, repeated over `length` lanes; one number if the period is 1."""
     if len(masks[0]) == 1:
         return tuple(one[0] for one in masks)
     period = torch.tensor(masks, dtype=torch.int16)
@@ -91,10 +91,10 @@ def along(
 
 
 class Slots(NamedTuple):
-    """Where the tokens of a stream lie: field after field, in each the lanes.
+    """The slots of the tokens of a stream, in the order of fields, then lanes.
 
-    A slot has its token, and the worth of what lies there, 0 where nothing does. Not to be read are
-    those `unread`: all but one of each token.
+    Each slot has its token and the worth of its value, 0 for an empty slot. `unread` marks empty
+    slots and second slots, so that each token has one that is read: `of_token`.
     """
 
     of_token: Tensor
@@ -105,7 +105,7 @@ class Slots(NamedTuple):
 
 @lru_cache(maxsize=64)
 def slots(bits: int, length: int, device: torch.device) -> Slots:
-    """Lay out the tokens of a stream."""
+    """Return the slots of a stream of `length` codes."""
     cut, periods = fields(bits), -(-length // fields(bits).codes)
     token = cut.code[:, None] + cut.codes * torch.arange(periods)[:, None]
     lacking = (cut.code < 0)[:, None] | (token >= length)
@@ -125,7 +125,7 @@ def slots(bits: int, length: int, device: torch.device) -> Slots:
 
 
 class Stream(NamedTuple):
-    """The codes of many rows, a stream of lanes each: `[heads, channels, lanes]`."""
+    """The packed codes of many rows as lanes, `[heads, channels, lanes]`."""
 
     lanes: Tensor
     fields: Fields
@@ -133,7 +133,7 @@ class Stream(NamedTuple):
 
     @classmethod
     def of(cls, words: Tensor, bits: int, length: int) -> "Stream":
-        """Read words as lanes, as many as the periods of the codes take."""
+        """View words as lanes, padded to whole periods."""
         cut = fields(bits)
         stream = as_bytes(words)
         lanes = stream if cut.size == 8 else stream.view(torch.int16)
@@ -143,7 +143,10 @@ class Stream(NamedTuple):
         return cls(lanes[..., :count], cut, slots(bits, length, words.device))
 
     def stretches(self, like: Tensor) -> Iterator[tuple[slice, Iterator[Tensor]]]:
-        """Yield where a stretch lies, and its fields as numbers, one after another in one place."""
+        """Yield slices of lanes, each with an iterator of its fields as floats.
+
+        All fields share one buffer, so each must be used before the next is drawn.
+        """
         (heads, channels, count), cut = self.lanes.shape, self.fields
         step = max(1, CODES // max(1, heads * channels * cut.period)) * cut.period
         size = heads * channels * min(step, count)
@@ -155,8 +158,8 @@ class Stream(NamedTuple):
             yield where, self.planes(some, *here)
 
     def planes(self, some: Tensor, masked: Tensor, numbers: Tensor) -> Iterator[Tensor]:
-        """Yield the fields of some lanes as numbers."""
-        # the highest bit of two bytes is their sign while they are masked
+        """Yield the fields of some lanes as floats, all in the buffer `numbers`."""
+        # int16 lanes are masked as signed and converted as unsigned
         unsigned = masked if self.fields.size == 8 else masked.view(torch.uint16)
         cut, length = self.fields, some.shape[-1]
         for mask in along(cut.masks, length, some.device):
@@ -164,7 +167,7 @@ class Stream(NamedTuple):
             yield numbers.copy_(unsigned)
 
     def before(self, queries: Tensor) -> Tensor:
-        """Multiply queries, `[heads, queries, channels]`, by the codes in all slots."""
+        """Return queries, `[heads, queries, channels]`, times the codes of all slots."""
         cut, count = self.fields, self.lanes.shape[-1]
         scaled = [queries * base for base in cut.base]
         products = queries.new_empty(*queries.shape[:2], len(scaled), count)
@@ -180,7 +183,7 @@ class Stream(NamedTuple):
         return found
 
     def mixed(self, weights: Tensor) -> Tensor:
-        """Mix the codes in all slots under weights times the worth of each slot."""
+        """Return the sum of the codes of all slots under weights already times their worth."""
         cut, count = self.fields, self.lanes.shape[-1]
         out = weights.new_zeros(*weights.shape[:2], self.lanes.shape[1])
         split = weights.unflatten(2, (len(cut.base), count))

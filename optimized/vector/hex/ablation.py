@@ -1,4 +1,4 @@
-"""Streams through several settings, a stretch of tokens at a time."""
+"""The sensitivity study, with tokens appended in chunks that fill the residual buffer."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def stream(
     limit = config.block + carried(config)
     deviations, start, tokens = [], prompt, keys.shape[-2]
     while start < tokens:
-        # nothing is compressed before the residual buffer is full
+        # compression happens only when the residual buffer is full
         stop = min(tokens, start + limit - cache.residual_keys.shape[-2])
         new = tuple(x[..., start:stop, :] for x in (queries, keys, values))
         past = hex_read(cache)

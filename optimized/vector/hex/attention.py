@@ -1,10 +1,10 @@
-"""Attention that multiplies the codes of a HEX cache as they are, and restores no key or value.
+"""Attention over a HEX cache that multiplies its codes directly, without restoring keys or values.
 
-A key is a code times the step of its channel, plus the channel's minimum. So the steps go into the
-queries, the minima make one number a query, and what is multiplied is the codes; alike for values,
-whose steps and minima go into the weights of their tokens. Where an entry is kept its code is 0:
-what it has beyond the minimum is a sparse matrix, multiplied as such. Tokens that are kept whole
-are dense, as those of the residual buffer are.
+A key is a code times the step of its channel, plus the channel's minimum. So queries are scaled by
+the steps and multiplied by the codes, and the minima add one number a query. For values, the steps
+and minima of tokens scale the weights instead. A kept entry has code 0, so its difference from the
+minimum is added as a sparse matrix product. Tokens that are kept whole are multiplied as dense
+rows, as are those of the residual buffer.
 """
 
 from math import sqrt
@@ -24,11 +24,11 @@ from reference.hex.presets import HexConfig
 from reference.precision import widest
 
 LOGITS = 2**22
-"""How many logits there are at one time."""
+"""Most logits in memory at a time."""
 
 
 class Sparse(NamedTuple):
-    """A sparse matrix: its entries, row after row, the column of each, and where rows begin."""
+    """A sparse matrix in CSR form: entries row by row, their columns, and the starts of rows."""
 
     entries: Tensor
     columns: Tensor
@@ -38,7 +38,10 @@ class Sparse(NamedTuple):
     def of(
         cls, entries: Tensor, columns: Tensor, starts: Tensor, tables: int, rows: int
     ) -> "Sparse":
-        """Join matrices, `[matrices, entries]`: in turn they multiply `tables` of so many rows."""
+        """Join matrices, `[matrices, entries]`, of one pattern into one block matrix.
+
+        Matrix i multiplies table `i % tables`, which has so many rows.
+        """
         count, size = entries.shape
         if count == 1:
             return cls(entries[0], columns, starts)
@@ -47,7 +50,7 @@ class Sparse(NamedTuple):
         return cls(entries.flatten(), places, (starts + size * which).flatten())
 
     def times(self, table: Tensor) -> Tensor:
-        """Multiply by a table, `[columns, queries]`."""
+        """Return the product with a table, `[columns, queries]`."""
         found = torch.embedding_bag(
             table, self.columns, self.starts, per_sample_weights=self.entries
         )
@@ -55,7 +58,7 @@ class Sparse(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """Compressed blocks of one length, side by side: axes count blocks, batch rows and heads."""
+    """Compressed blocks of one length, stacked: the first axes count blocks, batch rows, heads."""
 
     tokens: int
     keys: Stream
@@ -70,11 +73,11 @@ class Coded(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Return where tokens may lie."""
+        """Return the number of slots of all blocks."""
         return len(self.key_steps) * len(self.keys.slots.token)
 
     def logits(self, queries: Tensor) -> Tensor:
-        """Multiply queries, `[rows, heads, queries, width]`, by the keys of all slots."""
+        """Return queries, `[rows, heads, queries, width]`, times the keys of all slots."""
         shape, there = self.key_steps.shape[:3], self.keys.slots
         scaled = queries * self.key_steps[..., None, :]
         found = self.keys.before(scaled.flatten(0, 2)).unflatten(0, shape)
@@ -90,7 +93,10 @@ class Coded(NamedTuple):
         return found
 
     def mixture(self, weights: Tensor) -> Tensor:
-        """Mix all values under weights, `[rows, heads, queries, slots]`, which are used up."""
+        """Return the sum of all values under weights, `[rows, heads, queries, slots]`.
+
+        The weights are overwritten.
+        """
         shape, count = self.key_steps.shape[:3], len(self.values.slots.token)
         read = self.whole.take(weights) if self.whole.places.shape[1] else None
         split = weights.unflatten(-1, (shape[0], count)).movedim(-2, 0)
@@ -104,13 +110,13 @@ class Coded(NamedTuple):
         return out if read is None else out + read
 
     def spread(self, flags: Tensor) -> Tensor:
-        """Take what is said of each token to its slot."""
+        """Return the flags of tokens in the order of slots."""
         count = len(self.key_steps)
         split = flags.unflatten(-1, (count, self.tokens // count))
         return split[..., self.keys.slots.token].flatten(-2)
 
     def gathered(self, mass: Tensor) -> Tensor:
-        """Take what every slot drew to its token."""
+        """Return the mass of slots in the order of tokens."""
         there, count = self.keys.slots, len(mass) * len(self.key_steps)
         split = mass.reshape(count, len(there.token))
         return picked(split, there.of_token).view(len(mass), self.tokens)
@@ -129,26 +135,27 @@ class Plain(NamedTuple):
         return self.tokens
 
     def spread(self, flags: Tensor) -> Tensor:
-        """Leave what is said of each token where it is."""
+        """Return the flags as they are."""
         return flags
 
     def gathered(self, mass: Tensor) -> Tensor:
-        """Leave what each token drew where it is."""
+        """Return the mass as it is."""
         return mass
 
     def logits(self, queries: Tensor) -> Tensor:
-        """Multiply queries by the keys of all tokens."""
+        """Return queries times the keys of all tokens."""
         return queries @ self.keys.mT
 
     def mixture(self, weights: Tensor) -> Tensor:
-        """Mix the values of all tokens under weights."""
+        """Return the sum of the values of all tokens under weights."""
         return weights @ self.values
 
 
 def joined(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
-    """Return what queries read, blocks of one length joined, the residual buffer last.
+    """Return the parts that queries read: joined blocks of one length, then the residual buffer.
 
-    Where gradients are asked for, or nothing is asked, the tokens are restored.
+    If gradients are needed, codes cannot be multiplied, or there are no queries, all tokens are
+    restored as one part.
     """
     exact, empty = queries.dtype, not queries.numel()
     plain = isinstance(cache, HexCache) and not multiplied(cache, exact)
@@ -160,15 +167,15 @@ def joined(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
 
 
 def multiplied(cache: HexCache, exact: torch.dtype) -> bool:
-    """Whether codes are multiplied as they are.
+    """Whether codes are multiplied without being restored.
 
-    In double precision what is restored has been rounded to the precision of its scales.
+    Not in double precision: the specification rounds restored tokens to the precision of scales.
     """
     return cache.config.density < 1 and exact != torch.float64
 
 
 def learning(queries: Tensor, cache: HexCache | Laid) -> bool:
-    """Whether gradients are asked for of what queries read."""
+    """Whether autograd records attention to the cache."""
     if not torch.is_grad_enabled():
         return False
     rest = cache.rest if isinstance(cache, Laid) else cache
@@ -179,7 +186,7 @@ def learning(queries: Tensor, cache: HexCache | Laid) -> bool:
 
 
 def restored(cache: HexCache, exact: torch.dtype) -> Plain:
-    """Return the tokens of all blocks as they are restored, and those of the residual buffer."""
+    """Return the restored tokens of all blocks, followed by those of the residual buffer."""
     pairs, rows = [], cache.residual_mass.shape[:-1].numel()
     for block in cache.blocks:
         channels = block.key_steps.shape[-2:].numel()
@@ -192,7 +199,7 @@ def restored(cache: HexCache, exact: torch.dtype) -> Plain:
 
 
 def coded(run: Spans, config: HexConfig, exact: torch.dtype) -> Coded:
-    """Prepare blocks that stand side by side for multiplication."""
+    """Return stacked blocks prepared for multiplication."""
     block, kept = run.block, kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
@@ -225,7 +232,7 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype) -> Coded:
 
 
 def in_slots(scale: Tensor, there: Slots) -> Tensor:
-    """Lay out what scales the tokens of each head, or of all heads, as they lie."""
+    """Return the scales of tokens, of each head or shared by all heads, in the order of slots."""
     laid = picked(scale.flatten(0, -2), there.token).view(*scale.shape[:-1], len(there.token))
     return laid if scale.ndim == 4 else laid[:, :, None]
 
@@ -234,7 +241,7 @@ def attend(
     queries: Tensor, cache: HexCache | Laid, valid: Tensor | None, causal: bool,
     scale: float | None, reading: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the output, the queries themselves unless `reading`, and the mass."""
+    """Return the output and the mass; unless `reading`, the queries stand in for the output."""
     rest = cache.rest if isinstance(cache, Laid) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape
@@ -254,7 +261,7 @@ def attend(
         each = scaled[:, :, some].reshape(grouped)
         logits = torch.cat([part.logits(each) for part in parts], -1)
         by_query = logits.view(rows, heads, several, total)
-        unseen = hidden(valid, tokens, some, causal, count, logits.device)
+        unseen = unseen_mask(valid, tokens, some, causal, count, logits.device)
         if unseen is not None:
             split = zip(parts, unseen.split(lengths, -1), strict=True)
             unseen = torch.cat([part.spread(flags) for part, flags in split], -1)
@@ -277,10 +284,13 @@ def attend(
     return output.to(queries.dtype).view(queries.shape), mass
 
 
-def hidden(
+def unseen_mask(
     valid: Tensor | None, tokens: int, some: slice, causal: bool, count: int, device: torch.device
 ) -> Tensor | None:
-    """Return which tokens some of `count` queries do not see, or nothing where they see all."""
+    """Return the mask of tokens that queries do not see, or None if they see all.
+
+    `some` selects among the last `count` tokens, whose queries are given.
+    """
     unseen = None if valid is None else ~valid
     if causal and count > 1:
         last = torch.arange(tokens - count + some.start, tokens - count + some.stop, device=device)
@@ -290,7 +300,7 @@ def hidden(
 
 
 def mass_drawn(queries: Tensor, cache: HexCache) -> Tensor:
-    """Return the attention that queries hand out to each token."""
+    """Return the attention mass that each token receives."""
     return attend(queries, cache, None, True, None, reading=False)[1]
 
 

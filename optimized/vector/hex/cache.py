@@ -1,4 +1,4 @@
-"""The streaming cache: the specification's own text over vectorised leaves."""
+"""The streaming cache: functions of the specification, rebound to vectorised ones."""
 
 from torch import Tensor
 

@@ -1,8 +1,8 @@
-"""A HEX cache laid out so that its codes can be multiplied, from one token to the next.
+"""A layout of a HEX cache for products with its codes, kept from one decoding step to the next.
 
-Blocks of one length stand side by side. What the static mask keeps of them lies in the order in
-which it is multiplied, keys slot by slot and values channel by channel, and tokens that are kept
-whole lie apart. All else is as it was; the blocks come back bit for bit.
+Blocks of one length are stacked. Entries that the static mask keeps are sorted in the order of
+multiplication: keys by slot, values by channel. Tokens that are kept whole are stored separately.
+Everything else is unchanged, and the original blocks can be restored bit for bit.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ from reference.hex.compress import HexBlock
 from reference.hex.presets import HexConfig
 
 INDEX = torch.int32
-"""What counts entries: half the memory to read, and 2**31 of them are enough for a layer."""
+"""The type of indices: half the memory traffic of int64, and a layer has fewer than 2**31 entries.
+"""
 
 R = TypeVar("R")
 
@@ -29,9 +30,9 @@ _beside: Any = WeakTensorKeyDictionary()
 
 
 def known(flags: Tensor, find: Callable[..., R], *asked: Any) -> R:
-    """Return what `find` says, which is remembered for as long as some flags are there.
+    """Return `find(*asked)`, cached for as long as the tensor `flags` lives.
 
-    Conversations of any number of lengths may so take turns.
+    Unlike a cache of bounded size, this serves any number of conversations in turn.
     """
     found = _beside.setdefault(flags, {})
     key = find, asked
@@ -41,10 +42,11 @@ def known(flags: Tensor, find: Callable[..., R], *asked: Any) -> R:
 
 
 class Entries(NamedTuple):
-    """What a static mask keeps, in some order: token, channel, and which of its token's it is.
+    """The entries that a static mask keeps, sorted by slot or by channel.
 
-    Channels are counted head after head, and so are tokens unless they are those `of_head`, and the
-    slots where tokens lie; rows of that order begin at `starts`.
+    `tokens`, `slots` and `channels` count through all heads; `of_head` counts tokens within a head.
+    `rank` is the entry's rank among those of its token. `starts` is the first entry of each row, a
+    slot or a channel.
     """
 
     tokens: Tensor
@@ -55,17 +57,17 @@ class Entries(NamedTuple):
     starts: Tensor
 
     def stored(self, begins: Tensor) -> Tensor:
-        """Return where these entries are stored, given where those of each token begin."""
+        """Return the storage index of each entry, given that of each token's first entry."""
         return picked(begins.flatten(2).flatten(0, 1), self.tokens) + self.rank
 
 
 def picked(rows: Tensor, places: Tensor) -> Tensor:
-    """Pick the same places of all rows; of a single one several times as fast."""
+    """Return the same places of all rows; for a single row this is several times as fast."""
     return rows[0].index_select(0, places)[None] if len(rows) == 1 else rows[:, places]
 
 
 class Kept(NamedTuple):
-    """How many channels of each token a static mask keeps, head by head, and which."""
+    """The entries that a static mask keeps in two orders, and their counts by head and token."""
 
     counts: Tensor
     by_token: Entries
@@ -81,9 +83,9 @@ def kept_by(
     device: torch.device,
     bits: int | None = None,
 ) -> Kept:
-    """Find what the static mask of a span keeps: the same for all layers, rows and blocks.
+    """Return what the static mask of a span keeps: the same for all layers, rows and blocks.
 
-    Tokens lie in the slots of codes of so many bits, or each in its own place.
+    Slots are those of codes of so many `bits`; without `bits` a token is its own slot.
     """
     mask = static_mask(static, tokens, heads * width).to(device)
     mask = mask.unflatten(1, (heads, width)).movedim(1, 0)
@@ -97,7 +99,7 @@ def kept_by(
         there = slots(bits, tokens, device)
         slot = token // tokens * len(there.token) + there.of_token[token % tokens]
         rows = counts.new_zeros(heads * len(there.token)).index_add(0, slot, torch.ones_like(slot))
-    # what is read in every step is read from memory: the fewer bytes, the sooner
+    # every step reads this from memory, so fewer bytes are faster
     small = torch.uint8 if bits is not None and width < 2**8 else INDEX
     parts = (token, INDEX), (token % tokens, INDEX), (slot, INDEX), (channel, INDEX), (rank, small)
 
@@ -112,8 +114,8 @@ def kept_by(
 class Whole(NamedTuple):
     """Tokens that are kept whole, and their slots, `[rows, count]`.
 
-    Where rows keep different numbers, those with fewer repeat their last one: `real` is false at a
-    token of a row that keeps none, `first` where a token is no repetition.
+    A row with fewer such tokens is padded by repeating its last one. `real` is false in a row that
+    has none; `first` is true where a token is not padding.
     """
 
     places: Tensor
@@ -123,7 +125,7 @@ class Whole(NamedTuple):
     first: Tensor | None = None
 
     def write(self, logits: Tensor, queries: Tensor) -> None:
-        """Put the products of queries and these keys where they belong."""
+        """Write the logits of these keys into their slots."""
         exact = queries @ self.keys.mT
         if self.real is None:
             logits.index_copy_(-1, self.places[0], exact)
@@ -133,22 +135,22 @@ class Whole(NamedTuple):
         logits.scatter_(-1, place, exact)
 
     def take(self, weights: Tensor) -> Tensor:
-        """Mix these values, and leave no weight on them."""
+        """Return the sum of these values under weights, and set those weights to 0."""
         if self.first is None or self.real is None:
             some = weights.index_select(-1, self.places[0])
             weights.index_fill_(-1, self.places[0], 0)
             return some @ self.values
         place = self.places[:, None, None].expand(*weights.shape[:-1], -1)
         some = weights.gather(-1, place)
-        # what the static mask keeps of these tokens is among that
+        # a whole token includes what the static mask keeps of it, so its other weight is 0
         weights.scatter_(-1, place, some.masked_fill(self.real[:, None, None], 0))
         return (some * self.first[:, None, None]) @ self.values
 
 
 class Spans(NamedTuple):
-    """Blocks of one length, side by side: axes count blocks, batch rows and heads.
+    """Blocks of one length, stacked: the first axes count blocks, batch rows and heads.
 
-    Of what they keep `block` has what the static mask does, `[blocks * rows, entries]`.
+    The kept entries of `block` are those of the static mask, `[blocks * rows, entries]`.
     """
 
     block: HexBlock
@@ -156,7 +158,7 @@ class Spans(NamedTuple):
 
     @classmethod
     def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "Spans":
-        """Lay blocks out."""
+        """Return blocks in this layout."""
         kept, block = kept_of(some[0], config), side_by_side(some, rows)
         _beside[block.dynamic] = _beside[some[0].dynamic]
         begins = first_entries(block, kept)[1]
@@ -168,7 +170,7 @@ class Spans(NamedTuple):
         return cls(block._replace(kept_keys=keys, kept_values=values), whole)
 
     def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
-        """Return the blocks, with their batch axes."""
+        """Return the original blocks, with their batch axes."""
         block, kept = self.block, kept_of(self.block, config)
         sizes, begins = first_entries(block, kept)
         each = sizes.flatten(1).sum(1).tolist()
@@ -186,26 +188,26 @@ class Spans(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """A HEX cache laid out: its blocks in runs of one length, and all but them."""
+    """A HEX cache in this layout: runs of blocks of one length, and the cache without blocks."""
 
     runs: tuple[Spans, ...]
     rest: HexCache
 
     @property
     def blocks(self) -> int:
-        """Return how many blocks there are."""
+        """Return the number of blocks."""
         return sum(len(run.block.dynamic) for run in self.runs)
 
     @classmethod
     def of(cls, cache: HexCache) -> "Laid":
-        """Lay a cache out."""
+        """Return a cache in this layout."""
         rows = cache.residual_mass.shape[:-1].numel()
         alike = groupby(cache.blocks, kind)
         runs = [Spans.of(list(some), cache.config, rows) for _, some in alike]
         return cls(tuple(runs), cache._replace(blocks=()))
 
     def followed(self, block: HexBlock, rest: HexCache) -> "Laid":
-        """Return a cache with one more block, and another rest."""
+        """Return the cache with one more block and a new rest."""
         (new,), runs = Laid.of(rest._replace(blocks=(block,))).runs, self.runs
         if runs and kind(runs[-1].block) == kind(block):
             before = runs[-1].blocks(rest.config, block.dynamic.shape[:-1])
@@ -221,20 +223,20 @@ class Laid(NamedTuple):
 
 
 def kind(block: HexBlock) -> tuple[Any, ...]:
-    """Return what blocks of one run have in common, side by side or not."""
+    """Return the properties that all blocks of a run share, whether stacked or not."""
     by_head = block.value_steps.ndim == block.key_steps.ndim
     return block.bits, block.dynamic.shape[-1], by_head, block.key_steps.dtype
 
 
 def kept_of(block: HexBlock, config: HexConfig) -> Kept:
-    """Return what the static mask keeps of a block, or of some side by side."""
+    """Return what the static mask keeps of a block, or of stacked blocks."""
     (heads, width), there = block.key_steps.shape[-2:], block.dynamic
     asked = mask_alone(config), there.shape[-1], heads, width, there.device, block.bits
     return known(there, kept_by, *asked)
 
 
 def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
-    """Return how many entries are stored of each token of each head, and where they begin."""
+    """Return the number of stored entries of each token and head, and the index of the first."""
     width = block.key_steps.shape[-1]
     sizes = torch.where(block.dynamic[:, :, None], width, kept.counts)
     return sizes, (sizes.flatten().cumsum(0, dtype=INDEX) - sizes.flatten()).view(sizes.shape)
@@ -243,7 +245,10 @@ def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
 def whole_entries(
     block: HexBlock, begins: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Find the tokens that are kept whole, the same number in every row, and their entries."""
+    """Return the tokens that are kept whole, padded to one number a row, and their entries.
+
+    The last two are `real` and `first` of `Whole`, or None if there is one row.
+    """
     marked, rows = block.dynamic.movedim(0, 1).flatten(1), block.dynamic.shape[1]
     begins = begins.permute(1, 2, 0, 3).flatten(2)
     inside = torch.arange(block.key_steps.shape[-1], device=marked.device, dtype=INDEX)
@@ -261,9 +266,9 @@ def whole_entries(
 
 
 def kept_whole(block: HexBlock, begins: Tensor) -> Whole:
-    """Collect the tokens that are kept whole."""
+    """Return the tokens that are kept whole."""
     places, entry, real, first = whole_entries(block, begins)
-    # filling may lie at the end of what is stored
+    # padding may point beyond the last stored entry
     entry = entry.clamp(max=max(0, block.kept_keys.numel() - 1))
     keys, values = (x.index_select(0, entry.flatten()).view(entry.shape) for x in block[-3:-1])
     length = block.dynamic.shape[-1]
@@ -273,7 +278,7 @@ def kept_whole(block: HexBlock, begins: Tensor) -> Whole:
 
 
 def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
-    """Stack blocks along a new first axis, the batch axes flattened into the next."""
+    """Return blocks stacked along a new first axis, with batch axes flattened into the second."""
     batch = blocks[0].dynamic.ndim - 1
 
     def part(name: str) -> Tensor:
@@ -287,7 +292,7 @@ def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
 
 
 def mask_alone(config: HexConfig) -> HexConfig:
-    """Return the settings that draw the static mask, so that nothing else tells two masks apart."""
+    """Return a config with only the settings that determine the static mask, as a cache key."""
     return HexConfig()._replace(
         density=config.density,
         seed=config.seed,

@@ -1,4 +1,4 @@
-"""A step of decoding: the attention that makes the output is what heavy hitters are chosen by."""
+"""A decoding step: one attention pass yields the output and the mass that ranks heavy hitters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,18 +51,18 @@ def full(
     compress_residual: Callable[[HexCache], HexCache] = compress_residual,
     settled: Callable[[HexCache], HexCache] = settled,
 ) -> Any:
-    """Compress a block if the residual buffer is full, and add it behind those laid out.
+    """Return the cache after compressing its residual buffer, if that is full.
 
     Args:
-        cache: laid out.
-        compress_residual: what compresses a block, over kernels or not.
-        settled: what compresses the whole cache, where its mode asks for it.
+        cache: a cache in either layout.
+        compress_residual: compresses a block; the vectorised function or that of the kernels.
+        settled: compresses the whole cache, in the modes that need it.
     """
     rest = cache.rest
     if buffer_space(rest):
         return cache
     if rest.config.mode == "append" or cache.blocks < rest.config.period:
-        # what stands for the blocks before this one is only asked whether there are some
+        # compress_residual only tests whether there are blocks, so runs can replace them
         after = compress_residual(rest._replace(blocks=cache.runs))
         return cache.followed(after.blocks[-1], after._replace(blocks=()))
     return type(cache).of(settled(cache.cache()))

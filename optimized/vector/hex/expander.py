@@ -1,4 +1,4 @@
-"""Expander masks without loops over edges; the draws of the reference, so its very masks."""
+"""Expander masks without loops over edges; random draws and masks equal the reference's."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from reference.hex.spectrum import ramanujan_bound
 
 
 class _Draw(NamedTuple):
-    """A simple graph, or the graph of the entries that a dense one leaves out."""
+    """A simple graph, or the complement of a dense one."""
 
     pairs: np.ndarray
     dense: bool
@@ -48,7 +48,7 @@ def random_expander(
     bound = ramanujan_bound(token_degree, channel_degree) if certified else 0.0
     for draw in range(DRAWS):
         graph = _draw_graph(tokens, channels, token_degree, seed, draw)
-        # a dense graph and what it leaves out differ in the first singular value alone
+        # a biregular graph and its complement differ in the first singular value alone
         if not certified or is_within(Graph(graph.pairs, channels), bound):
             return Expander(graph.mask(channels), draw + 1)
     none_found(tokens, channels, token_degree)

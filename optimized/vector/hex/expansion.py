@@ -1,4 +1,4 @@
-"""Expansion and conductance: every set of vertices is a bit pattern."""
+"""Expansion and conductance, by arrays over all subsets of vertices as bit patterns."""
 
 import numpy as np
 from torch import Tensor
@@ -37,6 +37,6 @@ def conductance(adjacency: Tensor) -> float:
 
 
 def _bits(adjacency: Tensor) -> np.ndarray:
-    """Return each vertex's neighbours as one number."""
+    """Return each vertex's neighbours as a bit pattern."""
     rows = adjacency.cpu().numpy().astype(np.int64)
     return rows @ (1 << np.arange(rows.shape[1]))

@@ -9,7 +9,7 @@ from optimized._rebind import rebind
 
 
 def _edges(prime: int, modulus: int, sources: np.ndarray, targets: np.ndarray) -> Tensor:
-    """Return the products of the sources with the p + 1 generators, as places among the targets."""
+    """Return the mask of edges: each source times the p + 1 generators, found in the targets."""
     images = sources[:, None] @ _generators(prime, modulus)
     rows = images.reshape(len(sources), -1, 4) % modulus
     places = np.searchsorted(_order(targets, modulus), _order(_projective(rows, modulus), modulus))
@@ -34,7 +34,7 @@ def _projective(rows: np.ndarray, modulus: int) -> np.ndarray:
 
 
 def _order(rows: np.ndarray, modulus: int) -> np.ndarray:
-    """Return a number that grows in the order of `_members`."""
+    """Return a number for each matrix that increases in the order of `_members`."""
     flat = rows.reshape(*rows.shape[: -2 if rows.shape[-2:] == (2, 2) else -1], 4)
     return (1 - flat[..., 0]) * modulus**3 + flat[..., 1:] @ modulus ** np.array([2, 1, 0])
 

@@ -1,4 +1,4 @@
-"""Coverings by one indexed write."""
+"""Lifts of a graph by one indexed write."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Attention mass and the tokens it marks, many queries at a time."""
+"""Attention mass and heavy hitters, in batches of queries."""
 
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ from reference.attention import known_of
 from reference.precision import widest
 
 WEIGHTS = 2**21
-"""How many weights there are at one time."""
+"""Most attention weights in memory at a time."""
 
 
 def attention_mass(

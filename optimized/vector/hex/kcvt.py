@@ -21,7 +21,7 @@ def code(name: str, x: Tensor, bits: int, kept: Tensor, scales: torch.dtype | No
     storable(name, torch.stack([low, step], -1), stored)
     minima, steps = low.to(stored), step.to(stored)
     low, step = minima.to(wide.dtype)[..., None], steps.to(wide.dtype)[..., None]
-    # in place: a prompt's span is as large as its cache
+    # in place, since the span of a prompt is as large as its cache
     codes = (wide - low).div_(step).round_().clamp_(0, top)
     return Quantised(codes.masked_fill_(kept | (step == 0), 0).to(torch.uint8), steps, minima)
 

@@ -1,4 +1,4 @@
-"""The store that draws without loops."""
+"""The mask store over the vectorised generator."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from reference import MaskStore as SlowMaskStore
 
 
 class MaskStore(SlowMaskStore):
-    """The store of the reference over the vectorised generator."""
+    """The mask store of the reference, with the vectorised generator as default."""
 
     def __init__(
         self,

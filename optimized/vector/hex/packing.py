@@ -1,4 +1,4 @@
-"""Bit packing without loops: eight codes are whole bytes, and fit into one number."""
+"""Bit packing without loops: eight codes fill whole bytes, and fit into one int64."""
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
     groups, count = -(-length // 8), word_count(length, bits)
     places = bits * torch.arange(8, device=codes.device)
     eights = F.pad(codes, (0, 8 * groups - length)).unflatten(-1, (groups, 8)).long()
-    # eight codes of 8 bits wrap into the sign; the lowest byte comes first
+    # the eighth code of 8 bits reaches the sign bit; bytes are little-endian
     numbers = eights.bitwise_left_shift_(places).sum(-1, keepdim=True)
     stream = numbers.view(torch.uint8)[..., :bits].flatten(-2)
     stream = F.pad(stream, (0, 4 * count - stream.shape[-1]))
@@ -20,7 +20,7 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
 
 
 def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
-    if 8 % bits == 0:  # no code lies in two bytes
+    if 8 % bits == 0:  # no code crosses a byte
         stream = as_bytes(words)
         stream = halves(stream, 4) if bits <= 4 else stream.clone()
         stream = halves(stream, 2) if bits <= 2 else stream
@@ -35,12 +35,12 @@ def unpack_bits(words: Tensor, bits: int, length: int) -> Tensor:
 
 
 def halves(stream: Tensor, bits: int) -> Tensor:
-    """Return the lower and the upper `bits` of each number, one behind the other."""
+    """Return the lower `bits` of each number, then its upper `bits`, interleaved."""
     return torch.stack([stream.bitwise_and(2**bits - 1), stream >> bits], -1).flatten(-2)
 
 
 def as_bytes(words: Tensor) -> Tensor:
-    """View words as bytes, the lowest of each first."""
-    # an axis of one word may have any stride
+    """Return words as bytes, little-endian."""
+    # the last axis may have another stride, as one of length 1 does
     whole = words if words.stride(-1) == 1 else words.clone(memory_format=torch.contiguous_format)
     return whole.view(torch.uint8)

@@ -1,4 +1,4 @@
-"""Pairings and their swaps on whole arrays; the draws of the reference, so its very graphs."""
+"""Pairings and swaps on whole arrays; random draws and graphs equal the reference's."""
 
 import numpy as np
 import torch
@@ -29,13 +29,13 @@ def double_edge_swaps(pairs: Tensor, channels: int, seed: int, draw: int) -> Ten
 
 
 def in_rows(pairs: Tensor) -> np.ndarray:
-    """Return pairs of which the edges lie row after row, so that a flat view changes them."""
+    """Return pairs as a contiguous array, so that a flat view writes to them."""
     return pairs.contiguous().numpy(force=True)
 
 
 def swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
     generator = np.random.RandomState([seed, draw, 1])
-    # an edge as one number: rows are sorted and follow each other, so the whole list is sorted
+    # an edge is one number; rows are sorted and in order, so the whole list is sorted
     edges = np.sort(pairs + channels * np.arange(len(pairs))[:, None], axis=1)
     flat = edges.reshape(-1)
     for _ in range(ROUNDS):
@@ -52,7 +52,7 @@ def swaps(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarray:
 def _exchange(
     flat: np.ndarray, repeated: np.ndarray, partners: np.ndarray, channels: int
 ) -> np.ndarray:
-    """Carry out the proposals of one round that stand alone; return the edges they changed."""
+    """Apply the proposals of one round that do not conflict; return the edges they changed."""
     ends, others = flat[repeated] % channels, flat[partners] % channels
     first, second = flat[repeated] - ends + others, flat[partners] - others + ends
     made = np.concatenate([first, second])
@@ -64,7 +64,7 @@ def _exchange(
 
 
 def _once(values: np.ndarray) -> np.ndarray:
-    """Return where a value occurs nowhere else."""
+    """Return the mask of values that occur once."""
     _, which, count = np.unique(values, return_inverse=True, return_counts=True)
     return count[which] == 1
 
@@ -95,7 +95,7 @@ def connect(pairs: np.ndarray, channels: int, seed: int, draw: int) -> np.ndarra
 
 
 def _hangs_together(pairs: np.ndarray, channels: int) -> bool:
-    """Decide whether the first token, by way of others, reaches every channel."""
+    """Whether every channel is connected to the first token."""
     reached = np.zeros(channels, bool)
     reached[pairs[:1]] = True
     known, count, size = -1, np.count_nonzero(reached), 8
@@ -111,7 +111,7 @@ def _cycles(tokens: np.ndarray, channels: np.ndarray) -> tuple[np.ndarray, np.nd
     """Return the component of each edge, and which edges close a cycle with those before them."""
     size = int(channels.max(initial=0)) + 1
     _, first = np.unique(tokens * size + channels, return_index=True)
-    # the lightest forest takes an edge exactly where it closes no cycle with lighter ones
+    # the minimum spanning forest holds an edge unless it closes a cycle with lighter ones
     parts = (first + 1.0, (tokens[first], channels[first]))
     graph = coo_array(parts, shape=(size, size)).tocsr()
     forest = minimum_spanning_tree(graph).data.astype(np.int64) - 1

@@ -1,4 +1,4 @@
-"""The spectrum of a mask through its edges: Lanczos where a dense solver would take long."""
+"""The spectrum of a mask as a sparse matrix, by Lanczos where a dense solver would be slow."""
 
 import math
 
@@ -13,14 +13,14 @@ from torch import Tensor
 from reference.hex.spectrum import ROUNDING, ramanujan_bound
 
 DENSE = 256
-"""Up to this many vertices on the smaller side, dense eigenvalues are as fast."""
+"""Up to this many vertices on the smaller side, a dense solver is as fast."""
 
 DOUBT = 40 * math.log(2)
-"""A verdict may be wrong once in 2^40 starts."""
+"""The logarithm of 2^40: a verdict may be wrong for one random start in so many."""
 
 
 class Graph:
-    """A biregular graph by the neighbours of its smaller side."""
+    """A bipartite graph as a sparse biadjacency matrix."""
 
     def __init__(self, pairs: np.ndarray, channels: int):
         tokens, degree = pairs.shape
@@ -66,7 +66,7 @@ class Graph:
         def contract(x: np.ndarray) -> np.ndarray:
             return wide @ (tall @ x) - first * x.mean()
 
-        # scipy picks a class of its own for a bare function
+        # pyright does not know that scipy builds a subclass from a function
         gram = LinearOperator((size, size), matvec=contract)  # pyright: ignore[reportCallIssue]
         start = np.random.RandomState(0).standard_normal(size)
         top = eigsh(gram, k=1, which="LA", return_eigenvectors=False, v0=start)
@@ -77,8 +77,8 @@ def is_within(graph: Graph, bound: float) -> bool:
     """Decide whether the second singular value of a biregular graph is at most `bound`.
 
     Ritz values only grow, so one above the bound rejects for certain. Kuczyński and Woźniakowski
-    bound how far the largest one may lag behind after k steps from a random start: one far enough
-    below accepts. What stays open goes to the dense solver.
+    bound how far the largest one lags after k steps from a random start, so one far enough below
+    accepts. If neither happens, the dense solver decides.
     """
     bound *= ROUNDING
     size = min(graph.shape)
@@ -126,7 +126,7 @@ def second_singular_value(mask: Tensor) -> float:
     regular = len(mask.sum(0).unique()) == len(mask.sum(1).unique()) == 1
     if regular and min(mask.shape) > DENSE:
         if mask.all() or not mask.any():
-            # of a constant mask nothing is left for Lanczos to start from
+            # a constant mask is zero once the constant vectors are projected out
             return 0.0
         return Graph.of(mask).deflated_singular_value()
     return torch.linalg.svdvals(mask.double())[1].item()

@@ -1,4 +1,4 @@
-"""Sub-tile masks by whole arrays."""
+"""Sub-tile masks on whole arrays."""
 
 import numpy as np
 import torch

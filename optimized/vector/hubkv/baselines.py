@@ -1,4 +1,4 @@
-"""Head budgets, all layers at once and in whole numbers."""
+"""HubKV without its gate, and head budgets of all layers at once in integer arithmetic."""
 
 import torch
 from torch import Tensor
@@ -45,14 +45,14 @@ def head_budgets(
 
 
 def _fractions(weights: Tensor, inside: Tensor | None = None) -> Tensor:
-    """Return the weights over their sum along the last axis; equal where they are all 0."""
+    """Return the weights divided by their sum along the last axis; equal shares if all are 0."""
     inside = torch.ones_like(weights) if inside is None else inside
     total = weights.sum(-1, keepdim=True)
     return torch.where(total > 0, weights / total, inside / inside.sum(-1, keepdim=True).clamp(1))
 
 
 def _best_of_all(shares: Tensor, places: Tensor) -> Tensor:
-    """Count each head's entries among the best `places` of all; ties go to the better ranked."""
+    """Return each head's number of entries among the best `places`; ties go to the better rank."""
     heads = shares.shape[-2]
     by_rank = shares.sort(descending=True).values.transpose(-1, -2).flatten(-2)
     order = by_rank.sort(descending=True, stable=True).indices
@@ -62,8 +62,8 @@ def _best_of_all(shares: Tensor, places: Tensor) -> Tensor:
 
 
 def _apportion(parts: Tensor, lowest: Tensor, highest: Tensor, total: int) -> Tensor:
-    """Divide `total` in proportion to `parts` within bounds, by largest remainders."""
-    # the levels at which a head leaves its lower or reaches its upper bound, as fractions
+    """Return `total` divided in proportion to `parts` within bounds, by largest remainders."""
+    # the levels at which a head leaves its lower bound or reaches its upper one, as fractions
     over = torch.cat([lowest, highest], -1).unsqueeze(-1)
     under = torch.cat([parts, parts], -1).unsqueeze(-1)
     beside = (parts.unsqueeze(-2), lowest.unsqueeze(-2), highest.unsqueeze(-2))
@@ -72,7 +72,7 @@ def _apportion(parts: Tensor, lowest: Tensor, highest: Tensor, total: int) -> Te
     above = over * under.mT >= over.mT * under
     last = (fits & (above | ~fits.unsqueeze(-2)).all(-1)).int().argmax(-1, keepdim=True)
     over, under = over.squeeze(-1).gather(-1, last), under.squeeze(-1).gather(-1, last)
-    # beyond that level some heads keep rising together until the total is reached
+    # above that level, heads within their bounds rise in proportion until the total is reached
     rising = (lowest * under <= over * parts) & (over * parts < highest * under)
     still = torch.where(over * parts < lowest * under, lowest, highest).masked_fill(rising, 0)
     share = parts * (total - still.sum(-1, keepdim=True))

@@ -22,7 +22,7 @@ def variation(content: Tensor, epsilon: float, inside: Tensor | None = None) -> 
     """
     if content.shape[-1] == 0:
         return content.new_zeros(content.shape[:-1])
-    # measured from the lowest score, so that equal scores deviate by exactly 0
+    # deviations are taken from the minimum, so that equal scores deviate by exactly 0
     if inside is None:
         count = content.shape[-1]
         low = content.amin(-1, keepdim=True)

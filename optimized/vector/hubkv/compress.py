@@ -1,4 +1,4 @@
-"""HubKV as a whole: the ends of all rows at once."""
+"""HubKV end to end, with the sinks and recent tokens of all rows protected at once."""
 
 import torch
 from torch import Tensor

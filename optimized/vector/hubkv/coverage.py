@@ -31,7 +31,7 @@ def overlap(weights: Tensor, hub: int) -> Tensor:
 
 
 def gains(weights: Tensor, covered: Tensor) -> Tensor:
-    """Return what each token adds, in float64, where `covered` is covered already."""
+    """Return the gain of each token over what is `covered`, in float64."""
     return (weights - covered[..., None]).clamp(min=0).sum(-2, dtype=torch.float64)
 
 

@@ -1,4 +1,4 @@
-"""The window of the coverage objective as one comparison."""
+"""The window kernel of the coverage objective as one comparison."""
 
 import torch
 from torch import Tensor

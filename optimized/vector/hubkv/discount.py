@@ -1,4 +1,4 @@
-"""Hubs by doubling windows."""
+"""Hubs by sliding maxima over windows of doubling width."""
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +22,8 @@ def hub_mask(scores: Tensor, radius: int, protected: Tensor | None) -> Tensor:
 def strongest_neighbours(keys: Tensor, radius: int, lowest: float) -> tuple[Tensor, Tensor]:
     """Return the maximum of the `radius` keys before and of the `radius` keys after each token.
 
-    `keys` compare like the scores they stand for and are never below `lowest`, which stands where
-    a window leaves the row. The window maxima take log2(radius) steps.
+    `keys` compare like the scores and are never below `lowest`, the padding beyond the row. The
+    window maxima take log2(radius) steps.
     """
     tokens = keys.shape[-1]
     radius = min(radius, tokens)

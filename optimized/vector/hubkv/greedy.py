@@ -23,5 +23,5 @@ def greedy(weights: Tensor, keep: int) -> Tensor:
 
 
 def lazy_greedy(weights: Tensor, keep: int) -> Tensor:
-    # a queue helps one processor; all gains at once are one pass over the weights
+    # a priority queue is sequential; computing all gains at once is one pass over the weights
     return greedy(weights, keep)

@@ -13,12 +13,12 @@ from reference._validation.contract import scanning
 from reference.hubkv.calibration import head_weights
 from reference.precision import widen
 
-# Non-negative floats, minus zero aside, order like the integers with the same bits, and integers
+# Non-negative floats except minus zero order like the integers with the same bits, and integers
 # compare faster.
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-Content = tuple[Tensor, Tensor | None]  # 0 where the second is 0 and not 1; None: it is 1
+Content = tuple[Tensor, Tensor | None]  # scores, 0 where protected, and the mask; None: all ones
 
-# So many scores stay in the cores' caches from the first step to the last.
+# Scores of a slab, which stay in the caches of the cores through all steps.
 SLAB = 2**19
 
 
@@ -62,7 +62,7 @@ def refine_by(
     target = target.view(-1, *target.shape[-2:])
     for slab, raw, aside in slabs(scores, protected, stretch):
         slab_refined = _refine(raw, aside, strength, radius, gamma, partial(weigh, slab))
-        # rounding keeps the order: what holds the largest holds all
+        # rounding is monotonic, so it suffices to check the largest
         checks.in_range("scores", slab_refined.amax().to(scores.dtype))
         target[slab] = slab_refined
     return refined
@@ -71,7 +71,7 @@ def refine_by(
 def slabs(
     scores: Tensor, protected: Tensor | None, stretch: slice | None
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Yield whole layers, as many at a time as a cache holds, and what is set aside in them."""
+    """Yield slabs of whole layers that fit into the CPU's caches, and their protected masks."""
     if stretch is not None:
         scores, protected = scores[..., stretch], None
     rows = (-1, *scores.shape[-2:])
@@ -85,7 +85,7 @@ def slabs(
 
 
 def common_content(protected: Tensor | None, tokens: int) -> slice | None:
-    """Return the one stretch of content that all heads share, if they do."""
+    """Return the one stretch of unprotected tokens that all heads share, or None."""
     if protected is None:
         return slice(0, tokens)
     if not scanning(protected):
@@ -99,7 +99,7 @@ def common_content(protected: Tensor | None, tokens: int) -> slice | None:
 
 
 def content_of(scores: Tensor, protected: Tensor | None) -> Content:
-    """Return what the head statistics are taken of."""
+    """Return the scores for the head statistics, 0 where protected, and the mask of the others."""
     if protected is None:
         return widen(scores), None
     inside = (~protected).to(widen(scores).dtype)
@@ -126,7 +126,7 @@ def _refine(
     other = (1 - strength) + strength * (weights * gamma)
     if radius:
         before, after = strongest_neighbours(keys, radius, -1)
-        # comparisons that write integers are vectorised, those that write booleans are not
+        # PyTorch vectorises comparisons that write integers, not those that write booleans
         hubs = torch.gt(keys, before, out=torch.empty_like(keys))
         hubs &= torch.ge(keys, after, out=torch.empty_like(keys))
         # other <= hub: the maximum picks one of the two, many times faster than torch.where

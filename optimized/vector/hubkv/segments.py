@@ -6,7 +6,7 @@ from torch import Tensor
 
 def segment_coverage(order: Tensor, tokens: int, segments: int) -> Tensor:
     touched, pick = (segments * order // max(tokens, 1)).sort(dim=-1, stable=True)
-    # within a segment the stable sort keeps the order picked: its first entry is the first touch
+    # the stable sort keeps the order of picks in a segment: its first entry is the first touch
     new = torch.ones_like(touched, dtype=torch.bool)
     new[..., 1:] = touched.diff() != 0
     first = torch.empty_like(new).scatter_(-1, pick, new)

@@ -1,4 +1,4 @@
-"""Retained chains as sums over all layers and heads."""
+"""The retention of spans as sums over all layers and heads."""
 
 from torch import Tensor
 

@@ -1,1 +1,1 @@
-"""The quantisers' bodies: all rows, all heads at once."""
+"""The quantisers, over all rows and heads at once."""

@@ -1,4 +1,4 @@
-"""GEAR's spans over fast codes, outliers and corrections."""
+"""GEAR's spans, rebound to vectorised codes, outliers and low-rank corrections."""
 
 import reference
 from optimized._rebind import rebind

@@ -1,4 +1,4 @@
-"""GEAR's streaming cache over fast spans."""
+"""GEAR's streaming cache, rebound to vectorised spans."""
 
 import reference
 from optimized._rebind import rebind

@@ -1,4 +1,4 @@
-"""KIVI's cache over fast codes."""
+"""KIVI's cache, rebound to vectorised codes."""
 
 import reference
 from optimized._rebind import rebind

@@ -1,4 +1,4 @@
-"""Power iteration of all matrices at once."""
+"""Low-rank approximation by power iteration, of all matrices at once."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Outliers of all ranks at once."""
+"""The outlier mask by one sort."""
 
 import torch
 from torch import Tensor

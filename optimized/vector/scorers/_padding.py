@@ -1,4 +1,4 @@
-"""Rows of a batch that begin at different tokens."""
+"""Protected tokens of rows with left padding."""
 
 from torch import Tensor
 

@@ -39,7 +39,7 @@ def cake_cascade(
 
 
 def _adjusted(wishes: Tensor, total: int, room: Tensor) -> Tensor:
-    """Divide `total` in proportion to `wishes`, and deal out twice what is over."""
+    """Return `total` divided in proportion to `wishes`; two even passes deal out the surplus."""
     if not wishes.numel():
         return room
     quotas, most = _quotas(wishes, total), room.amax(0)
@@ -48,21 +48,21 @@ def _adjusted(wishes: Tensor, total: int, room: Tensor) -> Tensor:
 
 
 def _dealt(shares: Tensor, left: Tensor, most: Tensor) -> Tensor:
-    """Deal `left` places evenly to the shares below `most`, what does not divide to the first."""
+    """Return shares after `left` places go evenly to those below `most`, the rest to the first."""
     below = shares < most
     count = below.sum(0).clamp(min=1)
     return shares + below * (left // count + (below.cumsum(0) <= left % count))
 
 
 def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
-    """Divide `total` in proportion to `wishes` along the first axis, at most `room` each."""
+    """Return `total` divided in proportion to `wishes` along the first axis, capped by `room`."""
     layers = wishes.shape[0]
     if not wishes.numel():
         return room
     places = room.sum(0).clamp(max=total)
     shares = torch.minimum(_quotas(wishes, total), room)
     free, left = room - shares, places - shares.sum(0)
-    # as many whole rounds as fill the emptiest layers, then one place each for the first
+    # deal whole rounds, which fill the layers with the least room first, then one place each
     ranked = free.sort(0).values
     after = torch.arange(layers - 1, -1, -1, device=free.device)
     after = after.reshape(-1, *[1] * (wishes.ndim - 1))
@@ -78,7 +78,7 @@ def _shared(wishes: Tensor, total: int, room: Tensor) -> Tensor:
 
 
 def _quotas(wishes: Tensor, total: int) -> Tensor:
-    """Return each wish's part of `total`, rounded down; nothing if there is no wish."""
+    """Return each wish's part of `total`, rounded down; 0 if all wishes are 0."""
     exact = wishes.double()
     everything = exact.sum(0)
     return (exact * total / everything.masked_fill(everything == 0, 1)).floor().long()

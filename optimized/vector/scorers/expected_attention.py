@@ -11,7 +11,7 @@ from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._padding import real_tokens
 
-# tokens at a time: bounds what the quadratic form makes of each key for each query head
+# tokens at a time, which bounds the memory of the quadratic form
 TOKENS = 1024
 
 
@@ -44,7 +44,7 @@ def expected_attention(
 
 
 def _logits(keys: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
-    """Return z of every query head: linear and quadratic in the keys of its group."""
+    """Return z of every query head: a linear and a quadratic form of the keys of its group."""
     *batch, group, width, _ = covariance.shape
     tokens = keys.shape[-2]
     linear = mean / math.sqrt(width)

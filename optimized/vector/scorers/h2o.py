@@ -9,7 +9,7 @@ from reference.attention import known_of
 from reference.precision import widen, widest
 from reference.scorers.scored import Scored
 
-# queries at a time: what they attend with never grows with the number of queries
+# queries at a time, so that the memory of weights does not grow with the number of queries
 QUERIES = 128
 
 

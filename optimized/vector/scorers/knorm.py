@@ -1,4 +1,4 @@
-"""The lengths of keys."""
+"""KNorm: scores by the norms of keys."""
 
 import torch
 from torch import Tensor

@@ -10,7 +10,7 @@ from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._padding import real_tokens
 
-# queries at a time: bounds the weights to this many rows a head
+# queries at a time, which bounds the memory of weights
 QUERIES = 128
 
 
@@ -43,7 +43,7 @@ def _drawn(
     valid: Tensor,
     repeat_valid: Tensor,
 ) -> Tensor:
-    """Return the largest weight on each token of the chunk that begins `offset` after the sinks."""
+    """Return the maximum weight on each token of the chunk at `offset` after the sinks."""
     exact = widest(queries, keys, repeat_keys)
     *batch, kv_heads, tokens, width = keys.shape
     scores = keys.new_zeros(*batch, kv_heads, tokens + 1, dtype=exact)

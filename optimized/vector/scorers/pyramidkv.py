@@ -1,4 +1,4 @@
-"""PyramidKV's lines, of all layers and rows at once."""
+"""PyramidKV's budgets, of all layers and rows at once."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ def pyramidkv_budgets(
     drop, steps = 2 * (most - mean), max(1, layers - 1)
     layer = torch.arange(layers, device=lengths.device).view(-1, *[1] * lengths.ndim)
     if exact:
-        # the line is a fraction of `steps`: its remainders are whole numbers
+        # the line times `steps` is an integer, so remainders are exact
         line = most * steps - layer * drop
         share, rest = line // steps, line % steps
         order = rest.argsort(dim=0, descending=True, stable=True).argsort(dim=0)

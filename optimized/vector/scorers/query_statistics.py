@@ -1,4 +1,4 @@
-"""The moments of all heads and rows at once."""
+"""Running mean and covariance of queries, of all heads and rows at once."""
 
 import torch
 from torch import Tensor

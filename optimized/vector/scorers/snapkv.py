@@ -1,4 +1,4 @@
-"""The attention of the last queries, pooled for all heads at once."""
+"""SnapKV: the attention mass of the last queries, pooled, for all heads at once."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def observed(
     valid: Tensor | None,
     log_sum_exp: Tensor | None,
 ) -> Scored:
-    """Pool what each token draws from the window, by whatever sums it up."""
+    """Return SnapKV's scores: the pooled attention mass of the window, computed by `drawn`."""
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = widest(queries, keys, log_sum_exp)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
@@ -55,7 +55,7 @@ def observed(
 
 
 def _pooled(observed: Tensor, kernel: int, pooling: str) -> Tensor:
-    """Pool along tokens, then average over the group; a sum may be taken before an average."""
+    """Return mass pooled along tokens and averaged over the group; average pooling sums first."""
     group = max(1, observed.shape[-2])
     if pooling == "average":
         total = observed.sum(-2)
