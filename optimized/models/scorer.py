@@ -66,7 +66,7 @@ class Scorer:
     takes: tuple[str, ...] = ()
     """Names of its settings."""
     functions: tuple[Callable[..., Any], ...] = ()
-    """Functions that take the settings, where these are more than one run's business."""
+    """Functions whose signatures give the types of the settings that a user may change."""
     watching = False
     """Whether it has to watch the prompt while the model reads it."""
     scope: Scope = "head"

@@ -1,4 +1,4 @@
-"""The main job: load a model, make documents, measure every system, write what was found."""
+"""The command: load a model, make documents, measure every system, write the report."""
 
 import argparse
 import json
@@ -40,10 +40,10 @@ SMALL = 20_000_000
 
 
 def device(name: str) -> torch.device:
-    """Return a device that computes.
+    """Return the device of this name, after a test that it computes.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the device cannot be used.
     """
     try:
         chosen = torch.device(name)
@@ -55,18 +55,18 @@ def device(name: str) -> torch.device:
 
 
 def load(folder: Path, on: torch.device) -> tuple[PreTrainedModel, Any]:
-    """Return a model, attached, and its tokenizer.
+    """Return an attached model and its tokenizer.
 
     Raises:
-        ValueError: there is no such model, or one that cannot be attached.
+        ValueError: there is no such model, or it cannot be attached.
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    hub_logging.set_verbosity_error()  # each of its retries would be a line
+    hub_logging.set_verbosity_error()  # it prints a line for each retry
     try:
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except Exception as error:  # whatever a damaged file makes of the libraries that read it
+    except Exception as error:  # a damaged file raises any kind of error
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
             f"--model must be `words`, `bytes`, or a folder or an id of a causal language model, "
@@ -87,10 +87,10 @@ def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
 
 
 def free(given: argparse.Namespace) -> Path:
-    """Return the folder that the report is to have.
+    """Return the folder of the report.
 
     Raises:
-        ValueError: it was asked for and exists, or the JSON file does, or there is no writing.
+        ValueError: a path given on the command line exists, or one cannot be written to.
     """
     out = given.out or Path(OUT)
     for name, target in (("--json", given.json), ("--out", out)):
@@ -109,10 +109,10 @@ def free(given: argparse.Namespace) -> Path:
 
 @contextmanager
 def writing(name: str, target: Path) -> Iterator[None]:
-    """Name the option and the path in the error, where writing fails.
+    """Turn an error of writing into one that names the option and the path.
 
     Raises:
-        ValueError: it fails.
+        ValueError: writing fails.
     """
     try:
         yield
@@ -121,12 +121,12 @@ def writing(name: str, target: Path) -> Iterator[None]:
 
 
 def beside(target: Path) -> Path:
-    """Make a hidden folder beside a file or folder to come, where it can be renamed to it."""
+    """Return a new hidden folder beside the target, from which a rename to the target works."""
     return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
 
 
 def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
-    """Return what asks a model to repeat a chunk of its context."""
+    """Return a function that returns the ids of KVzip's request to repeat a chunk."""
     before, after = CONTINUE
 
     def asking(index: int, chunk: Tensor) -> list[int]:
@@ -140,10 +140,10 @@ def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
 def prepared(
     given: argparse.Namespace,
 ) -> tuple[PreTrainedModel, list[documents.Document], Settings]:
-    """Load the model and make the documents.
+    """Return the model, the documents and the settings of a run.
 
     Raises:
-        ValueError: something that was asked for cannot be had.
+        ValueError: an option of the command cannot be satisfied.
     """
     on = device(given.device)
     torch.manual_seed(given.seed)
@@ -163,7 +163,7 @@ def prepared(
 
 
 def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
-    """Run everything that was asked for, and return the figures and the pictures."""
+    """Measure all systems of a run, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
     with threads(few=True):
         for name in check.changed():
@@ -200,7 +200,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
 
 @contextmanager
 def threads(few: bool) -> Iterator[None]:
-    """Compute in one thread, if asked to: where little is done, more mostly wait for each other."""
+    """Compute in one thread within the context, if `few`; small models are faster that way."""
     before = torch.get_num_threads()
     if few:
         torch.set_num_threads(1)
@@ -211,10 +211,10 @@ def threads(few: bool) -> Iterator[None]:
 
 
 def without_gates(chosen: list[System]) -> list[System]:
-    """Leave out what needs a gate, where a model has none, and say so.
+    """Return the systems that need no FastKVzip gate, and print which ones are left out.
 
     Raises:
-        ValueError: nothing is left to be compared with the full cache.
+        ValueError: no system is left besides the full cache.
     """
     gated = {name for name, scorer in SCORERS.items() if scorer.gated}
     left = [system for system in chosen if system.scorer not in gated]
@@ -230,16 +230,16 @@ def without_gates(chosen: list[System]) -> list[System]:
 
 
 def placed(source: Path, target: Path) -> Path:
-    """Rename a file or a folder to a name that nobody has, and return the name.
+    """Rename a file or folder to an unused name, and return the name.
 
-    Where `target` is taken, it is the same with `-2`, or `-3`, and so on.
+    Where `target` exists, the name gets a suffix: `-2`, `-3`, and so on.
     """
     file = source.is_file()
     stem, suffix = (target.stem, target.suffix) if file else (target.name, "")
     others = (target.with_name(f"{stem}-{number}{suffix}") for number in count(2))
     for name in chain((target,), others):
         try:
-            name.touch(exist_ok=False) if file else name.mkdir()  # one of two runs does
+            name.touch(exist_ok=False) if file else name.mkdir()  # one of two runs fails
         except FileExistsError:
             continue
         try:
@@ -248,13 +248,13 @@ def placed(source: Path, target: Path) -> Path:
             name.unlink() if file else name.rmdir()
             raise
         return name
-    raise AssertionError  # there always is a next name
+    raise AssertionError  # `others` is infinite
 
 
 def write(
     figures: dict[str, Any], shown: Sequence[Picture], out: Path, json_file: Path | None
 ) -> tuple[Path, Path | None]:
-    """Write the report and the figures, all or nothing, and return where they are.
+    """Write the report and the figures, all or nothing, and return their paths.
 
     Raises:
         ValueError: they cannot be written.
@@ -280,7 +280,7 @@ def write(
 
 
 def tell(*lines: str) -> None:
-    """Print lines at once; who reads no further does not keep what comes after from being done."""
+    """Print lines and flush; a closed pipe does not stop the rest of the run."""
     try:
         print(*lines, sep="\n", flush=True)
     except OSError as error:
@@ -290,10 +290,10 @@ def tell(*lines: str) -> None:
 
 
 def run(given: argparse.Namespace) -> bool:
-    """Do the whole job, and tell whether anything that was asked for could be measured.
+    """Run the command, and return whether any row besides the full cache was measured.
 
     Raises:
-        ValueError: something that was asked for cannot be had, or the report cannot be written.
+        ValueError: an option cannot be satisfied, or the report cannot be written.
     """
     out = free(given)
     figures, shown = measured(given)
