@@ -17,13 +17,13 @@ from optimized.models.attention import (
     decoder_of,
     expand_alone,
     expand_for_ours,
-    hand_over,
-    home_of,
     implementation,
-    registered,
+    input_device,
+    pass_hidden,
+    register_attention,
 )
 from optimized.models.kinds import PreTrainedModel
-from optimized.models.self_check import Proof, proven
+from optimized.models.self_check import Proof, run_self_check
 
 ONE_AT_A_TIME = threading.RLock()
 """Only one thread attaches or detaches at a time; a model that runs meanwhile does not wait."""
@@ -50,9 +50,9 @@ class Attachment:
         cache = inputs.get("past_key_values")
         if not isinstance(cache, Attentive):
             return None
-        cache.belongs(self.mark, self.shown.carries, self.shown.layers)
+        cache.check_model(self.mark, self.shown.carries, self.shown.layers)
         refuse.weights(inputs.get("output_attentions"))
-        return (), cache.expect(decoder, inputs)
+        return (), cache.prepare_call(decoder, inputs)
 
 
 class Beginning:
@@ -69,7 +69,7 @@ class Beginning:
         if isinstance(cache, Attentive):
             refuse.uncached(more.get("use_cache"))
         if isinstance(cache, Attentive) and first and every:
-            cache.begins(input_ids)
+            cache.check_prefix(input_ids)
             if seen := cache.get_seq_length():
                 refuse.ends_in_text(more.get("attention_mask"))
                 read = (*cache.looked, "mm_encoder_outputs")
@@ -105,24 +105,24 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             f"given, got {adapter.peft_type}"
         )
     refuse.no_model(model)
-    if home_of(model).type == "meta":
+    if input_device(model).type == "meta":
         raise ValueError("model must have weights, got a model on the device 'meta'")
     with ONE_AT_A_TIME:
         known, decoder = attachment(model), decoder_of(model)
         if known is None:
             own = implementation(decoder)
-            known = Attachment(own, proven(model), mark_of(model))
+            known = Attachment(own, run_self_check(model), mark_of(model))
             modules = attentions(decoder)
             for one in modules:
                 expand_for_ours(one)
-            hooked = ((decoder, known), *((one, hand_over) for one in modules))
+            hooked = ((decoder, known), *((one, pass_hidden) for one in modules))
             for module, hook in hooked:
                 module.register_forward_pre_hook(hook, with_kwargs=True)
             prepare: Any = model.prepare_inputs_for_generation
             vars(model)["prepare_inputs_for_generation"] = Beginning(prepare, model.config)
         if not implementation(decoder).startswith(NAME):  # or it was changed since
             known.own = implementation(decoder)
-            decoder.set_attn_implementation(registered(known.own))
+            decoder.set_attn_implementation(register_attention(known.own))
     return model
 
 
@@ -138,7 +138,7 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
                 expand_alone(module)
                 named = module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs
                 for key, hook in list(named[0].items()):
-                    if hook is known or hook is hand_over:
+                    if hook is known or hook is pass_hidden:
                         del named[0][key], named[1][key]
     return model
 
@@ -163,7 +163,7 @@ def is_attached(model: PreTrainedModel) -> bool:
     return attachment(model) is not None
 
 
-def attached(model: PreTrainedModel) -> Attachment:
+def require_attachment(model: PreTrainedModel) -> Attachment:
     """Return the hook that `attach` registered on a model.
 
     Raises:

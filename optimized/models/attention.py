@@ -62,19 +62,19 @@ class Attentive:
         """Return how many tokens were seen."""
         raise NotImplementedError
 
-    def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+    def prepare_call(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs of the decoder, adapted to the tokens seen."""
         raise NotImplementedError
 
-    def belongs(self, reader: int, carries: bool, layers: int) -> None:
+    def check_model(self, reader: int, carries: bool, layers: int) -> None:
         """Refuse a model that is not the one that filled the cache."""
         raise NotImplementedError
 
-    def begins(self, ids: Tensor) -> None:
+    def check_prefix(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen."""
         raise NotImplementedError
 
-    def hear(self, layer: int, hidden: Tensor) -> None:
+    def store_hidden(self, layer: int, hidden: Tensor) -> None:
         """Store the hidden states at the input of a layer's attention."""
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ class Ours(int):
     """The offset of a mask; its type marks the mask as one for a layer of ours."""
 
 
-def registered(own: str) -> str:
+def register_attention(own: str) -> str:
     """Register attention and mask functions, and return their name.
 
     They use our attention over our caches, and the model's own over every other cache.
@@ -109,7 +109,7 @@ def implementation(decoder: Any) -> str:
     return str(decoder.config._attn_implementation)
 
 
-def home_of(model: Any) -> torch.device:
+def input_device(model: Any) -> torch.device:
     """Return the device on which a model expects its ids.
 
     It is the hook's execution device where `accelerate` offloads the weights.
@@ -136,7 +136,7 @@ def attentions(decoder: nn.Module) -> list[nn.Module]:
     return found
 
 
-def unturned(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
+def unrotated_queries(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
     """Return queries before the rotary embedding, of shape (batch, tokens, heads, width).
 
     Returns None where the module does not project its queries separately.
@@ -195,7 +195,7 @@ def expand_alone(attention: nn.Module) -> None:
     vars(attention).pop(EXPAND, None)
 
 
-def hand_over(
+def pass_hidden(
     attention: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
 ) -> None:
     """Pass the input of a layer's attention to the cache of this call: a forward pre-hook.
@@ -207,7 +207,7 @@ def hand_over(
     if isinstance(cache, Attentive):
         assert inputs is not None
         assert isinstance(attention.layer_idx, int)
-        cache.hear(attention.layer_idx, given[0] if given else inputs["hidden_states"])
+        cache.store_hidden(attention.layer_idx, given[0] if given else inputs["hidden_states"])
 
 
 def attend(
@@ -226,7 +226,7 @@ def attend(
     if isinstance(key, Tensor):
         own_or_check = CHECKING.get() or own_attention(own, module)
         return own_or_check(module, query, key, value, attention_mask, **how)
-    if not CHECKING.get() and hand_over not in module._forward_pre_hooks.values():
+    if not CHECKING.get() and pass_hidden not in module._forward_pre_hooks.values():
         raise ValueError("model must be prepared by `attach(model)`, got the name alone")
     return attend_to(key, query, attention_mask, **how)
 
@@ -244,11 +244,11 @@ def attend_to(
     if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
         attention_mask = attention_mask[:, 0, 0]
     refuse.flags(attention_mask)
-    out = layer.attend(query, attention_mask, way_of(query, **how))
+    out = layer.attend(query, attention_mask, softmax_of(query, **how))
     return out.transpose(1, 2).contiguous(), None
 
 
-def way_of(
+def softmax_of(
     query: Tensor,
     scaling: float | None = None,
     softcap: float | None = None,
@@ -313,7 +313,7 @@ def dense_attention(
         seen = first + stop
         part = query[:, :, start:stop], key[:, :, :seen], value[:, :, :seen]
         visible = causal(stop - start, seen, valid, query.device)
-        out[:, :, start:stop] = seeing(*part, visible, softmax)
+        out[:, :, start:stop] = masked_attention(*part, visible, softmax)
     return out
 
 
@@ -331,17 +331,19 @@ def causal(queries: int, tokens: int, valid: Tensor | None, device: torch.device
     return visible & valid[:, None, None, :tokens] | (column == at)
 
 
-def seeing(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: Softmax) -> Tensor:
+def masked_attention(
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: Softmax
+) -> Tensor:
     """Return the attention output over the visible tokens."""
     if softmax.plain:
         grouped = query.shape[1] != key.shape[1]
         return F.scaled_dot_product_attention(
             query, key, value, visible, scale=softmax.scale, enable_gqa=grouped
         )
-    return weighing(query, key, value, visible, softmax)[0]
+    return weighted_attention(query, key, value, visible, softmax)[0]
 
 
-def weighing(
+def weighted_attention(
     query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, softmax: Softmax
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output over the visible tokens, and the weights.

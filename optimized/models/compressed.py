@@ -15,7 +15,7 @@ import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
 from optimized.models import errors as refuse
 from optimized.models.attach import attach
-from optimized.models.attention import home_of
+from optimized.models.attention import input_device
 from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
@@ -149,25 +149,25 @@ def compressed(
         refuse.in_one_call("with an interval", chunk)
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
-        config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
-        gates = gated(model, str(one.scorer), own).get("weights")
+        config = DecodingConfig(target, interval, scope, fix_neighbours(refinement(one, reading)))
+        gates = with_gates(model, str(one.scorer), own).get("weights")
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
-        return begun(model, cache, input_ids, mask, looked)
+        return read_prompt(model, cache, input_ids, mask, looked)
     if one.store in QUANTIZERS:
         refuse.in_one_call(f"for {one.name!r}", chunk)
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
-        return begun(model, cache, input_ids, mask, looked)
+        return read_prompt(model, cache, input_ids, mask, looked)
     if one.store is not None:
         how = store or hex_settings(one, reading)
-        return coded(model, one, how, input_ids, mask, chunk, reading, kv, looked)
+        return compress_to_hex(model, one, how, input_ids, mask, chunk, reading, kv, looked)
     if not one.evicts:
         return prefill(model, input_ids, mask, chunk=chunk, **looked).cache
     if made is None:
-        own = settings_of(str(one.scorer), reading) | gated(model, str(one.scorer), own)
+        own = settings_of(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
     prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch], **looked)
-    scores, rows = scored(made, prompt, tightest, fewest)
+    scores, rows = score_rows(made, prompt, tightest, fewest)
     if layered and scores is not None:
         counts = lengths(prompt).tolist()
         shares = [[kept_of(count, 1, *pair) for count in counts] for pair in pairs(ratio, keep)]
@@ -176,7 +176,10 @@ def compressed(
     kept = torch.empty(0)
     if scores is not None:
         shielded = protected_of(one, prompt, scores)
-        found = {row: lacking(one, prompt, scores, shielded, row, tightest, fewest) for row in rows}
+        found = {
+            row: budget_shortfall(one, prompt, scores, shielded, row, tightest, fewest)
+            for row in rows
+        }
         short = {row: lack for row, lack in found.items() if lack is not None}
         for held, most in [*short.values()][:1]:
             warnings.warn(
@@ -215,7 +218,7 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
     if isinstance(system, str):
         one = system_named(system)
     elif isinstance(system, Scorer):
-        one, made = System(system.name, system.name, None, system.scope), system.afresh()
+        one, made = System(system.name, system.name, None, system.scope), system.fresh_copy()
     elif not isinstance(system, HexConfig):
         refuse.no_system(system)
     else:
@@ -228,7 +231,7 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
     return one, made, store
 
 
-def fixed(refinement: Any) -> Any:
+def fix_neighbours(refinement: Any) -> Any:
     """Return a refinement whose graph has a fixed number of neighbours, for decoding.
 
     While the model decodes, there is no document length to adapt the number to.
@@ -238,15 +241,15 @@ def fixed(refinement: Any) -> Any:
     return refinement
 
 
-def gated(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, Any]:
+def with_gates(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a scorer, with the FastKVzip gates from the model's folder."""
     if not SCORERS[name].gated or "weights" in own:
         return own
     folder, count = Path(str(model.name_or_path)), whole_layers(model.config)
-    return own | {"weights": load_gates(folder, count, home_of(model))}
+    return own | {"weights": load_gates(folder, count, input_device(model))}
 
 
-def begun(
+def read_prompt(
     model: PreTrainedModel,
     cache: AttendingCache,
     ids: Tensor,
@@ -259,7 +262,7 @@ def begun(
     return cache
 
 
-def coded(
+def compress_to_hex(
     model: PreTrainedModel,
     one: System,
     store: HexConfig,
@@ -295,7 +298,7 @@ def but_last(looked: dict[str, Any], ids: Tensor) -> dict[str, Any]:
     return {name: x[:, :-1] if x.shape == ids.shape else x for name, x in looked.items()}
 
 
-def scored(
+def score_rows(
     one: Scorer, prompt: Prefilled, ratio: float | None, keep: int | None
 ) -> tuple[Scores | None, list[int]]:
     """Return the scores, each row by its own budget, and the rows with entries to evict."""
@@ -315,7 +318,7 @@ def scored(
             one.settings["window"] = window
         if some:
             said = one.finish(prompt, max(budget, window))
-            found = said if found is None else merged(found, said, some)
+            found = said if found is None else merge_rows(found, said, some)
             rows += some
     if asked is None:
         one.settings.pop("window", None)
@@ -324,7 +327,7 @@ def scored(
     return found, sorted(rows)
 
 
-def merged(scores: Scores, other: Scores, rows: list[int]) -> Scores:
+def merge_rows(scores: Scores, other: Scores, rows: list[int]) -> Scores:
     """Return scores in which some rows are replaced by those of `other`, of another budget."""
 
     def put(into: Tensor, of: Tensor, at: Any) -> Tensor:
@@ -350,7 +353,7 @@ def protected_of(system: System, prompt: Prefilled, scores: Scores) -> Tensor:
     return protected | protected_ends(valid, protected.shape[2], 4, None)
 
 
-def lacking(
+def budget_shortfall(
     system: System,
     prompt: Prefilled,
     scores: Scores,

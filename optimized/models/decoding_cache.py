@@ -8,7 +8,7 @@ from torch import Tensor
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import Softmax, causal, dense_attention, weighing
+from optimized.models.attention import Softmax, causal, dense_attention, weighted_attention
 from optimized.models.layer import AttendingCache, AttendingLayer, whole_layers
 from optimized.models.scorer import Arriving, Scorer
 from optimized.models.scorers import SCORERS
@@ -28,7 +28,7 @@ class DecodingLayer(AttendingLayer):
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens, return their output, and compress after every interval."""
-        keys, values, hidden = self.taken()
+        keys, values, hidden = self.take_arriving()
         if self.held is None:
             scores = self.scores(keys, hidden, valid)
             if scores is None:
@@ -64,11 +64,11 @@ class DecodingLayer(AttendingLayer):
             own = causal(new, new, None, keys.device).expand(*keys.shape[:2], new, new)
             visible = torch.cat([view.present[:, :, None].expand(-1, -1, new, -1), own], -1)
         every = torch.cat([view.keys, keys], 2), torch.cat([view.values, values], 2)
-        out, weights = weighing(query, *every, visible, softmax)
+        out, weights = weighted_attention(query, *every, visible, softmax)
         mass = None
         if scores is None:
             if not softmax.plain:  # scorers assume a plain softmax over the products
-                weights = weighing(query, *every, visible, Softmax(softmax.scale))[1]
+                weights = weighted_attention(query, *every, visible, Softmax(softmax.scale))[1]
             received = weights.sum((2, 3))
             mass, scores = received[..., :held], received[..., held:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)

@@ -22,14 +22,14 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
 
 
-def held_to(kind: type) -> Callable[[Any], None]:
+def settings_check(kind: type) -> Callable[[Any], None]:
     """Return a check that settings are a `kind`, with every field inside its range."""
     check = compiled("settings", kind)
     assert check is not None
     return lambda given: check(given, {})
 
 
-hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
+hex_settings, decoding_settings = settings_check(HexConfig), settings_check(DecodingConfig)
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -11,13 +11,19 @@ from torch import Tensor
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
-from optimized.models.attention import Softmax, causal, dense_attention, seeing, weighing
+from optimized.models.attention import (
+    Softmax,
+    causal,
+    dense_attention,
+    masked_attention,
+    weighted_attention,
+)
 from optimized.models.layer import (
     AttendingCache,
     AttendingLayer,
-    exactly,
     is_latent,
     rows_of_states,
+    without_autocast,
 )
 from reference._validation.contract import trusted
 
@@ -51,20 +57,20 @@ class EvictionLayer(AttendingLayer):
         assert self.keys is not None
         assert self.values is not None
         if self.arriving is not None:
-            keys, values, hidden = self.taken()
+            keys, values, hidden = self.take_arriving()
             if self.old is not None and softmax.plain:
                 refuse.infinite(query, keys, values)
             self.keys = torch.cat([self.keys, keys], 2)
             self.values = torch.cat([self.values, values], 2)
             if self.observe is not None:
                 self.observe(softmax.standard(query), self.keys, self.values, valid, hidden)
-        valid = self.lasting(valid)
+        valid = self.dense_mask(valid)
         if self.old is None:
             return dense_attention(query, self.keys, self.values, valid, softmax)
         query = query.to(self.keys.dtype)
-        with exactly(query):
+        with without_autocast(query):
             if not softmax.plain:
-                return weighing(query, *self.side_by_side(query, valid), softmax)[0]
+                return weighted_attention(query, *self.side_by_side(query, valid), softmax)[0]
             since = self.keys, self.values, valid
             with trusted():  # entries were checked when they were added
                 return optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
@@ -91,7 +97,7 @@ class EvictionLayer(AttendingLayer):
             torch.cat([held[:, :, None].expand(-1, -1, count, -1), new], -1),
         )
 
-    def lasting(self, valid: Tensor | None) -> Tensor | None:
+    def dense_mask(self, valid: Tensor | None) -> Tensor | None:
         """Return the padding mask of the dense entries: eviction keeps no padding."""
         assert self.keys is not None
         if valid is None or not self.evicted:
@@ -118,8 +124,8 @@ class EvictionLayer(AttendingLayer):
         if isinstance(left, DenseCache):
             self.keys, self.values = left.keys, left.values
         else:
-            self.old = placeless(left.keys, left.values, left.offsets)
-            self.keys, self.values = of_both(lambda x: x[:, :, :0].clone(), *self.whole)
+            self.old = without_positions(left.keys, left.values, left.offsets)
+            self.keys, self.values = map_both(lambda x: x[:, :, :0].clone(), *self.whole)
         self.evicted, self.seen_before = True, self.seen
         self.last = (left.positions.flatten() == self.seen - 1).nonzero()[:, 0].tolist()
 
@@ -128,17 +134,17 @@ class EvictionLayer(AttendingLayer):
         dense = self.whole
         heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
         if self.since or not self.evicted or (self.old is None and len(self.last) == heads):
-            self.keys, self.values = of_both(lambda x: x[:, :, :-1], *dense)
+            self.keys, self.values = map_both(lambda x: x[:, :, :-1], *dense)
         elif self.last:
             bounds = torch.arange(heads + 1, device=dense[0].device) * held
-            flat = of_both(lambda x: x.flatten(0, 2), *dense)
-            keys, values, _, offsets = self.old or placeless(*flat, bounds)
+            flat = map_both(lambda x: x.flatten(0, 2), *dense)
+            keys, values, _, offsets = self.old or without_positions(*flat, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
             stays[self.last] = False
             gone = F.pad((~stays).cumsum(0), (1, 0))
-            left = of_both(lambda x: x[stays], keys, values)
-            self.old = placeless(*left, offsets - gone[offsets])
-            self.keys, self.values = of_both(lambda x: x[:, :, :0].clone(), *dense)
+            left = map_both(lambda x: x[stays], keys, values)
+            self.old = without_positions(*left, offsets - gone[offsets])
+            self.keys, self.values = map_both(lambda x: x[:, :, :0].clone(), *dense)
         self.seen -= 1
         if self.seen < self.seen_before:
             self.seen_before, self.last = self.seen, []
@@ -160,9 +166,9 @@ class EvictionLayer(AttendingLayer):
             last = last[torch.cat(spans)]
             places = torch.cat(spans).to(keys.device)
             offsets = F.pad(self.old.offsets.diff()[pools].cumsum(0), (1, 0))
-            self.old = placeless(*of_both(lambda x: x[places], *self.old[:2]), offsets)
+            self.old = without_positions(*map_both(lambda x: x[places], *self.old[:2]), offsets)
         self.last = last.flatten().nonzero()[:, 0].tolist()
-        self.keys, self.values = of_both(lambda x: x[rows], keys, values)
+        self.keys, self.values = map_both(lambda x: x[rows], keys, values)
 
     def reset(self) -> None:
         """Forget every token."""
@@ -203,7 +209,7 @@ class LatentLayer(EvictionLayer):
         refuse.unexpanded(expand is None)
         assert expand is not None
         assert self.keys is not None
-        new, _, hidden = self.taken()
+        new, _, hidden = self.take_arriving()
         self.keys = self.values = torch.cat([self.keys, new], 2)
 
         def both(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -213,11 +219,11 @@ class LatentLayer(EvictionLayer):
             each = torch.eye(self.keys.shape[-1]).to(self.keys)[None, None]
             weight = both(each)[0] - both(torch.zeros_like(each))[0]  # a bias shifts all logits
             self.observe(softmax.standard(query @ weight.mT), self.keys, self.keys, valid, hidden)
-        valid = self.lasting(valid)
+        valid = self.dense_mask(valid)
         if self.old is None:
             return dense_attention(query, *both(self.keys), valid, softmax)
         rows, _, visible = self.side_by_side(query, valid)
-        return seeing(query, *both(rows), visible, softmax)
+        return masked_attention(query, *both(rows), visible, softmax)
 
     def adopt(self, left: DenseCache | RaggedCache) -> None:
         """Replace all tokens so far by the given entries."""
@@ -335,7 +341,7 @@ class EvictionCache(AttendingCache):
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
             left = compressor(keys, values, both, **settings)
             for index, layer in enumerate(layers):
-                layer.adopt(of_layer(left, index, len(layers)))
+                layer.adopt(copy_layer(left, index, len(layers)))
             return
         for index, layer in enumerate(layers):
             if budgets is not None:
@@ -356,7 +362,7 @@ class EvictionCache(AttendingCache):
         return layers
 
 
-def of_both(
+def map_both(
     change: Callable[[Tensor], Tensor], keys: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Apply a function to keys and values, only once where they are the same tensor."""
@@ -364,12 +370,12 @@ def of_both(
     return first, first if values is keys else change(values)
 
 
-def placeless(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
+def without_positions(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
     """Return a ragged cache that stores no positions, since its keys are already rotated."""
     return RaggedCache(keys, values, offsets[:1].expand(len(keys)), offsets)
 
 
-def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:
+def copy_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:
     """Return a copy of one layer of a cache that holds all layers."""
     if isinstance(left, DenseCache):
         return DenseCache(*(part[index].clone() for part in left))

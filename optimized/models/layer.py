@@ -22,7 +22,7 @@ from optimized.models import errors as refuse
 from optimized.models.attention import Attentive, Ours, Softmax, Unfollowed
 
 
-def exactly(x: Tensor) -> AbstractContextManager[Any]:
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Return a context without autocast, for functions that choose their own precision."""
     kind = x.device.type
     on = torch.is_autocast_enabled(kind)
@@ -95,7 +95,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         self.arriving = key_states, value_states
         return self, self
 
-    def taken(self) -> tuple[Tensor, Tensor, Tensor | None]:
+    def take_arriving(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return keys, values and hidden states of the new tokens, and count them as seen.
 
         The layer then holds them no longer, so a second call fails.
@@ -237,7 +237,7 @@ def sees_all(layer: Any) -> bool:
     return type(layer).__name__ in refuse.WHOLE
 
 
-def spread(
+def build_layers(
     config: Any, whole: Callable[[], AttendingLayer]
 ) -> tuple[list[Any], dict[int, StateLayer]]:
     """Return the layers of a new cache, and those with a recurrent state by their index.
@@ -373,7 +373,7 @@ class AttendingCache(Cache, Attentive):
     """Whether it stores exact entries of single tokens, some of them evicted."""
 
     def __init__(self, config: Any, whole: Callable[[], AttendingLayer]) -> None:
-        layers, self.states = spread(config, whole)
+        layers, self.states = build_layers(config, whole)
         super().__init__(layers=layers)
         self.carries = True
         self.before: dict[int, Any] = {}
@@ -400,12 +400,12 @@ class AttendingCache(Cache, Attentive):
         """Raise an error: only an adapter reads this, to replace the cache by one of its own."""
         refuse.unsupported("prefix tuning", "generate without the adapter")
 
-    def hear(self, layer: int, hidden: Tensor) -> None:
+    def store_hidden(self, layer: int, hidden: Tensor) -> None:
         """Store the hidden states at the input of a layer's attention until it attends."""
         if isinstance(self.layers[layer], AttendingLayer):
             vars(self.layers[layer])["hidden"] = hidden
 
-    def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+    def prepare_call(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return a call's inputs with mask and positions, after checks against the tokens seen.
 
         Where a call brings the tokens seen and no new one, the last of them is read again.
@@ -435,7 +435,7 @@ class AttendingCache(Cache, Attentive):
                 inputs["position_ids"] = inputs["position_ids"][..., -1:]
         refuse.all_again(seen > 0 and self.repeats(inputs.get("input_ids")), seen)
         mask, given, count = inputs.get("attention_mask"), inputs.get("position_ids"), new.shape[1]
-        places = self.counted_on(mask, given, new, seen)
+        places = self.continued_positions(mask, given, new, seen)
         if places is not None:
             valid, real, gone, ahead = None, None, [], self.ahead
             self.admit(count, None, seen)
@@ -446,7 +446,7 @@ class AttendingCache(Cache, Attentive):
             self.admit(count, real, seen)
             before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
             every = new.new_ones(new.shape[:2], dtype=torch.bool) if real is None else real
-            places, ends, ahead = self.placed(given, every, before)
+            places, ends, ahead = self.new_positions(given, every, before)
         refuse.learned(decoder, places)
         if seen:
             refuse.growing(getattr(decoder, "rotary_emb", None), max(self.ends), places)
@@ -463,7 +463,7 @@ class AttendingCache(Cache, Attentive):
         known = None if self.valid is None else self.valid[:, :seen]
         return self.digest.same(Digest().of(ids[:, :seen], known))
 
-    def counted_on(
+    def continued_positions(
         self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int
     ) -> Tensor | None:
         """Return the positions of new tokens, where no row has padding and positions continue.
@@ -514,7 +514,7 @@ class AttendingCache(Cache, Attentive):
         gone = refuse.remembered(valid[:, :seen], known, self.evicts and not self.states)
         return None if bool(valid.all()) else valid, gone.tolist()
 
-    def placed(
+    def new_positions(
         self, given: Tensor | None, real: Tensor, before: list[int]
     ) -> tuple[Tensor, list[int], Tensor]:
         """Return the positions of new tokens, the next position of each row, and its lead.
@@ -525,7 +525,7 @@ class AttendingCache(Cache, Attentive):
         starts = torch.tensor(before or [0] * len(real), device=real.device)
         ahead = self.ahead if before else torch.zeros_like(starts)[:, None]
         if given is not None and given.ndim == 3:
-            return self.placed_on_axes(given, real, starts, ahead)
+            return self.positions_on_axes(given, real, starts, ahead)
         if given is None:
             places = starts[:, None] + steps.clamp(min=0)
         else:
@@ -536,10 +536,10 @@ class AttendingCache(Cache, Attentive):
             refuse.going_on(places, starts[:, None] + steps, real, known or [-1] * len(real))
         return places + ahead, (starts + real.sum(1)).tolist(), ahead
 
-    def placed_on_axes(
+    def positions_on_axes(
         self, given: Tensor, real: Tensor, starts: Tensor, ahead: Tensor
     ) -> tuple[Tensor, list[int], Tensor]:
-        """Return what `placed` returns, for positions with several axes: time, row and column.
+        """Return what `new_positions` does, for positions with axes of time, row and column.
 
         Text continues after the largest position of an image. Its positions are therefore ahead
         of, or behind, the number of tokens. A model stores this lead for its last prompt only;
@@ -581,7 +581,7 @@ class AttendingCache(Cache, Attentive):
         self.valid, self.ends, self.looked = None, [], ()
         self.digest, self.reader = Digest(), None
 
-    def belongs(self, reader: int, carries: bool, layers: int) -> None:
+    def check_model(self, reader: int, carries: bool, layers: int) -> None:
         """Refuse a model that is not the one that filled the cache.
 
         Args:
@@ -645,7 +645,7 @@ class AttendingCache(Cache, Attentive):
         del tokens_to_remove
         refuse.unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
 
-    def begins(self, ids: Tensor) -> None:
+    def check_prefix(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen.
 
         Where the ids repeat each row, as for beams or several sequences of one prompt, the cache

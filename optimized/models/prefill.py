@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from optimized.models import errors as refuse
-from optimized.models.attach import attached
-from optimized.models.attention import attentions, decoder_of, unturned
+from optimized.models.attach import require_attachment
+from optimized.models.attention import attentions, decoder_of, unrotated_queries
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import AttendingCache, Digest
@@ -84,7 +84,7 @@ def prefill(
         ValueError: the model is not attached, the prompt is empty, `chunk` is below 1, padding is
             not on the left, or the rotary embedding changes with length between two chunks.
     """
-    attached(model)
+    require_attachment(model)
     if not isinstance(watch, Sequence) or not all(map(callable, watch)):
         raise TypeError(f"watch must be a list of functions, got {watch!r}")
     refuse.token_ids(input_ids, attention_mask)
@@ -93,7 +93,7 @@ def prefill(
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     cache = EvictionCache(model.config)
     cache.open = True
-    with watched(model, cache, watch):
+    with install_watchers(model, cache, watch):
         logits = read(model, cache, input_ids, mask, chunk, looked)
     valid = mask.to(torch.bool)
     return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids)
@@ -141,7 +141,7 @@ def read(
 
 
 @contextmanager
-def watched(
+def install_watchers(
     model: PreTrainedModel, cache: EvictionCache, watch: Sequence[Callable[[Step], None]]
 ) -> Iterator[None]:
     """Call the watchers with every step of each layer, as long as the context lasts."""
@@ -151,7 +151,7 @@ def watched(
     modules: dict[Any, nn.Module] = {one.layer_idx: one for one in attentions(decoder_of(model))}
     whole = [n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)]
     for index, place in enumerate(whole):
-        cache.layers[place].observe = showing(index, modules[place], cache, watch)
+        cache.layers[place].observe = make_observer(index, modules[place], cache, watch)
     try:
         yield
     finally:
@@ -159,7 +159,7 @@ def watched(
             layer.observe = None
 
 
-def showing(
+def make_observer(
     index: int, module: nn.Module, cache: EvictionCache, watch: Sequence[Callable]
 ) -> Observer:
     """Return the observer of one layer, which calls every watcher."""
@@ -177,7 +177,7 @@ def showing(
 
 def unrotated(step: Step) -> Float[Tensor, "batch query_heads queries width"]:
     """Return the queries of a step before the rotary embedding, after the norm if there is one."""
-    queries = unturned(step.attention, step.hidden, step.queries.shape[-1])
+    queries = unrotated_queries(step.attention, step.hidden, step.queries.shape[-1])
     if queries is None:
         raise ValueError("step must be of a layer that projects its queries by themselves")
     return queries.transpose(1, 2)

@@ -9,7 +9,7 @@ from torch import Tensor
 import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax, dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly
+from optimized.models.layer import AttendingCache, AttendingLayer, without_autocast
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
@@ -28,9 +28,9 @@ class RestoringLayer(AttendingLayer):
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new tokens; return the attention output over exact new and restored old ones."""
-        keys, values, _ = self.taken()
+        keys, values, _ = self.take_arriving()
         query = query.to(keys.dtype)
-        with exactly(query):
+        with without_autocast(query):
             if valid is None:
                 return self.answer(query, keys, values, softmax)
             new = valid[:, -query.shape[2] :]

@@ -10,7 +10,7 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized.models.attention import Softmax
-from optimized.models.eviction import EvictionCache, EvictionLayer, placeless
+from optimized.models.eviction import EvictionCache, EvictionLayer, without_positions
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.systems import System, hex_settings, refinement
 
@@ -99,7 +99,7 @@ class Codes:
             both = zip((keys, values), since, strict=True)
             layer.keys, layer.values = (torch.cat([old.to(new), new], 2) for old, new in both)
         else:
-            layer.old = placeless(keys.to(since[0]), values.to(since[1]), self.offsets)
+            layer.old = without_positions(keys.to(since[0]), values.to(since[1]), self.offsets)
             layer.keys, layer.values = since
 
 
@@ -116,7 +116,7 @@ class QuantizedEvictionLayer(AttendingLayer):
         assert self.keys is not None
         assert self.values is not None
         assert self.codes is not None
-        keys, values, _ = self.taken()
+        keys, values, _ = self.take_arriving()
         self.keys = torch.cat([self.keys, keys], 2)
         self.values = torch.cat([self.values, values], 2)
         whole = EvictionLayer()

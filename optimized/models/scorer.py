@@ -96,7 +96,7 @@ class Scorer:
         self.memory: dict[int, Any] = {}
         self.watched: Callable[[], EvictionCache | None] = lambda: None
 
-    def afresh(self) -> "Scorer":
+    def fresh_copy(self) -> "Scorer":
         """Return a scorer with the same settings and an empty memory, for another prompt."""
         other = copy(self)
         other.settings, other.memory, other.watched = dict(self.settings), {}, lambda: None

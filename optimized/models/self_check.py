@@ -19,12 +19,12 @@ from optimized.models.attention import (
     dense_attention,
     expand_alone,
     expand_for_ours,
-    home_of,
     implementation,
+    input_device,
     own_attention,
-    registered,
-    unturned,
-    way_of,
+    register_attention,
+    softmax_of,
+    unrotated_queries,
 )
 from optimized.models.eviction import EvictionCache, EvictionLayer
 from optimized.models.kinds import PreTrainedModel
@@ -61,7 +61,7 @@ class Proof(NamedTuple):
     """How many layers its cache has."""
 
 
-def proven(model: PreTrainedModel) -> Proof:
+def run_self_check(model: PreTrainedModel) -> Proof:
     """Return the properties of a model, after a self-check on a short random prompt.
 
     The check compares every layer that sees the whole text with the layer's own result.
@@ -82,13 +82,13 @@ def proven(model: PreTrainedModel) -> Proof:
     lost = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}
     refuse.unfound(named, len(lost - {one.layer_idx for one in modules}))
     own, training = implementation(decoder), model.training
-    name = registered(own)
+    name = register_attention(own)
     decoder.set_attn_implementation(name)
     run = Run(decoder, cache)
     hooks: list[Any] = []
     if training:
         model.eval()
-    checking = CHECKING.set(compared)
+    checking = CHECKING.set(compare_attention)
     for one in modules:
         expand_for_ours(one)
     try:
@@ -98,7 +98,7 @@ def proven(model: PreTrainedModel) -> Proof:
                 f"{named!r}, which keeps {kept!r}"
             )
         # The check runs in the model's own precision, even under the caller's autocast.
-        with torch.no_grad(), torch.autocast(home_of(decoder).type, enabled=False):
+        with torch.no_grad(), torch.autocast(input_device(decoder).type, enabled=False):
             carries = not cache.states or run.carries()
             hooks += (one.register_forward_hook(run.layer, with_kwargs=True) for one in modules)
             for call in CALLS:
@@ -138,7 +138,7 @@ class Run:
 
     def __init__(self, decoder: PreTrainedModel, cache: EvictionCache) -> None:
         self.decoder, self.cache = decoder, cache
-        place = home_of(decoder)
+        place = input_device(decoder)
         draw = torch.Generator().manual_seed(0)
         size = decoder.config.get_text_config(decoder=True).vocab_size
         self.ids = torch.randint(size, (2, CALLS[-1][1]), generator=draw).to(place)
@@ -167,7 +167,7 @@ class Run:
         twice, once = (DynamicCache(config=self.decoder.config) for _ in range(2))
         parts = [self.call(*call, twice) for call in CALLS]
         whole = self.call(0, CALLS[-1][1], once)
-        return apart(torch.cat(parts, 1), whole, self.mask.bool()) <= self.loose
+        return relative_difference(torch.cat(parts, 1), whole, self.mask.bool()) <= self.loose
 
     def layer(self, module: nn.Module, given: tuple[Any, ...], *more: Any) -> None:
         """Run a layer again with our cache, and record the differences: a forward hook.
@@ -196,7 +196,7 @@ class Run:
         self.found.append(
             Found(
                 float(output[1]) if isinstance(output[1], Tensor) else torch.inf,
-                apart(again, output[0], real),
+                relative_difference(again, output[0], real),
                 self.rotation(module, hidden, queries[0].transpose(1, 2), real),
             )
         )
@@ -204,16 +204,16 @@ class Run:
     def rotation(self, module: nn.Module, hidden: Tensor, queries: Tensor, real: Tensor) -> float:
         """Return the relative difference of queries from projections rotated as a whole."""
         frequencies = getattr(getattr(self.decoder, "rotary_emb", None), "inv_freq", None)
-        raw, width = unturned(module, hidden, queries.shape[-1]), queries.shape[-1]
+        raw, width = unrotated_queries(module, hidden, queries.shape[-1]), queries.shape[-1]
         if frequencies is None or raw is None or 2 * len(frequencies) != width:
             return torch.inf
         places = self.places[:, self.new].to(frequencies.device)
         turn = optimized.mean_rotation(frequencies, places, 1)[:, :, None].to(raw)
         turned = (turn @ raw[..., None])[..., 0]
-        return apart(turned, queries, real)
+        return relative_difference(turned, queries, real)
 
 
-def compared(
+def compare_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -233,13 +233,13 @@ def compared(
         seen = attention_mask[:, 0, -1] == 0  # the last query sees all real tokens
     eager = own_attention("eager", module)
     own = eager(module, queries, keys, values, attention_mask, **how)[0]
-    ours = dense_attention(queries, keys, values, seen, way_of(query, **how)).transpose(1, 2)
+    ours = dense_attention(queries, keys, values, seen, softmax_of(query, **how)).transpose(1, 2)
     real = torch.ones_like(own[..., 0, 0], dtype=torch.bool)
     real = real if seen is None else seen[:, -query.shape[2] :]
-    return own.to(query.dtype), torch.tensor(apart(ours, own, real))
+    return own.to(query.dtype), torch.tensor(relative_difference(ours, own, real))
 
 
-def apart(one: Tensor, other: Tensor, real: Tensor) -> float:
+def relative_difference(one: Tensor, other: Tensor, real: Tensor) -> float:
     """Return the largest difference at real tokens, relative to the largest entry of `other`."""
     if one.shape != other.shape:
         return torch.inf

@@ -86,7 +86,7 @@ def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
         )
 
 
-def free(given: argparse.Namespace) -> Path:
+def report_folder(given: argparse.Namespace) -> Path:
     """Return the folder of the report.
 
     Raises:
@@ -101,7 +101,7 @@ def free(given: argparse.Namespace) -> Path:
         if not target.absolute().parent.is_dir():
             raise ValueError(f"{name} must be in a folder that exists, got {target}")
         with writing(name, target):
-            beside(target).rmdir()
+            hidden_folder(target).rmdir()
     if given.json is not None and given.json.absolute() == out.absolute():
         raise ValueError(f"--json must not be the folder of the report, got {given.json}")
     return out
@@ -120,7 +120,7 @@ def writing(name: str, target: Path) -> Iterator[None]:
         raise ValueError(f"{name} must be where one can write, got {target}: {error}") from error
 
 
-def beside(target: Path) -> Path:
+def hidden_folder(target: Path) -> Path:
     """Return a new hidden folder beside the target, from which a rename to the target works."""
     return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
 
@@ -137,7 +137,7 @@ def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
     return asking
 
 
-def prepared(
+def prepare(
     given: argparse.Namespace,
 ) -> tuple[PreTrainedModel, list[documents.Document], Settings]:
     """Return the model, the documents and the settings of a run.
@@ -162,14 +162,14 @@ def prepared(
     return model, made, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
 
 
-def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
+def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     """Measure all systems of a run, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
     with threads(few=True):
         for name in check.changed():
             said = f"optimized.{name} no longer computes reference.{name}"
             print(f"python -m optimized: warning: {said}", file=sys.stderr)
-    model, texts, settings = prepared(given)
+    model, texts, settings = prepare(given)
     if settings.gates is None:
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
@@ -229,7 +229,7 @@ def without_gates(chosen: list[System]) -> list[System]:
     return left
 
 
-def placed(source: Path, target: Path) -> Path:
+def rename_unused(source: Path, target: Path) -> Path:
     """Rename a file or folder to an unused name, and return the name.
 
     Where `target` exists, the name gets a suffix: `-2`, `-3`, and so on.
@@ -262,24 +262,24 @@ def write(
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
     page = report.page(figures, shown)
     with writing("--out", out), ExitStack() as hidden, ExitStack() as done:
-        folder = beside(out)
+        folder = hidden_folder(out)
         hidden.callback(shutil.rmtree, folder, ignore_errors=True)
         (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / "figures.json").write_text(text, encoding="utf-8")
         folder.chmod(0o755)
         if json_file is not None:
             with writing("--json", json_file):
-                copy = beside(json_file) / "figures.json"
+                copy = hidden_folder(json_file) / "figures.json"
                 hidden.callback(shutil.rmtree, copy.parent, ignore_errors=True)
                 copy.write_text(text, encoding="utf-8")
-                json_file = placed(copy, json_file)
+                json_file = rename_unused(copy, json_file)
                 done.callback(json_file.unlink)
-        out = placed(folder, out)
+        out = rename_unused(folder, out)
         done.pop_all()
     return out, json_file
 
 
-def tell(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Print lines and flush; a closed pipe does not stop the rest of the run."""
     try:
         print(*lines, sep="\n", flush=True)
@@ -295,11 +295,13 @@ def run(given: argparse.Namespace) -> bool:
     Raises:
         ValueError: an option cannot be satisfied, or the report cannot be written.
     """
-    out = free(given)
-    figures, shown = measured(given)
-    tell(*table.table(figures), *table.verdict_lines(figures))
+    out = report_folder(given)
+    figures, shown = measure(given)
+    print_lines(*table.table(figures), *table.verdict_lines(figures))
     out, json_file = write(figures, shown, out, given.json)
     besides = f" and {json_file}" if json_file else ""
-    tell(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}.")
+    print_lines(
+        f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}."
+    )
     refused = [row["refused"] is not None for row in figures["rows"][1:]]
     return not refused or not all(refused)

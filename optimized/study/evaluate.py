@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
-from optimized.models.eviction import of_both
+from optimized.models.eviction import map_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
 from optimized.models.quantized_eviction import restored, stored
@@ -81,7 +81,7 @@ class Batch:
         self.cache = self.prompt.cache
         for layer in self.cache.layers:  # the papers' caches have 16 bits
             if getattr(layer, "keys", None) is not None and layer.keys.element_size() > 2:
-                layer.keys, layer.values = of_both(Tensor.half, layer.keys, layer.values)
+                layer.keys, layer.values = map_both(Tensor.half, layer.keys, layer.values)
                 if isinstance(layer, WindowLayer):
                     layer.held = []  # the last token is not removed any more
         self.judge = Judge(model, self.prompt, documents)

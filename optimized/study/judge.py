@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from optimized.models.attention import Softmax
 from optimized.models.eviction import EvictionCache, EvictionLayer
-from optimized.models.prefill import Prefilled, Step, watched
+from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.study.documents import Document
 
 PROBES = 32
@@ -34,9 +34,9 @@ class Judge:
     ) -> None:
         self.model, self.cache, self.documents = model, prompt.cache, documents
         self.probes: list[Probe] = []
-        with watched(model, prompt.cache, [self.remember]):
+        with install_watchers(model, prompt.cache, [self.remember]):
             self.bits()
-        self.whole = attended(self.cache, self.probes)
+        self.whole = attention_outputs(self.cache, self.probes)
 
     def remember(self, step: Step) -> None:
         """Store the first queries after the prompt, with their own keys and values."""
@@ -89,13 +89,15 @@ class Judge:
         Both have a row for each document, and a column for each layer, head and query.
         """
         moved, sizes = [], []
-        for before, after in zip(self.whole, attended(self.cache, self.probes), strict=True):
+        for before, after in zip(
+            self.whole, attention_outputs(self.cache, self.probes), strict=True
+        ):
             moved.append((after.double() - before.double()).norm(dim=-1).flatten(1))
             sizes.append(before.double().norm(dim=-1).flatten(1))
         return torch.cat(moved, 1), torch.cat(sizes, 1)
 
 
-def attended(cache: EvictionCache, probes: Sequence[Probe]) -> list[Tensor]:
+def attention_outputs(cache: EvictionCache, probes: Sequence[Probe]) -> list[Tensor]:
     """Return the attention outputs of the probes over a cache, layer by layer.
 
     Latent rows are used directly as keys and values, not expanded.

@@ -81,7 +81,7 @@ def test_a_model_that_sees_the_future_is_refused():
         models.attach(transformers.AutoModelForCausalLM.from_config(config))
 
 
-@pytest.mark.parametrize("name", ["way_of", "dense_attention"])
+@pytest.mark.parametrize("name", ["softmax_of", "dense_attention"])
 def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
     ours = getattr(self_check, name)
 
@@ -92,7 +92,7 @@ def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
         del valid
         return ours(query, key, value, None, way)
 
-    monkeypatch.setattr(self_check, name, bare if name == "way_of" else blind)
+    monkeypatch.setattr(self_check, name, bare if name == "softmax_of" else blind)
     with pytest.raises(ValueError, match=r"got 'gemma2', whose attention moves by"):
         models.attach(fresh("gemma2"))
 

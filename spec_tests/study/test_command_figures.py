@@ -372,7 +372,7 @@ def test_the_default_compares_what_the_papers_do(command):
 def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, monkeypatch):
     monkeypatch.setattr(
         sys.modules["optimized.models.attach"],
-        "proven",
+        "run_self_check",
         lambda _: Proof(rotates=False, carries=True, layers=2),
     )
     rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]

@@ -144,7 +144,7 @@ def test_a_name_too_long_is_refused_before_anything_is_measured(
 ):
     from optimized.study import command as job
 
-    monkeypatch.setattr(job, "measured", None)
+    monkeypatch.setattr(job, "measure", None)
     said = command.refused(capsys, option, str(tmp_path / ("x" * length)))
     assert f"{option} must be where one can write" in said
     assert len(said.splitlines()) == 1

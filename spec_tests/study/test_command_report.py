@@ -109,15 +109,15 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
 def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypatch, tmp_path):
     from optimized.study import command as job
 
-    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measured
+    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measure
     both = ("--out", str(out), "--json", str(copy))
 
     def meanwhile(given):
-        monkeypatch.setattr(job, "measured", measured)
+        monkeypatch.setattr(job, "measure", measured)
         main(command.arguments("--systems", "full", "random", *both))
         return measured(given)
 
-    monkeypatch.setattr(job, "measured", meanwhile)
+    monkeypatch.setattr(job, "measure", meanwhile)
     main(command.arguments("--systems", "full", *both))
     said = capsys.readouterr().out
     pairs = ((out, copy), (tmp_path / "out-2", tmp_path / "copy.v1-2.json"))
@@ -132,14 +132,14 @@ def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypa
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_of_many_runs_none_takes_the_name_of_another(tmp_path, kind):
-    from optimized.study.command import placed
+    from optimized.study.command import rename_unused
 
     def put(number):
         source = tmp_path / f"source {number}"
         inner = source if kind == "file" else source / "inner"
         inner.parent.mkdir(exist_ok=True)
         inner.write_text(str(number))
-        return placed(source, tmp_path / "out.txt")
+        return rename_unused(source, tmp_path / "out.txt")
 
     with ThreadPoolExecutor(8) as runs:
         names = list(runs.map(put, range(40)))

@@ -147,8 +147,8 @@ def test_the_length_of_attention_is_that_of_its_values():
 
 
 def test_layers_are_spread_and_verdicts_are_graded():
-    assert captured.spread(2, 4) == (0, 1)
-    assert captured.spread(32, 4) == (0, 10, 21, 31)
+    assert captured.spread_layers(2, 4) == (0, 1)
+    assert captured.spread_layers(32, 4) == (0, 10, 21, 31)
     agrees = [words.verdict(*said) for said in ((True,), (False, True), (False,))]
     assert len(set(agrees)) == 3
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import optimized
 from optimized import Scored
-from optimized.models.attach import attached
+from optimized.models.attach import require_attachment
 from optimized.models.attention import decoder_of
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, unrotated
@@ -23,7 +23,7 @@ class ExpectedAttention(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        if not attached(model).shown.rotates:
+        if not require_attachment(model).shown.rotates:
             raise ValueError(
                 "model must rotate its projected queries as Llama does, over the whole width and "
                 f"in halves, for expected_attention, got {model.config.model_type!r}, which does "

@@ -10,7 +10,7 @@ import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.kinds import PreTrainedModel
-from optimized.models.prefill import Prefilled, Step, watched
+from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
 
 FIRST = "\n\nRepeat the previous context exactly."
@@ -94,7 +94,11 @@ class KVzip(Scorer):
                 self.memory.get(step.layer),
             )
 
-        with torch.no_grad(), prompt.cache.undone(), watched(self.model, prompt.cache, [watch]):
+        with (
+            torch.no_grad(),
+            prompt.cache.undone(),
+            install_watchers(self.model, prompt.cache, [watch]),
+        ):
             self.model(
                 input_ids=ids,
                 attention_mask=torch.cat([valid, there], 1).long(),

@@ -58,7 +58,7 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
     most = min(TOKENS, limit // 2)  # KVzip reads each token twice
     ids = torch.tensor([one.context[:most] for one in longest(documents)], device=model.device)
     tokens, count = ids.shape[1], whole_layers(model.config)
-    inner, layers = content(tokens), spread(count, LAYERS)
+    inner, layers = content(tokens), spread_layers(count, LAYERS)
     if inner.stop - inner.start < 16:
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")
     rows = [Trial(system_named(name), 0.75) for name in ("kvzip", "snapkv")]
@@ -104,7 +104,7 @@ def content(tokens: int) -> slice:
     return slice(SINKS, SINKS + len(inner))
 
 
-def spread(count: int, most: int) -> tuple[int, ...]:
+def spread_layers(count: int, most: int) -> tuple[int, ...]:
     """Return at most `most` of `count` layers at even distances, with the first and the last."""
     if count <= most:
         return tuple(range(count))
