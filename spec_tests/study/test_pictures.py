@@ -1,4 +1,4 @@
-"""The papers' figures of a model: what is computed, and what the report shows of it."""
+"""The papers' figures of a model: their numbers, and the report that shows them."""
 
 import re
 
@@ -29,7 +29,7 @@ def noise(*shape: int) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def caught() -> captured.Captured:
-    """Two layers and two documents of 64 tokens, two query heads a key head."""
+    """Return two layers and two documents of 64 tokens, with two query heads for each key head."""
     queries, keys, values = noise(2, 2, 4, 64, 8), noise(2, 2, 2, 64, 8), noise(2, 2, 2, 64, 8)
     observed, inner = noise(2, 2, 2, 64).abs(), captured.content(64)
     size = inner.stop - inner.start
