@@ -15,37 +15,37 @@ from reference.precision import widen
 
 NAME = "kvspec"
 EXPAND = "expand_kv"
-"""What makes keys and values of latent rows, in the attention of `transformers`."""
-# Queries for which a mask exists at one time.
+"""Name of the method of an attention module that expands latent rows to keys and values."""
+# Number of queries in one block, so that no larger mask is allocated.
 BLOCK = 256
-# What stands for a model's own attention in a thread that checks the model; other threads, whose
-# calls of the same model may be running, go on with their own.
+# Replaces the model's own attention in the thread that runs the self-check. Other threads, which
+# may run the same model, keep the model's own attention.
 CHECKING: ContextVar[Callable[..., Any] | None] = ContextVar("CHECKING", default=None)
 
 
 class Softmax(NamedTuple):
-    """How a layer makes weights of products."""
+    """How a layer turns products of queries and keys into attention weights."""
 
     scale: float
-    """Of the products."""
+    """Factor of the products."""
     softcap: float | None = None
-    """What no logit exceeds, where the model bounds them."""
+    """Upper bound of the logits, where the model has one."""
     sinks: Tensor | None = None
-    """A logit a query head with no value behind it, where the model has them."""
+    """One extra logit for each query head, without a value, where the model has them."""
 
     @property
     def plain(self) -> bool:
-        """Whether there is a softmax over the products, and nothing else."""
+        """Whether the weights are a plain softmax over the scaled products."""
         return self.softcap is None and self.sinks is None
 
     def standard(self, query: Tensor) -> Tensor:
-        """Return queries whose products over the root of their width are the layer's."""
+        """Return queries rescaled so that the usual scale, 1 / sqrt(width), gives these logits."""
         factor = self.scale * query.shape[-1] ** 0.5
         return query if abs(factor - 1) < 1e-6 else query * factor
 
 
 class Attendable(Protocol):
-    """A layer of a cache that attends itself, since what it holds is no plain tensor."""
+    """A cache layer that computes its own attention, since it holds no plain tensors."""
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Return the output for the queries of the tokens that were just added."""
@@ -53,42 +53,48 @@ class Attendable(Protocol):
 
 
 class Attentive:
-    """A cache that is told what each call of a model brings."""
+    """A cache that receives the inputs of each call of a model."""
 
     looked: tuple[str, ...]
-    """What was read beside ids."""
+    """Names of the inputs that were read besides ids."""
 
     def get_seq_length(self) -> int:
         """Return how many tokens were seen."""
         raise NotImplementedError
 
-    def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return the inputs of the decoder, as they fit what was seen."""
+    def prepare_call(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs of the decoder, adapted to the tokens seen."""
         raise NotImplementedError
 
-    def belongs(self, reader: int, carries: bool, layers: int) -> None:
+    def check_model(self, reader: int, carries: bool, layers: int) -> None:
         """Refuse a model that is not the one that filled the cache."""
         raise NotImplementedError
 
-    def begins(self, ids: Tensor) -> None:
+    def check_prefix(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen."""
         raise NotImplementedError
 
-    def hear(self, layer: int, hidden: Tensor) -> None:
-        """Take the hidden states at the input of a layer's attention."""
+    def store_hidden(self, layer: int, hidden: Tensor) -> None:
+        """Store the hidden states at the input of a layer's attention."""
         raise NotImplementedError
 
 
 class Unfollowed:
-    """A mask that no layer of ours can follow, in its place: some models make masks of no use."""
+    """A marker for an attention mask that our layers cannot apply.
+
+    It is no error by itself, since some models create masks that they never use.
+    """
 
 
 class Ours(int):
-    """Where a mask starts; our function is told by it that the mask is for a layer of ours."""
+    """The offset of a mask; its type marks the mask as one for a layer of ours."""
 
 
-def registered(own: str) -> str:
-    """Name attention that is ours over our caches, and a model's own over all others."""
+def register_attention(own: str) -> str:
+    """Register attention and mask functions, and return their name.
+
+    They use our attention over our caches, and the model's own over every other cache.
+    """
     from transformers.masking_utils import AttentionMaskInterface
     from transformers.modeling_utils import AttentionInterface
 
@@ -99,12 +105,15 @@ def registered(own: str) -> str:
 
 
 def implementation(decoder: Any) -> str:
-    """Return the name of the attention that a decoder calls."""
+    """Return the name of the attention implementation of a decoder."""
     return str(decoder.config._attn_implementation)
 
 
-def home_of(model: Any) -> torch.device:
-    """Return where a model takes its ids; weights that `accelerate` puts away are elsewhere."""
+def input_device(model: Any) -> torch.device:
+    """Return the device on which a model expects its ids.
+
+    It is the hook's execution device where `accelerate` offloads the weights.
+    """
     embedding = model.get_input_embeddings()
     hooks = (getattr(one, "_hf_hook", None) for one in (embedding, model))
     homes = (getattr(hook, "execution_device", None) for hook in hooks)
@@ -113,13 +122,13 @@ def home_of(model: Any) -> torch.device:
 
 
 def decoder_of(model: Any) -> Any:
-    """Return the decoder of a language model, whose layers attend."""
-    decoder = model.get_decoder()  # of some models itself, or their head
+    """Return the decoder of a language model, which holds the attention layers."""
+    decoder = model.get_decoder()  # some models return themselves, or the model with its head
     return model.model if decoder is model or not hasattr(decoder, "config") else decoder
 
 
 def attentions(decoder: nn.Module) -> list[nn.Module]:
-    """Return the attention of each layer."""
+    """Return the attention module of each layer."""
     layers = [*getattr(decoder, "layers", ())]
     every: list[Any] = [getattr(layer, "self_attn", None) for layer in layers]
     found = [one for one in every if isinstance(getattr(one, "layer_idx", None), int)]
@@ -127,8 +136,11 @@ def attentions(decoder: nn.Module) -> list[nn.Module]:
     return found
 
 
-def unturned(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
-    """Return queries before the rotary embedding, tokens before heads, where a module has such."""
+def unrotated_queries(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
+    """Return queries before the rotary embedding, of shape (batch, tokens, heads, width).
+
+    Returns None where the module does not project its queries separately.
+    """
     projection, norm = getattr(attention, "q_proj", None), getattr(attention, "q_norm", None)
     if projection is None or projection.out_features % width:
         return None
@@ -142,7 +154,7 @@ def unturned(attention: nn.Module, hidden: Tensor, width: int) -> Tensor | None:
 
 
 def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
-    """Return the attention that a model has by a name: `eager` is in the file of its module."""
+    """Return the model's attention function of this name; `eager` is in its module's file."""
     if own != "eager":
         from transformers.modeling_utils import AttentionInterface
 
@@ -156,13 +168,16 @@ def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
 
 
 class Expanding:
-    """What makes keys and values of latent rows; a layer of ours makes them of those it keeps."""
+    """A replacement of a model's function that expands latent rows to keys and values.
+
+    A layer of ours stores the function, and expands only the rows that it keeps.
+    """
 
     def __init__(self, own: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> None:
         self.own = own
 
     def __call__(self, latent: Any, turned: Any) -> tuple[Any, Any]:
-        """Expand the rows of a cache, or tell a layer of ours how to."""
+        """Expand latent rows; where they are a layer of ours, store the function in it instead."""
         if isinstance(latent, Tensor):
             return self.own(latent, turned)
         latent.expand = self.own
@@ -170,7 +185,7 @@ class Expanding:
 
 
 def expand_for_ours(attention: nn.Module) -> None:
-    """Let a layer of ours take the place of latent rows."""
+    """Make an attention module accept a layer of ours in place of latent rows."""
     if hasattr(attention, EXPAND):
         vars(attention)[EXPAND] = Expanding(getattr(attention, EXPAND))
 
@@ -180,18 +195,19 @@ def expand_alone(attention: nn.Module) -> None:
     vars(attention).pop(EXPAND, None)
 
 
-def hand_over(
+def pass_hidden(
     attention: nn.Module, given: tuple[Any, ...], inputs: dict[str, Any] | None = None
 ) -> None:
-    """Hand what enters a layer's attention to the cache of this call, and to no other.
+    """Pass the input of a layer's attention to the cache of this call: a forward pre-hook.
 
-    A call that runs while `attach` registers this brings no inputs, and no cache of ours.
+    `inputs` is None in a call that runs while `attach` registers the hook; such a call has no
+    cache of ours.
     """
     cache = (inputs or {}).get("past_key_values")
     if isinstance(cache, Attentive):
         assert inputs is not None
         assert isinstance(attention.layer_idx, int)
-        cache.hear(attention.layer_idx, given[0] if given else inputs["hidden_states"])
+        cache.store_hidden(attention.layer_idx, given[0] if given else inputs["hidden_states"])
 
 
 def attend(
@@ -203,11 +219,14 @@ def attend(
     attention_mask: Tensor | None,
     **how: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend as `transformers` asks: heads before tokens in, tokens before heads out."""
+    """Return the attention output in the layout of `transformers`.
+
+    Inputs have heads before tokens; the output has tokens before heads.
+    """
     if isinstance(key, Tensor):
         own_or_check = CHECKING.get() or own_attention(own, module)
         return own_or_check(module, query, key, value, attention_mask, **how)
-    if not CHECKING.get() and hand_over not in module._forward_pre_hooks.values():
+    if not CHECKING.get() and pass_hidden not in module._forward_pre_hooks.values():
         raise ValueError("model must be prepared by `attach(model)`, got the name alone")
     return attend_to(key, query, attention_mask, **how)
 
@@ -219,24 +238,24 @@ def attend_to(
     dropout: float = 0.0,
     **how: Any,
 ) -> tuple[Tensor, None]:
-    """Attend to a layer of ours."""
+    """Return the attention output over a layer of ours, after checks of the arguments."""
     refuse.unvaried(dropout, how)
     refuse.packed(isinstance(attention_mask, Unfollowed))
     if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
         attention_mask = attention_mask[:, 0, 0]
     refuse.flags(attention_mask)
-    out = layer.attend(query, attention_mask, way_of(query, **how))
+    out = layer.attend(query, attention_mask, softmax_of(query, **how))
     return out.transpose(1, 2).contiguous(), None
 
 
-def way_of(
+def softmax_of(
     query: Tensor,
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> Softmax:
-    """Return how `transformers` asks to attend."""
+    """Return the softmax settings that `transformers` passes to an attention function."""
     return Softmax(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, s_aux)
 
 
@@ -250,9 +269,9 @@ def mask(
     attention_mask: Tensor | None = None,
     **more: Any,
 ) -> Tensor | Unfollowed | None:
-    """Return which tokens are no padding; causality needs no mask of queries × tokens.
+    """Return which tokens are not padding; our layers are causal without a larger mask.
 
-    For all layers but ours the mask is what the model's own attention takes.
+    For every other layer, return the mask of the model's own attention.
     """
     from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
 
@@ -267,17 +286,20 @@ def mask(
     if mask_function is not causal_mask_function:
         return Unfollowed()
     again = attention_mask is not None and 2 * attention_mask.shape[1] == kv_length
-    if not again:  # else the tokens seen come once more: a cache finds the mask of them in this
+    if not again:  # a call that repeats the seen tokens has a longer mask, which the cache cuts
         refuse.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None
-    return attention_mask[:, None, None]  # some models take a part of the queries
+    return attention_mask[:, None, None]  # some models slice the query axis
 
 
 def dense_attention(
     query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, softmax: Softmax
 ) -> Tensor:
-    """Attend causally, the last query at the last key, to the tokens that are no padding."""
+    """Return causal attention over the tokens that are not padding.
+
+    The last query is at the position of the last key.
+    """
     queries, tokens = query.shape[2], key.shape[2]
     first = tokens - queries
     if softmax.plain and valid is None and (queries == 1 or first == 0):
@@ -291,35 +313,43 @@ def dense_attention(
         seen = first + stop
         part = query[:, :, start:stop], key[:, :, :seen], value[:, :, :seen]
         visible = causal(stop - start, seen, valid, query.device)
-        out[:, :, start:stop] = seeing(*part, visible, softmax)
+        out[:, :, start:stop] = masked_attention(*part, visible, softmax)
     return out
 
 
 def causal(queries: int, tokens: int, valid: Tensor | None, device: torch.device) -> Tensor:
-    """Return what the last queries see of tokens: rows, a head, queries, tokens."""
+    """Return the causal mask of the last queries, of shape (batch, 1, queries, tokens).
+
+    The batch axis is 1 where there is no padding.
+    """
     at = torch.arange(tokens - queries, tokens, device=device)[:, None]
     column = torch.arange(tokens, device=device)
     visible = (column <= at)[None, None]
     if valid is None:
         return visible
-    # a padding query sees itself, since a softmax over nothing is NaN
+    # A padding query sees itself, since a softmax over no token is NaN.
     return visible & valid[:, None, None, :tokens] | (column == at)
 
 
-def seeing(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: Softmax) -> Tensor:
-    """Attend to what is visible."""
+def masked_attention(
+    query: Tensor, key: Tensor, value: Tensor, visible: Tensor, softmax: Softmax
+) -> Tensor:
+    """Return the attention output over the visible tokens."""
     if softmax.plain:
         grouped = query.shape[1] != key.shape[1]
         return F.scaled_dot_product_attention(
             query, key, value, visible, scale=softmax.scale, enable_gqa=grouped
         )
-    return weighing(query, key, value, visible, softmax)[0]
+    return weighted_attention(query, key, value, visible, softmax)[0]
 
 
-def weighing(
+def weighted_attention(
     query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, softmax: Softmax
 ) -> tuple[Tensor, Tensor]:
-    """Attend to what is visible; return the weights, too, key heads before their queries."""
+    """Return the attention output over the visible tokens, and the weights.
+
+    The weights have an axis of key heads, then one of the query heads of each key head.
+    """
     grouped = widen(query.unflatten(1, (key.shape[1], -1)))
     logits = grouped @ widen(key)[:, :, None].mT * softmax.scale
     if softmax.softcap is not None:

@@ -1,4 +1,4 @@
-"""A prompt in a compressed cache, in one call."""
+"""Read a prompt and return its compressed cache, in one call."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
 from optimized.models import errors as refuse
 from optimized.models.attach import attach
-from optimized.models.attention import home_of
+from optimized.models.attention import input_device
 from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
@@ -58,44 +58,45 @@ def compressed(
     kv: ModuleType = optimized,
     **others: Any,
 ) -> AttendingCache:
-    """Read a prompt, compress what is remembered of it, and return that for `model.generate`.
+    """Read a prompt, compress its KV cache, and return the cache for `model.generate`.
 
-    The model is attached where it is not, and goes on to attend as it did over every other cache.
-    Of a row whose budget is less than what is protected, the protected entries are kept and no
-    other, with a warning. A window that observes is cut to the budget.
+    The model is attached if it is not yet; over every other cache it computes the same attention as
+    before. Where a row's budget is smaller than its number of protected entries, the row keeps
+    exactly the protected entries, with a warning. The observation window is cut to the budget.
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
-        system: a name, as `python -m optimized` has them: `full`; a scorer with or without
+        system: a name, as `python -m optimized` takes it: `full`; a scorer with or without
             `+hubkv`, `+graphkv` or `+nms` and `@head`, `@layer` or `@model`; `hex-3` or `hex-4`,
             with or without `+hubkv` or `+graphkv`; `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or
-            `gear`; a scorer, `>` and a store for what is left. Or a scorer that `scorer` made, or
-            settings of HEX.
+            `gear`; a scorer, `>` and a store for the entries left. Or a scorer that `scorer`
+            returned, or settings of HEX.
         input_ids: prompts, padded on the left.
         attention_mask: 1 at tokens, 0 at padding.
         ratio: removed share of the entries, at least 0 and below 1, of a system that evicts.
-        keep: what a head keeps in the mean, in place of a ratio; a row that is shorter stays whole.
-            Either may be a list, with one number for each layer that sees the whole text: heads of
-            a layer then share its budget, and layers share none.
-        interval: compress again whenever as many new tokens have come, to what was kept of the
-            prompt (a padded batch: of its longest); the scorer must be able to tell of a token
-            when it arrives, and no layer knows of another's entries.
+        keep: mean number of entries that a head keeps, in place of a ratio; a shorter row stays
+            whole. `ratio` and `keep` may be lists, with one number for each layer that sees the
+            whole text: the heads of a layer then share its budget, and layers share none.
+        interval: compress again after every `interval` new tokens, to the number of entries kept of
+            the prompt (in a padded batch, of its longest row). The scorer must be able to score a
+            token on arrival, and entries of different layers do not compete.
         refined: settings of a refinement, in place of the papers'.
         settings: settings of the scorer, as `scorer` takes them.
         chunk: how many tokens to read at a time, by default all.
-        reading: `"letter"`, or `"remedied"` with what the errata propose.
+        reading: `"letter"`, or `"remedied"` with the corrections that the errata propose.
         kv: `reference` or `optimized`.
-        others: what else the model takes with ids: `pixel_values` and the like. Token types are
-            looked at beside those alone.
+        others: other inputs of the model besides ids: `pixel_values` and the like. Token types are
+            used only together with those.
 
     Returns:
-        The cache. One that evicts, and stores nothing in codes, has read the whole prompt; the
-        others all of it but the last token, which `generate` reads: they cannot take it back.
+        The cache. A cache that evicts, and stores nothing in codes, has read the whole prompt. The
+        others have read all of it but the last token, which `generate` reads, since they cannot
+        remove a token.
 
     Raises:
         TypeError: the system is neither a name nor a scorer nor settings.
-        ValueError: there is no such system or setting, a budget is missing or not wanted, there
-            are inputs that a decoder does not take, or the model cannot be attached.
+        ValueError: there is no such system or setting, a budget is missing or superfluous, an
+            input is none of a decoder's, or the model cannot be attached.
     """
     one, made, store = parts_of(system, refined)
     if input_ids is None:
@@ -136,7 +137,7 @@ def compressed(
     tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
     fewest = min(keep) if isinstance(keep, Sequence) else keep
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
-    if one.then is not None and input_ids.shape[1] > 1:  # codes cannot give back the last token
+    if one.then is not None and input_ids.shape[1] > 1:  # codes cannot remove the last token
         looked = but_last(looked, input_ids)
         input_ids, mask = input_ids[:, :-1], mask[:, :-1]
     if interval is not None:
@@ -148,25 +149,25 @@ def compressed(
         refuse.in_one_call("with an interval", chunk)
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
-        config = DecodingConfig(target, interval, scope, fixed(refinement(one, reading)))
-        gates = gated(model, str(one.scorer), own).get("weights")
+        config = DecodingConfig(target, interval, scope, fix_neighbours(refinement(one, reading)))
+        gates = with_gates(model, str(one.scorer), own).get("weights")
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
-        return begun(model, cache, input_ids, mask, looked)
+        return read_prompt(model, cache, input_ids, mask, looked)
     if one.store in QUANTIZERS:
         refuse.in_one_call(f"for {one.name!r}", chunk)
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
-        return begun(model, cache, input_ids, mask, looked)
+        return read_prompt(model, cache, input_ids, mask, looked)
     if one.store is not None:
         how = store or hex_settings(one, reading)
-        return coded(model, one, how, input_ids, mask, chunk, reading, kv, looked)
+        return compress_to_hex(model, one, how, input_ids, mask, chunk, reading, kv, looked)
     if not one.evicts:
         return prefill(model, input_ids, mask, chunk=chunk, **looked).cache
     if made is None:
-        own = settings_of(str(one.scorer), reading) | gated(model, str(one.scorer), own)
+        own = settings_of(str(one.scorer), reading) | with_gates(model, str(one.scorer), own)
         made = scorer(str(one.scorer), model, kv, **own)
     prompt = prefill(model, input_ids, mask, chunk=chunk, watch=[made.watch], **looked)
-    scores, rows = scored(made, prompt, tightest, fewest)
+    scores, rows = score_rows(made, prompt, tightest, fewest)
     if layered and scores is not None:
         counts = lengths(prompt).tolist()
         shares = [[kept_of(count, 1, *pair) for count in counts] for pair in pairs(ratio, keep)]
@@ -175,7 +176,10 @@ def compressed(
     kept = torch.empty(0)
     if scores is not None:
         shielded = protected_of(one, prompt, scores)
-        found = {row: lacking(one, prompt, scores, shielded, row, tightest, fewest) for row in rows}
+        found = {
+            row: budget_shortfall(one, prompt, scores, shielded, row, tightest, fewest)
+            for row in rows
+        }
         short = {row: lack for row, lack in found.items() if lack is not None}
         for held, most in [*short.values()][:1]:
             warnings.warn(
@@ -194,7 +198,7 @@ def compressed(
     if one.then is None:
         return prompt.cache
     paid = None
-    if scores is None:  # nothing goes but padding
+    if scores is None:  # nothing is evicted except padding
         heads = prompt.cache.whole_layers()[0].whole[0].shape[1]
         there = mask.bool()[:, None].expand(-1, heads, -1)
         prompt.cache.evict([there] * len(prompt.cache.evictable()), kv)
@@ -209,12 +213,12 @@ def pairs(ratio: Any, keep: Any) -> list[tuple[float | None, int | None]]:
 
 
 def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
-    """Return a system; the scorer, where it was made already; settings of HEX, where they are."""
+    """Return the system, the scorer if one was given, and the settings of HEX if given."""
     made, store = None, None
     if isinstance(system, str):
         one = system_named(system)
     elif isinstance(system, Scorer):
-        one, made = System(system.name, system.name, None, system.scope), system.afresh()
+        one, made = System(system.name, system.name, None, system.scope), system.fresh_copy()
     elif not isinstance(system, HexConfig):
         refuse.no_system(system)
     else:
@@ -227,35 +231,38 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
     return one, made, store
 
 
-def fixed(refinement: Any) -> Any:
-    """Give a graph its number of neighbours where no document has a length."""
+def fix_neighbours(refinement: Any) -> Any:
+    """Return a refinement whose graph has a fixed number of neighbours, for decoding.
+
+    While the model decodes, there is no document length to adapt the number to.
+    """
     if isinstance(refinement, GraphSettings):
         return refinement._replace(adaptive=False)
     return refinement
 
 
-def gated(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a scorer, with the gates that lie beside a model."""
+def with_gates(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a scorer, with the FastKVzip gates from the model's folder."""
     if not SCORERS[name].gated or "weights" in own:
         return own
     folder, count = Path(str(model.name_or_path)), whole_layers(model.config)
-    return own | {"weights": load_gates(folder, count, home_of(model))}
+    return own | {"weights": load_gates(folder, count, input_device(model))}
 
 
-def begun(
+def read_prompt(
     model: PreTrainedModel,
     cache: AttendingCache,
     ids: Tensor,
     mask: Tensor,
     looked: dict[str, Any],
 ) -> AttendingCache:
-    """Let a cache read a prompt at once, without its last token."""
+    """Read a prompt without its last token into a cache, in one call, and return the cache."""
     if ids.shape[1] > 1:
         read(model, cache, ids[:, :-1], mask[:, :-1], None, but_last(looked, ids))
     return cache
 
 
-def coded(
+def compress_to_hex(
     model: PreTrainedModel,
     one: System,
     store: HexConfig,
@@ -266,7 +273,7 @@ def coded(
     kv: ModuleType,
     looked: dict[str, Any],
 ) -> AttendingCache:
-    """Store a prompt as HEX does, without its last token."""
+    """Return a HEX cache of a prompt without its last token."""
     try:
         cache = HexTransformersCache(model.config, store, kv)
     except ValueError as error:
@@ -287,14 +294,14 @@ def coded(
 
 
 def but_last(looked: dict[str, Any], ids: Tensor) -> dict[str, Any]:
-    """Return what is read beside all ids but the last."""
+    """Return the other inputs of the model for all ids but the last."""
     return {name: x[:, :-1] if x.shape == ids.shape else x for name, x in looked.items()}
 
 
-def scored(
+def score_rows(
     one: Scorer, prompt: Prefilled, ratio: float | None, keep: int | None
 ) -> tuple[Scores | None, list[int]]:
-    """Score the rows of which something can go, each by its own budget."""
+    """Return the scores, each row by its own budget, and the rows with entries to evict."""
     counts = lengths(prompt).tolist()
     budgets = [kept_of(count, 1, ratio, keep) for count in counts]
     depends = one.budgeted or one.observing is not None
@@ -311,7 +318,7 @@ def scored(
             one.settings["window"] = window
         if some:
             said = one.finish(prompt, max(budget, window))
-            found = said if found is None else merged(found, said, some)
+            found = said if found is None else merge_rows(found, said, some)
             rows += some
     if asked is None:
         one.settings.pop("window", None)
@@ -320,8 +327,8 @@ def scored(
     return found, sorted(rows)
 
 
-def merged(scores: Scores, other: Scores, rows: list[int]) -> Scores:
-    """Put some rows of what was said with another budget in their place."""
+def merge_rows(scores: Scores, other: Scores, rows: list[int]) -> Scores:
+    """Return scores in which some rows are replaced by those of `other`, of another budget."""
 
     def put(into: Tensor, of: Tensor, at: Any) -> Tensor:
         out = into.clone()
@@ -337,7 +344,7 @@ def merged(scores: Scores, other: Scores, rows: list[int]) -> Scores:
 
 
 def protected_of(system: System, prompt: Prefilled, scores: Scores) -> Tensor:
-    """Return what a system keeps whatever its score, layers first."""
+    """Return a mask of the entries that a system keeps whatever their score, layers first."""
     protected = torch.stack([one.protected for one in scores.scored])
     if system.refinement != "hubkv":
         return protected
@@ -346,7 +353,7 @@ def protected_of(system: System, prompt: Prefilled, scores: Scores) -> Tensor:
     return protected | protected_ends(valid, protected.shape[2], 4, None)
 
 
-def lacking(
+def budget_shortfall(
     system: System,
     prompt: Prefilled,
     scores: Scores,
@@ -355,7 +362,10 @@ def lacking(
     ratio: float | None,
     keep: int | None,
 ) -> tuple[int, int] | None:
-    """Return budget and protected entries of a pool of a row, where the latter are more."""
+    """Return a pool's budget and its number of protected entries, where the budget is smaller.
+
+    The pool is the worst one of a row. Returns None where every budget suffices.
+    """
     count, (layers, _, heads, _) = int(lengths(prompt)[row]), protected.shape
     size = {"head": 1, "layer": heads, "model": heads * layers}[system.scope]
     spent = protected[:, row].sum(-1).view(-1, size).sum(-1)
@@ -372,7 +382,7 @@ def lacking(
 
 
 def kept_of(tokens: int, heads: int, ratio: float | None, keep: int | None) -> int:
-    """Return how many entries of some heads a budget keeps."""
+    """Return how many entries a pool of `heads` heads keeps under a ratio or a budget."""
     if ratio is not None:
         return kept_count(tokens * heads, ratio)
     assert keep is not None

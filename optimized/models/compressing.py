@@ -1,4 +1,4 @@
-"""A model that compresses each prompt it generates from, as long as a context lasts."""
+"""A context in which `model.generate` compresses each prompt."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from optimized.models.kinds import PreTrainedModel
 
 
 class Compressing:
-    """What stands for `generate`: it compresses the prompt, and generates from what is left."""
+    """A replacement of `generate` that compresses the prompt first."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Compressing:
         self.model, self.own, self.system, self.options = model, own, system, options
 
     def __call__(self, inputs: Tensor | None = None, *given: Any, **more: Any) -> Any:
-        """Generate from what is left of the prompt."""
+        """Generate from the compressed cache of the prompt."""
         ids = more.pop("input_ids", inputs)
         if more.get("past_key_values") is not None:
             return self.own(ids, *given, **more)
@@ -51,13 +51,13 @@ def compressing(
 ) -> Iterator[PreTrainedModel]:
     """Compress the prompt of every `model.generate` within the context.
 
-    For `pipeline`, and for harnesses that call `generate` themselves. A call that brings a filled
-    cache keeps it. Other calls of the model, which is the same object for all threads, are as
-    they were; so is `generate` when the context ends.
+    Use it for `pipeline`, and for harnesses that call `generate` themselves. A call with a filled
+    cache keeps that cache. Other calls of the model do not change. The model is the same object
+    for all threads. When the context ends, `generate` is restored.
 
     Args:
         model: a causal language model of `transformers`, in evaluation mode.
-        system: what is done to each prompt, as `compressed` takes it.
+        system: the system that compresses each prompt, as `compressed` takes it.
         options: the other options of `compressed`: `ratio`, `keep`, `interval`, `refined`,
             `settings`, `chunk`, `reading`, `kv`.
 
@@ -65,8 +65,8 @@ def compressing(
         The model.
 
     Raises:
-        TypeError: there is no such option, or the model is none.
-        ValueError: the model compresses already, or what `compressed` refuses, in the call.
+        TypeError: there is no such option, or the model is no language model.
+        ValueError: the model is in another `compressing`, or `compressed` raises it in a call.
     """
     refuse.options(options)
     attached = is_attached(model)
@@ -90,7 +90,7 @@ def compressing(
 
 
 def padding_of(model: PreTrainedModel, ids: Any) -> Tensor | None:
-    """Return the mask that `generate` makes of a token that is padding and nothing else."""
+    """Return the mask that `generate` derives from padding tokens, if padding is no end token."""
     known = model.generation_config
     ends = known.eos_token_id if isinstance(known.eos_token_id, list) else [known.eos_token_id]
     pad = known.pad_token_id

@@ -1,4 +1,4 @@
-"""A cache for `transformers` that is compressed again and again while the model decodes."""
+"""A cache for `transformers` that is compressed repeatedly while the model decodes."""
 
 from types import ModuleType
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor
 
 import optimized
 from optimized.models import errors as refuse
-from optimized.models.attention import Softmax, causal, dense_attention, weighing
+from optimized.models.attention import Softmax, causal, dense_attention, weighted_attention
 from optimized.models.layer import AttendingCache, AttendingLayer, whole_layers
 from optimized.models.scorer import Arriving, Scorer
 from optimized.models.scorers import SCORERS
@@ -27,8 +27,8 @@ class DecodingLayer(AttendingLayer):
         self.held: optimized.DecodingCache | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
-        """Add the new tokens, attend to all that is held, and compress whenever it is time."""
-        keys, values, hidden = self.taken()
+        """Add the new tokens, return their output, and compress after every interval."""
+        keys, values, hidden = self.take_arriving()
         if self.held is None:
             scores = self.scores(keys, hidden, valid)
             if scores is None:
@@ -48,14 +48,14 @@ class DecodingLayer(AttendingLayer):
         return out
 
     def scores(self, keys: Tensor, hidden: Tensor | None, valid: Tensor | None) -> Tensor | None:
-        """Score new tokens, or leave it to the attention that adds up."""
+        """Return the scores of new tokens; None where scores are sums of received attention."""
         new = Arriving(keys, hidden, valid, self.seen - keys.shape[2], self.gate)
         return self.scorer.arriving(self.kv, new)
 
     def step(
         self, query: Tensor, keys: Tensor, values: Tensor, scores: Tensor | None, softmax: Softmax
     ) -> Tensor:
-        """Attend with at most an interval of new tokens, then hand them over."""
+        """Return the output of at most one interval of new tokens, then append them."""
         assert self.held is not None
         view = self.kv.decoding_read(self.held)
         held, new = view.present.shape[-1], keys.shape[2]
@@ -64,11 +64,11 @@ class DecodingLayer(AttendingLayer):
             own = causal(new, new, None, keys.device).expand(*keys.shape[:2], new, new)
             visible = torch.cat([view.present[:, :, None].expand(-1, -1, new, -1), own], -1)
         every = torch.cat([view.keys, keys], 2), torch.cat([view.values, values], 2)
-        out, weights = weighing(query, *every, visible, softmax)
+        out, weights = weighted_attention(query, *every, visible, softmax)
         mass = None
         if scores is None:
-            if not softmax.plain:  # of what scorers assume: a softmax over the products alone
-                weights = weighing(query, *every, visible, Softmax(softmax.scale))[1]
+            if not softmax.plain:  # scorers assume a plain softmax over the products
+                weights = weighted_attention(query, *every, visible, Softmax(softmax.scale))[1]
             received = weights.sum((2, 3))
             mass, scores = received[..., :held], received[..., held:]
         self.held = self.kv.decoding_append(self.held, keys, values, scores, mass)
@@ -87,13 +87,13 @@ class DecodingTransformersCache(AttendingCache):
         config: the configuration of an attached model.
         settings: target, interval and refinement; the scope is a `"head"` or a `"layer"`, since
             a layer shrinks before the next one has read the same tokens.
-        score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`: what can be told of a
-            token when it arrives, or adds up afterwards.
-        weights: the gate of each layer that sees the whole text, for `"fastkvzip"`.
+        score: `"h2o"`, `"knorm"`, `"streaming_llm"` or `"fastkvzip"`: the scorers that score a
+            token on arrival, or by sums over later attention.
+        weights: the FastKVzip gate of each layer that sees the whole text, for `"fastkvzip"`.
         kv: `reference` or `optimized`.
 
     Raises:
-        TypeError: `settings` is no `DecodingConfig` or of wrong parts.
+        TypeError: `settings` is no `DecodingConfig`, or a field has a wrong type.
         ValueError: the score is unknown, gates are missing, the scope is `"model"`, or a setting
             is outside its range.
     """

@@ -1,4 +1,4 @@
-"""What the plug-in refuses: the argument, its value, what is admissible."""
+"""Checks of arguments; a message names the argument, its value and what is admissible."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -22,34 +22,34 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
 
 
-def held_to(kind: type) -> Callable[[Any], None]:
-    """Return what refuses settings that are no `kind`, or outside the ranges of its fields."""
+def settings_check(kind: type) -> Callable[[Any], None]:
+    """Return a check that settings are a `kind`, with every field inside its range."""
     check = compiled("settings", kind)
     assert check is not None
     return lambda given: check(given, {})
 
 
-hex_settings, decoding_settings = held_to(HexConfig), held_to(DecodingConfig)
+hex_settings, decoding_settings = settings_check(HexConfig), settings_check(DecodingConfig)
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Ask whether the nearest of the known names is meant, if one is near."""
+    """Return the end of a message that suggests the nearest known name, if one is near."""
     near = get_close_matches(given, list(known), n=1)
     return f": did you mean {near[0]!r}?" if near else ""
 
 
 def kind_of(config: Any) -> str:
-    """Name a kind of model."""
+    """Return the type of a model, quoted, for messages."""
     return repr(getattr(config, "model_type", type(config).__name__))
 
 
 def form_of(given: Any) -> Any:
-    """Return the shape of a tensor, or the type of what is none."""
+    """Return the shape of a tensor, or the type of any other object."""
     return tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
 
 
 def known_name(what: str, given: Any, known: Iterable[str]) -> None:
-    """Refuse a name that is not among the known, and ask whether the nearest is meant."""
+    """Refuse an unknown name, and suggest the nearest known one."""
     names = list(known)
     if not isinstance(given, str) or given not in names:
         near = did_you_mean(given, names) if isinstance(given, str) else ""
@@ -68,7 +68,7 @@ KNOWN = (
 
 
 def known_layers(config: Any, layers: Sequence[object]) -> None:
-    """Refuse layers of an unknown kind, and a model none of whose layers sees the whole text."""
+    """Refuse layers of an unknown kind, and models without a layer that sees the whole text."""
     kinds, named = [type(layer).__name__ for layer in layers], kind_of(config)
     others = sorted(set(kinds) - set(KNOWN))
     if others:
@@ -104,7 +104,7 @@ def unlayered(named: str, error: Exception) -> NoReturn:
 
 
 def lifted(config: Any) -> bool:
-    """Whether a configuration admits no window, and layers see the whole text without."""
+    """Return whether `sliding_window=None` is allowed and makes layers see the whole text."""
     free = deepcopy(config)
     try:
         free.get_text_config(decoder=True).sliding_window = None
@@ -115,7 +115,7 @@ def lifted(config: Any) -> bool:
 
 
 def sharing(config: Any, layers: Sequence[Any]) -> None:
-    """Refuse layers that read another's keys, in a cache whose layers are read once a call."""
+    """Refuse a model whose layers reuse another layer's keys, where the cache cannot share."""
     modes = getattr(config.get_text_config(decoder=True), "kv_sharing_modes", None) or ()
     ours = next(layer for layer in layers if hasattr(layer, "shares"))
     if "reuse" in modes and not ours.shares:
@@ -127,7 +127,7 @@ def sharing(config: Any, layers: Sequence[Any]) -> None:
 
 
 def latent(rows: bool) -> None:
-    """Refuse latent rows where keys and values are stored."""
+    """Refuse multi-head latent attention in a cache that stores keys and values of heads."""
     if rows:
         raise ValueError(
             "model must cache keys and values of its heads to store them in codes or to evict "
@@ -137,7 +137,7 @@ def latent(rows: bool) -> None:
 
 
 def unread(seen: int) -> None:
-    """Refuse a model that reads a prompt and caches nothing."""
+    """Refuse a model that cached nothing of the prompt it read."""
     if not seen:
         raise ValueError(
             "model must cache what it reads, got one that cached nothing: call `model.eval()`, or "
@@ -146,7 +146,7 @@ def unread(seen: int) -> None:
 
 
 def all_again(again: bool, seen: int) -> None:
-    """Refuse ids that begin with those in the cache, in a call of the model itself."""
+    """Refuse ids that repeat those in the cache, in a call without `generate`."""
     if again:
         raise ValueError(
             f"input_ids must be the new ids alone, got the {seen} in the cache once more in front "
@@ -155,7 +155,7 @@ def all_again(again: bool, seen: int) -> None:
 
 
 def compressing_uncached(use_cache: Any) -> None:
-    """Refuse to compress where there shall be no cache."""
+    """Refuse `use_cache=False` within `compressing`."""
     if use_cache is False:
         raise ValueError(
             "use_cache must be True within `compressing`, which puts a compressed cache in place "
@@ -164,7 +164,7 @@ def compressing_uncached(use_cache: Any) -> None:
 
 
 def other_refinement(system: str, named: str | None, given: str) -> None:
-    """Refuse settings of another refinement than a system's name has."""
+    """Refuse settings of a refinement that differs from the one in the system's name."""
     if named not in (None, given):
         raise ValueError(
             f"refined must be settings of {named} for {system!r}, got settings of {given}"
@@ -172,7 +172,7 @@ def other_refinement(system: str, named: str | None, given: str) -> None:
 
 
 def unexpanded(missing: bool) -> None:
-    """Refuse latent rows where nobody says what they expand to."""
+    """Refuse latent rows without the model's function that expands them."""
     if missing:
         raise ValueError(
             "model must expand the latent rows of its cache in `expand_kv` of its attention, got "
@@ -181,7 +181,7 @@ def unexpanded(missing: bool) -> None:
 
 
 def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
-    """Refuse calls of so many tokens that a model with states would answer wrongly."""
+    """Refuse calls for which a model with recurrent states would compute wrong outputs."""
     if seen and count > 1 and not carries:
         raise ValueError(
             "model must carry its states from call to call, got one whose states begin anew where "
@@ -196,7 +196,7 @@ def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
 
 
 def no_model(model: Any) -> None:
-    """Refuse what is no causal language model."""
+    """Refuse an object that is not a causal language model."""
     decodes = hasattr(model, "get_decoder") and not isinstance(model, type)
     if not decodes or model.get_output_embeddings() is None:
         named = type(model).__name__ if isinstance(model, nn.Module) else repr(model)
@@ -209,7 +209,7 @@ def no_model(model: Any) -> None:
 
 
 def no_system(given: Any) -> NoReturn:
-    """Refuse what is no system, and say where it belongs."""
+    """Raise an error for an object that is no system, and name the argument it may belong to."""
     got, says = shown(given), ""
     if isinstance(given, Tensor):
         says = ": ids come after it, `compressed(model, 'kvzip+hubkv', ids, ratio=0.75)`"
@@ -222,7 +222,7 @@ def no_system(given: Any) -> NoReturn:
 
 
 def unfound(named: str, lost: int) -> None:
-    """Refuse a model some of whose attention is not found."""
+    """Refuse a model with attention modules that were not found."""
     if lost:
         raise ValueError(
             f"model must attend in `self_attn` of each block, got {named!r} with {lost} whose "
@@ -231,7 +231,7 @@ def unfound(named: str, lost: int) -> None:
 
 
 def unlike_widths(named: str, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """Refuse values of another width than their keys."""
+    """Refuse a model whose values have another width than its keys."""
     for keys, values in layers:
         if keys.shape != values.shape:
             raise ValueError(
@@ -241,7 +241,7 @@ def unlike_widths(named: str, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
 
 
 def added(named: str, mask: Tensor) -> None:
-    """Refuse a mask that does more than to hide tokens, with the lowest number of some type."""
+    """Refuse an additive mask with numbers other than 0 and the lowest ones of a dtype."""
     if bool(((mask > torch.finfo(torch.float16).min) & (mask != 0)).any()):
         raise ValueError(
             "model must weigh tokens by their keys, and mask some, got one whose "
@@ -250,7 +250,7 @@ def added(named: str, mask: Tensor) -> None:
 
 
 def masks_by_kind(named: str, mask: Any) -> None:
-    """Refuse attention that takes a mask for more than itself."""
+    """Refuse attention that takes a dictionary of masks."""
     if isinstance(mask, dict):
         raise ValueError(
             "model must hand one mask to the attention of a layer, got one whose "
@@ -262,7 +262,7 @@ LATENT = "kv_a_proj_with_mqa"
 
 
 def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
-    """Refuse a decoder whose attention is not found, or has no keys of its own."""
+    """Refuse a decoder without Llama's module names, or whose latent rows are not cached."""
     named = kind_of(decoder.config)
     if not found:
         raise ValueError(
@@ -277,7 +277,7 @@ def unlike_llama(decoder: Any, layers: int, found: Sequence[nn.Module]) -> None:
 
 
 def both_ways(unfollowed: bool) -> None:
-    """Refuse a mask by which tokens see later ones."""
+    """Refuse a mask under which tokens attend to later ones."""
     if unfollowed:
         raise ValueError(
             "model must attend to earlier tokens alone, got a mask by which the tokens of an image "
@@ -296,7 +296,7 @@ def packed(unfollowed: bool) -> None:
 
 
 def unvaried(dropout: float, variants: dict[str, Any]) -> None:
-    """Refuse what changes attention beyond softmax over the prefix."""
+    """Refuse options that make attention other than a causal softmax, such as dropout."""
     if dropout:
         raise ValueError(f"dropout must be 0, got {dropout}: call `model.eval()`")
     for name in ("sliding_window", "position_bias", "cache"):
@@ -307,7 +307,7 @@ def unvaried(dropout: float, variants: dict[str, Any]) -> None:
 
 
 def mask(valid: Any, batch: int, tokens: int) -> None:
-    """Refuse an attention mask that is not one flag for each token seen so far."""
+    """Refuse an attention mask without exactly one flag for each token so far."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.shape != (batch, tokens)):
         raise ValueError(
             "attention_mask must have a flag for every token seen so far and every new one, shape "
@@ -317,7 +317,7 @@ def mask(valid: Any, batch: int, tokens: int) -> None:
 
 
 def flags(valid: Any) -> None:
-    """Refuse an attention mask of queries × tokens."""
+    """Refuse an attention mask that is not of shape (batch, tokens)."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
         raise ValueError(
             f"attention_mask must be of shape (batch, tokens), got {form_of(valid)}: a mask of "
@@ -326,7 +326,7 @@ def flags(valid: Any) -> None:
 
 
 def nothing_new(seen: int) -> NoReturn:
-    """Refuse tokens that a cache has seen, all of them."""
+    """Raise an error for a call without any token that the cache has not seen."""
     raise ValueError(
         f"input_ids must hold a new token behind the {seen} that the cache has seen, got none: "
         "append the token that the last logits predict"
@@ -343,12 +343,12 @@ def some_new(new: Tensor, seen: int) -> None:
 
 
 def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
-    """Return how many tokens at each row's end a mask withdraws; refuse any other change of it.
+    """Return how many tokens at the end of each row a mask hides; refuse any other change.
 
     Args:
-        flags: what a call says of the tokens seen.
-        known: what was said before; None where no token was padding.
-        ends: whether tokens at the end of a row can be withdrawn.
+        flags: the call's mask of the tokens seen.
+        known: the mask of the same tokens so far; None where no token was padding.
+        ends: whether the cache can hide tokens at the end of a row.
     """
     before = torch.ones_like(flags) if known is None else known
     gone = before & ~flags
@@ -370,13 +370,13 @@ def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
 
 
 def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]) -> None:
-    """Refuse positions that do not continue in every row, and say what may have led to them.
+    """Refuse positions that do not continue in every row, and suggest the likely cause.
 
     Args:
-        places: of new tokens.
-        expected: as the cache counts them.
-        flags: which new tokens are no padding.
-        padding: of the tokens seen, in each row.
+        places: the given positions of new tokens.
+        expected: the positions that the cache counts.
+        flags: which new tokens are not padding.
+        padding: the number of padding tokens in each row so far.
     """
     wrong = (places != expected) & flags
     if not bool(wrong.any()):
@@ -410,7 +410,7 @@ def begun(seen: int, count: int) -> None:
 
 
 def false_on_the_left(name: str, mask: Tensor) -> None:
-    """Refuse padding behind a token."""
+    """Refuse padding after a token of its row."""
     behind = (mask[..., :-1] & ~mask[..., 1:]).nonzero()
     if len(behind):
         raise ValueError(
@@ -429,7 +429,7 @@ def ends_in_text(mask: Any) -> None:
 
 
 def interrupted(broken: bool) -> None:
-    """Refuse a cache that some layers went on with and others did not."""
+    """Refuse a cache in which only some layers were updated."""
     if broken:
         raise ValueError(
             "past_key_values must hold what a whole call of an attached model left, got entries "
@@ -439,7 +439,7 @@ def interrupted(broken: bool) -> None:
 
 
 def another_model(other: bool, held: int, layers: int) -> None:
-    """Refuse a cache that another model filled, or that is made for other layers."""
+    """Refuse a cache that another model filled, or with another number of layers."""
     if held != layers:
         raise ValueError(f"past_key_values must have {layers} layers, as the model has, got {held}")
     if other:
@@ -449,7 +449,7 @@ def another_model(other: bool, held: int, layers: int) -> None:
 
 
 def weights(asked: Any) -> None:
-    """Refuse to return the weights of attention."""
+    """Refuse `output_attentions`, since evicted entries have no weights."""
     if asked:
         raise ValueError(
             "output_attentions must be False over a cache of this package, got True: evicted "
@@ -458,7 +458,7 @@ def weights(asked: Any) -> None:
 
 
 def uncached(use: Any) -> None:
-    """Refuse to generate without the cache that is given."""
+    """Refuse `use_cache=False` together with a cache."""
     if use is False:
         raise ValueError(
             "use_cache must be True with a cache in past_key_values, got False: leave one of the "
@@ -473,14 +473,14 @@ NUMBERS = [
 
 
 def infinite(*new: Tensor) -> None:
-    """Refuse queries, keys and values of new tokens that are no numbers."""
+    """Refuse queries, keys and values of new tokens that are not finite."""
     for check, one in zip(NUMBERS, new, strict=True):
         assert check is not None
         check(one, {})
 
 
 def narrowed(new: torch.dtype, held: torch.dtype) -> None:
-    """Refuse a model that computes in a narrower type than what it filled a cache with."""
+    """Refuse a model with a narrower dtype than the one its cache was filled in."""
     if torch.promote_types(new, held) != new and torch.finfo(new).bits < torch.finfo(held).bits:
         raise ValueError(
             f"model must compute in the type of the cache, {held}, got {new}: make the cache after "
@@ -499,9 +499,9 @@ def another_text(other: bool) -> None:
 
 
 def growing(rotary: Any, before: int, places: Tensor) -> None:
-    """Refuse positions beyond which a rotary embedding turns by other angles."""
+    """Refuse positions at which a dynamic rotary embedding changes its angles."""
     kind = getattr(rotary, "rope_type", "default")
-    if not isinstance(kind, str):  # one a kind of layer
+    if not isinstance(kind, str):  # one for each kind of layer
         kind = next((one for one in kind.values() if "dynamic" in one), "default")
     if kind != "longrope" and "dynamic" not in kind:
         return
@@ -521,7 +521,7 @@ def growing(rotary: Any, before: int, places: Tensor) -> None:
 
 
 def learned(decoder: Any, places: Tensor) -> None:
-    """Refuse more tokens than a model has learned positions for."""
+    """Refuse more tokens than a model has learned position embeddings."""
     table = getattr(decoder, "embed_positions", None)
     count = getattr(table, "num_embeddings", None)
     if not isinstance(count, int):
@@ -535,7 +535,7 @@ def learned(decoder: Any, places: Tensor) -> None:
 
 
 def same_batch(new: Tensor, batch: int) -> None:
-    """Refuse tokens of another batch than the cache's."""
+    """Refuse tokens with another batch size than the cache's."""
     if new.shape[0] != batch:
         raise ValueError(
             f"input_ids must have the cache's batch size {batch}, got {new.shape[0]}: "
@@ -544,7 +544,7 @@ def same_batch(new: Tensor, batch: int) -> None:
 
 
 def padding(valid: Tensor, known: Tensor | None) -> None:
-    """Refuse to count padding among the tokens."""
+    """Refuse a mask that marks padding of the prompt as tokens."""
     if known is not None and bool((valid & ~known).any()):
         raise ValueError("valid must be False at the padding that was read, got True")
 
@@ -559,7 +559,7 @@ def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor |
 
 
 def unsupported(what: str, instead: str) -> NoReturn:
-    """Refuse an operation on one of our caches."""
+    """Raise an error for an operation that compressed caches do not support."""
     raise NotImplementedError(f"{what} is not supported on a compressed cache; {instead}")
 
 
@@ -575,13 +575,13 @@ def in_vocabulary(ids: Tensor, size: int) -> None:
 
 
 def implementation(kv: Any) -> None:
-    """Refuse what is no module."""
+    """Refuse an implementation that is not a module."""
     if not isinstance(kv, ModuleType):
         raise TypeError(f"kv must be the module `reference` or `optimized`, got {kv!r}")
 
 
 def gates(weights: Any, layers: int) -> None:
-    """Refuse to score without the gate of each layer."""
+    """Refuse to score without a FastKVzip gate for each layer."""
     if not weights:
         raise ValueError(
             "fastkvzip must have gates that were trained for the model, got none: train them with "
@@ -592,7 +592,7 @@ def gates(weights: Any, layers: int) -> None:
 
 
 def of_model(settings: DecodingConfig) -> None:
-    """Refuse a scope over layers that have not read the same tokens."""
+    """Refuse the scope `"model"` for a cache that is compressed while the model decodes."""
     if settings.scope not in OF_ONE_LAYER:
         raise ValueError(
             "settings.scope must be 'head' or 'layer', since a layer shrinks before the next one "
@@ -601,7 +601,7 @@ def of_model(settings: DecodingConfig) -> None:
 
 
 def rows(evicts: bool) -> None:
-    """Refuse to rearrange rows of what is stored together."""
+    """Refuse to select batch rows of a cache that stores rows together."""
     if not evicts:
         unsupported(
             "rearranging rows (beams, several sequences)",
@@ -613,7 +613,7 @@ one_of = checks.one_of
 
 
 def token_ids(ids: Tensor, valid: Tensor | None) -> None:
-    """Refuse what is not a batch of token ids with a mask of its shape."""
+    """Refuse ids that are not a batch of integers, and a mask of another shape."""
     if isinstance(ids, Tensor) and ids.is_meta:
         raise ValueError(
             "input_ids must be on a device that holds data, got meta: `input_ids.to(model.device)`"
@@ -650,7 +650,7 @@ def elsewhere(model: Any, ids: Tensor) -> None:
 
 
 def no_settings(given: Any) -> None:
-    """Refuse settings without names."""
+    """Refuse settings that are not a dictionary."""
     if not isinstance(given, Mapping | None):
         raise TypeError(
             f"settings must be a dictionary, such as {{'window': 16}}, got {shown(given)}"
@@ -666,7 +666,7 @@ def settings(name: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> None:
-    """Refuse what is not one thing for each layer."""
+    """Refuse a list without exactly one entry for each layer."""
     if len(values) != count:
         raise ValueError(
             f"{name} must have one entry for each of {count} layers, got {len(values)}"
@@ -676,7 +676,7 @@ def one_a_layer(name: str, values: Sequence[object] | Tensor, count: int) -> Non
 def scope(
     compressor: Callable[..., Any], name: str | None, budgets: Tensor | None
 ) -> dict[str, str]:
-    """Refuse a scope that a compressor does not have; return what it is to be told."""
+    """Return the compressor's argument for a scope; refuse a scope that it does not have."""
     known = signature(compressor).parameters.get("scope")
     if known is not None:
         name = known.default if name is None else name
@@ -692,7 +692,7 @@ def scope(
 def refined(
     compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored], valid: Tensor | None
 ) -> None:
-    """Refuse scores that cannot be refined, before any layer is, and say what helps."""
+    """Refuse scores that cannot be refined, before any layer is compressed."""
     usual: Any = signature(compressor).parameters.get("refinement")
     chosen = refinement or (usual.default if usual else HubSettings())
     if chosen is None:
@@ -706,12 +706,12 @@ def refined(
 
 
 def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) -> dict[str, Any]:
-    """Return what a model reads beside ids; refuse other inputs, and say where each belongs.
+    """Return the inputs of a model besides ids; refuse others, and say where each one belongs.
 
     Args:
-        model: which may take an input of that name.
-        name: of the system.
-        known: settings of its scorer.
+        model: the model, whose `forward` may have a parameter for an input.
+        name: the name of the system.
+        known: the settings of its scorer.
         others: the inputs.
     """
     takes = signature(model.forward).parameters if isinstance(model, nn.Module) else {}
@@ -737,7 +737,7 @@ def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) 
 
 
 def one_request(settings: Mapping[str, Any]) -> None:
-    """Refuse two ways of asking for a repetition, and what is no tokenizer."""
+    """Refuse KVzip settings with both `tokenizer` and `prompt`, or an invalid tokenizer."""
     if not callable(settings.get("tokenizer", callable)):
         raise TypeError(
             "settings of kvzip must have the model's tokenizer itself as tokenizer, got "
@@ -748,7 +748,7 @@ def one_request(settings: Mapping[str, Any]) -> None:
 
 
 def repeated(looked: Sequence[str]) -> None:
-    """Refuse to let a model repeat what is no text."""
+    """Refuse KVzip for a prompt with images or other inputs besides text."""
     if looked:
         raise ValueError(
             f"scorer must be another than kvzip with {', '.join(looked)}, got kvzip, which makes "
@@ -757,7 +757,7 @@ def repeated(looked: Sequence[str]) -> None:
 
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
-"""Numbers for each token that say what kind it is."""
+"""Inputs that hold the type of each token."""
 TEXT = ("position_ids", "past_key_values", "inputs_embeds", "labels", "use_cache")
 TEXT += ("logits_to_keep", "cache_position")
 
@@ -771,14 +771,14 @@ def options(given: Mapping[str, Any]) -> None:
 
 
 def unknown_option(one: str) -> str:
-    """Say what may be meant by an option that `compressed` does not have."""
+    """Return the end of a message that suggests an option of `compressed`."""
     if one == "compression_ratio":
         return "the share that is removed is `ratio`"
     return did_you_mean(one, OPTIONS)[2:] or f"options are {', '.join(OPTIONS)}"
 
 
 def nested(within: bool) -> None:
-    """Refuse to compress what is compressed already."""
+    """Refuse `compressing` within another `compressing` of the same model."""
     if within:
         raise ValueError("model must be in one `compressing` at a time, got one within another")
 
@@ -788,7 +788,7 @@ PLACES = ("image", "video", "audio", "boi", "eoi", "vision_start", "vision_end")
 
 
 def seen_at_once(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | None) -> None:
-    """Refuse ids that stand for images without them, and images in pieces."""
+    """Refuse image ids without the images, images in chunks, and inputs of another type."""
     taken = signature(model.forward).parameters
     for name, one in looked.items():
         if name not in taken or not isinstance(one, Tensor):
@@ -803,7 +803,7 @@ def seen_at_once(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | N
 
 
 def text_alone(config: Any, ids: Tensor) -> None:
-    """Refuse ids that stand for images, videos or sound, which nobody has read."""
+    """Refuse placeholder ids of images, videos or sound."""
     for kind in PLACES:
         for name in (f"{kind}_token_id", f"{kind}_token_index"):
             place = getattr(config, name, None)
@@ -815,7 +815,7 @@ def text_alone(config: Any, ids: Tensor) -> None:
 
 
 def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
-    """Refuse a system that evicts without a budget, and a budget for one that does not."""
+    """Refuse a system that evicts without one budget, and a budget for one that does not evict."""
     given = [one for one in (ratio, keep) if one is not None]
     if len(given) != evicts:
         wanted = "one of ratio and keep" if evicts else "neither ratio nor keep"
@@ -833,12 +833,12 @@ def budgeted(name: str, evicts: bool, ratio: Any, keep: Any) -> None:
 
 
 def each(given: Any) -> Sequence[Any]:
-    """Return what is given for each layer, or for all of them."""
+    """Return a list as it is, and any other value as a list of one."""
     return given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def removed_share(ratio: Any) -> None:
-    """Refuse what is no share, and the share that leaves nothing."""
+    """Refuse a ratio that is not a number of at least 0 and below 1."""
     checks.must_be("ratio", ratio, float | None)
     if ratio is not None and not 0 <= ratio < 1:
         raise ValueError(
@@ -847,13 +847,16 @@ def removed_share(ratio: Any) -> None:
 
 
 def not_again(name: str, interval: int | None, why: str) -> None:
-    """Refuse to compress a system again and again."""
+    """Refuse `interval` for a system that cannot be compressed repeatedly."""
     if interval is not None:
         raise ValueError(f"interval must be None for {name!r}, got {interval}: {why}")
 
 
 def no_such_mask(name: str, error: ValueError) -> NoReturn:
-    """Refuse a HEX whose density a model cannot have, and say how to have the nearest."""
+    """Raise an error for a HEX density that the model's shape does not allow.
+
+    The message names the settings with the nearest density.
+    """
     if not name.startswith("hex-"):
         raise error
     preset = f"optimized.hex_preset({name[:5].upper()!r})._replace(near=True)"
@@ -861,13 +864,13 @@ def no_such_mask(name: str, error: ValueError) -> NoReturn:
 
 
 def in_one_call(what: str, chunk: int | None) -> None:
-    """Refuse to read in pieces what is stored with the first call."""
+    """Refuse `chunk` where the prompt must be read in one call."""
     if chunk is not None:
         raise ValueError(f"chunk must be None {what}, got {chunk}: the prompt is read in one call")
 
 
 def layered(system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any) -> None:
-    """Refuse a number for each layer where layers share, or are not told apart."""
+    """Refuse one number for each layer with an interval, or where the scorer shares budgets."""
     if by_layer and interval is not None:
         raise ValueError("ratio and keep must be one number with an interval, got one per layer")
     if by_layer and scorers[system.scorer].sharing:

@@ -1,4 +1,4 @@
-"""A cache for `transformers` that gives up entries, and their memory."""
+"""A cache for `transformers` that evicts entries and frees their memory."""
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -11,26 +11,33 @@ from torch import Tensor
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
 from optimized.models import errors as refuse
-from optimized.models.attention import Softmax, causal, dense_attention, seeing, weighing
+from optimized.models.attention import (
+    Softmax,
+    causal,
+    dense_attention,
+    masked_attention,
+    weighted_attention,
+)
 from optimized.models.layer import (
     AttendingCache,
     AttendingLayer,
-    exactly,
     is_latent,
     rows_of_states,
+    without_autocast,
 )
 from reference._validation.contract import trusted
 
-# Queries, keys, values, mask and hidden states of one layer after each call of the model; queries
-# and hidden states of the new tokens, the rest of all tokens so far.
+# A function that a layer calls after each call of the model, with queries, keys, values, mask and
+# hidden states. Queries and hidden states are those of the new tokens, the rest of all tokens.
 Observer = Callable[[Tensor, Tensor, Tensor, Tensor | None, Tensor | None], None]
 
 
 class EvictionLayer(AttendingLayer):
-    """One layer: the entries that survived, and every token since.
+    """One layer: the entries that eviction kept, and every later token.
 
-    Heads that keep equally many entries share dense tensors with the tokens since; others hold
-    theirs one after another in `old`. Keys carry their rotary position, so none is stored.
+    Where all heads keep equally many entries, these share dense tensors with the later tokens.
+    Otherwise `old` holds the kept entries, head after head. Keys are already rotated, so no
+    positions are stored.
     """
 
     shares = True
@@ -43,33 +50,36 @@ class EvictionLayer(AttendingLayer):
         self.observe: Observer | None = None
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
-        """Add the new tokens, where there are some, and attend to all that is left.
+        """Add the new tokens, if any, and return the attention output over all entries left.
 
-        There are none where a layer without keys of its own attends to this one.
+        There is no new token where a layer without keys of its own attends to this one.
         """
         assert self.keys is not None
         assert self.values is not None
         if self.arriving is not None:
-            keys, values, hidden = self.taken()
+            keys, values, hidden = self.take_arriving()
             if self.old is not None and softmax.plain:
                 refuse.infinite(query, keys, values)
             self.keys = torch.cat([self.keys, keys], 2)
             self.values = torch.cat([self.values, values], 2)
             if self.observe is not None:
                 self.observe(softmax.standard(query), self.keys, self.values, valid, hidden)
-        valid = self.lasting(valid)
+        valid = self.dense_mask(valid)
         if self.old is None:
             return dense_attention(query, self.keys, self.values, valid, softmax)
         query = query.to(self.keys.dtype)
-        with exactly(query):
+        with without_autocast(query):
             if not softmax.plain:
-                return weighing(query, *self.side_by_side(query, valid), softmax)[0]
+                return weighted_attention(query, *self.side_by_side(query, valid), softmax)[0]
             since = self.keys, self.values, valid
-            with trusted():  # what is held was looked at as it came
+            with trusted():  # entries were checked when they were added
                 return optimized.ragged_attention(query, self.old, *since, scale=softmax.scale)
 
     def side_by_side(self, query: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return all entries of heads of different lengths, and what the queries see of them."""
+        """Return dense keys and values of heads of different lengths, and the mask of queries.
+
+        Shorter heads are filled up with zeros, which the mask hides.
+        """
         assert self.old is not None
         keys, values = self.whole
         rows, heads, tokens, _ = keys.shape
@@ -87,8 +97,8 @@ class EvictionLayer(AttendingLayer):
             torch.cat([held[:, :, None].expand(-1, -1, count, -1), new], -1),
         )
 
-    def lasting(self, valid: Tensor | None) -> Tensor | None:
-        """Return the mask of the dense entries: of survivors none is padding."""
+    def dense_mask(self, valid: Tensor | None) -> Tensor | None:
+        """Return the padding mask of the dense entries: eviction keeps no padding."""
         assert self.keys is not None
         if valid is None or not self.evicted:
             return valid
@@ -99,48 +109,48 @@ class EvictionLayer(AttendingLayer):
 
     @property
     def since(self) -> int:
-        """Number of tokens since the eviction."""
+        """Number of tokens added after the eviction."""
         return self.seen - self.seen_before
 
     @property
     def whole(self) -> tuple[Tensor, Tensor]:
-        """Keys and values that heads hold alike: before an eviction, of all tokens."""
+        """Dense keys and values; before the eviction, those of all tokens."""
         assert self.keys is not None
         assert self.values is not None
         return self.keys, self.values
 
     def adopt(self, left: DenseCache | RaggedCache) -> None:
-        """Hold these entries in place of all tokens so far."""
+        """Replace all tokens so far by the given entries."""
         if isinstance(left, DenseCache):
             self.keys, self.values = left.keys, left.values
         else:
-            self.old = placeless(left.keys, left.values, left.offsets)
-            self.keys, self.values = of_both(lambda x: x[:, :, :0].clone(), *self.whole)
+            self.old = without_positions(left.keys, left.values, left.offsets)
+            self.keys, self.values = map_both(lambda x: x[:, :, :0].clone(), *self.whole)
         self.evicted, self.seen_before = True, self.seen
         self.last = (left.positions.flatten() == self.seen - 1).nonzero()[:, 0].tolist()
 
     def take_back(self) -> None:
-        """Give up the last token."""
+        """Remove the last token."""
         dense = self.whole
         heads, held = dense[0].shape[:2].numel(), dense[0].shape[2]
         if self.since or not self.evicted or (self.old is None and len(self.last) == heads):
-            self.keys, self.values = of_both(lambda x: x[:, :, :-1], *dense)
+            self.keys, self.values = map_both(lambda x: x[:, :, :-1], *dense)
         elif self.last:
             bounds = torch.arange(heads + 1, device=dense[0].device) * held
-            flat = of_both(lambda x: x.flatten(0, 2), *dense)
-            keys, values, _, offsets = self.old or placeless(*flat, bounds)
+            flat = map_both(lambda x: x.flatten(0, 2), *dense)
+            keys, values, _, offsets = self.old or without_positions(*flat, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
             stays[self.last] = False
             gone = F.pad((~stays).cumsum(0), (1, 0))
-            left = of_both(lambda x: x[stays], keys, values)
-            self.old = placeless(*left, offsets - gone[offsets])
-            self.keys, self.values = of_both(lambda x: x[:, :, :0].clone(), *dense)
+            left = map_both(lambda x: x[stays], keys, values)
+            self.old = without_positions(*left, offsets - gone[offsets])
+            self.keys, self.values = map_both(lambda x: x[:, :, :0].clone(), *dense)
         self.seen -= 1
         if self.seen < self.seen_before:
             self.seen_before, self.last = self.seen, []
 
     def take_rows(self, rows: Tensor) -> None:
-        """Hold other rows."""
+        """Replace the batch rows by those with the given indices."""
         keys, values = self.whole
         heads, held = keys.shape[1], keys.shape[2] - (self.since if self.evicted else 0)
         if self.old is None:
@@ -156,9 +166,9 @@ class EvictionLayer(AttendingLayer):
             last = last[torch.cat(spans)]
             places = torch.cat(spans).to(keys.device)
             offsets = F.pad(self.old.offsets.diff()[pools].cumsum(0), (1, 0))
-            self.old = placeless(*of_both(lambda x: x[places], *self.old[:2]), offsets)
+            self.old = without_positions(*map_both(lambda x: x[places], *self.old[:2]), offsets)
         self.last = last.flatten().nonzero()[:, 0].tolist()
-        self.keys, self.values = of_both(lambda x: x[rows], keys, values)
+        self.keys, self.values = map_both(lambda x: x[rows], keys, values)
 
     def reset(self) -> None:
         """Forget every token."""
@@ -167,12 +177,12 @@ class EvictionLayer(AttendingLayer):
 
 
 class LatentLayer(EvictionLayer):
-    """One layer of multi-head latent attention: one row a token, of which all heads are made.
+    """One layer of multi-head latent attention: it stores one latent row for each token.
 
-    A row is the latent, from which the heads' values and the first part of their keys are
-    projected, and behind it the part of the keys that is rotated. Rows stand for keys and for
-    values alike, and are held once; they are expanded where they are attended to. To those who
-    watch, queries come as they meet rows: $q^T (W c) = (W^T q)^T c$, with $W$ what expands a row.
+    A row is the latent, followed by the rotated part of the keys. The values of all heads, and the
+    first part of their keys, are projections of the latent. A row is stored once, as both key and
+    value, and expanded when it is attended to. Watchers get queries projected to the space of
+    rows: $q^T (W c) = (W^T q)^T c$, where $W$ expands a row.
     """
 
     expands = True
@@ -183,23 +193,23 @@ class LatentLayer(EvictionLayer):
         self.rank = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Start with no rows."""
+        """Create an empty tensor of rows, used as keys and as values."""
         super().lazy_initialization(key_states, value_states)
         self.values = self.keys
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-        """Take the latents of new tokens, and the rotated part of their keys."""
+        """Hold the latents of new tokens, joined with the rotated part of their keys."""
         self.rank = key_states.shape[-1]
         rows = torch.cat([key_states, value_states], -1)
         return super().update(rows, rows)
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
-        """Add the new rows, and attend to what all that are left expand to."""
+        """Add the new rows, expand all rows left, and return the attention output over them."""
         expand, self.expand = self.expand, None
         refuse.unexpanded(expand is None)
         assert expand is not None
         assert self.keys is not None
-        new, _, hidden = self.taken()
+        new, _, hidden = self.take_arriving()
         self.keys = self.values = torch.cat([self.keys, new], 2)
 
         def both(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -209,23 +219,23 @@ class LatentLayer(EvictionLayer):
             each = torch.eye(self.keys.shape[-1]).to(self.keys)[None, None]
             weight = both(each)[0] - both(torch.zeros_like(each))[0]  # a bias shifts all logits
             self.observe(softmax.standard(query @ weight.mT), self.keys, self.keys, valid, hidden)
-        valid = self.lasting(valid)
+        valid = self.dense_mask(valid)
         if self.old is None:
             return dense_attention(query, *both(self.keys), valid, softmax)
         rows, _, visible = self.side_by_side(query, valid)
-        return seeing(query, *both(rows), visible, softmax)
+        return masked_attention(query, *both(rows), visible, softmax)
 
     def adopt(self, left: DenseCache | RaggedCache) -> None:
-        """Hold these entries in place of all tokens so far."""
+        """Replace all tokens so far by the given entries."""
         super().adopt(left._replace(values=left.keys))
 
 
 class EvictionCache(AttendingCache):
     """A cache whose entries can be evicted once, after the prompt.
 
-    `prefill` fills it; until the eviction it is a full cache. Afterwards it goes on at the true
-    positions: `get_seq_length` counts the tokens seen, `nbytes` what is stored. Layers that see a
-    window of the text are those of `transformers`, and nothing but the window is ever in them.
+    `prefill` fills it; until the eviction it is a full cache. Later tokens continue at their true
+    positions: `get_seq_length` counts the tokens seen, `nbytes` the bytes stored. Sliding-window
+    layers are those of `transformers`, and hold the window only.
     """
 
     evicts = True
@@ -235,7 +245,7 @@ class EvictionCache(AttendingCache):
         self.open = False
 
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
-        """Refuse a prompt that nobody would compress."""
+        """Refuse a prompt that `prefill` does not read, since it would never be compressed."""
         super().admit(count, real, seen)
         if self.states:
             one = count == 1
@@ -249,13 +259,13 @@ class EvictionCache(AttendingCache):
             )
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Hold some rows, each as often as it is named."""
+        """Select batch rows by index; an index may occur several times."""
         super().batch_select_indices(indices)
         before = self.before.items()
         self.before = {n: held | rows_of_states(held, indices) for n, held in before}
 
     def take_back(self) -> None:
-        """Give up the last token, which is read again."""
+        """Remove the last token, so that it can be read again."""
         if self.states and not self.before:
             refuse.nothing_new(self.get_seq_length())
         for layer in self.layers:
@@ -273,14 +283,14 @@ class EvictionCache(AttendingCache):
         """Keep the marked entries and free the others, layer by layer.
 
         Args:
-            kept: for each layer that sees the whole text a mask over batch, heads and tokens, as
+            kept: a mask over batch, heads and tokens for each layer that sees the whole text, as
                 `retain` returns it.
             kv: the implementation of `evict`, `reference` or `optimized`.
 
         Raises:
             TypeError: a mask is not boolean.
-            ValueError: masks do not fit the cache or keep padding, or the cache is empty or
-                something was evicted already.
+            ValueError: a mask does not fit the cache or keeps padding, or the cache is empty or
+                was evicted before.
         """
         layers = self.whole_layers()
         refuse.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], self.valid)
@@ -296,24 +306,25 @@ class EvictionCache(AttendingCache):
         budgets: Tensor | None = None,
         **settings: Any,
     ) -> None:
-        """Refine, retain and evict by one of the whole compressors.
+        """Refine, retain and evict with one of the compressors.
 
-        Where layers do not compete they are compressed, and freed, one after the other: a refusal
-        in the middle leaves the first ones compressed.
+        Where layers do not compete, they are compressed and freed one after the other. An error in
+        the middle therefore leaves the first layers compressed.
 
         Args:
-            scored: what a scorer returned for each layer.
+            scored: the scores of each layer.
             compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `reference` or
-                `optimized`; the last knows no scope but `"head"`.
+                `optimized`; the last one supports the scope `"head"` only.
             scope: which entries compete: those of a `"head"`, a `"layer"` or the `"model"`; by
-                default as the compressor has it.
-            budgets: what a head of each layer and batch row keeps, in place of `keep` or `ratio`.
-            settings: what else the compressor takes: `ratio` or `keep`, `refinement`. `valid` is
-                known from the reading.
+                default the compressor's own scope.
+            budgets: how many entries a head keeps, for each layer and batch row, in place of
+                `keep` or `ratio`.
+            settings: other arguments of the compressor: `ratio` or `keep`, `refinement`. The cache
+                passes `valid` itself.
 
         Raises:
-            ValueError: what the compressor refuses, scores or budgets of another number of layers,
-                or a cache that is empty or was compressed already.
+            ValueError: the compressor raises it, scores or budgets have another number of layers,
+                or the cache is empty or was compressed before.
         """
         layers = self.whole_layers()
         refuse.one_a_layer("scored", scored, len(layers))
@@ -330,7 +341,7 @@ class EvictionCache(AttendingCache):
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
             left = compressor(keys, values, both, **settings)
             for index, layer in enumerate(layers):
-                layer.adopt(of_layer(left, index, len(layers)))
+                layer.adopt(copy_layer(left, index, len(layers)))
             return
         for index, layer in enumerate(layers):
             if budgets is not None:
@@ -344,28 +355,28 @@ class EvictionCache(AttendingCache):
         return [layer for layer in self.layers if isinstance(layer, EvictionLayer)]
 
     def whole_layers(self) -> list[EvictionLayer]:
-        """Return the layers, which hold every token so far."""
+        """Return the layers that see the whole text, if they still hold every token."""
         layers = self.evictable()
         if any(layer.evicted or not layer.is_initialized for layer in layers):
             raise ValueError("cache must be filled and whole, got one that is empty or evicted")
         return layers
 
 
-def of_both(
+def map_both(
     change: Callable[[Tensor], Tensor], keys: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Change keys and values, once where they are one tensor."""
+    """Apply a function to keys and values, only once where they are the same tensor."""
     first = change(keys)
     return first, first if values is keys else change(values)
 
 
-def placeless(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
-    """Return a cache that stores no positions: rotated keys carry theirs."""
+def without_positions(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
+    """Return a ragged cache that stores no positions, since its keys are already rotated."""
     return RaggedCache(keys, values, offsets[:1].expand(len(keys)), offsets)
 
 
-def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:
-    """Copy one layer out of what is left of all."""
+def copy_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCache | RaggedCache:
+    """Return a copy of one layer of a cache that holds all layers."""
     if isinstance(left, DenseCache):
         return DenseCache(*(part[index].clone() for part in left))
     heads = (left.offsets.numel() - 1) // layers
@@ -380,9 +391,9 @@ def of_layer(left: DenseCache | RaggedCache, index: int, layers: int) -> DenseCa
 
 
 def pool_budgets(budgets: Tensor, heads: int, scope: str | None) -> Tensor:
-    """Turn what each head keeps, one number a batch row, into the budgets of a layer's pools.
+    """Return the budgets of a layer's pools, from the number each head keeps in a batch row.
 
-    A compressor that names no scope keeps as many tokens in every head, and takes it as it is.
+    A compressor without a scope keeps equally many tokens in every head: the number is unchanged.
     """
     if scope is None:
         return budgets

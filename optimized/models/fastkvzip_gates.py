@@ -1,4 +1,4 @@
-"""FastKVzip's gates of a model: kept in a file beside its weights, learned from KVzip's scores."""
+"""The FastKVzip gates of a model: trained on KVzip's scores, saved beside the model's weights."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +22,7 @@ FILE = "gate.safetensors"
 def load_gates(
     folder: Path, layers: int, device: torch.device | str = "cpu"
 ) -> list[GateWeights] | None:
-    """Return the gate of each layer, or nothing where a model has none.
+    """Return the gate of each layer, or None where the folder has no file of gates.
 
     Raises:
         ValueError: the file is damaged, or of another model.
@@ -41,7 +41,7 @@ def load_gates(
 
 
 def save_gates(gates: list[GateWeights], folder: Path) -> None:
-    """Write the gate of each layer, in 16 bits."""
+    """Write the gate of each layer to a folder, in 16 bits."""
     held = {
         f"{layer}.{name}": tensor.half().contiguous()
         for layer, gate in enumerate(gates)
@@ -53,13 +53,14 @@ def save_gates(gates: list[GateWeights], folder: Path) -> None:
 def learn_gates(
     model: PreTrainedModel, prompts: Iterable[Tensor], seed: int = 0, **how: Any
 ) -> list[GateWeights]:
-    """Let the gate of each layer learn what KVzip says of some prompts.
+    """Train the gate of each layer on KVzip's scores of some prompts, and return the gates.
 
     Args:
         model: the attached model.
         prompts: token ids, one row at a time.
-        seed: names the start of the gates.
-        how: `steps`, `sample` and what else `train_fastkvzip` takes; `prompt`, `chunk` of KVzip.
+        seed: the seed of the initial gates.
+        how: arguments of `train_fastkvzip`, such as `steps` and `sample`; `prompt`, `chunk` and
+            `sinks` of KVzip.
     """
     asking = {name: how.pop(name) for name in ("prompt", "chunk", "sinks") if name in how}
     layers = whole_layers(model.config)

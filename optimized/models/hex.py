@@ -1,4 +1,4 @@
-"""A cache for `transformers` that stores what HEX stores."""
+"""A cache for `transformers` that stores the codes of HEX."""
 
 from collections.abc import Callable, Sequence
 from inspect import unwrap
@@ -23,10 +23,10 @@ checked = contract(unwrap(optimized.hex_decode))
 
 
 class HexLayer(RestoringLayer):
-    """One layer, compressed in blocks; what comes after the prompt is read by `hex_decode`.
+    """One layer, compressed in blocks; `hex_decode` reads the tokens after the prompt.
 
-    While it is read token by token it is held in the layout in which it is multiplied. On a GPU
-    that is the one of the kernels, and blocks are added in place.
+    While tokens come one by one, the cache has the layout that attention multiplies. On a GPU that
+    is the layout of the kernels, and blocks are added in place.
     """
 
     def __init__(self, config: optimized.HexConfig, kv: ModuleType) -> None:
@@ -35,15 +35,18 @@ class HexLayer(RestoringLayer):
 
     @property
     def cache(self) -> Any:
-        """Return what is held as the specification stores it, of a padded batch row by row."""
+        """Return the cache in the layout of the specification; row by row for a padded batch."""
         return stored(self.held)
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> optimized.HexCache:
-        """Compress the first tokens."""
+        """Return the compressed cache of the first tokens."""
         return self.kv.hex_prefill(query, keys, values, self.config)
 
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
-        """Attend to the codes as they are, where a layer's weights are those of the papers."""
+        """Return the attention output over the codes, if the layer has a plain softmax.
+
+        Otherwise restore the tokens first.
+        """
         if not softmax.plain:
             self.held = self.cache
             return super().go_on(query, keys, values, softmax)
@@ -51,7 +54,7 @@ class HexLayer(RestoringLayer):
         return output
 
     def decode(self, query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Any]:
-        """Add tokens and answer their queries, by kernels where there are some."""
+        """Add tokens, and return their output and the new cache; use kernels if available."""
         if self.kv is not optimized:
             return self.kv.hex_decode(self.held, query, keys, values)
         held = self.held if isinstance(self.held, optimized.HexCache) else self.held.rest
@@ -64,21 +67,21 @@ class HexLayer(RestoringLayer):
             return decoded(self.held, query, keys, values)
 
     def room(self, new: int) -> int:
-        """Return how many tokens come before a block is full."""
+        """Return how many tokens fit before a block is full."""
         del new
         return buffer_space(self.held)
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Restore the tokens."""
+        """Return the restored keys and values."""
         return self.kv.hex_read(self.held)
 
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store new tokens, and compress a block that is full."""
+        """Store new tokens, and compress each full block."""
         self.held = self.kv.hex_append(self.held, query, keys, values)
 
 
 def stored(held: Any) -> Any:
-    """Return caches as the specification stores them."""
+    """Return a cache, or each cache of a tuple, in the layout of the specification."""
     if type(held) is tuple:
         return tuple(map(stored, held))
     return held.cache() if hasattr(held, "cache") else held
@@ -87,8 +90,8 @@ def stored(held: Any) -> Any:
 class HexTransformersCache(AttendingCache):
     """The streaming cache of HEX, for `model.generate(past_key_values=...)`.
 
-    Blocks are packed codes, kept entries and scales, and attention reads them as they are. The
-    first call of the model is the prompt, each later one is appended.
+    Blocks are packed codes, kept entries and scales, and attention reads them without restoring
+    them. The first call of the model is the prompt; later calls append tokens.
 
     Args:
         config: the configuration of an attached model, or another cache of its layers.
@@ -96,7 +99,7 @@ class HexTransformersCache(AttendingCache):
         kv: `reference` or `optimized`.
 
     Raises:
-        TypeError: `settings` is no `HexConfig` or of wrong parts.
+        TypeError: `settings` is no `HexConfig`, or a field has a wrong type.
         ValueError: a setting is outside its range, or no mask of a block has its density.
     """
 
@@ -127,21 +130,21 @@ class HexTransformersCache(AttendingCache):
         kv: ModuleType = optimized,
         **how: Any,
     ) -> "HexTransformersCache":
-        """Compress a prompt whose heavy hitters another scorer or a refinement names.
+        """Return the cache of a prompt whose heavy hitters a scorer or a refinement selects.
 
         Args:
-            prompt: what `prefill` returned, in chunks or not.
-            scored: what a scorer returned for each layer.
+            prompt: the result of `prefill`, in chunks or not.
+            scored: the scores of each layer.
             compressor: `compress`, `hubkv_compress` or `graphkv_compress` of `kv`.
             settings: the settings of HEX.
             kv: `reference` or `optimized`.
-            how: what else the compressor takes: `refinement`, `keep` or `ratio`.
+            how: other arguments of the compressor: `refinement`, `keep` or `ratio`.
 
         Returns:
             The cache; each layer's budget counts its own tokens.
 
         Raises:
-            ValueError: what the compressor refuses, or scores of another number of layers.
+            ValueError: the compressor raises it, or scores have another number of layers.
         """
         whole = prompt.cache.whole_layers()
         refuse.one_a_layer("scored", scored, len(whole))
@@ -166,7 +169,7 @@ class HexTransformersCache(AttendingCache):
 
 
 def rows_of(tensors: Sequence[Tensor], valid: Tensor | None) -> list[tuple[Tensor, ...]]:
-    """Return the tokens of each row; all rows together where none is padded."""
+    """Return the real tokens of each batch row; all rows together where none is padded."""
     if valid is None:
         return [tuple(tensors)]
     return [

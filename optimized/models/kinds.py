@@ -1,4 +1,4 @@
-"""The class of a model, for annotations: its own module loads most of `transformers`."""
+"""`PreTrainedModel` for annotations only, since its module imports most of `transformers`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the layers of our caches have in common: they attend themselves, and cannot be undone."""
+"""Base classes of the caches for `transformers`: layers that compute their own attention."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,8 +22,8 @@ from optimized.models import errors as refuse
 from optimized.models.attention import Attentive, Ours, Softmax, Unfollowed
 
 
-def exactly(x: Tensor) -> AbstractContextManager[Any]:
-    """Keep autocast out of functions that say themselves what they compute in."""
+def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    """Return a context without autocast, for functions that choose their own precision."""
     kind = x.device.type
     on = torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if on else nullcontext()
@@ -34,43 +34,44 @@ class Named(str):
 
 
 class LastingLayer:
-    """One layer whose tensors are never changed in place."""
+    """A cache layer that never changes its tensors in place."""
 
     def take_rows(self, rows: Tensor) -> None:
-        """Hold other rows."""
+        """Replace the batch rows by those with the given indices."""
         raise NotImplementedError
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "LastingLayer":
-        """Return a layer that goes on by itself: tensors are shared, never changed in place."""
+        """Return an independent copy; it shares tensors, which are never changed in place."""
         copy = object.__new__(type(self))
         vars(copy).update(vars(self))
         memo[id(self)] = copy
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is saved: an implementation by its name."""
+        """Return the state to pickle, with modules replaced by their names."""
         state = vars(self).items()
         return {name: Named(x.__name__) if isinstance(x, ModuleType) else x for name, x in state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Load what was saved."""
+        """Restore a pickled state, and import the modules it names."""
         for name, x in state.items():
             vars(self)[name] = import_module(x) if isinstance(x, Named) else x
 
 
 class AttendingLayer(LastingLayer, CacheLayerMixin):
-    """One layer: `update` takes the new tokens, `attend` adds them and answers their queries.
+    """A cache layer that computes the attention over its own entries.
 
-    `update` returns the layer itself in place of keys and values. Our attention function calls
-    `attend`; any other touches the layer as if it were a tensor, and is told what is wrong.
+    `update` holds the new tokens and returns the layer itself in place of keys and values. Our
+    attention function then calls `attend`, which adds the tokens and returns their output. Any
+    other attention function uses the layer as a tensor, which raises an error.
     """
 
     is_sliding = False
     supports_early_init = False
     shares = False
-    """Whether layers without keys of their own can attend to this one, too."""
+    """Whether layers without keys of their own can also attend to this one."""
     expands = False
-    """Whether it takes latent rows, of which keys and values are made."""
+    """Whether it stores latent rows, which are expanded to keys and values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,13 +80,13 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         self.hidden: Tensor | None = None
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Start with no tokens of the right kind."""
+        """Create empty keys and values with the shape, dtype and device of the new ones."""
         none = key_states[:, :, :0].to(value_states.dtype)
         self.keys, self.values = none.clone(), value_states[:, :, :0].clone()
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-        """Take the keys and values of new tokens."""
+        """Hold the keys and values of new tokens until `attend` adds them; return the layer."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None
@@ -94,13 +95,16 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         self.arriving = key_states, value_states
         return self, self
 
-    def taken(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Hand out keys, values and hidden states of the new tokens, once; count them as seen."""
+    def take_arriving(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return keys, values and hidden states of the new tokens, and count them as seen.
+
+        The layer then holds them no longer, so a second call fails.
+        """
         assert self.arriving is not None
         (keys, values), self.arriving = self.arriving, None
         hidden, self.hidden = self.hidden, None
         self.seen += keys.shape[2]
-        # under autocast a projection is narrower than what was rotated
+        # Under autocast the projected values are narrower than the rotated keys.
         return keys.to(values.dtype), values, hidden
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
@@ -108,7 +112,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         raise NotImplementedError
 
     def get_seq_length(self) -> int:
-        """Return how many tokens were seen, kept or not: rotary positions go on from there."""
+        """Return how many tokens were seen, kept or evicted: the next rotary position."""
         return self.seen
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -125,7 +129,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         self.is_initialized, self.seen = False, 0
 
     def __getattr__(self, name: str) -> Any:
-        """Tell an attention function that takes the layer for a tensor what it must be."""
+        """Raise an error where an attention function uses the layer as a tensor."""
         if name.startswith("_") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         raise ValueError(
@@ -135,9 +139,9 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
 
 
 class WindowLayer(LastingLayer, DynamicSlidingWindowLayer):
-    """A layer of `transformers` that sees a window of the text, as it is.
+    """A sliding-window layer of `transformers`, uncompressed.
 
-    It holds one token more than the next one sees, so that the last one can be taken back.
+    It holds one token more than the next query sees, so that the last one can be removed.
     """
 
     def __init__(self, sliding_window: int) -> None:
@@ -145,20 +149,20 @@ class WindowLayer(LastingLayer, DynamicSlidingWindowLayer):
         self.held: list[Tensor] = []
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-        """Take new tokens, and return them behind those that are held."""
+        """Append new tokens; return the keys and values held before, followed by the new ones."""
         whole, size = super().update(key_states, value_states), self.sliding_window
-        # a part of a longer tensor would keep all of it
+        # A view would keep the whole longer tensor in memory.
         self.held = [x if x.shape[2] <= size else x[:, :, -size:].clone() for x in whole]
         self.keys, self.values = (x[:, :, -self.sliding_window + 1 :] for x in self.held)
         return whole
 
     def take_back(self) -> None:
-        """Give up the last token."""
+        """Remove the last token."""
         self.keys, self.values = (x[:, :, :-1] for x in self.held)
         self.cumulative_length -= 1
 
     def take_rows(self, rows: Tensor) -> None:
-        """Hold other rows."""
+        """Replace the batch rows by those with the given indices."""
         self.held = [x[rows] for x in self.held]
         self.keys, self.values = (x[:, :, -self.sliding_window + 1 :] for x in self.held)
 
@@ -169,13 +173,14 @@ class WindowLayer(LastingLayer, DynamicSlidingWindowLayer):
 
 
 class StateLayer(LastingLayer, LinearAttentionLayer):
-    """A layer of `transformers` with a state in place of tokens: linear attention, convolution.
+    """A layer of `transformers` with a recurrent state: linear attention or a convolution.
 
-    A model changes states in place. Here it gets copies, so that an earlier state can be restored.
+    A model changes states in place. This layer gives it copies, so that an earlier state can be
+    restored.
     """
 
     def renew(self, kind: str, index: int) -> Tensor | None:
-        """Replace a state by a copy, and return that."""
+        """Replace a state by a copy, and return the copy."""
         for name, held in list(vars(self).items()):
             if isinstance(held, dict):
                 vars(self)[name] = dict(held)
@@ -187,19 +192,19 @@ class StateLayer(LastingLayer, LinearAttentionLayer):
     def update_conv_state(
         self, conv_states: Tensor, state_idx: int = 0, *size: Any, **how: Any
     ) -> Tensor:
-        """Add to the state of a convolution."""
+        """Update a copy of the convolution state."""
         self.renew("conv_states", state_idx)
         return super().update_conv_state(conv_states, state_idx, *size, **how)
 
     def update_recurrent_state(
         self, recurrent_states: Tensor, state_idx: int = 0, **how: Any
     ) -> Tensor:
-        """Replace the state of linear attention."""
+        """Update a copy of the linear-attention state."""
         self.renew("recurrent_states", state_idx)
         return super().update_recurrent_state(recurrent_states, state_idx, **how)
 
     def take_rows(self, rows: Tensor) -> None:
-        """Hold other rows."""
+        """Replace the batch rows by those with the given indices."""
         vars(self).update(rows_of_states(vars(self), rows))
 
     def reset(self) -> None:
@@ -209,7 +214,7 @@ class StateLayer(LastingLayer, LinearAttentionLayer):
 
 
 def rows_of_states(held: dict[str, Any], rows: Tensor) -> dict[str, Any]:
-    """Return some rows of the states among what a layer holds."""
+    """Return the given batch rows of a layer's convolution and recurrent states."""
     kinds = {kind: held[kind] for kind in ("conv_states", "recurrent_states")}
     return {
         kind: {n: None if x is None else x[rows] for n, x in states.items()}
@@ -218,7 +223,7 @@ def rows_of_states(held: dict[str, Any], rows: Tensor) -> dict[str, Any]:
 
 
 def own_layers(config: Any) -> list[Any]:
-    """Return the cache that `transformers` makes of each layer."""
+    """Return the cache layers that `transformers` creates for a model."""
     try:
         layers = DynamicCache(config=config).layers
     except AttributeError as error:
@@ -228,16 +233,17 @@ def own_layers(config: Any) -> list[Any]:
 
 
 def sees_all(layer: Any) -> bool:
-    """Whether a layer caches keys and values of the whole text."""
+    """Return whether a layer caches the keys and values of the whole text."""
     return type(layer).__name__ in refuse.WHOLE
 
 
-def spread(
+def build_layers(
     config: Any, whole: Callable[[], AttendingLayer]
 ) -> tuple[list[Any], dict[int, StateLayer]]:
-    """Make a layer of ours wherever a model's sees the whole text, and list those with a state.
+    """Return the layers of a new cache, and those with a recurrent state by their index.
 
-    In place of its configuration a cache may stand whose other layers are taken over.
+    `whole` creates each layer that sees the whole text. `config` may also be a cache: the new one
+    then copies its other layers.
     """
     if isinstance(config, AttendingCache):
         memo: dict[int, Any] = {}
@@ -257,7 +263,7 @@ def spread(
             layers.append(whole())
         elif isinstance(one, DynamicSlidingWindowLayer):
             layers.append(WindowLayer(one.sliding_window))
-        else:  # a state alone, or nothing
+        else:  # a recurrent state alone, or no cache at all
             layers.append(states.get(index, one))
     refuse.sharing(config, layers)
     refuse.latent(is_latent(config) and not whole().expands)
@@ -270,12 +276,12 @@ def whole_layers(config: Any) -> int:
 
 
 def is_latent(config: Any) -> bool:
-    """Whether a model caches one row for all heads, of which their keys and values are made."""
+    """Return whether a model caches one latent row a token, shared by all heads."""
     return getattr(config.get_text_config(decoder=True), "kv_lora_rank", None) is not None
 
 
 def key_heads(config: Any) -> tuple[int, int]:
-    """Return how many key heads a model has, and how wide they are."""
+    """Return the number of key heads of a model, and their width."""
     text = config.get_text_config(decoder=True)
     if is_latent(config):
         return 1, text.kv_lora_rank + text.qk_rope_head_dim
@@ -285,31 +291,31 @@ def key_heads(config: Any) -> tuple[int, int]:
 
 
 WITH_TEXT = 4
-"""Axes of positions of which the first counts tokens, as models hand them to `generate`."""
+"""Number of position axes where the first one counts tokens, as models pass them to `generate`."""
 
 
 def flags_of(masks: dict[str, Any], seen: int, new: int) -> Tensor | None:
-    """Return which tokens are no padding, from the masks that a model made for its decoder."""
+    """Return which tokens are not padding, from the attention masks of a model's decoder."""
     mask = masks.get("full_attention")
     refuse.both_ways(isinstance(mask, Unfollowed))
     if mask is None:
         return None
     flags = mask[:, 0, 0].to(torch.bool)
-    # where the tokens seen come again, a mask is made for twice as many
+    # A call that repeats all seen tokens has a mask of twice their number.
     return flags[:, :seen] if seen == new and not bool(flags[:, seen:].any()) else flags
 
 
 FACTOR = 0x5851F42D4C957F2D
-"""Odd, so that no id before is lost in a product modulo 2^64."""
+"""Odd, so that multiplication modulo 2^64 is invertible and loses no earlier id."""
 
 
 def signed(number: int) -> int:
-    """Return the number of 64 bits with a sign that is the same modulo $2^{64}$."""
+    """Return the signed 64-bit integer that equals `number` modulo $2^{64}$."""
     return number - 2**64 * (number >= 2**63)
 
 
 def powers(count: int, device: torch.device) -> Tensor:
-    """Return the first powers of the factor, modulo $2^{64}$: from as many as there are, twice."""
+    """Return the first `count` powers of `FACTOR` modulo $2^{64}$, by repeated doubling."""
     found, step = torch.ones(1, dtype=torch.long, device=device), FACTOR
     while len(found) < count:
         found, step = torch.cat([found, found * signed(step)]), step * step % 2**64
@@ -317,20 +323,20 @@ def powers(count: int, device: torch.device) -> Tensor:
 
 
 class Digest:
-    """A number a row that says which ids were seen, padding left out, on the device of the ids.
+    """A hash of the ids that each batch row has seen, without padding, on the device of the ids.
 
-    One more id makes $h$ into $A h + i + 1$, modulo $2^{64}$.
+    An id $i$ changes the hash $h$ to $A h + i + 1$ modulo $2^{64}$, where $A$ is `FACTOR`.
     """
 
     def __init__(self, number: Tensor | int = 0) -> None:
         self.number = number
 
     def of(self, ids: Tensor, real: Tensor | None) -> "Digest":
-        """Return the digest with more ids behind those of this one.
+        """Return the digest after more ids.
 
         Args:
             ids: the ids of each row.
-            real: which of them are no padding; None where none is.
+            real: which of them are not padding; None where none is padding.
         """
         if not ids.shape[1]:
             return self
@@ -341,65 +347,68 @@ class Digest:
             if count > 1:
                 terms = terms * powers(count, ids.device).flip(0)
             return Digest(number * signed(pow(FACTOR, count, 2**64)) + terms.sum(-1))
-        behind = real.flip(-1).cumsum(-1).flip(-1)  # how many come from here on
+        behind = real.flip(-1).cumsum(-1).flip(-1)  # real tokens from here to the end
         table = powers(count + 1, ids.device)
         terms = terms * table[(behind - 1).clamp(min=0)] * real
         return Digest(number * table[behind[:, 0]] + terms.sum(-1))
 
     def rows(self, rows: Tensor) -> "Digest":
-        """Return the digest of other rows."""
+        """Return the digest of the given batch rows."""
         return self if isinstance(self.number, int) else Digest(self.number[rows])
 
     def same(self, other: "Digest") -> bool:
-        """Whether two digests are of the same ids."""
+        """Return whether two digests are equal, so that the ids were the same."""
         return bool((torch.as_tensor(self.number) == torch.as_tensor(other.number)).all())
 
 
 class AttendingCache(Cache, Attentive):
-    """A cache of such layers, with its size in bytes.
+    """A cache of layers that compute their own attention, with its size in bytes.
 
-    It remembers of the tokens it has seen which were padding, at which position each row goes on,
-    a digest of their ids, and which model read them; every call of a model is held against that.
+    It records which tokens were padding, the next position of each row, a digest of the ids and
+    which model read them. Every call of a model is checked against this record.
     """
 
     layers: list[Any]
     evicts = False
-    """Whether it holds rows and tokens as they came, some of them left out."""
+    """Whether it stores exact entries of single tokens, some of them evicted."""
 
     def __init__(self, config: Any, whole: Callable[[], AttendingLayer]) -> None:
-        layers, self.states = spread(config, whole)
+        layers, self.states = build_layers(config, whole)
         super().__init__(layers=layers)
         self.carries = True
         self.before: dict[int, Any] = {}
-        """States before the last call, where that brought one token, which can be taken back."""
+        """Recurrent states before the last call, where that call brought one token: it can be
+        removed."""
         self.valid: Tensor | None = None
         self.ends: list[int] = []
         self.ahead = torch.zeros(1, 1, dtype=torch.long)
-        """How far positions of text are ahead of the number of tokens, where images are read."""
+        """For each row, the position of the next text token minus the number of tokens before it.
+
+        Not zero where images were read."""
         self.looked: tuple[str, ...] = ()
-        """What was read beside ids."""
+        """Names of the inputs that were read besides ids."""
         self.digest: Digest | None = Digest()
         self.reader: int | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of every storage that layers and mask keep alive; the digest has 8 a row more."""
+        """Bytes of every storage that layers and mask keep alive; the digest adds 8 bytes a row."""
         return optimized.stored_bytes([self.layers, self.states, self.before, self.valid])
 
     @property
     def max_cache_len(self) -> int:
-        """Refuse an adapter that asks how long a cache to put in place of this one."""
+        """Raise an error: only an adapter reads this, to replace the cache by one of its own."""
         refuse.unsupported("prefix tuning", "generate without the adapter")
 
-    def hear(self, layer: int, hidden: Tensor) -> None:
-        """Keep the hidden states at the input of a layer's attention until it attends."""
+    def store_hidden(self, layer: int, hidden: Tensor) -> None:
+        """Store the hidden states at the input of a layer's attention until it attends."""
         if isinstance(self.layers[layer], AttendingLayer):
             vars(self.layers[layer])["hidden"] = hidden
 
-    def expect(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Hold what a call brings against what was seen, and add what it leaves out.
+    def prepare_call(self, decoder: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return a call's inputs with mask and positions, after checks against the tokens seen.
 
-        Where it brings the tokens seen and no other, the last of them is read again.
+        Where a call brings the tokens seen and no new one, the last of them is read again.
         """
         seen = self.get_seq_length()
         counting = [layer for layer in self.layers if isinstance(layer, CacheLayerMixin)]
@@ -408,7 +417,7 @@ class AttendingCache(Cache, Attentive):
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
         refuse.some_new(new, seen)
-        if isinstance(inputs.get("attention_mask"), dict):  # one a kind of layer
+        if isinstance(inputs.get("attention_mask"), dict):  # one mask for each kind of layer
             inputs["attention_mask"] = flags_of(inputs["attention_mask"], seen, new.shape[1])
         refuse.flags(inputs.get("attention_mask"))
         if seen:
@@ -426,7 +435,7 @@ class AttendingCache(Cache, Attentive):
                 inputs["position_ids"] = inputs["position_ids"][..., -1:]
         refuse.all_again(seen > 0 and self.repeats(inputs.get("input_ids")), seen)
         mask, given, count = inputs.get("attention_mask"), inputs.get("position_ids"), new.shape[1]
-        places = self.counted_on(mask, given, new, seen)
+        places = self.continued_positions(mask, given, new, seen)
         if places is not None:
             valid, real, gone, ahead = None, None, [], self.ahead
             self.admit(count, None, seen)
@@ -437,7 +446,7 @@ class AttendingCache(Cache, Attentive):
             self.admit(count, real, seen)
             before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
             every = new.new_ones(new.shape[:2], dtype=torch.bool) if real is None else real
-            places, ends, ahead = self.placed(given, every, before)
+            places, ends, ahead = self.new_positions(given, every, before)
         refuse.learned(decoder, places)
         if seen:
             refuse.growing(getattr(decoder, "rotary_emb", None), max(self.ends), places)
@@ -447,20 +456,20 @@ class AttendingCache(Cache, Attentive):
         return inputs | {"attention_mask": valid, "position_ids": places}
 
     def repeats(self, ids: Tensor | None) -> bool:
-        """Whether ids begin with all that were seen, and go on."""
+        """Return whether ids begin with all ids seen, and new ones follow."""
         seen = self.get_seq_length()
         if ids is None or self.digest is None or ids.shape[1] <= seen:
             return False
         known = None if self.valid is None else self.valid[:, :seen]
         return self.digest.same(Digest().of(ids[:, :seen], known))
 
-    def counted_on(
+    def continued_positions(
         self, mask: Tensor | None, given: Tensor | None, new: Tensor, seen: int
     ) -> Tensor | None:
-        """Return the positions of new tokens where no row has padding and each counts on.
+        """Return the positions of new tokens, where no row has padding and positions continue.
 
-        None where that is not so, or not seen at a glance. A call of one token is all but always
-        such a call, and two values of it are all that is waited for.
+        Returns None where that does not hold or is not cheap to check. Nearly every call of one
+        token takes this path, and the host then waits for two values of the device at most.
         """
         rows, count = new.shape[:2]
         if not seen or self.valid is not None:
@@ -477,7 +486,7 @@ class AttendingCache(Cache, Attentive):
         return places + self.ahead if places.tolist() == told else None
 
     def same_again(self, count: int, inputs: dict[str, Any]) -> bool:
-        """Return whether a call brings the tokens that were seen, as `generate` hands them over."""
+        """Return whether a call brings exactly the tokens seen, as `generate` passes them."""
         mask, places = inputs.get("attention_mask"), inputs.get("position_ids")
         if count != self.get_seq_length() or places is None:
             return False
@@ -490,9 +499,10 @@ class AttendingCache(Cache, Attentive):
     def with_new(
         self, mask: Tensor | None, new: Tensor, seen: int
     ) -> tuple[Tensor | None, list[int]]:
-        """Return which tokens, seen and new, are no padding, and how many a row withdraws.
+        """Return a mask of the tokens that are not padding, and how many each row withdraws.
 
-        There is no mask where there is no padding.
+        The mask covers tokens seen and new ones; it is None where nothing is padding. A row
+        withdraws tokens where the call's mask hides tokens at its end that were real before.
         """
         known, none = None if self.valid is None else self.valid[:, :seen], [0] * len(self.ends)
         if mask is None:
@@ -504,15 +514,18 @@ class AttendingCache(Cache, Attentive):
         gone = refuse.remembered(valid[:, :seen], known, self.evicts and not self.states)
         return None if bool(valid.all()) else valid, gone.tolist()
 
-    def placed(
+    def new_positions(
         self, given: Tensor | None, real: Tensor, before: list[int]
     ) -> tuple[Tensor, list[int], Tensor]:
-        """Return the positions of new tokens, where each row goes on, and how far ahead it is."""
+        """Return the positions of new tokens, the next position of each row, and its lead.
+
+        The lead is how far positions are ahead of the number of tokens.
+        """
         steps = real.long().cumsum(1) - 1
         starts = torch.tensor(before or [0] * len(real), device=real.device)
         ahead = self.ahead if before else torch.zeros_like(starts)[:, None]
         if given is not None and given.ndim == 3:
-            return self.placed_on_axes(given, real, starts, ahead)
+            return self.positions_on_axes(given, real, starts, ahead)
         if given is None:
             places = starts[:, None] + steps.clamp(min=0)
         else:
@@ -523,13 +536,14 @@ class AttendingCache(Cache, Attentive):
             refuse.going_on(places, starts[:, None] + steps, real, known or [-1] * len(real))
         return places + ahead, (starts + real.sum(1)).tolist(), ahead
 
-    def placed_on_axes(
+    def positions_on_axes(
         self, given: Tensor, real: Tensor, starts: Tensor, ahead: Tensor
     ) -> tuple[Tensor, list[int], Tensor]:
-        """Do so where a position has several axes, of an image its time, row and column.
+        """Return what `new_positions` does, for positions with axes of time, row and column.
 
-        Text goes on behind the largest position of an image: so many tokens ahead, or behind,
-        of their number. A model remembers that of its last prompt alone; here each cache does.
+        Text continues after the largest position of an image. Its positions are therefore ahead
+        of, or behind, the number of tokens. A model stores this lead for its last prompt only;
+        here each cache stores its own.
         """
         count = starts[:, None] + (real.long().cumsum(1) - 1).clamp(min=0)
         ends = starts + real.sum(1)
@@ -545,12 +559,12 @@ class AttendingCache(Cache, Attentive):
         return places, ends.tolist(), ahead
 
     def admit(self, count: int, real: Tensor | None, seen: int) -> None:
-        """Refuse padding among new tokens, or tokens at all, where a cache cannot take them.
+        """Refuse new tokens, or padding among them, that the cache cannot store.
 
         Args:
-            count: how many tokens come.
-            real: which of them are no padding; None where none is.
-            seen: how many came before.
+            count: how many tokens are new.
+            real: which of them are not padding; None where none is padding.
+            seen: how many tokens came before.
         """
         if not seen and real is not None:
             refuse.false_on_the_left("attention_mask", real)
@@ -558,7 +572,7 @@ class AttendingCache(Cache, Attentive):
             refuse.states(self.carries, count, real, seen)
 
     def take_back(self) -> None:
-        """Give up the last token, which is read again."""
+        """Remove the last token, so that it can be read again."""
         refuse.nothing_new(self.get_seq_length())
 
     def reset(self) -> None:
@@ -567,57 +581,57 @@ class AttendingCache(Cache, Attentive):
         self.valid, self.ends, self.looked = None, [], ()
         self.digest, self.reader = Digest(), None
 
-    def belongs(self, reader: int, carries: bool, layers: int) -> None:
+    def check_model(self, reader: int, carries: bool, layers: int) -> None:
         """Refuse a model that is not the one that filled the cache.
 
         Args:
-            reader: what tells a model from others.
-            carries: whether its states go on where it reads several tokens at a time.
-            layers: how many layers a cache of it has.
+            reader: a number that identifies the model.
+            carries: whether its recurrent states continue when a call brings several tokens.
+            layers: how many layers its cache has.
         """
         refuse.another_model(self.reader not in (None, reader), len(self.layers), layers)
         self.reader, self.carries = reader, carries
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        """Return the state of a convolution, to be changed in place; None before the first call."""
+        """Return a copy of a convolution state, to change in place; None before the first call."""
         return self.state(layer_idx, state_idx, "conv_states")
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        """Return the state of linear attention, as `get_conv_state` does."""
+        """Return a copy of a linear-attention state, as `get_conv_state` does."""
         return self.state(layer_idx, state_idx, "recurrent_states")
 
     def state(self, layer: int, index: int, kind: str) -> Tensor | None:
-        """Return a copy of a state, which takes its place."""
+        """Replace a state by a copy, and return the copy; None before the first call."""
         held = self.states[layer]
         return held.renew(kind, index) if held.has_previous_state[index] else None
 
     def update_conv_state(self, conv_states: Tensor, layer_idx: int, *at: Any, **how: Any) -> Any:
-        """Add to the state of a convolution."""
+        """Update the convolution state of a layer."""
         return self.states[layer_idx].update_conv_state(conv_states, *at, **how)
 
     def update_recurrent_state(
         self, recurrent_states: Tensor, layer_idx: int, *at: Any, **how: Any
     ) -> Any:
-        """Replace the state of linear attention."""
+        """Update the linear-attention state of a layer."""
         return self.states[layer_idx].update_recurrent_state(recurrent_states, *at, **how)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Hold other rows, as beam search asks for them."""
+        """Select the batch rows that beam search continues."""
         self.batch_select_indices(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Hold each row several times, one behind the other."""
+        """Repeat each batch row; the copies of a row are adjacent."""
         rows = torch.arange(len(self.ends)).repeat_interleave(repeats)
         self.batch_select_indices(rows)
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Hold some rows, each as often as it is named.
+        """Select batch rows by index; an index may occur several times.
 
         Raises:
-            NotImplementedError: the cache stores what has no rows.
+            NotImplementedError: the cache stores codes, whose rows cannot be selected.
         """
         refuse.rows(self.evicts)
-        indices = indices.cpu()  # where the rest of a cache's bookkeeping is
+        indices = indices.cpu()  # layers keep a part of their bookkeeping on the CPU
         for layer in {id(one): one for one in (*self.layers, *self.states.values())}.values():
             if isinstance(layer, LastingLayer):
                 layer.take_rows(indices)
@@ -627,15 +641,15 @@ class AttendingCache(Cache, Attentive):
         self.digest = None if self.digest is None else self.digest.rows(indices)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to take tokens back."""
+        """Raise an error: tokens cannot be removed, as assisted decoding needs."""
         del tokens_to_remove
         refuse.unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
 
-    def begins(self, ids: Tensor) -> None:
+    def check_prefix(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen.
 
-        Where each row comes several times, as for beams and several sequences of one prompt, the
-        cache holds each as often.
+        Where the ids repeat each row, as for beams or several sequences of one prompt, the cache
+        repeats its rows as often.
         """
         rows, count = len(self.ends), len(ids)
         if rows and count > rows and count % rows == 0:
@@ -649,14 +663,14 @@ class AttendingCache(Cache, Attentive):
             refuse.another_text(not self.digest.same(Digest().of(ids[:, :seen], known)))
 
     def __copy__(self) -> Self:
-        """Return a cache that goes on by itself: tensors are shared, never changed in place."""
+        """Return an independent copy; it shares tensors, which are never changed in place."""
         return deepcopy(self)
 
     @contextmanager
     def undone(self) -> Iterator[Self]:
-        """Forget, when the context ends, all that was read within it.
+        """Restore the cache, when the context ends, to its state at the start.
 
-        Ask several questions of one compressed prompt this way: tensors are never changed in
+        Use it to ask several questions about one compressed prompt. Tensors are never changed in
         place, so nothing is copied.
         """
         holders = [self, *self.layers, *self.states.values()]

@@ -1,4 +1,4 @@
-"""Run a prompt through a model, whole or in chunks, and let scorers watch."""
+"""Prefill: run a prompt through a model, whole or in chunks, and call the watchers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from optimized.models import errors as refuse
-from optimized.models.attach import attached
-from optimized.models.attention import attentions, decoder_of, unturned
+from optimized.models.attach import require_attachment
+from optimized.models.attention import attentions, decoder_of, unrotated_queries
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import AttendingCache, Digest
@@ -21,33 +21,36 @@ from reference._validation.types import Positive
 
 
 class Step(NamedTuple):
-    """What one layer did with one chunk of the prompt; queries and hidden states of that chunk."""
+    """The tensors of one layer after one chunk of the prompt.
+
+    Queries and hidden states are those of the chunk; keys and values those of all tokens so far.
+    """
 
     layer: int
-    """Its number among those that see the whole text."""
+    """Its index among the layers that see the whole text."""
     queries: Float[Tensor, "batch query_heads queries width"]
-    """After the rotary embedding, and scaled so that logits are products over the root of width."""
+    """After the rotary embedding, scaled so that logits are products divided by sqrt(width)."""
     keys: Float[Tensor, "batch kv_heads tokens width"]
     """Of all tokens so far, after the rotary embedding."""
     values: Float[Tensor, "batch kv_heads tokens width"]
     valid: Bool[Tensor, "batch tokens"] | None
-    """Which tokens so far are no padding; None where none is."""
+    """Which tokens so far are not padding; None where none is padding."""
     hidden: Float[Tensor, "batch queries channels"]
     """Input of the attention, after the norm."""
     attention: nn.Module
-    """The layer's attention, with its projections."""
+    """The layer's attention module, with its projections."""
     cache: EvictionCache
-    """What the prompt is read into."""
+    """The cache that the prompt fills."""
 
 
 class Prefilled(NamedTuple):
-    """A prompt that was read."""
+    """A prompt that a model has read into a cache."""
 
     cache: EvictionCache
     valid: Bool[Tensor, "batch tokens"] | None
-    """Which tokens are no padding; None where none is."""
+    """Which tokens are not padding; None where none is padding."""
     logits: Float[Tensor, "batch vocabulary"]
-    """Of the last token."""
+    """Logits of the last token."""
     input_ids: Int[Tensor, "batch tokens"]
 
 
@@ -60,10 +63,10 @@ def prefill(
     watch: Sequence[Callable[[Step], None]] = (),
     **looked: Tensor,
 ) -> Prefilled:
-    """Read a prompt, in chunks if asked, and show every layer's part to those who watch.
+    """Read a prompt, whole or in chunks, and call the watchers for each layer and chunk.
 
-    Nothing of the size queries × tokens is made. A watcher sees each layer once a chunk, in
-    order; what it keeps is its own affair.
+    No tensor of size queries × tokens is allocated. A watcher is called once for each layer of a
+    chunk, in order, and decides itself what it stores.
 
     Args:
         model: a model that `attach` prepared.
@@ -71,17 +74,17 @@ def prefill(
         attention_mask: 1 at tokens, 0 at padding.
         chunk: how many tokens to read at a time, by default all.
         watch: functions that are called with each `Step`.
-        looked: what else the model takes with ids: `pixel_values` and the like.
+        looked: other inputs of the model besides ids: `pixel_values` and the like.
 
     Returns:
-        The whole cache, ready for `EvictionCache.evict`, the mask and the logits of the last token.
+        The full cache, ready for `EvictionCache.evict`, the mask and the logits of the last token.
 
     Raises:
         TypeError: `chunk` is not an integer, or `watch` no list of functions.
         ValueError: the model is not attached, the prompt is empty, `chunk` is below 1, padding is
             not on the left, or the rotary embedding changes with length between two chunks.
     """
-    attached(model)
+    require_attachment(model)
     if not isinstance(watch, Sequence) or not all(map(callable, watch)):
         raise TypeError(f"watch must be a list of functions, got {watch!r}")
     refuse.token_ids(input_ids, attention_mask)
@@ -90,7 +93,7 @@ def prefill(
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     cache = EvictionCache(model.config)
     cache.open = True
-    with watched(model, cache, watch):
+    with install_watchers(model, cache, watch):
         logits = read(model, cache, input_ids, mask, chunk, looked)
     valid = mask.to(torch.bool)
     return Prefilled(cache, None if bool(valid.all()) else valid, logits, input_ids)
@@ -104,10 +107,11 @@ def read(
     chunk: int | None,
     looked: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Tensor:
-    """Read tokens into a cache; return the logits of the last.
+    """Read tokens into a cache, and return the logits of the last one.
 
-    What has a number for each token is cut as the ids are; the rest goes with the first of them.
-    Positions of images are the model's affair, those of text behind them the cache's.
+    Inputs with one number for each token are cut into the same chunks as the ids. All other inputs
+    go with the first chunk. The model computes the positions of images; the cache computes those
+    of the text after them.
     """
     logits, tokens = torch.empty(0), ids.shape[1]
     counted = {name: x for name, x in looked.items() if x.shape == ids.shape}
@@ -115,7 +119,7 @@ def read(
     positions = dict(position_ids=(mask.cumsum(-1) - 1).clamp(min=0))
     counted |= {} if first else positions
     starts = [*range(0, tokens, chunk or tokens)]
-    if cache.states and starts[-1] < tokens - 1:  # a state before the last token can be restored
+    if cache.states and starts[-1] < tokens - 1:  # to restore the state before it
         starts.append(tokens - 1)
     with torch.no_grad():
         for start, stop in pairwise([*starts, tokens]):
@@ -131,23 +135,23 @@ def read(
             refuse.unread(cache.get_seq_length())
             first, counted = {}, positions
     cache.looked = tuple(looked)
-    if cache.digest is None:  # the model handed on no ids, but what it made of images
+    if cache.digest is None:  # the decoder got embeddings of images, and no ids
         cache.digest = Digest().of(ids, None if cache.valid is None else mask.bool())
     return logits
 
 
 @contextmanager
-def watched(
+def install_watchers(
     model: PreTrainedModel, cache: EvictionCache, watch: Sequence[Callable[[Step], None]]
 ) -> Iterator[None]:
-    """Show each layer's steps to those who watch, as long as the context lasts."""
+    """Call the watchers with every step of each layer, as long as the context lasts."""
     if not watch:
         yield
         return
     modules: dict[Any, nn.Module] = {one.layer_idx: one for one in attentions(decoder_of(model))}
     whole = [n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)]
     for index, place in enumerate(whole):
-        cache.layers[place].observe = showing(index, modules[place], cache, watch)
+        cache.layers[place].observe = make_observer(index, modules[place], cache, watch)
     try:
         yield
     finally:
@@ -155,10 +159,10 @@ def watched(
             layer.observe = None
 
 
-def showing(
+def make_observer(
     index: int, module: nn.Module, cache: EvictionCache, watch: Sequence[Callable]
 ) -> Observer:
-    """Return what tells those who watch of one layer."""
+    """Return the observer of one layer, which calls every watcher."""
 
     def observe(
         queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor | None, hidden: Tensor | None
@@ -172,8 +176,8 @@ def showing(
 
 
 def unrotated(step: Step) -> Float[Tensor, "batch query_heads queries width"]:
-    """Return the queries of a step before the rotary embedding, after a norm where there is one."""
-    queries = unturned(step.attention, step.hidden, step.queries.shape[-1])
+    """Return the queries of a step before the rotary embedding, after the norm if there is one."""
+    queries = unrotated_queries(step.attention, step.hidden, step.queries.shape[-1])
     if queries is None:
         raise ValueError("step must be of a layer that projects its queries by themselves")
     return queries.transpose(1, 2)

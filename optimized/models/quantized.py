@@ -1,4 +1,4 @@
-"""Layers that store tokens in fewer bits, and attend to what they restore."""
+"""Cache layers that store quantised tokens, and restore them to compute attention."""
 
 from types import ModuleType
 from typing import Any
@@ -9,15 +9,16 @@ from torch import Tensor
 import optimized
 from optimized.models import errors as refuse
 from optimized.models.attention import Softmax, dense_attention
-from optimized.models.layer import AttendingCache, AttendingLayer, exactly
+from optimized.models.layer import AttendingCache, AttendingLayer, without_autocast
 
 QUANTIZERS = ("kivi-2", "kivi-4", "gear")
 
 
 class RestoringLayer(AttendingLayer):
-    """One layer: the first tokens are compressed at once, later ones as they come.
+    """One layer that compresses the prompt in one call, and later tokens as they come.
 
-    A batch with padding is held row by row, since what is quantised together is tokens, not places.
+    A batch with padding is stored row by row, since real tokens are quantised together, and rows
+    have different numbers of them.
     """
 
     def __init__(self, kv: ModuleType) -> None:
@@ -26,10 +27,10 @@ class RestoringLayer(AttendingLayer):
         self.held: Any = None
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
-        """Add the new tokens and attend to exact new and restored old ones."""
-        keys, values, _ = self.taken()
+        """Add the new tokens; return the attention output over exact new and restored old ones."""
+        keys, values, _ = self.take_arriving()
         query = query.to(keys.dtype)
-        with exactly(query):
+        with without_autocast(query):
             if valid is None:
                 return self.answer(query, keys, values, softmax)
             new = valid[:, -query.shape[2] :]
@@ -45,14 +46,17 @@ class RestoringLayer(AttendingLayer):
             return out
 
     def answer(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
-        """Do so for rows without padding."""
+        """Return the attention output for rows without padding, and add the new tokens."""
         if self.held is None:
             self.held = self.start(softmax.standard(query), keys, values)
             return dense_attention(query, keys, values, None, softmax)
         return self.go_on(query, keys, values, softmax)
 
     def go_on(self, query: Tensor, keys: Tensor, values: Tensor, softmax: Softmax) -> Tensor:
-        """Attend to what is restored, and then store what is new, as much at a time as can be."""
+        """Return the attention output over restored tokens, then store the new ones.
+
+        Each step takes at most `room` new tokens.
+        """
         parts, start = [], 0
         while start < query.shape[2]:
             stop = min(query.shape[2], start + self.room(query.shape[2]))
@@ -65,15 +69,15 @@ class RestoringLayer(AttendingLayer):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
     def room(self, new: int) -> int:
-        """Return how many new tokens are stored at a time."""
+        """Return how many new tokens can be stored in one step."""
         return new
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
-        """Return what is stored of the first tokens."""
+        """Return the stored form of the first tokens."""
         raise NotImplementedError
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Return keys and values, as they are restored."""
+        """Return the restored keys and values."""
         raise NotImplementedError
 
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
@@ -95,34 +99,34 @@ class QuantizedLayer(RestoringLayer):
         self.exact_outliers = exact_outliers
 
     def start(self, query: Tensor, keys: Tensor, values: Tensor) -> Any:
-        """Quantise the first tokens."""
+        """Return the quantised first tokens."""
         del query
         if self.name == "kivi":
             return self.kv.kivi_prefill(keys, values, bits=int(self.bits))
         return self.kv.gear_prefill(keys, values)
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Restore the tokens."""
+        """Return the restored keys and values."""
         if self.name == "kivi":
             return self.kv.kivi_read(self.held)
         return self.kv.gear_read(self.held, exact_outliers=self.exact_outliers)
 
     def append(self, query: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store new tokens, and quantise them where a group is full."""
+        """Store new tokens, and quantise each full group."""
         del query
         add = self.kv.kivi_append if self.name == "kivi" else self.kv.gear_append
         self.held = add(self.held, keys, values)
 
 
 class QuantizedTransformersCache(AttendingCache):
-    """The cache of a quantiser HEX is compared with, for `model.generate(past_key_values=...)`.
+    """The cache of a baseline quantiser of HEX, for `model.generate(past_key_values=...)`.
 
-    The first call of the model is the prompt, each later one is appended.
+    The first call of the model is the prompt; later calls append tokens.
 
     Args:
         config: the configuration of an attached model.
         name: `"kivi-2"`, `"kivi-4"` or `"gear"`.
-        exact_outliers: whether GEAR's correction leaves outliers alone, as E-H42 has it.
+        exact_outliers: whether GEAR's correction leaves outliers unchanged (E-H42).
         kv: `reference` or `optimized`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Codes of what eviction left: `"snapkv>hex-4"` and the like."""
+"""Quantised caches of the entries that eviction keeps: `"snapkv>hex-4"` and the like."""
 
 from itertools import pairwise
 from types import ModuleType
@@ -10,7 +10,7 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized.models.attention import Softmax
-from optimized.models.eviction import EvictionCache, EvictionLayer, placeless
+from optimized.models.eviction import EvictionCache, EvictionLayer, without_positions
 from optimized.models.layer import AttendingCache, AttendingLayer
 from optimized.models.systems import System, hex_settings, refinement
 
@@ -18,7 +18,7 @@ from optimized.models.systems import System, hex_settings, refinement
 def stored(
     system: System, keys: Tensor, values: Tensor, mass: Tensor | None, reading: str, kv: ModuleType
 ) -> Any:
-    """Return what a quantiser holds of some tokens."""
+    """Return the quantised form of some tokens."""
     assert system.store is not None
     method, _, bits = system.store.partition("-")
     if method == "kivi":
@@ -33,7 +33,7 @@ def stored(
 
 
 def restored(system: System, held: Any, reading: str, kv: ModuleType) -> tuple[Tensor, Tensor]:
-    """Return keys and values of what a quantiser holds."""
+    """Return the restored keys and values of quantised tokens."""
     method = str(system.store).partition("-")[0]
     if method == "kivi":
         return kv.kivi_read(held)
@@ -43,12 +43,13 @@ def restored(system: System, held: Any, reading: str, kv: ModuleType) -> tuple[T
 
 
 class Codes:
-    """What one layer kept, in codes: of all heads together where they keep equally many entries.
+    """The quantised entries of one layer; heads that keep equally many entries are stored together.
 
     Args:
-        layer: what eviction left.
-        scores: of all tokens, which choose HEX's heavy hitters, and which of them are kept.
-        system: whose `store` says which codes.
+        layer: the layer after eviction.
+        scores: the scores of all tokens, which select HEX's heavy hitters, and the mask of kept
+            entries.
+        system: the system whose `store` names the quantiser.
         reading: `"letter"` or `"remedied"`.
         kv: `reference` or `optimized`.
     """
@@ -81,7 +82,7 @@ class Codes:
             self.held.append(stored(system, *pool, part, reading, kv) if stop > start else None)
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Return keys and values: of dense heads, or of all heads one behind the other."""
+        """Return restored keys and values: dense, or concatenated head after head."""
         system, reading, kv = self.how
         parts = [restored(system, one, reading, kv) for one in self.held if one is not None]
         if not parts:
@@ -92,18 +93,18 @@ class Codes:
         return torch.cat([x[0, 0] for x in keys]), torch.cat([x[0, 0] for x in values])
 
     def into(self, layer: EvictionLayer, since: tuple[Tensor, Tensor]) -> None:
-        """Let a layer hold what is restored, with exact tokens behind it."""
+        """Put the restored entries into a layer, followed by the exact later tokens."""
         keys, values = self.read()
         if self.offsets is None:
             both = zip((keys, values), since, strict=True)
             layer.keys, layer.values = (torch.cat([old.to(new), new], 2) for old, new in both)
         else:
-            layer.old = placeless(keys.to(since[0]), values.to(since[1]), self.offsets)
+            layer.old = without_positions(keys.to(since[0]), values.to(since[1]), self.offsets)
             layer.keys, layer.values = since
 
 
 class QuantizedEvictionLayer(AttendingLayer):
-    """One layer: what is left of the prompt in codes, and every token since, exact."""
+    """One layer: the kept entries of the prompt in codes, and every later token exact."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,11 +112,11 @@ class QuantizedEvictionLayer(AttendingLayer):
         self.seen_before = 0
 
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
-        """Add the new tokens, and attend to them and to what is restored."""
+        """Add the new tokens; return the attention output over them and the restored entries."""
         assert self.keys is not None
         assert self.values is not None
         assert self.codes is not None
-        keys, values, _ = self.taken()
+        keys, values, _ = self.take_arriving()
         self.keys = torch.cat([self.keys, keys], 2)
         self.values = torch.cat([self.values, values], 2)
         whole = EvictionLayer()
@@ -124,19 +125,20 @@ class QuantizedEvictionLayer(AttendingLayer):
         return whole.attend(query, valid, softmax)
 
     def reset(self) -> None:
-        """Refuse to forget: there would be no prompt."""
+        """Raise an error, since the cache could not read another prompt."""
         raise NotImplementedError("a cache of codes cannot be emptied: make a new one")
 
 
 class QuantizedEvictionCache(AttendingCache):
-    """What eviction left of a prompt, in the codes of HEX, KIVI or GEAR; `nbytes` counts them.
+    """A cache of the entries that eviction keeps, in the codes of HEX, KIVI or GEAR.
 
-    Tokens after the prompt are held exact. Each call restores the codes.
+    `nbytes` counts the codes. Tokens after the prompt are stored exactly. Each call restores the
+    codes.
 
     Args:
-        cache: which was evicted.
-        scores: of each layer the scores of all tokens and which of them are kept, if any.
-        system: whose `store` says which codes.
+        cache: the cache after eviction.
+        scores: for each layer, the scores of all tokens and the mask of kept entries, if any.
+        system: the system whose `store` names the quantiser.
         reading: `"letter"` or `"remedied"`.
         kv: `reference` or `optimized`.
     """

@@ -1,4 +1,4 @@
-"""What a scorer keeps of a prompt while it is read, and returns at its end."""
+"""Base class of scorers: they watch a prompt while a model reads it, then return its scores."""
 
 from collections.abc import Callable
 from copy import copy
@@ -22,16 +22,17 @@ from reference._validation.types import Positive, Scope, Whole
 
 
 class Scores(NamedTuple):
-    """What a scorer says of a prompt."""
+    """The scores of a prompt, and how the budget is shared among layers."""
 
     scored: tuple[Scored, ...]
     """One for each layer."""
     budgets: Int[Tensor, "layers batch"] | None
-    """What a head of each layer keeps, where the scorer shares the budget among layers."""
+    """How many entries a head of each layer keeps, where the scorer shares the budget among
+    layers."""
 
 
 class ReadLayer(NamedTuple):
-    """What every scorer may ask about one layer when a prompt was read."""
+    """One layer of a prompt that was read: the input of every scorer."""
 
     layer: int
     keys: Float[Tensor, "batch kv_heads tokens width"]
@@ -41,7 +42,7 @@ class ReadLayer(NamedTuple):
 
 
 class Arriving(NamedTuple):
-    """New tokens of one layer, as a cache that decodes hears of them."""
+    """New tokens of one layer of a cache that is compressed while the model decodes."""
 
     keys: Float[Tensor, "batch kv_heads tokens width"]
     hidden: Float[Tensor, "batch tokens channels"] | None
@@ -49,43 +50,44 @@ class Arriving(NamedTuple):
     before: int
     """How many tokens were seen before them."""
     gate: Any
-    """The layer's, where the scorer needs one."""
+    """The FastKVzip gate of the layer, where the scorer needs one."""
 
 
 class Scorer:
-    """A scorer before and while a prompt is read; the next prompt starts afresh.
+    """A scorer of the prompts that a model reads; each prompt starts with an empty memory.
 
     Args:
         model: the attached model.
         kv: `reference` or `optimized`.
-        settings: what the scorer's functions take beside tensors.
+        settings: arguments of the scorer's functions that are not tensors.
     """
 
     name: str
     takes: tuple[str, ...] = ()
-    """The settings there are."""
+    """Names of its settings."""
     functions: tuple[Callable[..., Any], ...] = ()
-    """What takes them, where they are more than one run's business."""
+    """Functions whose signatures give the types of the settings that a user may change."""
     watching = False
-    """Whether it has to watch the prompt."""
+    """Whether it has to watch the prompt while the model reads it."""
     scope: Scope = "head"
-    """Whose entries it ranks together, as its authors do."""
+    """Which entries its authors rank together."""
     budgeted = False
-    """Whether what it says depends on the budget."""
+    """Whether its scores depend on the budget."""
     observing: int | None = None
-    """How many queries at a prompt's end observe, unless told otherwise; None where all count."""
+    """Default length of the observation window in queries; None where all queries count."""
     least = 1
-    """The fewest queries that can observe."""
+    """Smallest length of the observation window."""
     sharing: str | None = None
-    """Where it shares the budget among the layers: the erratum about what the letter misses."""
+    """The erratum about its layer budgets as printed; None where it does not share the budget
+    among layers."""
     gated = False
-    """Whether it needs gates that have learnt from the model."""
+    """Whether it needs FastKVzip gates that were trained for the model."""
     negative = False
-    """Whether its scores are below 0, where nothing shifts them."""
+    """Whether its scores are below 0 unless they are shifted."""
     decodes = False
-    """Whether what it says of a token can be told when the token arrives, or adds up afterwards."""
+    """Whether it can score a token on arrival, or by sums over later attention."""
     colour: str
-    """In pictures."""
+    """Its colour in pictures."""
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         refuse.settings(self.name, settings, self.takes)
@@ -94,20 +96,20 @@ class Scorer:
         self.memory: dict[int, Any] = {}
         self.watched: Callable[[], EvictionCache | None] = lambda: None
 
-    def afresh(self) -> "Scorer":
-        """Return a scorer of the same settings that has watched nothing: one for each prompt."""
+    def fresh_copy(self) -> "Scorer":
+        """Return a scorer with the same settings and an empty memory, for another prompt."""
         other = copy(self)
         other.settings, other.memory, other.watched = dict(self.settings), {}, lambda: None
         return other
 
     @classmethod
     def scopes(cls) -> tuple[Scope, ...]:
-        """Return the scopes there are: who shares among layers has none over all of them."""
+        """Return its scopes; a scorer that shares the budget among layers has no `"model"`."""
         return refuse.OF_ONE_LAYER if cls.sharing else refuse.SCOPES
 
     @classmethod
     def kinds(cls) -> dict[str, Any]:
-        """Return what each setting of its functions may be, as their signatures have it."""
+        """Return the type of each setting, from the signatures of its functions."""
         known = [
             (name, get_type_hints(function, include_extras=True)[name])
             for function in reversed(cls.functions)
@@ -116,28 +118,28 @@ class Scorer:
         return {name: kind for name, kind in known if name in cls.takes}
 
     def window_for(self, keep: int) -> int:
-        """Return how many queries observe where nothing is set: at most half of what is kept."""
+        """Return the default observation window: at most half of the budget."""
         assert self.observing is not None
         return min(self.observing, max(self.least, keep // 2))
 
     def watch(self, step: Step) -> None:
-        """Remember what is needed of one layer's part of a chunk."""
+        """Store what the scores need of one layer's step on one chunk."""
 
     def past(self, step: Step) -> Any:
-        """Return what is remembered of a layer; at the first chunk of a prompt, nothing."""
+        """Return what is stored of a layer; None at the first chunk of a prompt."""
         self.watched = ref(step.cache)
         first = step.queries.shape[2] == step.keys.shape[2]
         return None if first else self.memory.get(step.layer)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
-        """Score the prompt that was watched.
+        """Return the scores of the prompt that was watched.
 
         Args:
-            prompt: what `prefill` returned, nothing evicted yet.
+            prompt: the result of `prefill`, before any eviction.
             keep: mean budget of a head.
 
         Raises:
-            ValueError: the scorer has to watch, and did not watch this prompt.
+            ValueError: the scorer has to watch the prompt, and did not.
         """
         must_be("keep", keep, Whole)
         if self.watching and self.watched() is not prompt.cache:
@@ -150,25 +152,25 @@ class Scorer:
         return Scores(tuple(map(self.scored, read)), self.budgets(prompt, keep))
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score the tokens of one layer."""
+        """Return the scores of one layer's tokens."""
         raise NotImplementedError
 
     @staticmethod
     def arriving(kv: ModuleType, new: Arriving) -> Tensor | None:
-        """Score tokens when they arrive, or leave it to the attention that adds up."""
+        """Return the scores of new tokens; None where scores are sums of received attention."""
         del kv, new
 
     def chosen(self, *names: str) -> dict[str, Any]:
-        """Return those of the settings that a function takes."""
+        """Return the settings with the given names that are set."""
         return {name: self.settings[name] for name in names if name in self.settings}
 
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor | None:
-        """Share the budget among the layers, or leave it to the caller."""
+        """Return each layer's budget; None where the caller decides."""
         del prompt, keep
 
 
 def options(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the settings of a function of tensors: what has a default, and is no tensor."""
+    """Return the settings of a function: its parameters with a default that are no tensors."""
     parameters = signature(function).parameters.values()
     names = (one.name for one in parameters if one.default is not one.empty)
     return tuple(name for name in names if name not in ("valid", "past"))
@@ -183,7 +185,7 @@ def lengths(prompt: Prefilled) -> Int[Tensor, " batch"]:
 
 
 def ends(read: ReadLayer, sinks: int = 4, recent: int | None = None) -> Tensor:
-    """Protect the first and the last real tokens of each row."""
+    """Return a mask of the first and last real tokens of each row, which are protected."""
     batch, heads, tokens, _ = read.keys.shape
     valid = read.valid
     if valid is None:

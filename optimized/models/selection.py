@@ -1,4 +1,4 @@
-"""Which entries of a prompt a system keeps."""
+"""Select the entries of a prompt that a system keeps."""
 
 from collections.abc import Iterator
 from types import ModuleType
@@ -24,17 +24,17 @@ def kept_entries(
     keep: int | None = None,
     rows: list[int] | None = None,
 ) -> Tensor:
-    """Return which entries a system keeps, layers first, by the scores of its scorer.
+    """Return a mask of the entries that a system keeps by their scores, layers first.
 
     Args:
-        system: one that evicts.
-        prompt: what `prefill` returned, nothing evicted yet.
-        scores: what the scorer said of it.
+        system: a system that evicts.
+        prompt: the result of `prefill`, before any eviction.
+        scores: the scores of the prompt.
         ratio: removed share of the entries, where the scorer does not share the budget.
         reading: `"letter"` or `"remedied"`.
         kv: `reference` or `optimized`.
-        keep: what a head keeps in the mean, in place of a ratio.
-        rows: those to choose in; of the others nothing is kept.
+        keep: mean number of entries that a head keeps, in place of a ratio.
+        rows: the batch rows to select in; the mask is False in all others.
     """
     name, settings = selector(system, reading)
     select = getattr(kv, name)
@@ -44,7 +44,7 @@ def kept_entries(
     places = slice(None) if rows is None else rows
 
     def sets() -> Iterator[tuple[Tensor, Tensor, Scored]]:
-        """Yield the rows of one layer after the other, since some of a batch are copies."""
+        """Yield the selected rows layer by layer: they are copies, so only one layer is held."""
         for (keys, values), scored in zip(layers, scores.scored, strict=True):
             raw = scored.scores[places]
             if settings["refinement"] is not None and bool((raw < 0).any()):

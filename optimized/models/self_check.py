@@ -1,6 +1,6 @@
-"""Whether a model computes through this package what it computes by itself: a run in seconds.
+"""Self-check: a model must compute the same with this package's attention as with its own.
 
-Other threads may run the model meanwhile: nothing here changes what they compute.
+The check takes seconds. Other threads may run the model meanwhile; their results do not change.
 """
 
 import threading
@@ -19,50 +19,52 @@ from optimized.models.attention import (
     dense_attention,
     expand_alone,
     expand_for_ours,
-    home_of,
     implementation,
+    input_device,
     own_attention,
-    registered,
-    unturned,
-    way_of,
+    register_attention,
+    softmax_of,
+    unrotated_queries,
 )
 from optimized.models.eviction import EvictionCache, EvictionLayer
 from optimized.models.kinds import PreTrainedModel
 from reference.precision import widen
 
 CALLS = ((0, 8), (8, 12))
-"""Where the calls of the run start and end: a prompt, its second row padded, and a turn."""
+"""Start and end of each call: a prompt, whose second row is padded, and a second turn."""
 PADDING = 3
 SHARP = 1e-4
-"""How far two results may be apart, as a share of the largest, where both are in single
-precision; in half precision it is `UNITS` of the dtype."""
+"""Largest allowed difference of two results in single precision, relative to the largest entry.
+In half precision it is `UNITS` times the epsilon of the dtype."""
 UNITS = 16
 
 
 class Found(NamedTuple):
-    """What one layer showed."""
+    """The relative differences that one layer shows."""
 
     by_formula: float
-    """Distance of our attention from the model's own, on the same queries, keys and values."""
+    """Our attention against the model's own, on the same queries, keys and values."""
     by_module: float
-    """Distance of what the layer makes of the same hidden states through a cache of ours."""
+    """The layer's output with a cache of ours against its own, on the same hidden states."""
     by_rotation: float
-    """Distance of its queries from projected and then rotated ones."""
+    """Its queries against projections that are rotated as a whole."""
 
 
 class Proof(NamedTuple):
-    """What the run showed of a model that computes the same through this package."""
+    """Properties of a model that passed the self-check."""
 
     rotates: bool
-    """Whether queries are projections that are rotated as a whole, as expected attention has it."""
+    """Whether queries are projections rotated as a whole, as expected attention assumes."""
     carries: bool
-    """Whether states, where it has some, go on from call to call."""
+    """Whether recurrent states, if any, continue from call to call."""
     layers: int
-    """How many layers a cache of it has."""
+    """How many layers its cache has."""
 
 
-def proven(model: PreTrainedModel) -> Proof:
-    """Run a short random prompt, and hold every layer that sees the whole text to its own result.
+def run_self_check(model: PreTrainedModel) -> Proof:
+    """Return the properties of a model, after a self-check on a short random prompt.
+
+    The check compares every layer that sees the whole text with the layer's own result.
 
     Raises:
         ValueError: the model computes something else through this package, or does not attend
@@ -80,13 +82,13 @@ def proven(model: PreTrainedModel) -> Proof:
     lost = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}
     refuse.unfound(named, len(lost - {one.layer_idx for one in modules}))
     own, training = implementation(decoder), model.training
-    name = registered(own)
+    name = register_attention(own)
     decoder.set_attn_implementation(name)
     run = Run(decoder, cache)
     hooks: list[Any] = []
     if training:
         model.eval()
-    checking = CHECKING.set(compared)
+    checking = CHECKING.set(compare_attention)
     for one in modules:
         expand_for_ours(one)
     try:
@@ -95,8 +97,8 @@ def proven(model: PreTrainedModel) -> Proof:
                 "model must attend through the attention interface of transformers, got "
                 f"{named!r}, which keeps {kept!r}"
             )
-        # a model is proven by what it computes in its own precision, wherever it is attached
-        with torch.no_grad(), torch.autocast(home_of(decoder).type, enabled=False):
+        # The check runs in the model's own precision, even under the caller's autocast.
+        with torch.no_grad(), torch.autocast(input_device(decoder).type, enabled=False):
             carries = not cache.states or run.carries()
             hooks += (one.register_forward_hook(run.layer, with_kwargs=True) for one in modules)
             for call in CALLS:
@@ -132,11 +134,11 @@ def proven(model: PreTrainedModel) -> Proof:
 
 
 class Run:
-    """The run: a model goes on by itself; beside it each layer does the same through a cache."""
+    """The run of the check: the model reads with its own cache, each layer again with ours."""
 
     def __init__(self, decoder: PreTrainedModel, cache: EvictionCache) -> None:
         self.decoder, self.cache = decoder, cache
-        place = home_of(decoder)
+        place = input_device(decoder)
         draw = torch.Generator().manual_seed(0)
         size = decoder.config.get_text_config(decoder=True).vocab_size
         self.ids = torch.randint(size, (2, CALLS[-1][1]), generator=draw).to(place)
@@ -150,7 +152,7 @@ class Run:
         self.loose = max(SHARP, UNITS * torch.finfo(decoder.dtype).eps)
 
     def call(self, start: int, stop: int, cache: DynamicCache | None = None) -> Tensor:
-        """Let the model read some tokens, and return its last hidden states."""
+        """Read some tokens, and return the last hidden states."""
         self.new = slice(start, stop)
         return self.decoder(
             input_ids=self.ids[:, self.new],
@@ -161,14 +163,17 @@ class Run:
         ).last_hidden_state
 
     def carries(self) -> bool:
-        """Whether the model computes the same in two calls as in one."""
+        """Return whether the model computes the same in two calls as in one."""
         twice, once = (DynamicCache(config=self.decoder.config) for _ in range(2))
         parts = [self.call(*call, twice) for call in CALLS]
         whole = self.call(0, CALLS[-1][1], once)
-        return apart(torch.cat(parts, 1), whole, self.mask.bool()) <= self.loose
+        return relative_difference(torch.cat(parts, 1), whole, self.mask.bool()) <= self.loose
 
     def layer(self, module: nn.Module, given: tuple[Any, ...], *more: Any) -> None:
-        """Let a layer do the same through our cache, in the thread of this run alone."""
+        """Run a layer again with our cache, and record the differences: a forward hook.
+
+        Calls in other threads are ignored.
+        """
         if threading.get_ident() != self.thread:
             return
         inputs, output = more
@@ -191,24 +196,24 @@ class Run:
         self.found.append(
             Found(
                 float(output[1]) if isinstance(output[1], Tensor) else torch.inf,
-                apart(again, output[0], real),
+                relative_difference(again, output[0], real),
                 self.rotation(module, hidden, queries[0].transpose(1, 2), real),
             )
         )
 
     def rotation(self, module: nn.Module, hidden: Tensor, queries: Tensor, real: Tensor) -> float:
-        """Return how far queries are from what expected attention takes them for."""
+        """Return the relative difference of queries from projections rotated as a whole."""
         frequencies = getattr(getattr(self.decoder, "rotary_emb", None), "inv_freq", None)
-        raw, width = unturned(module, hidden, queries.shape[-1]), queries.shape[-1]
+        raw, width = unrotated_queries(module, hidden, queries.shape[-1]), queries.shape[-1]
         if frequencies is None or raw is None or 2 * len(frequencies) != width:
             return torch.inf
         places = self.places[:, self.new].to(frequencies.device)
         turn = optimized.mean_rotation(frequencies, places, 1)[:, :, None].to(raw)
         turned = (turn @ raw[..., None])[..., 0]
-        return apart(turned, queries, real)
+        return relative_difference(turned, queries, real)
 
 
-def compared(
+def compare_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -216,25 +221,26 @@ def compared(
     attention_mask: Tensor | None,
     **how: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend as the model's file has it; in place of weights return how far off ours is."""
+    """Return the model's eager attention and, in place of weights, how far ours differs."""
     queries, keys, values = (widen(x) for x in (query, key, value))
     seen = None
     if attention_mask is not None:
-        # eager attention in double precision has NaN at padding, since it exponentiates in single
+        # Eager attention exponentiates in single precision. With double-precision lowest numbers
+        # in the mask it would be NaN at padding.
         lowest = torch.finfo(torch.float32).min
         attention_mask = attention_mask.to(queries.dtype).clamp(min=lowest)
         refuse.added(type(module).__name__, attention_mask)
-        seen = attention_mask[:, 0, -1] == 0  # what the last query sees is what is there
+        seen = attention_mask[:, 0, -1] == 0  # the last query sees all real tokens
     eager = own_attention("eager", module)
     own = eager(module, queries, keys, values, attention_mask, **how)[0]
-    ours = dense_attention(queries, keys, values, seen, way_of(query, **how)).transpose(1, 2)
+    ours = dense_attention(queries, keys, values, seen, softmax_of(query, **how)).transpose(1, 2)
     real = torch.ones_like(own[..., 0, 0], dtype=torch.bool)
     real = real if seen is None else seen[:, -query.shape[2] :]
-    return own.to(query.dtype), torch.tensor(apart(ours, own, real))
+    return own.to(query.dtype), torch.tensor(relative_difference(ours, own, real))
 
 
-def apart(one: Tensor, other: Tensor, real: Tensor) -> float:
-    """Return the largest distance between two results, as a share of the largest."""
+def relative_difference(one: Tensor, other: Tensor, real: Tensor) -> float:
+    """Return the largest difference at real tokens, relative to the largest entry of `other`."""
     if one.shape != other.shape:
         return torch.inf
     one, other = widen(one[real]), widen(other[real])

@@ -14,9 +14,9 @@ KINDS = (optimized.HubSettings, GraphSettings, optimized.NmsSettings)
 STORES = ("hex-3", "hex-4", "kcvt-3", "kcvt-4", "kivi-2", "kivi-4", "gear")
 
 NEIGHBOURS = 8
-"""Neighbours of each source in GraphKV's graph, which the paper leaves to be chosen.
+"""Neighbours of each source in GraphKV's graph; the paper gives no number.
 
-By the letter the thousands of tokens of a document cap them.
+As printed, they are capped by the document's number of tokens in thousands.
 """
 
 GRAPH = {"per_head": "E-G11", "spare_sources": "E-G3", "clamp": "E-G4", "exclude_window": "E-G7"}
@@ -24,7 +24,7 @@ HEX = {"outside_recent": "E-H8", "normalize": "E-H9", "carry_recent": "E-H11"}
 
 
 class System(NamedTuple):
-    """What is done to a cache."""
+    """How a cache is compressed."""
 
     name: str
     scorer: str | None = None
@@ -32,27 +32,27 @@ class System(NamedTuple):
     scope: Scope = "head"
     store: str | None = None
     settings: Any = None
-    """Of the refinement, or of HEX without one, where they are not as the papers have them."""
+    """Settings of the refinement, or of HEX without one, in place of the papers'."""
     changes: tuple[tuple[str, str, Any], ...] = ()
-    """Which part (the refinement, `hex` or the scorer) has another value of which setting."""
+    """Changed settings: the part (the refinement, `hex` or the scorer), the setting, its value."""
 
     then: str | None = None
-    """The store that takes what eviction left."""
+    """The store of the entries that eviction keeps."""
 
     @property
     def parts(self) -> list[str]:
-        """What has settings."""
+        """Its parts that have settings."""
         store = "hex" if self.store in STORES[:2] else None
         scorer = self.scorer if self.evicts else None
         return [part for part in (scorer, self.refinement, store) if part is not None]
 
     def changed(self, part: str | None) -> dict[str, Any]:
-        """Return the settings of a part that have another value."""
+        """Return the changed settings of a part."""
         return {setting: value for owner, setting, value in self.changes if owner == part}
 
     @property
     def evicts(self) -> bool:
-        """Whether entries are given up, so that a ratio says how many."""
+        """Whether it evicts entries, so that it needs a budget."""
         return self.scorer is not None and self.store is None
 
 
@@ -64,9 +64,9 @@ def system_named(name: str) -> System:
 
     Args:
         name: `full`; a scorer, alone or with `+hubkv`, `+graphkv` or `+nms`, and with `@head`,
-            `@layer` or `@model` where it shall not rank as its authors do; `hex-3`, `hex-4`,
+            `@layer` or `@model` for another scope than its authors'; `hex-3`, `hex-4`,
             `kcvt-3`, `kcvt-4`, `kivi-2`, `kivi-4` or `gear`; a HEX with a refinement; a scorer,
-            `>` and a store that takes what is left, as in `snapkv+hubkv>hex-4`.
+            `>` and a store for the entries left, as in `snapkv+hubkv>hex-4`.
 
     Raises:
         ValueError: there is no such system.
@@ -107,7 +107,7 @@ def system_named(name: str) -> System:
 
 
 def refinement_of(settings: Any) -> str:
-    """Return the name of a refinement by the kind of its settings."""
+    """Return the name of the refinement that has settings of this type."""
     kinds = dict(zip(KINDS, REFINEMENTS, strict=True))
     if not isinstance(settings, KINDS):
         names = ", ".join(kind.__name__ for kind in KINDS)
@@ -119,12 +119,12 @@ def refinement_of(settings: Any) -> str:
 
 
 def settings_of(scorer: str, reading: str) -> dict[str, Any]:
-    """Return the settings of a scorer that a reading names."""
+    """Return the settings of a scorer that depend on the reading."""
     return {"exact": reading == "remedied"} if "exact" in SCORERS[scorer].takes else {}
 
 
 def selector(one: System, reading: str) -> tuple[str, dict[str, Any]]:
-    """Return by which function a system selects, and what that is told beside a budget.
+    """Return the name of a system's selection function, and its settings without the budget.
 
     Args:
         one: a system that evicts.
@@ -153,7 +153,7 @@ def refinement(one: System, reading: str) -> Any:
 
 
 def usual(refinement: str, reading: str) -> Any:
-    """Return the settings of a refinement under a reading, where none is changed."""
+    """Return the default settings of a refinement under a reading."""
     if refinement == "graphkv":
         graph: dict[str, Any] = dict.fromkeys(GRAPH, reading == "remedied")
         return optimized.GraphSettings(NEIGHBOURS, **graph, adaptive=reading == "letter")
@@ -169,6 +169,6 @@ def hex_settings(one: System, reading: str) -> optimized.HexConfig:
 
 
 def remedied(config: optimized.HexConfig, reading: str) -> optimized.HexConfig:
-    """Return settings of HEX under a reading."""
+    """Return settings of HEX with the corrections of a reading switched on or off."""
     on = reading == "remedied" and config.recent > 0
     return config._replace(**dict.fromkeys(HEX, on))

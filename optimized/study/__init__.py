@@ -1,4 +1,4 @@
-"""What compressing the cache of a language model costs: the job of `python -m optimized`."""
+"""Measure what compressing a language model's KV cache costs: `python -m optimized`."""
 
-# First of all, since it says what to install where `transformers` is missing.
+# Imported first, since its error message says what to install if `transformers` is missing.
 from optimized import models as models

@@ -1,4 +1,4 @@
-"""Pictures of the report: quality against bytes, and where needles are found."""
+"""Charts of the report: quality against bytes, and where needles are found."""
 
 from collections.abc import Sequence
 from html import escape
@@ -13,14 +13,14 @@ from optimized.models.scorers import SCORERS
 from optimized.study.pictures.drawing import GRID, INK, draw
 
 WIDTH, HEIGHT, LINE, NAMES = 8.6, 4.6, 0.2, 3
-"""Of a picture, and of a line of names below it, in inches; and how many stand side by side."""
+"""Size of a chart and height of a legend line, in inches; number of legend columns."""
 MARKS = "osDv^<>PX*ph"
-"""What tells systems of one colour apart."""
+"""Markers that distinguish systems of one colour."""
 STORE = "#1f9d8f"
 
 
 class Series(NamedTuple):
-    """The rows of one system, joined by a line."""
+    """The points of one system, joined by a line."""
 
     name: str
     colour: str
@@ -29,7 +29,7 @@ class Series(NamedTuple):
 
 
 def series(rows: Sequence[dict[str, Any]], figure: str) -> list[Series]:
-    """Return the lines of a picture of one figure against stored bytes."""
+    """Return one line for each system: a figure against stored bytes."""
     found: dict[str, Series] = {}
     for row in rows:
         if row["refused"] is not None or row["system"] == "full" or row[figure] is None:
@@ -42,9 +42,9 @@ def series(rows: Sequence[dict[str, Any]], figure: str) -> list[Series]:
 
 
 def quality(lines: Sequence[Series], axis: str, level: float, percent: bool) -> str | None:
-    """Draw a figure of every system against the bytes that are stored, on a logarithmic axis.
+    """Return a chart of a figure of every system against stored bytes, on a logarithmic axis.
 
-    Where nothing is stored, that is its left end. Where nothing was measured, there is no picture.
+    Points with no stored bytes are at the left end. Returns None where nothing was measured.
     """
     if not lines:
         return None
@@ -64,7 +64,7 @@ def quality(lines: Sequence[Series], axis: str, level: float, percent: bool) -> 
                 ys,
                 linestyle=("--" if line.refined else "-") if line.points[1:] else "none",
                 marker=next(marks[line.colour]),
-                ms=8 if line.refined else 6,  # around what it may stand on
+                ms=8 if line.refined else 6,  # larger, to surround a marker at the same point
                 color=line.colour,
                 mfc="none" if line.refined else line.colour,
                 label=line.name,
@@ -76,7 +76,7 @@ def quality(lines: Sequence[Series], axis: str, level: float, percent: bool) -> 
 
 
 def bounds(axes: Axes, lines: Sequence[Series], level: float) -> None:
-    """Set the axes so that all points and the level of the full cache are within them."""
+    """Set the limits of the axes to include all points and the level of the full cache."""
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
     low, high = min(*ys, level), max(*ys, level)
     pad = 0.05 * (high - low or 1)
@@ -92,7 +92,7 @@ def bounds(axes: Axes, lines: Sequence[Series], level: float) -> None:
 
 
 def heat(row: dict[str, Any], lengths: Sequence[int], needles: int) -> str:
-    """Draw where a system's needles are found: a line a length, a column a depth."""
+    """Return an HTML table of found needles: a row for each length, a column for each depth."""
     sizes = sorted(set(lengths))
     parts = ['<table class="heat"><caption>', escape(row["system"]), "</caption>"]
     for size in sizes:

@@ -1,4 +1,4 @@
-"""Whether `optimized` still computes `reference`: a few calls on small random input."""
+"""Check on small random inputs that `optimized` still computes the results of `reference`."""
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -12,13 +12,13 @@ import reference
 from optimized import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 
 HEADS, TOKENS, WIDTH = 2, 96, 64
-"""No more tokens and channels than HEX has a mask for."""
+"""The fewest tokens and channels for which HEX has a mask."""
 RELATIVE, ABSOLUTE = 1e-4, 1e-5
-"""What rounding may do; masks and counts are equal."""
+"""Tolerances for rounding; masks and counts must be equal."""
 
 
 def calls() -> dict[str, Callable[[ModuleType], Any]]:
-    """Return calls of what the command measures with, by the name of what they call."""
+    """Return a call of each function that the command uses, by the function's name."""
     draw = torch.Generator().manual_seed(0)
     queries, keys, values = torch.randn(3, 1, HEADS, TOKENS, WIDTH, generator=draw)
     scores = torch.rand(1, HEADS, TOKENS, generator=draw)
@@ -56,9 +56,9 @@ def calls() -> dict[str, Callable[[ModuleType], Any]]:
 
 
 def changed() -> Iterator[str]:
-    """Name the functions of `optimized` that no longer give what those of `reference` give."""
+    """Yield the names of functions of `optimized` whose results differ from `reference`."""
     for name, call in calls().items():
         try:
             assert_close(call(optimized), call(reference), rtol=RELATIVE, atol=ABSOLUTE)
-        except Exception:  # whatever somebody has made of either
+        except Exception:  # a changed implementation may raise anything
             yield name

@@ -1,4 +1,4 @@
-"""The main job: load a model, make documents, measure every system, write what was found."""
+"""The command: load a model, make documents, measure every system, write the report."""
 
 import argparse
 import json
@@ -40,10 +40,10 @@ SMALL = 20_000_000
 
 
 def device(name: str) -> torch.device:
-    """Return a device that computes.
+    """Return the device of this name, after a test that it computes.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the device cannot be used.
     """
     try:
         chosen = torch.device(name)
@@ -55,18 +55,18 @@ def device(name: str) -> torch.device:
 
 
 def load(folder: Path, on: torch.device) -> tuple[PreTrainedModel, Any]:
-    """Return a model, attached, and its tokenizer.
+    """Return an attached model and its tokenizer.
 
     Raises:
-        ValueError: there is no such model, or one that cannot be attached.
+        ValueError: there is no such model, or it cannot be attached.
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    hub_logging.set_verbosity_error()  # each of its retries would be a line
+    hub_logging.set_verbosity_error()  # it prints a line for each retry
     try:
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except Exception as error:  # whatever a damaged file makes of the libraries that read it
+    except Exception as error:  # a damaged file raises any kind of error
         reason = " ".join(str(error).split())[:200]
         raise ValueError(
             f"--model must be `words`, `bytes`, or a folder or an id of a causal language model, "
@@ -86,11 +86,11 @@ def fits(model: PreTrainedModel, given: argparse.Namespace) -> None:
         )
 
 
-def free(given: argparse.Namespace) -> Path:
-    """Return the folder that the report is to have.
+def report_folder(given: argparse.Namespace) -> Path:
+    """Return the folder of the report.
 
     Raises:
-        ValueError: it was asked for and exists, or the JSON file does, or there is no writing.
+        ValueError: a path given on the command line exists, or one cannot be written to.
     """
     out = given.out or Path(OUT)
     for name, target in (("--json", given.json), ("--out", out)):
@@ -101,7 +101,7 @@ def free(given: argparse.Namespace) -> Path:
         if not target.absolute().parent.is_dir():
             raise ValueError(f"{name} must be in a folder that exists, got {target}")
         with writing(name, target):
-            beside(target).rmdir()
+            hidden_folder(target).rmdir()
     if given.json is not None and given.json.absolute() == out.absolute():
         raise ValueError(f"--json must not be the folder of the report, got {given.json}")
     return out
@@ -109,10 +109,10 @@ def free(given: argparse.Namespace) -> Path:
 
 @contextmanager
 def writing(name: str, target: Path) -> Iterator[None]:
-    """Name the option and the path in the error, where writing fails.
+    """Turn an error of writing into one that names the option and the path.
 
     Raises:
-        ValueError: it fails.
+        ValueError: writing fails.
     """
     try:
         yield
@@ -120,13 +120,13 @@ def writing(name: str, target: Path) -> Iterator[None]:
         raise ValueError(f"{name} must be where one can write, got {target}: {error}") from error
 
 
-def beside(target: Path) -> Path:
-    """Make a hidden folder beside a file or folder to come, where it can be renamed to it."""
+def hidden_folder(target: Path) -> Path:
+    """Return a new hidden folder beside the target, from which a rename to the target works."""
     return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
 
 
 def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
-    """Return what asks a model to repeat a chunk of its context."""
+    """Return a function that returns the ids of KVzip's request to repeat a chunk."""
     before, after = CONTINUE
 
     def asking(index: int, chunk: Tensor) -> list[int]:
@@ -137,13 +137,13 @@ def request(tokenizer: Any) -> Callable[[int, Tensor], list[int]]:
     return asking
 
 
-def prepared(
+def prepare(
     given: argparse.Namespace,
 ) -> tuple[PreTrainedModel, list[documents.Document], Settings]:
-    """Load the model and make the documents.
+    """Return the model, the documents and the settings of a run.
 
     Raises:
-        ValueError: something that was asked for cannot be had.
+        ValueError: an option of the command cannot be satisfied.
     """
     on = device(given.device)
     torch.manual_seed(given.seed)
@@ -162,14 +162,14 @@ def prepared(
     return model, made, Settings(given.readings, given.seed, kv, other, gates, request(tokenizer))
 
 
-def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
-    """Run everything that was asked for, and return the figures and the pictures."""
+def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
+    """Measure all systems of a run, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
     with threads(few=True):
         for name in check.changed():
             said = f"optimized.{name} no longer computes reference.{name}"
             print(f"python -m optimized: warning: {said}", file=sys.stderr)
-    model, texts, settings = prepared(given)
+    model, texts, settings = prepare(given)
     if settings.gates is None:
         chosen = without_gates(chosen)
     rows = trials(chosen, given.ratios)
@@ -200,7 +200,7 @@ def measured(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
 
 @contextmanager
 def threads(few: bool) -> Iterator[None]:
-    """Compute in one thread, if asked to: where little is done, more mostly wait for each other."""
+    """Compute in one thread within the context, if `few`; small models are faster that way."""
     before = torch.get_num_threads()
     if few:
         torch.set_num_threads(1)
@@ -211,10 +211,10 @@ def threads(few: bool) -> Iterator[None]:
 
 
 def without_gates(chosen: list[System]) -> list[System]:
-    """Leave out what needs a gate, where a model has none, and say so.
+    """Return the systems that need no FastKVzip gate, and print which ones are left out.
 
     Raises:
-        ValueError: nothing is left to be compared with the full cache.
+        ValueError: no system is left besides the full cache.
     """
     gated = {name for name, scorer in SCORERS.items() if scorer.gated}
     left = [system for system in chosen if system.scorer not in gated]
@@ -229,17 +229,17 @@ def without_gates(chosen: list[System]) -> list[System]:
     return left
 
 
-def placed(source: Path, target: Path) -> Path:
-    """Rename a file or a folder to a name that nobody has, and return the name.
+def rename_unused(source: Path, target: Path) -> Path:
+    """Rename a file or folder to an unused name, and return the name.
 
-    Where `target` is taken, it is the same with `-2`, or `-3`, and so on.
+    Where `target` exists, the name gets a suffix: `-2`, `-3`, and so on.
     """
     file = source.is_file()
     stem, suffix = (target.stem, target.suffix) if file else (target.name, "")
     others = (target.with_name(f"{stem}-{number}{suffix}") for number in count(2))
     for name in chain((target,), others):
         try:
-            name.touch(exist_ok=False) if file else name.mkdir()  # one of two runs does
+            name.touch(exist_ok=False) if file else name.mkdir()  # one of two runs fails
         except FileExistsError:
             continue
         try:
@@ -248,13 +248,13 @@ def placed(source: Path, target: Path) -> Path:
             name.unlink() if file else name.rmdir()
             raise
         return name
-    raise AssertionError  # there always is a next name
+    raise AssertionError  # `others` is infinite
 
 
 def write(
     figures: dict[str, Any], shown: Sequence[Picture], out: Path, json_file: Path | None
 ) -> tuple[Path, Path | None]:
-    """Write the report and the figures, all or nothing, and return where they are.
+    """Write the report and the figures, all or nothing, and return their paths.
 
     Raises:
         ValueError: they cannot be written.
@@ -262,25 +262,25 @@ def write(
     text = json.dumps(figures, indent=1, allow_nan=False) + "\n"
     page = report.page(figures, shown)
     with writing("--out", out), ExitStack() as hidden, ExitStack() as done:
-        folder = beside(out)
+        folder = hidden_folder(out)
         hidden.callback(shutil.rmtree, folder, ignore_errors=True)
         (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / "figures.json").write_text(text, encoding="utf-8")
         folder.chmod(0o755)
         if json_file is not None:
             with writing("--json", json_file):
-                copy = beside(json_file) / "figures.json"
+                copy = hidden_folder(json_file) / "figures.json"
                 hidden.callback(shutil.rmtree, copy.parent, ignore_errors=True)
                 copy.write_text(text, encoding="utf-8")
-                json_file = placed(copy, json_file)
+                json_file = rename_unused(copy, json_file)
                 done.callback(json_file.unlink)
-        out = placed(folder, out)
+        out = rename_unused(folder, out)
         done.pop_all()
     return out, json_file
 
 
-def tell(*lines: str) -> None:
-    """Print lines at once; who reads no further does not keep what comes after from being done."""
+def print_lines(*lines: str) -> None:
+    """Print lines and flush; a closed pipe does not stop the rest of the run."""
     try:
         print(*lines, sep="\n", flush=True)
     except OSError as error:
@@ -290,16 +290,18 @@ def tell(*lines: str) -> None:
 
 
 def run(given: argparse.Namespace) -> bool:
-    """Do the whole job, and tell whether anything that was asked for could be measured.
+    """Run the command, and return whether any row besides the full cache was measured.
 
     Raises:
-        ValueError: something that was asked for cannot be had, or the report cannot be written.
+        ValueError: an option cannot be satisfied, or the report cannot be written.
     """
-    out = free(given)
-    figures, shown = measured(given)
-    tell(*table.table(figures), *table.verdict_lines(figures))
+    out = report_folder(given)
+    figures, shown = measure(given)
+    print_lines(*table.table(figures), *table.verdict_lines(figures))
     out, json_file = write(figures, shown, out, given.json)
     besides = f" and {json_file}" if json_file else ""
-    tell(f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}.")
+    print_lines(
+        f"\nThe report is {out / 'report.html'}, the figures are {out / 'figures.json'}{besides}."
+    )
     refused = [row["refused"] is not None for row in figures["rows"][1:]]
     return not refused or not all(refused)

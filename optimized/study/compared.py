@@ -1,4 +1,4 @@
-"""Which systems the command compares, and what it says of each."""
+"""The systems that the command compares, and the corrections that each one uses."""
 
 from itertools import product
 
@@ -19,7 +19,7 @@ PAIRS = {
     "hubkv": ("kvzip", "fastkvzip"),
     "graphkv": ("snapkv", "pyramidkv", "h2o", "knorm", "cake"),
 }
-"""What each paper puts its refinement on."""
+"""The scorers that each paper refines."""
 
 DEFAULT = (
     "full",
@@ -39,7 +39,7 @@ DEFAULT = (
 
 
 def systems_named(names: list[str]) -> list[System]:
-    """Return systems by their names, the full cache first; `default` and `all` name many."""
+    """Return systems by their names, the full cache first; `default` and `all` name groups."""
     groups = {"default": list(DEFAULT), "all": everything()}
     found = {
         name: system_named(name) for one in ["full", *names] for name in groups.get(one, [one])
@@ -54,7 +54,7 @@ def systems_named(names: list[str]) -> list[System]:
 
 
 def everything() -> list[str]:
-    """Return every combination."""
+    """Return the names of all systems."""
     names = []
     for scorer, refinement in product(
         SCORERS.values(), ("", *(f"+{name}" for name in REFINEMENTS))
@@ -66,7 +66,7 @@ def everything() -> list[str]:
 
 
 def remedies(one: System, reading: str) -> list[str]:
-    """Return what departs from the letter in a system under a reading, with its erratum."""
+    """Return the corrections that a system uses under a reading, each with its erratum."""
     if reading == "letter":
         return []
     named = {}

@@ -1,4 +1,4 @@
-"""What the command lets a model read: stretches of a text with facts hidden in them."""
+"""The documents that a model reads: stretches of a text with hidden facts."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,20 +14,20 @@ from optimized.tiny.tasks import Fact, facts
 from optimized.tiny.tokens import whole_words
 
 PIECE = 160
-"""Longer lines are cut at spaces, so that a fact can stand anywhere."""
+"""Longer lines are cut at spaces, so that a fact can be inserted nearly anywhere."""
 
 
 class Question(NamedTuple):
-    """A fact asked for."""
+    """A question about a hidden fact."""
 
     asked: list[int]
     answer: list[int]
     depth: float
-    """Where in the context the fact stands, from 0 to 1."""
+    """Position of the fact in the context, from 0 to 1."""
 
 
 class Document(NamedTuple):
-    """A context, what comes after it, and what is asked of it."""
+    """A context, its continuation, and questions about it."""
 
     context: list[int]
     continuation: list[int]
@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 def held_out() -> str:
-    """Return text the shipped models have not seen: some of Python's standard library."""
+    """Return text that the shipped models were not trained on, from Python's standard library."""
     return "\n\n".join(files("heldout").values())
 
 
@@ -56,7 +56,7 @@ def read(file: Path) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Cut a text into its lines, and long lines at spaces."""
+    """Return the lines of a text, with long lines cut at spaces."""
     found = []
     for line in text.splitlines(keepends=True):
         while len(line) > PIECE:
@@ -68,7 +68,7 @@ def pieces(text: str) -> list[str]:
 
 
 class Maker:
-    """Makes documents out of a text."""
+    """A factory of documents from a text."""
 
     def __init__(self, text: str, tokenizer: PreTrainedTokenizerBase) -> None:
         self.pieces, self.tokenizer = pieces(text), tokenizer
@@ -77,23 +77,26 @@ class Maker:
         self.prefix: list[int] = marked if marked == [tokenizer.bos_token_id] else []
 
     def ids(self, text: str) -> list[int]:
-        """Return the tokens of a text, without marks around it."""
+        """Return the tokens of a text, without special tokens around it."""
         return self.tokenizer(text, add_special_tokens=False).input_ids
 
     def size(self, tokens: list[int]) -> int:
-        """Return the bytes of a text's first tokens; in a character cut off, a token is one."""
+        """Return the number of bytes of some tokens; a token of an incomplete character is one."""
         whole = len(tokens)
         while (text := str(self.tokenizer.decode(tokens[:whole]))).endswith("\ufffd"):
             whole -= 1
         return len(text.encode()) + len(tokens) - whole
 
     def following(self, start: int) -> Iterator[list[int]]:
-        """Walk through the tokens of each piece, from one on."""
+        """Yield the tokens of each piece, from the piece `start` on."""
         for piece in self.pieces[start:]:
             yield self.ids(piece)
 
     def stretch(self, start: int, length: int) -> tuple[list[list[int]], int]:
-        """Return pieces of so many tokens together, at `start` or as far before it as it takes."""
+        """Return pieces of `length` tokens in total, and the index of the first one.
+
+        The first piece is `start`, or an earlier one where the text ends too soon.
+        """
         while True:
             taken, count = [], 0
             for piece in self.following(start):
@@ -109,10 +112,10 @@ class Maker:
             start //= 2
 
     def question(self, fact: Fact, depth: float) -> Question:
-        """Ask for a fact; the answer is what its tokens add to the question's."""
+        """Return the question about a fact; the answer is the tokens after the question's."""
         question = "\n" + fact.question()
         both = self.ids(question + fact.answer())
-        # a tokenizer may take the space between the two for the answer's beginning
+        # Some tokenizers join the space between the two to the answer.
         pairs = enumerate(zip([*self.ids(question), None], both, strict=False))
         same = next(place for place, (one, other) in pairs if one != other)
         return Question(both[:same], both[same:], depth)
@@ -120,7 +123,7 @@ class Maker:
     def document(
         self, rng: Random, start: int, context: int, continuation: int, needles: int
     ) -> Document:
-        """Hide facts at random in equal parts of a stretch of the text.
+        """Return a stretch of the text with one fact at a random place of each equal part.
 
         Raises:
             ValueError: the text is too short for the context, or the context for the facts.
@@ -155,9 +158,9 @@ class Maker:
     def documents(
         self, seed: int, count: int, lengths: list[int], continuation: int, needles: int
     ) -> list[Document]:
-        """Return documents from all over the text, the same for the same seed, shortest first.
+        """Return documents from all parts of the text, shortest first; a seed determines them.
 
-        Lengths take turns, so that the last of them is always among them.
+        Lengths alternate, and the last length always occurs.
         """
         made = []
         for index in range(count):
@@ -169,11 +172,11 @@ class Maker:
 
 
 def overlapping(documents: list[Document]) -> bool:
-    """Tell whether two documents share some text, which makes verdicts too sure."""
+    """Return whether two documents share some text, which makes verdicts overconfident."""
     spans = sorted(document.lines for document in documents)
     return any(second[0] < first[1] for first, second in pairwise(spans))
 
 
 def lengths(context: int) -> list[int]:
-    """Return the lengths of documents up to a context."""
+    """Return the three lengths of documents: a half, three quarters and all of the context."""
     return [ceil(context / 2), ceil(context * 3 / 4), context]

@@ -1,4 +1,4 @@
-"""What each system costs a model: documents are read once, then compressed in every way."""
+"""Measure every system on every document; a document is read once and compressed repeatedly."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from optimized.models import errors as refuse
-from optimized.models.eviction import of_both
+from optimized.models.eviction import map_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
 from optimized.models.quantized_eviction import restored, stored
@@ -21,7 +21,7 @@ from optimized.study.results import Row, Settings, Trial
 from optimized.study.score_runner import Panel
 
 BATCH = 8
-"""Documents read at a time."""
+"""Number of documents in one batch."""
 
 
 def evaluate(
@@ -31,17 +31,17 @@ def evaluate(
     settings: Settings,
     step: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
-    """Measure every row on every document.
+    """Return the measurements of every trial on every document.
 
     Args:
         model: an attached model.
-        documents: those of one length beside each other.
-        rows: what to measure.
+        documents: the documents, those of one length adjacent.
+        rows: the trials.
         settings: the reading, the seed, the implementation.
-        step: called with the name of a row whenever it was measured on a batch.
+        step: called with the name of a system after each of its measurements on a batch.
 
     Returns:
-        A row for each of `rows`; one that a setting refuses on any document says why.
+        A row for each trial; a row that is refused on any document holds the reason.
     """
     found = [Row(trial) for trial in rows]
     place = 0
@@ -58,13 +58,13 @@ def steps(documents: Sequence[Document], rows: Sequence[Trial]) -> int:
 
 
 def batches(documents: Sequence[Document]) -> list[list[Document]]:
-    """Put documents of one length together, a few at a time."""
+    """Return batches of documents of one length."""
     alike = (list(some) for _, some in groupby(documents, lambda one: len(one.context)))
     return [some[at : at + BATCH] for some in alike for at in range(0, len(some), BATCH)]
 
 
 class Batch:
-    """Some documents of one length, read once."""
+    """A batch of documents of one length, read once."""
 
     def __init__(
         self,
@@ -79,15 +79,15 @@ class Batch:
         self.panel = Panel(model, ids.shape[1], rows, settings, place)
         self.prompt = prefill(model, ids, watch=self.panel.watchers())
         self.cache = self.prompt.cache
-        for layer in self.cache.layers:  # in 16 bits, as in the papers, whatever the model is
+        for layer in self.cache.layers:  # the papers' caches have 16 bits
             if getattr(layer, "keys", None) is not None and layer.keys.element_size() > 2:
-                layer.keys, layer.values = of_both(Tensor.half, layer.keys, layer.values)
+                layer.keys, layer.values = map_both(Tensor.half, layer.keys, layer.values)
                 if isinstance(layer, WindowLayer):
-                    layer.held = []  # nothing is taken back any more
+                    layer.held = []  # the last token is not removed any more
         self.judge = Judge(model, self.prompt, documents)
 
     def measure(self, rows: Sequence[Row], step: Callable[[str], None]) -> None:
-        """Measure every trial, and add what is found to its row."""
+        """Measure every trial on this batch, and add the results to its row."""
         for row in rows:
             if row.refused is None:
                 try:
@@ -99,7 +99,7 @@ class Batch:
             step(row.trial.system.name)
 
     def compress(self, row: Row) -> None:
-        """Compress the cache in one trial."""
+        """Compress the cache as a trial does, and add entries, bytes and seconds to its row."""
         trial, kv, clock = row.trial, self.settings.kv, Clock(self.device)
         entries = sum(layer.whole[0].shape[:-1].numel() for layer in self.cache.whole_layers())
         row.entries += entries
@@ -123,7 +123,7 @@ class Batch:
             row.seconds[stage] = row.seconds.get(stage, 0.0) + seconds
 
     def kept(self, trial: Trial, kv: ModuleType, clock: Clock) -> Tensor:
-        """Return which entries one trial keeps."""
+        """Return a mask of the entries that a trial keeps."""
         assert trial.ratio is not None
         scores, clock.seconds["scoring"] = self.panel.scores(self.prompt, trial, kv)
         with clock.at("selecting"):
@@ -131,7 +131,7 @@ class Batch:
             return kept_entries(trial.system, self.prompt, scores, *how)
 
     def quantise(self, row: Row, clock: Clock) -> int:
-        """Put what a quantiser restores in place of the cache, and return the bytes it stores."""
+        """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
         refuse.latent(any(layer.expands for layer in self.cache.evictable()))
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
@@ -150,7 +150,7 @@ class Batch:
         return nbytes
 
     def ask(self, row: Row) -> None:
-        """Ask the model what is left of its memory."""
+        """Measure bits per byte, found needles and the deviation of attention."""
         row.bits += self.judge.bits()
         row.found += self.judge.found()
         moved, size = self.judge.deviations()

@@ -7,7 +7,7 @@ from html import escape
 from optimized.study.pictures import Picture
 from optimized.study.pictures.drawing import INK, PAGE
 
-# A picture in an `img` does not see the page's colours, but whether it is light or dark.
+# An SVG in an `img` has no access to the page's colours, but knows the light or dark scheme.
 THEMED = (
     "<style>svg { --ink: #4b5563; --page: #ffffff; } "
     "@media (prefers-color-scheme: dark) { svg { --ink: #aeb7c4; --page: #14171d; } }</style>"
@@ -15,7 +15,7 @@ THEMED = (
 
 
 def papers(shown: Sequence[Picture]) -> Iterator[str]:
-    """Show the papers' figures, as they are of the model."""
+    """Yield the HTML of the papers' figures, drawn from the model."""
     if shown:
         yield "<h2>The papers' figures, of this model</h2>"
     for one in shown:
@@ -27,7 +27,7 @@ def papers(shown: Sequence[Picture]) -> Iterator[str]:
 
 
 def figure(svg: str, caption: str, title: str) -> str:
-    """Put a picture above its caption."""
+    """Return the HTML of a picture above its caption."""
     return (
         f'<figure><div class=wide><img src="{embedded(svg)}" alt="{escape(title)}"></div>'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
@@ -35,7 +35,7 @@ def figure(svg: str, caption: str, title: str) -> str:
 
 
 def embedded(svg: str) -> str:
-    """Return an address that holds a picture, its greys fit for light and for dark pages."""
+    """Return a data URL of a picture whose greys fit light and dark pages."""
     themed = (
         svg.replace(">", f">{THEMED}", 1).replace(INK, "var(--ink)").replace(PAGE, "var(--page)")
     )

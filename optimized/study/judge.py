@@ -1,4 +1,4 @@
-"""What a model still knows: text after a prompt, facts in it, and how far attention moved."""
+"""Measure a compressed cache: bits of following text, found facts, deviation of attention."""
 
 from collections.abc import Sequence
 from math import log
@@ -11,11 +11,11 @@ from transformers import PreTrainedModel
 
 from optimized.models.attention import Softmax
 from optimized.models.eviction import EvictionCache, EvictionLayer
-from optimized.models.prefill import Prefilled, Step, watched
+from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.study.documents import Document
 
 PROBES = 32
-"""Queries after the prompt whose attention is compared."""
+"""Number of queries after the prompt whose attention is compared."""
 
 
 class Probe(NamedTuple):
@@ -27,32 +27,32 @@ class Probe(NamedTuple):
 
 
 class Judge:
-    """Asks a model about documents that it has read, while their cache is whole or compressed."""
+    """Measurements of a model on documents that it has read, with any state of their cache."""
 
     def __init__(
         self, model: PreTrainedModel, prompt: Prefilled, documents: Sequence[Document]
     ) -> None:
         self.model, self.cache, self.documents = model, prompt.cache, documents
         self.probes: list[Probe] = []
-        with watched(model, prompt.cache, [self.remember]):
+        with install_watchers(model, prompt.cache, [self.remember]):
             self.bits()
-        self.whole = attended(self.cache, self.probes)
+        self.whole = attention_outputs(self.cache, self.probes)
 
     def remember(self, step: Step) -> None:
-        """Keep the first queries after the prompt, and what they see of each other."""
+        """Store the first queries after the prompt, with their own keys and values."""
         new = step.queries.shape[2]
         count = min(PROBES, new)
         keys, values = (x[:, :, -new:][:, :, :count].clone() for x in (step.keys, step.values))
         self.probes.append(Probe(step.queries[:, :, :count].clone(), keys, values))
 
     def tensor(self, rows: list[list[int]]) -> Tensor:
-        """Return rows of tokens, filled up on the right, where nothing looks."""
+        """Return rows of tokens, padded on the right, where no real token sees the padding."""
         longest = max(map(len, rows))
         filled = [row + row[-1:] * (longest - len(row)) for row in rows]
         return torch.tensor(filled, device=self.model.device)
 
     def logits(self, ids: Tensor) -> Tensor:
-        """Read more tokens, and forget them again."""
+        """Return the logits of more tokens, and restore the cache."""
         start = self.cache.get_seq_length()
         places = torch.arange(start, start + ids.shape[1], device=ids.device)
         with self.cache.undone():
@@ -64,7 +64,7 @@ class Judge:
             ).logits.float()
 
     def bits(self) -> list[float]:
-        """Return the bits a byte of each continuation costs, after its first token."""
+        """Return the bits per byte of each continuation, after its first token."""
         ids = self.tensor([document.continuation for document in self.documents])
         logits = self.logits(ids[:, :-1])
         nats = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none").double().sum(-1)
@@ -72,7 +72,7 @@ class Judge:
         return [total / log(2) / size for total, size in zip(nats.tolist(), sizes, strict=True)]
 
     def found(self) -> list[list[bool]]:
-        """Return which questions of each document are answered right, greedily."""
+        """Return which questions of each document greedy decoding answers correctly."""
         right: list[list[bool]] = [[] for _ in self.documents]
         for asked in zip(*(document.questions for document in self.documents), strict=True):
             rows = [question.asked + question.answer for question in asked]
@@ -84,18 +84,23 @@ class Judge:
         return right
 
     def deviations(self) -> tuple[Tensor, Tensor]:
-        """Return how far attention moves, and how long it is, by document and query."""
+        """Return the distance of attention outputs from the full cache's, and the latter's norms.
+
+        Both have a row for each document, and a column for each layer, head and query.
+        """
         moved, sizes = [], []
-        for before, after in zip(self.whole, attended(self.cache, self.probes), strict=True):
+        for before, after in zip(
+            self.whole, attention_outputs(self.cache, self.probes), strict=True
+        ):
             moved.append((after.double() - before.double()).norm(dim=-1).flatten(1))
             sizes.append(before.double().norm(dim=-1).flatten(1))
         return torch.cat(moved, 1), torch.cat(sizes, 1)
 
 
-def attended(cache: EvictionCache, probes: Sequence[Probe]) -> list[Tensor]:
-    """Return the attention of some queries to what a cache holds, layer by layer.
+def attention_outputs(cache: EvictionCache, probes: Sequence[Probe]) -> list[Tensor]:
+    """Return the attention outputs of the probes over a cache, layer by layer.
 
-    Latent rows are attended to as they are, not expanded.
+    Latent rows are used directly as keys and values, not expanded.
     """
     out = []
     with cache.undone():

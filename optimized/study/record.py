@@ -1,4 +1,4 @@
-"""The figures of a run, as the JSON file holds them."""
+"""The figures of a run, in the form of the JSON file."""
 
 import platform
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from optimized.study.significance import differences, fewest, interval, shares, 
 
 SCHEMA = 5
 LEAST = 0.1
-"""Share of the needles that the full cache must find, where they shall tell caches apart."""
+"""Smallest share of needles found by the full cache for which needles are compared."""
 STAGES = ("scoring", "selecting")
 PACKAGES = ("kvspec", "torch", "numpy", "scipy", "transformers", "safetensors", "tokenizers")
 
 
 def versions() -> dict[str, str]:
-    """Return the version of everything a figure depends on."""
+    """Return the versions of Python, the platform and the packages."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
     for name in PACKAGES:
         try:
@@ -30,18 +30,18 @@ def versions() -> dict[str, str]:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the mean, if there is one."""
+    """Return the mean, or None for no values."""
     return sum(values) / len(values) if values else None
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON has for a value, or else its name."""
+    """Return a value that JSON can hold: the value itself, or its string."""
     finite = isinstance(value, float) and isfinite(value)
     return value if finite or isinstance(value, int | str | None) else str(value)
 
 
 def needless(full: Row) -> str | None:
-    """Say why needles are not compared, if they are not."""
+    """Return why needles are not compared, or None if they are."""
     found = mean(shares(full))
     if found is None:
         return "No needles were hidden."
@@ -99,7 +99,7 @@ def record(
     model: dict[str, Any],
     pictures: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return everything that is known of a run."""
+    """Return the full record of a run."""
     full = rows[0]
     reading, seed = command["readings"], command["seed"]
     compared = command["implementation"] == "reference"

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing but itself."""
+"""The report: a self-contained HTML page."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -47,7 +47,7 @@ code { font-size: .9em; }
 
 
 def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
-    """Return the page."""
+    """Return the HTML of the report."""
     rows = [row for row in figures["rows"] if row["refused"] is None]
     model = figures["model"]
     about, *notes = table.notes(figures)
@@ -78,7 +78,7 @@ def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
 
 
 def summary(figures: dict[str, Any]) -> Iterator[str]:
-    """Say what the comparisons show."""
+    """Yield the HTML of the verdicts."""
     yield "<h2>Verdicts</h2>"
     if not figures["verdicts"]:
         yield "<p>Nothing that was measured can be compared.</p>"
@@ -115,7 +115,7 @@ def summary(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def verdict_line(one: dict[str, Any], pair: str) -> str:
-    """Return one comparison as a line of a table."""
+    """Return one comparison as a row of an HTML table."""
     ratio = "" if one["ratio"] is None else f"{one['ratio']:g}"
     told = zip(("text", "needles"), one["signs"], strict=False)
     differs = [f"{name} {WORDS[sign]}" for name, sign in told if sign in "+-"]
@@ -133,7 +133,7 @@ def verdict_line(one: dict[str, Any], pair: str) -> str:
 
 
 def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
-    """Draw what text and needles cost."""
+    """Yield the charts of text and needles against bytes."""
     full = next(row for row in rows if row["system"] == "full")
     yield figure(
         chart.quality(
@@ -152,14 +152,14 @@ def pictures(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterato
 
 
 def figure(svg: str | None, caption: str) -> str:
-    """Put a picture above its caption."""
+    """Return the HTML of a chart above its caption."""
     if svg is None:
         return "<p>Nothing was measured.</p>"
     return gallery.figure(svg, caption, caption.partition(":")[0])
 
 
 def rows_table(figures: dict[str, Any]) -> str:
-    """Return the table."""
+    """Return the HTML table of all rows."""
     names = ["system", *(name for name, _ in table.columns(figures))]
     head = "".join(f"<th>{name}</th>" for name in names)
     lines, before = [], None
@@ -181,7 +181,7 @@ def rows_table(figures: dict[str, Any]) -> str:
 
 
 def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[str]:
-    """Draw where each system finds needles, ratio by ratio."""
+    """Yield the tables of where each system finds needles, ratio by ratio."""
     lengths, needles = figures["documents"]["lengths"], figures["command"]["needles"]
     if figures["no_needles"]:
         return
@@ -201,7 +201,7 @@ def heats(rows: Sequence[dict[str, Any]], figures: dict[str, Any]) -> Iterator[s
 
 
 def measured(figures: dict[str, Any]) -> Iterator[str]:
-    """Say what was done, and with what."""
+    """Yield the description of the measurement, with settings and versions."""
     yield (
         "<p>Each document is read once, and nobody knows yet what will be asked. Then its cache is "
         "compressed in one way after the other: text that follows gives the bits per byte, facts "

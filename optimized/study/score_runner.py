@@ -1,4 +1,4 @@
-"""All scorers of a run, watching the same prompt."""
+"""Run all scorers of a run on the same prompt."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -21,16 +21,17 @@ from optimized.study.results import Settings, Trial
 
 
 class Panel:
-    """The scorers that some rows need, for one prompt.
+    """The scorers of some trials, for one prompt.
 
-    A row whose scorer does not take the model is refused by itself.
+    Where a scorer does not support the model, only its own trials are refused.
 
     Args:
         model: the attached model.
         tokens: length of the prompt.
-        rows: what will be measured.
-        settings: the implementation, or both, the seed, the reading and the gates.
-        place: of the prompt's first document among all, so that chance differs between batches.
+        rows: the trials.
+        settings: one or both implementations, the seed, the reading and the gates.
+        place: index of the prompt's first document among all; it makes random scores differ
+            between batches.
     """
 
     def __init__(
@@ -54,18 +55,18 @@ class Panel:
         for kv, name in product(both, sorted(map(str, names))):
             try:
                 self.scorers[kv.__name__, name] = scorer(name, model, kv, **self.chosen(name))
-            except ValueError as refusal:  # of this model, which other scorers may take
+            except ValueError as refusal:  # other scorers may still support the model
                 self.refused[name] = refusal
 
     def chosen(self, name: str) -> dict[str, Any]:
-        """Return what this run has to say about the settings of a scorer."""
+        """Return the settings of a scorer in this run."""
         seed = Random(f"scores {self.settings.seed} {self.place}").getrandbits(32)
         known = {"seed": seed, "weights": self.settings.gates, **self.repeating()}
         chosen = {setting: known[setting] for setting in SCORERS[name].takes if setting in known}
         return chosen | settings_of(name, self.settings.reading) | self.changed[name]
 
     def repeating(self) -> dict[str, Any]:
-        """Let KVzip repeat in as few equal chunks as the model's positions allow."""
+        """Return KVzip's settings: as few equal chunks as the model's positions allow."""
         limit = getattr(self.model.config, "max_position_embeddings", None) or 2**31
         longest = len(self.settings.repeat(1, torch.zeros(8, dtype=torch.long))) + 8
         repeated = max(1, self.tokens - 4)
@@ -74,11 +75,11 @@ class Panel:
         return {"chunk": -(-repeated // chunks), "prompt": self.settings.repeat}
 
     def watchers(self) -> list[Callable[[Step], None]]:
-        """Return what watches the prompt, each on its own time."""
+        """Return a watcher of the prompt for each scorer; each one is timed by itself."""
         return [self.timed(*key) for key in self.scorers]
 
     def timed(self, implementation: str, name: str) -> Callable[[Step], None]:
-        """Count a scorer's watching to its own time."""
+        """Return a watcher that adds its time to the scorer's stage."""
         watching = self.scorers[implementation, name]
 
         def watch(step: Step) -> None:
@@ -88,7 +89,10 @@ class Panel:
         return watch
 
     def scores(self, prompt: Prefilled, trial: Trial, kv: ModuleType) -> tuple[Scores, float]:
-        """Let a scorer finish, once for every budget it asks for; say how long it took in all."""
+        """Return the scores of a trial, and the seconds of watching and scoring.
+
+        Scores are computed once for each budget that they depend on.
+        """
         name = str(trial.system.scorer)
         assert trial.ratio is not None
         if name in self.refused:
@@ -107,7 +111,7 @@ class Panel:
         return self.finished[finished], seconds
 
     def mass(self, kv: ModuleType) -> tuple[list[Tensor], float]:
-        """Return the attention mass of each layer, and how long it took."""
+        """Return the attention mass of each layer, and the seconds it took."""
         memory = self.scorers[kv.__name__, H2O.name].memory
         seconds = self.clock.seconds.get(f"{kv.__name__} {H2O.name}", 0.0)
         return [memory[layer] for layer in sorted(memory)], seconds

@@ -1,4 +1,4 @@
-"""Settings that a run has otherwise than its reading."""
+"""Settings that the option `--set` changes."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -14,13 +14,13 @@ from reference._validation.contract import compiled
 from reference._validation.docstrings import admits, choices_of, members
 
 Changes = tuple[tuple[str, str, Any], ...]
-"""A part of systems, one of its settings, and its value."""
+"""Changed settings: the part of a system, the setting, its value."""
 
 RECORDS = {name: usual(name, "letter") for name in REFINEMENTS} | {"hex": optimized.HexConfig()}
 KINDS: dict[str, dict[str, Any]] = {
     name: get_type_hints(type(usual), include_extras=True) for name, usual in RECORDS.items()
 } | {name: kinds for name, scorer in SCORERS.items() if (kinds := scorer.kinds())}
-"""What each setting of each part may be."""
+"""The type of each setting of each part."""
 
 WORDS = {str(word): word for word in (None, True, False, torch.float16, torch.float32)} | {
     "float16": torch.float16,
@@ -29,7 +29,7 @@ WORDS = {str(word): word for word in (None, True, False, torch.float16, torch.fl
 
 
 def read(texts: Iterable[str]) -> Changes:
-    """Return the changes that `NAME.SETTING=VALUE` asks for, the last one of each setting.
+    """Return the changes in texts `NAME.SETTING=VALUE`; the last one of a setting counts.
 
     Raises:
         ValueError: there is no such part or setting, or the value is not admissible.
@@ -54,10 +54,10 @@ def read(texts: Iterable[str]) -> Changes:
 
 
 def value_of(name: str, kind: Any, text: str) -> Any:
-    """Read a text as what an annotation admits.
+    """Return the value of a text, of a type that an annotation admits.
 
     Raises:
-        ValueError: it admits no such thing.
+        ValueError: the annotation does not admit the value.
     """
     value: Any = WORDS.get(text, text)
     for number in (float, int):
@@ -78,10 +78,10 @@ def value_of(name: str, kind: Any, text: str) -> Any:
 
 
 def changed(systems: Sequence[System], changes: Changes) -> list[System]:
-    """Return systems with the changes that are of their parts.
+    """Return systems with the changes of their own parts.
 
     Raises:
-        ValueError: a change is of none of them.
+        ValueError: no system has the part of a change.
     """
     for part, setting, _ in changes:
         if not any(part in one.parts for one in systems):

@@ -1,7 +1,8 @@
-"""How sure a difference is, over documents, each with all its needles.
+"""Significance of differences; the sample is the documents, each with all its needles.
 
-Intervals are of one comparison by itself. Verdicts are for all of a run together: of the exact
-sign-flip test (Fisher's randomisation test of paired differences), with Holm's correction.
+An interval holds for one comparison by itself. Verdicts hold for all comparisons of a run together:
+they come from the exact sign-flip test (Fisher's randomisation test of paired differences), with
+Holm's correction.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +18,11 @@ from optimized.study.results import Row
 
 RESAMPLES, LEVEL, ALPHA = 2000, 0.95, 0.05
 FLIPS = 1 << 17
-"""Sign patterns of a test: all that 18 documents have, up to the sign of all together."""
+"""Number of sign patterns of a test: all patterns of 18 documents, up to the overall sign."""
 
 
 class Interval(NamedTuple):
-    """A mean and the bounds that hold it in 95 % of the resamples, where documents suffice."""
+    """A mean and its 95 % bootstrap bounds; the bounds are None for too few documents."""
 
     mean: float
     low: float | None
@@ -29,7 +30,7 @@ class Interval(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One trial against another on the same documents."""
+    """The comparison of two trials on the same documents."""
 
     claim: str
     system: str
@@ -40,15 +41,15 @@ class Verdict(NamedTuple):
     needles: Interval | None
     """Difference in the share of needles found: above 0 is better."""
     stored: tuple[float, float]
-    """Stored bytes of both, in percent of the full cache."""
+    """Stored bytes of both trials, in percent of the full cache."""
     p: tuple[float, ...]
-    """Of the test of bits and that of needles, corrected for all tests of the run."""
+    """p-values of the tests of bits and of needles, corrected for all tests of the run."""
     signs: str
-    """What the same tests say: + better, - worse, = no difference seen, ? too few documents."""
+    """Results of the same tests: + better, - worse, = no difference seen, ? too few documents."""
 
     @property
     def words(self) -> str:
-        """What the tests say."""
+        """The results of the tests in words."""
         what = zip(("text", "needles"), self.signs, strict=False)
         return ", ".join(f"{name} {WORDS[sign]}" for name, sign in what)
 
@@ -62,29 +63,29 @@ WORDS = {
 
 
 def fewest(tests: int) -> int:
-    """Return how many documents there must be before one of so many tests can find a difference.
+    """Return the fewest documents with which one of `tests` tests can find a difference.
 
-    All of them may agree by chance, in one case out of 2^(documents - 1).
+    By chance, all documents differ in the same direction in one case out of 2^(documents - 1).
     """
     return 1 + ceil(log2(tests / ALPHA))
 
 
 def sign_flips(documents: int, seed: int) -> np.ndarray:
-    """Return the signs that differences could have had: all of them, or many at random."""
+    """Return the sign patterns of a test: all patterns, or many random ones."""
     if 1 << (documents - 1) <= FLIPS:
         codes = np.arange(1 << (documents - 1))[:, None]
         return 1.0 - 2 * (codes >> np.arange(documents) & 1)
     drawn = np.random.default_rng(seed).choice((-1.0, 1.0), (FLIPS, documents))
-    drawn[0] = 1  # what was seen is one of them
+    drawn[0] = 1  # the observed pattern is one of them
     return drawn
 
 
 def chances(samples: Sequence[Sequence[float]], seed: int) -> list[float]:
-    """Return, for each row of differences, the chance of a sum as far from 0 if signs are chance.
+    """Return the p-value of each row of differences: how often random signs give as large a sum.
 
     Args:
         samples: a row for each test, a number for each document.
-        seed: of the signs, where these are too many to try all.
+        seed: seed of the random signs, where there are too many patterns to try all.
     """
     found = []
     signs = sign_flips(len(samples[0]), seed) if samples else np.empty(0)
@@ -104,7 +105,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def interval(differences: Sequence[float], seed: int) -> Interval:
-    """Return the mean of some numbers, one for each document, and its bounds."""
+    """Return the mean of differences, one for each document, and its bootstrap bounds."""
     sample = np.asarray(differences, dtype=np.float64)
     mean = float(sample.mean())
     if len(sample) < fewest(1):
@@ -131,12 +132,14 @@ def shares(row: Row) -> list[float]:
 def verdicts(
     rows: Sequence[Row], stored: Callable[[Row], float], seed: int, needles: bool = True
 ) -> list[Verdict]:
-    """Compare what the papers compare, and each scorer with chance, as far as it was measured.
+    """Return the verdicts on the papers' comparisons, and on each scorer against random scores.
+
+    Comparisons with a row that was not measured are left out.
 
     Args:
-        rows: the full cache, and what was measured.
+        rows: the row of the full cache, and the measured rows.
         stored: returns the bytes of a row in percent.
-        seed: of resamples, and of signs.
+        seed: seed of resamples and signs.
         needles: whether needles are compared, and count among the tests.
     """
     compared = list(pairs(rows))
@@ -183,30 +186,30 @@ def pairs(rows: Sequence[Row]) -> Iterator[tuple[str, Row, Row]]:
 
 
 def sign(gain: float, p: float) -> str:
-    """Return what a test says of a difference that is better above 0."""
+    """Return the result of a test as a sign, for a difference that is better above 0."""
     return "=" if p > ALPHA else "+" if gain > 0 else "-"
 
 
 def differences(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Return what differs, document by document."""
+    """Return the differences, document by document."""
     return [a - b for a, b in zip(one, other, strict=True)]
 
 
 def unrefined(system: System, refinement: str) -> str | None:
-    """Return the same system without its refinement."""
+    """Return the name of the same system without a refinement; None if it has another one."""
     if system.refinement != refinement or system.store is not None:
         return None
     return system.name.replace(f"+{refinement}", "")
 
 
 def chance(system: System) -> str | None:
-    """Return the random choice that a scorer by itself must beat."""
+    """Return the random scorer's name, for a scorer without refinement; otherwise None."""
     alone = system.evicts and system.refinement is None and system.scorer != Random.name
     return Random.name if alone else None
 
 
 def whole(system: System) -> str | None:
-    """Return the full cache, which a quantiser is to equal."""
+    """Return the full cache's name, for a quantiser; otherwise None."""
     return "full" if system.store is not None else None
 
 

@@ -18,12 +18,12 @@ HEADS = (
 
 
 def columns(figures: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return the heads of the columns, and how wide they are."""
+    """Return the heads of the columns, and the columns' widths."""
     return [head for head in HEADS if head[0] != "needles" or not figures["no_needles"]]
 
 
 def cells(row: dict[str, Any], figures: dict[str, Any]) -> list[str]:
-    """Return one row's figures, as they are read."""
+    """Return the formatted figures of one row."""
     share = row["needle_accuracy"]
     seconds = [f"{value:.2f}" for value in row["seconds"].values()]
     return [
@@ -40,7 +40,7 @@ def cells(row: dict[str, Any], figures: dict[str, Any]) -> list[str]:
 
 
 def notes(figures: dict[str, Any]) -> Iterator[str]:
-    """Say what the numbers mean, and which readings were on."""
+    """Yield notes: what the numbers mean, the settings, and the corrections in use."""
     command, documents = figures["command"], figures["documents"]
     lengths = sorted(set(documents["lengths"]))
     yield (
@@ -73,7 +73,7 @@ def notes(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def table(figures: dict[str, Any]) -> Iterator[str]:
-    """Return the lines of the table, and what it needs to be read."""
+    """Yield the lines of the table, then its notes."""
     rows, heads = figures["rows"], columns(figures)
     width = max(len(row["system"]) for row in rows) + 1
     yield " " * width + "".join(f"{name:>{size + 1}}" for name, size in heads)
@@ -90,7 +90,7 @@ def table(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
-    """Return each comparison, a line a pair, with the signs of its tests."""
+    """Yield the comparisons, one line for each pair, with the signs of the tests."""
     pairs: dict[str, dict[tuple[str, str], list[str]]] = {}
     few = ", ? too few documents" if any("?" in one["signs"] for one in figures["verdicts"]) else ""
     what = "bits per byte" if figures["no_needles"] else "bits per byte, needles"
@@ -111,7 +111,7 @@ def verdict_lines(figures: dict[str, Any]) -> Iterator[str]:
 
 
 def method(figures: dict[str, Any]) -> str:
-    """Say how verdicts are found, and how many documents they need."""
+    """Return a sentence on the tests behind the verdicts, and on the documents they need."""
     tests, read = figures["tests"], len(figures["documents"]["lengths"])
     said = (
         f"Verdicts are of sign-flip tests over {read} documents, by Holm's method for all "
@@ -123,5 +123,5 @@ def method(figures: dict[str, Any]) -> str:
 
 
 def between(bounds: Sequence[float | None], form: str) -> str:
-    """Return the bounds of an interval, if there is one."""
+    """Return the formatted bounds of an interval, or an empty text."""
     return " … ".join(format(bound, form) for bound in bounds[1:] if bound is not None)

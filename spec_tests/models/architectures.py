@@ -1,6 +1,6 @@
-"""Every causal architecture of `transformers`, small, and what becomes of it here.
+"""Small models of every causal architecture of `transformers`, and what the caches support.
 
-`python -m spec_tests.models.architectures` runs them all, or those that are named, and writes the
+`python -m spec_tests.models.architectures` runs all of them, or the named ones, and writes the
 table and the page.
 """
 
@@ -30,9 +30,9 @@ TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
 TOKENS, QUESTION, PADDING, NEW, VOCABULARY, WINDOW = 40, 4, 7, 8, 61, 7
 KEPT = 9
 CLOSE = 1e-4
-"""How far logits may be apart, as a share of the largest."""
+"""Largest allowed difference of logits, relative to the largest logit."""
 LOOSE = 1e-3
-"""The same, where the stock model itself is about as far from its own in two calls."""
+"""The same, where the stock model differs about as much between one call and two."""
 SYSTEMS = {
     "full": {},
     "snapkv": {"ratio": 0.5},
@@ -42,14 +42,14 @@ SYSTEMS = {
     "gear": {},
 }
 LABELS = {"h2o": "eviction while decoding"}
-"""How the page calls a system, where its name alone would mean another."""
+"""Labels of systems on the page, where the name alone would be misleading."""
 NOT_RUN = "not run"
 BEGIN, END = "<!-- architectures -->", "<!-- end of architectures -->"
 EVERY = "every system"
-"""In the table, where a model is refused when it is attached."""
+"""Key in the table of a model that is refused when it is attached."""
 
 BEHIND = ", a question behind the prompt"
-"""In the table, where the prompt alone is served."""
+"""Suffix in the table of a system that supports the prompt alone."""
 USUAL = {
     "vocab_size": VOCABULARY,
     "max_position_embeddings": 256,
@@ -73,9 +73,9 @@ USUAL = {
     "topk_group": 1,
     "is_decoder": True,
 }
-"""What a kind is told, where its configuration knows it."""
+"""Settings of every architecture whose configuration has them."""
 UNWINDOWED = ["doge", "ministral3", "mistral", "mixtral", "phi3", "phimoe", "starcoder2"]
-"""What has a window in every layer, unless it is told otherwise."""
+"""Architectures that by default have a window in every layer."""
 TURNS = ["sliding_attention", "full_attention"] * 2
 STATES = ["linear_attention", "full_attention"] * 2
 MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 16}
@@ -314,7 +314,7 @@ TOLD = {
 TOLD |= {kind: {"sliding_window": None} for kind in UNWINDOWED} | dict.fromkeys(HALVES, HALF)
 KINDS = tuple(dict.fromkeys((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TOLD)))
 CHUNKED = ("llama4", "llama4_text")
-"""What the oracle does not know: it sees windows, and no chunks."""
+"""Architectures with chunked attention, which the oracle does not implement."""
 COMPOSITE = "composite of text and other inputs: see its text model"
 DRAFTS = "attends to the keys of the model that it drafts for: generates nothing by itself"
 LEFT_OUT = {
@@ -330,7 +330,7 @@ LEFT_OUT = {
 
 
 def build(kind: str):
-    """A model of a kind, of random weights."""
+    """Return a model of an architecture with random weights."""
     name = kind.split()[0]
     known = {one.name for one in dataclasses.fields(CONFIG_MAPPING[name])}
     known |= {*CONFIG_MAPPING[name].attribute_map}
@@ -340,7 +340,7 @@ def build(kind: str):
 
 
 def prompts() -> tuple[Tensor, Tensor]:
-    """Two prompts with a question behind each, the second padded on the left."""
+    """Return ids and mask of two prompts, each followed by a question; the second is padded."""
     draw = torch.Generator().manual_seed(1)
     ids = torch.randint(2, VOCABULARY - 1, (2, TOKENS + QUESTION), generator=draw)
     mask = torch.ones_like(ids)
@@ -349,26 +349,26 @@ def prompts() -> tuple[Tensor, Tensor]:
 
 
 def answer(model, ids: Tensor, mask: Tensor, cache=None):
-    """A few more tokens, with the logits they were taken from."""
+    """Return `NEW` generated tokens with their logits."""
     how = dict(max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False)
     how |= dict(return_dict_in_generate=True, output_logits=True)
     return model.generate(ids, attention_mask=mask, past_key_values=cache, **how)
 
 
 def apart(one: Tensor, other: Tensor) -> float:
-    """The largest distance, as a share of the largest."""
+    """Return the largest difference, relative to the largest entry of `other`."""
     return float((one - other).abs().max() / other.abs().max())
 
 
 def ours(error: Exception) -> bool:
-    """Whether an error is a refusal of this package, and says what must be."""
+    """Return whether an error comes from a check of this package."""
     at = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     here = any((ROOT / part) in at.parents for part in ("optimized", "reference"))
     return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
 
 
 def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[Past, ...]) -> Tensor:
-    """Logits of a stock model behind its prompt, of which it sees what it is told to see."""
+    """Return the logits of a stock model after its prompt, with a mask on the prompt's tokens."""
     model = deepcopy(stock)
     model.set_attn_implementation("oracle")
     config = model.get_decoder().config
@@ -387,9 +387,9 @@ def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[Past, ...]) -> Tensor
 
 
 def evicted(stock, model, ragged: bool) -> float:
-    """How far apart logits are behind a prompt, some of it evicted here and masked there.
+    """Return how logits differ between entries evicted here and masked in the stock model.
 
-    Heads keep equally many entries, or not, if they are ragged.
+    Heads keep equally many entries, or different numbers if `ragged`.
     """
     ids, mask = prompts()
     prompt = models.prefill(model, ids[:, :TOKENS], mask[:, :TOKENS])
@@ -408,13 +408,13 @@ def evicted(stock, model, ragged: bool) -> float:
         pasts[place] = Past(there)
     prompt.cache.evict(kept)
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
-    last = Past(kept[-1])  # what layers without keys of their own attend to
+    last = Past(kept[-1])  # layers without keys of their own attend to these
     count = stock.get_decoder().config.num_hidden_layers
     return apart(ours, masked(stock, ids, mask, tuple(pasts.get(n, last) for n in range(count))))
 
 
 def rounding(stock, ids: Tensor, mask: Tensor, plain) -> float:
-    """How far apart logits of a stock model are that reads a prompt in two calls, or in one."""
+    """Return the difference of a stock model's logits between two calls and one."""
     held, first = DynamicCache(config=stock.get_decoder().config), slice(TOKENS - 1)
     places = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
@@ -429,11 +429,11 @@ def rounding(stock, ids: Tensor, mask: Tensor, plain) -> float:
 
 
 def verdict(kind: str) -> dict[str, str]:
-    """Which systems refuse a kind, with their sentences; all others compute what they should.
+    """Return the systems that refuse an architecture, with their messages; check all others.
 
     Raises:
-        AssertionError: one computes something else.
-        Exception: one ends in an error that is not ours.
+        AssertionError: a system computes a wrong result.
+        Exception: a system raises an error that is not a check of this package.
     """
     if kind in LEFT_OUT:
         return {NOT_RUN: LEFT_OUT[kind]}
@@ -483,7 +483,7 @@ def verdict(kind: str) -> dict[str, str]:
 
 
 def table() -> dict:
-    """What is known of every kind, and of which `transformers`."""
+    """Return the table: the verdict on every architecture, and the version of `transformers`."""
     return json.loads(TABLE.read_text())
 
 
@@ -502,16 +502,16 @@ REASONS = {
     "hand one mask": "attention that takes several masks",
     "run with caches": "attention that takes its cache apart, adds a bias, or has its own",
 }
-"""What the sentences of a group have in common, and how the page says it."""
+"""A common part of the messages of a group, and its wording on the page."""
 
 
 def reason(sentence: str) -> str:
-    """How the page says why a kind is refused."""
+    """Return the page's wording of the reason in a message."""
     return next(said for part, said in REASONS.items() if part in sentence)
 
 
 def section(known: dict) -> str:
-    """The part of the page that the table makes."""
+    """Return the generated section of the page."""
     verdicts, groups = known["verdicts"], {}
     refused = {kind: one[EVERY] for kind, one in verdicts.items() if EVERY in one}
     for kind, sentence in refused.items():
@@ -539,13 +539,13 @@ def section(known: dict) -> str:
 
 
 def page(text: str, part: str) -> str:
-    """The page with another part between its marks."""
+    """Return the page with another section between its markers."""
     before, _, rest = text.partition(BEGIN)
     return before + BEGIN + "\n" + part + END + rest.partition(END)[2]
 
 
 def main(asked: list[str]) -> None:
-    """Run kinds, all by default, and write what becomes of them."""
+    """Run the given architectures, and write the verdicts to the table and the page."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(asked, pool.map(verdict, asked), strict=True))
     known = (table()["verdicts"] if TABLE.exists() else {}) | found

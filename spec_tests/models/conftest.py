@@ -1,4 +1,4 @@
-"""Tests of the plug-in need what it plugs into."""
+"""Skip the tests of the plug-in where `transformers` is not installed."""
 
 from importlib.util import find_spec
 

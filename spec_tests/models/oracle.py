@@ -1,7 +1,7 @@
-"""A stock model with a full cache, whose attention sees, in float64, what it is told to see.
+"""The oracle: a stock model with a full cache, whose float64 attention applies a given mask.
 
-Nothing of `optimized` is used here, and nothing is ever taken out of the cache: what is evicted is
-masked, and what is quantised stands in its place.
+It uses nothing of `optimized`, and removes nothing from the cache: evicted entries are masked, and
+quantised entries replace the originals.
 """
 
 from contextvars import ContextVar
@@ -18,26 +18,26 @@ from spec_tests.models.random_model import fresh, weights
 
 
 class Past(NamedTuple):
-    """What one layer sees of the tokens before a turn."""
+    """The entries of one layer that a turn sees of earlier tokens."""
 
     seen: Tensor
-    """Whether a token is there: batch, key heads, tokens."""
+    """Mask of visible tokens: batch, key heads, tokens."""
     keys: Tensor | None = None
-    """What stands in place of the keys, where something does."""
+    """Keys that replace the originals, if any."""
     values: Tensor | None = None
 
 
 class Turn(NamedTuple):
-    """Some tokens that are read at once; they see each other causally."""
+    """Tokens that are read in one call; attention among them is causal."""
 
     stop: int
-    """Where they end."""
+    """Index after the last token."""
     layers: tuple[Past | None, ...] = ()
-    """What each layer that has no window sees of the tokens before; by default all of them."""
+    """The visible earlier entries of each layer without a window; by default all entries."""
 
 
 class Now(NamedTuple):
-    """The turn at hand, and which of all tokens are no padding."""
+    """The current turn, and which of all tokens are not padding."""
 
     turn: Turn
     real: Tensor
@@ -47,7 +47,7 @@ NOW: ContextVar[Now] = ContextVar("NOW")
 
 
 def attend(module, query, key, value, attention_mask, scaling, **variants) -> tuple[Tensor, None]:
-    """Attend to what the turn at hand lets each query head see."""
+    """Return attention over the entries that the current turn makes visible to each head."""
     del attention_mask
     turn, real = NOW.get()
     heads, new, tokens = query.shape[1], query.shape[2], key.shape[2]
@@ -61,7 +61,7 @@ def attend(module, query, key, value, attention_mask, scaling, **variants) -> tu
         past = turn.layers[module.layer_idx]
         assert past is not None
         assert past.seen.shape[2] == tokens - new
-        row = torch.arange(heads) // (heads // past.seen.shape[1])  # latent rows are all heads'
+        row = torch.arange(heads) // (heads // past.seen.shape[1])  # all heads share latent rows
         sees[..., :-new] &= past.seen[:, row, None]
         if past.keys is not None and past.values is not None:
             k = torch.cat([past.keys[:, of].double(), k[:, :, -new:]], 2)
@@ -70,7 +70,7 @@ def attend(module, query, key, value, attention_mask, scaling, **variants) -> tu
     if (bound := variants.get("softcap")) is not None:
         logit = bound * torch.tanh(logit / bound)
     weight = torch.where(sees, logit.exp(), 0)
-    total = weight.sum(-1, keepdim=True)  # 0 at padding, which nobody looks at
+    total = weight.sum(-1, keepdim=True)  # 0 at padding, whose output is not used
     if (sinks := variants.get("s_aux")) is not None:
         total = total + sinks.double().exp()[:, None, None]
     out = weight @ v / torch.where(total > 0, total, 1)
@@ -83,7 +83,7 @@ transformers.AttentionMaskInterface.register("oracle", lambda *_, **__: None)
 
 @cache
 def stock(kind: str):
-    """The unmodified model, but for where it looks."""
+    """Return the unmodified model with the oracle's attention."""
     model = fresh(kind)
     model.set_attn_implementation("oracle")
     return model
@@ -97,7 +97,7 @@ def model_logits(
     tokens: int = 0,
     turns: tuple[Turn, ...] = (),
 ) -> Tensor:
-    """Logits at the last `tokens` tokens, or at all that are real."""
+    """Return the logits of the last `tokens` tokens, or of all real tokens."""
     layers = transformers.DynamicCache(config=stock(kind).config).layers
     states = any("Linear" in type(layer).__name__ for layer in layers)
     held = transformers.DynamicCache(config=stock(kind).config if states else None)
@@ -119,6 +119,6 @@ def model_logits(
 
 
 def assert_logits(actual: Tensor, kind: str, ids: Tensor, mask: Tensor, tokens=0, turns=()) -> None:
-    """The logits of the last tokens, or of all that are real, are the stock model's."""
+    """Assert that logits of the last `tokens`, or of all real tokens, are the stock model's."""
     inputs = dict(weights=weights(kind), kind=kind, ids=ids, mask=mask, tokens=tokens, turns=turns)
     assert_as_accurate(actual, model_logits, inputs)

@@ -21,7 +21,7 @@ LATENT = {
     "v_head_dim": 6,
     "num_key_value_heads": 4,
 }
-# What differs from `configuration`; a windowed model by its type and what it is told.
+# Settings that differ from `configuration`; a name may be a model type and a word.
 ARCHITECTURES = {
     "llama": {},
     "qwen3": {"head_dim": 16},
@@ -95,12 +95,12 @@ ARCHITECTURES = {
     },
 }
 QUICK = (*tuple(ARCHITECTURES)[:4], "lfm2", "gemma4_text", "minicpm3")
-"""Grouped queries; norms; a window, bounded logits and another scale; a window and sinks; a state
-in place of tokens; layers that attend to the keys of another; one latent row for all heads."""
+"""In order: grouped queries; norms; a window, bounded logits and another scale; a window and sinks;
+a recurrent state; layers that reuse another layer's keys; one latent row for all heads."""
 thorough = settings.get_current_profile_name() == "thorough"
 ASKED = tuple(ARCHITECTURES) if thorough else QUICK
 KEYLESS = {"num_kv_shared_layers", "kv_lora_rank"}
-"""Where some layers have no keys of their own, or all heads' are made of one row."""
+"""Settings of models with layers without keys of their own, or with latent rows."""
 every_architecture = pytest.mark.parametrize("kind", ASKED)
 every_keyed_architecture = pytest.mark.parametrize(
     "kind", [kind for kind in ASKED if not KEYLESS & {*ARCHITECTURES[kind]}]
@@ -109,7 +109,7 @@ every_main_architecture = pytest.mark.parametrize("kind", ["llama", "qwen3"])
 
 
 def configuration(kind: str, **more):
-    """Two layers, four query heads, two key heads."""
+    """Return a configuration with two layers, four query heads and two key heads."""
     usual = dict(
         vocab_size=VOCABULARY,
         hidden_size=32,
@@ -127,7 +127,7 @@ def configuration(kind: str, **more):
 
 
 def whole(kind: str) -> dict[int, int]:
-    """Of each layer that sees the whole text: which of those with keys it attends to."""
+    """Return, for each layer that sees the whole text, the number of the keyed layer it uses."""
     config = configuration(kind)
     count = config.num_hidden_layers
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * count
@@ -138,22 +138,22 @@ def whole(kind: str) -> dict[int, int]:
 
 
 def keyed_layers(kind: str) -> int:
-    """How many layers have keys of the whole text."""
+    """Return how many layers have keys of the whole text."""
     return max(whole(kind).values()) + 1
 
 
 def key_heads(kind: str) -> int:
-    """How many rows a layer caches of a token."""
+    """Return how many rows a layer caches for each token."""
     return 1 if "kv_lora_rank" in ARCHITECTURES[kind] else 2
 
 
 def fresh(kind: str, **more):
-    """A model as `transformers` makes it, of weights at random."""
+    """Return a new model of `transformers` with random weights."""
     return drawn(configuration(kind, **more))
 
 
 def drawn(config, kind=transformers.AutoModelForCausalLM):
-    """A model with weights large enough to attend unevenly."""
+    """Return a model with random weights large enough for uneven attention."""
     draw = torch.Generator().manual_seed(0)
     model = kind.from_config(config).eval()
     with torch.no_grad():
@@ -165,18 +165,18 @@ def drawn(config, kind=transformers.AutoModelForCausalLM):
 
 @cache
 def unmodified(kind: str):
-    """The model nothing was done to."""
+    """Return the model before `attach`."""
     return fresh(kind)
 
 
 @cache
 def attached(kind: str):
-    """The same model, attending through this package."""
+    """Return the same model, attached."""
     return models.attach(fresh(kind))
 
 
 def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
-    """Two prompts, the second padded on the left, with `more` tokens at their ends."""
+    """Return ids and mask of two prompts with `more` further tokens; the second is padded."""
     draw = torch.Generator().manual_seed(1)
     ids = torch.randint(2, VOCABULARY, (2, TOKENS + 64), generator=draw)[:, : TOKENS + more]
     mask = torch.ones_like(ids)
@@ -185,19 +185,19 @@ def prompts(more: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def read(kind: str = "llama", padded: bool = True, more: int = 4):
-    """The prompts in the cache of an attached model, and the same with `more` tokens after them."""
+    """Return the prefilled prompts, and ids and mask with `more` further tokens."""
     ids, mask = prompts(more)
     mask = mask if padded else torch.ones_like(mask)
     return models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS]), ids, mask
 
 
 def weights(kind: str) -> dict[str, Tensor]:
-    """The parameters, to be run at another precision."""
+    """Return the parameters of the model, to run it in another precision."""
     return dict(unmodified(kind).named_parameters())
 
 
 def logits_after(model, cache, ids: Tensor, mask: Tensor, tokens: int) -> Tensor:
-    """Logits of an attached model for the last `tokens` tokens, the others in the cache."""
+    """Return the logits of the last `tokens` tokens, with the others in the cache."""
     positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens:]
     with torch.no_grad():
         return model(
@@ -209,7 +209,7 @@ def logits_after(model, cache, ids: Tensor, mask: Tensor, tokens: int) -> Tensor
 
 
 def generated(model, ids: Tensor, mask: Tensor, cache=None, **how) -> Tensor:
-    """Eight more tokens."""
+    """Return the ids after eight generated tokens."""
     torch.manual_seed(7)
     how = {"do_sample": False, **how}
     return model.generate(
@@ -218,7 +218,7 @@ def generated(model, ids: Tensor, mask: Tensor, cache=None, **how) -> Tensor:
 
 
 def gates(kv) -> list:
-    """A gate for each layer."""
+    """Return a random FastKVzip gate for each layer."""
     draw = torch.Generator().manual_seed(3)
 
     def normal(*shape: int):

@@ -1,4 +1,4 @@
-"""Every causal architecture of `transformers` computes what it should here, or is refused."""
+"""Every causal architecture of `transformers` computes the right result here, or is refused."""
 
 import pytest
 
@@ -15,7 +15,7 @@ QUICK = (
     "zaya",
     "doge",
 )
-"""Right, with sinks too; what some systems refuse; a state; refusals of several reasons."""
+"""Right results, with sinks too; refusals by some systems; a state; refusals for other reasons."""
 pytestmark = pytest.mark.skipif(
     transformers.__version__ != table()["transformers"],
     reason="the table is of another version of transformers",

@@ -1,4 +1,4 @@
-"""An attached model is the model it was, and a prompt costs no queries × tokens."""
+"""An attached model computes the same as before, without a tensor of queries × tokens."""
 
 from functools import partial
 
@@ -68,21 +68,21 @@ def test_reading_a_padded_prompt_makes_nothing_of_queries_times_tokens(chunk):
 
 
 def static(ids, mask):
-    """A cache of fixed size, filled by two calls."""
+    """Return the inputs of two calls, and a cache of fixed size."""
     cache = transformers.StaticCache(config=configuration("llama"), max_cache_len=64)
     first = dict(input_ids=ids[:, :9], attention_mask=mask[:, :9])
     return [first, dict(input_ids=ids[:, 9:], attention_mask=mask)], cache
 
 
 def packed(ids, mask):
-    """Two sequences in a row."""
+    """Return the inputs of a call with two sequences packed into each row."""
     del mask
     places = torch.arange(TOKENS // 2).repeat(2).expand(ids.shape)
     return [dict(input_ids=ids, position_ids=places, use_cache=False)], None
 
 
 def masked(ids, mask):
-    """Every second token is hidden from every query but its own."""
+    """Return the inputs of a call whose mask hides every second token from all other queries."""
     del mask
     sees = torch.ones(2, 1, TOKENS, TOKENS, dtype=torch.bool).tril()
     sees[..., 1::2] &= torch.eye(TOKENS, dtype=torch.bool)[:, 1::2]
@@ -90,7 +90,7 @@ def masked(ids, mask):
 
 
 def sliding(ids, mask):
-    """The growing cache of a model that has one for each kind of layer."""
+    """Return the inputs of a call, and a dynamic cache with a layer for each kind of attention."""
     return [dict(input_ids=ids, attention_mask=mask)], transformers.DynamicCache(
         config=configuration("llama")
     )

@@ -25,7 +25,7 @@ OTHERS = r"input_ids must begin with the tokens that the cache has seen, got oth
 
 
 def compressed(model, system, ids, mask=None):
-    """Return a prompt in a cache of a system."""
+    """Return a cache of a system that has read the prompt."""
     if system == "h2o interval":
         return models.compressed(model, "h2o", ids, mask, keep=12, interval=4)
     how = dict(ratio=0.5) if system == "kvzip+hubkv" else {}
@@ -33,13 +33,13 @@ def compressed(model, system, ids, mask=None):
 
 
 def told(model, cache, ids, **more):
-    """Return three tokens that a model goes on with."""
+    """Return the ids after three generated tokens."""
     mask = dict(attention_mask=torch.ones_like(ids)) | more
     return model.generate(ids, past_key_values=cache, max_new_tokens=3, do_sample=False, **mask)
 
 
 def another(ids, place=3):
-    """Return ids of which one is another."""
+    """Return a copy of ids with one id changed."""
     ids = ids.clone()
     ids[-1, place] = 2 + (ids[-1, place] - 1) % (VOCABULARY - 2)
     return ids
@@ -56,7 +56,7 @@ def test_ids_of_another_text_are_refused(system, padded):
         told(model, cache, another(ids, 10), attention_mask=mask)
     with cache.undone():
         answer = told(model, cache, ids, attention_mask=mask)
-    blank = ids.masked_fill(mask == 0, 5)  # what stands at padding is nothing
+    blank = ids.masked_fill(mask == 0, 5)  # ids at padding do not matter
     assert_equal(told(model, cache, blank, attention_mask=mask)[:, -3:], answer[:, -3:])
 
 
@@ -72,7 +72,7 @@ def test_a_second_turn_whose_ids_were_encoded_anew_is_refused(system):
 
 
 def test_new_ids_alone_are_taken_as_they_are():
-    """Where a mask says that they are behind those in the cache."""
+    """The mask covers the tokens in the cache as well."""
     model, ids = attached("llama"), prompts(30)[0]
     cache = compressed(model, "kvzip+hubkv", ids[:, :24])
     with cache.undone():
@@ -109,7 +109,7 @@ def test_a_digest_tells_texts_apart_and_goes_on():
 
 
 def digested(rows, flags, before=0):
-    """Return the digest of each row by its definition."""
+    """Return the digest of each row, computed from its definition."""
     numbers = []
     for row, there in zip(rows.tolist(), flags.tolist(), strict=True):
         number = before

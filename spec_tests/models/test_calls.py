@@ -1,4 +1,4 @@
-"""How a new user calls the plug-in: it does what was meant, or says what is wrong."""
+"""Calls of a new user: each one does what the user expects, or raises a helpful error."""
 
 from threading import Barrier, Thread
 from types import SimpleNamespace
@@ -27,21 +27,21 @@ HEX = optimized.HexConfig(density=0.0, block=8, recent=2)
 
 
 def scored(kv=optimized, seed: int = 0):
-    """Scores of both layers."""
+    """Return random scores of both layers."""
     draw = torch.Generator().manual_seed(seed)
     every = torch.rand(2, 2, 2, TOKENS, generator=draw)
     return [kv.Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in every]
 
 
 def half(more: int = 3, padded: bool = True, **how):
-    """A cache of which half is evicted, and the prompts with `more` tokens after them."""
+    """Return a half-evicted cache, and ids and mask of the prompts with `more` further tokens."""
     prompt, ids, mask = read("llama", padded, more)
     prompt.cache.compress(scored(), optimized.compress, ratio=0.5, **how)
     return prompt.cache, ids, mask
 
 
 def hex_cache(**how):
-    """HEX's cache for the attached model."""
+    """Return HEX's cache for the attached model."""
     return models.HexTransformersCache(attached("llama").config, HEX._replace(**how))
 
 
@@ -138,7 +138,7 @@ every_rope = pytest.mark.parametrize("rope", ROPES)
 
 
 def turning(rope: str):
-    """A model whose rotary embedding changes beyond 64 tokens, and 100 tokens."""
+    """Return a model whose rotary embedding changes beyond 64 tokens, and 100 ids."""
     longest, settings = ROPES[rope]
     more = dict(max_position_embeddings=longest, rope_parameters=dict(rope_theta=1e4, **settings))
     model = models.attach(fresh("llama", **more))
@@ -187,7 +187,7 @@ def test_two_threads_with_one_model_hear_their_own_prompt():
     alone = [[], []]
     for ids, steps in zip(both, alone, strict=True):
         models.prefill(model, ids, watch=[steps.append])
-    # no thread's layer attends before the other's has heard
+    # No thread attends in a layer before the other thread has passed its hidden states.
     barrier = Barrier(2, timeout=20)
 
     def meet(*_) -> None:

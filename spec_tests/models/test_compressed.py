@@ -1,4 +1,4 @@
-"""A compressed cache in one call: what the command's names do, and nothing else to be done."""
+"""`compressed` returns the cache of every named system in one call."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -46,13 +46,13 @@ STORED = ("kcvt-3", "kivi-4", "gear", HEX)
 
 
 def given(padded: bool = True, more: int = 0) -> dict:
-    """What a tokenizer returns for the prompts."""
+    """Return the inputs that a tokenizer returns for the prompts."""
     ids, mask = prompts(more)
     return dict(input_ids=ids, attention_mask=mask if padded else torch.ones_like(mask))
 
 
 def by_hand(name: str, model, inputs: dict, reading: str):
-    """The same, statement by statement."""
+    """Return the cache that `compressed` returns, built statement by statement."""
     system = models.system_named(name)
     shared = name.startswith(("pyramidkv", "cake"))
     how: dict[str, Any] = {"exact": reading == "remedied"} if shared else {}
@@ -67,7 +67,7 @@ def by_hand(name: str, model, inputs: dict, reading: str):
 
 
 def held(cache) -> list:
-    """What each layer holds."""
+    """Return the entries of each layer."""
     return [(layer.whole, layer.old) for layer in cache.evictable()]
 
 
@@ -94,7 +94,7 @@ def test_a_row_is_compressed_as_though_it_stood_alone(kind, name):
     mask = torch.cat([inputs["attention_mask"], torch.ones(2, 3).long()], 1)
     together = generated(model, more, mask, cache)
     for row, start in ((0, 0), (1, PADDING)):
-        if name == "random":  # a draw is of the whole batch
+        if name == "random":  # random scores are drawn for the whole batch
             continue
         one = {key: value[row : row + 1, start:] for key, value in inputs.items()}
         alone = models.compressed(model, name, ratio=0.5, **one)
@@ -335,7 +335,7 @@ TEMPLATE = "{% for m in messages %}w2 {{ m['content'] }} {% endfor %}w3"
 
 
 def words() -> transformers.PreTrainedTokenizerFast:
-    """A tokenizer whose tokens are words."""
+    """Return a tokenizer whose tokens are words."""
     known = {f"w{number}": number for number in range(VOCABULARY)}
     inner = Tokenizer(WordLevel(known, unk_token="w1"))
     inner.pre_tokenizer = WhitespaceSplit()
@@ -359,7 +359,7 @@ def test_a_pipeline_a_streamer_and_a_chat_take_the_cache():
     pipe = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
     with cache.undone():
         out = pipe(text, past_key_values=cache, **how)
-    # a pipeline reads the answer apart, and puts it behind the text
+    # A pipeline decodes the answer by itself, and appends it to the text.
     assert out[0]["generated_text"] == text + tokenizer.decode(answer[0, len(one.input_ids[0]) :])
     asked = [{"role": "user", "content": text}]
     chat = tokenizer.apply_chat_template(asked, return_tensors="pt", return_dict=True)
@@ -451,7 +451,7 @@ def test_each_layer_can_have_a_budget_of_its_own(system, padded):
 
 
 def kept_a_row(layer) -> list[int]:
-    """How many entries a layer keeps of each row."""
+    """Return how many entries a layer keeps of each row."""
     if layer.old is None:
         return [layer.keys.shape[1] * layer.keys.shape[2]] * len(layer.keys)
     return layer.old.offsets.diff().view(len(layer.keys), -1).sum(-1).tolist()
@@ -481,7 +481,7 @@ def test_budgets_by_layer_that_cannot_be_meant_are_refused(how, says):
 
 
 class Words:
-    """A tokenizer with a chat: each character is an id."""
+    """A tokenizer with a chat template: each word is an id that depends on its length."""
 
     chat_template = "yes"
 
@@ -489,17 +489,17 @@ class Words:
         self.asked = []
 
     def decode(self, ids):
-        """The ids, in words."""
+        """Return the ids as words."""
         return " ".join(map(str, ids.tolist()))
 
     def apply_chat_template(self, messages, tokenize, add_generation_prompt):
-        """A turn of the user, and the opening of the answer."""
+        """Return a turn of the user, and the start of the answer."""
         assert not tokenize
         assert add_generation_prompt
         return f"<system> <user> {messages[0]['content']} </user> <model>"
 
     def __call__(self, text, add_special_tokens):
-        """The ids of a text."""
+        """Return the ids of a text."""
         assert not add_special_tokens
         self.asked.append(text)
         return {"input_ids": [2 + len(word) % 50 for word in text.split()]}

@@ -1,4 +1,4 @@
-"""Within a context every `generate` compresses its prompt; afterwards the model is as it was."""
+"""Within `compressing` every `generate` compresses its prompt; afterwards the model is restored."""
 
 import threading
 
@@ -51,7 +51,7 @@ def test_the_model_is_afterwards_as_it_was():
     models.attach(model)
     with models.compressing(model, "snapkv", keep=4):
         pass
-    models.prefill(model, IDS, MASK)  # it was attached, and is
+    models.prefill(model, IDS, MASK)  # the model is still attached
 
 
 def test_an_error_leaves_the_model_as_it_was():
@@ -82,7 +82,7 @@ def test_padding_is_found_where_no_mask_is_given():
 
 
 def letters():
-    """A tokenizer with a word for each id."""
+    """Return a tokenizer with a word for each id."""
     words = {f"w{n}": n for n in range(VOCABULARY)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w1"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()

@@ -1,4 +1,4 @@
-"""A cache that is copied or saved goes on by itself."""
+"""A copied or saved cache is independent of the original."""
 
 from copy import copy, deepcopy
 from io import BytesIO
@@ -20,7 +20,7 @@ CACHES = {
 
 
 def filled(name: str, ids: torch.Tensor):
-    """A cache that has read a prompt; the one that evicts has done so."""
+    """Return a cache that has read a prompt, after eviction where the cache evicts."""
     if name == "eviction":
         cache = models.prefill(attached("llama"), ids).cache
         cache.evict(torch.arange(2 * 2 * 2 * ids.shape[1]).view(2, 2, 2, -1) % 3 > 0)

@@ -21,7 +21,7 @@ every_score = pytest.mark.parametrize("score", ["h2o", "knorm", "streaming_llm"]
 
 
 def held(target: int, score: str, kv=optimized, **settings):
-    """A cache for the attached model."""
+    """Return a decoding cache for the attached model."""
     config = optimized.DecodingConfig(target, 4, "head")._replace(**settings)
     return models.DecodingTransformersCache(attached("llama").config, config, score, kv=kv)
 

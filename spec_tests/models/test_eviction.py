@@ -1,4 +1,4 @@
-"""A cache that gave entries up: exact on what is left, really smaller, at the true positions."""
+"""An evicted cache is exact on the entries left, smaller in memory, and keeps true positions."""
 
 import pytest
 import torch
@@ -25,12 +25,12 @@ every_scope = pytest.mark.parametrize("scope", ["head", "layer", "model"])
 
 
 def scores(seed: int = 0) -> Tensor:
-    """Scores of every layer, row, head and token."""
+    """Return random scores of every layer, row, head and token."""
     return torch.rand(2, 2, 2, TOKENS, generator=torch.Generator().manual_seed(seed))
 
 
 def retained(prompt, ratio: float, scope: str, kv=optimized) -> Tensor:
-    """The sets that `retain` keeps of each row, its padding left out."""
+    """Return the masks that `retain` returns for each row without its padding."""
     kept = torch.zeros(2, 2, 2, TOKENS, dtype=torch.bool)
     for row in range(2):
         start = 0 if prompt.valid is None else int((~prompt.valid[row]).sum())
@@ -80,7 +80,7 @@ def test_half_of_the_entries_are_half_of_the_bytes(scope, padded):
 
 
 def bytes_of_a_token() -> int:
-    """Keys and values of both layers, two heads of width 8, in float32."""
+    """Return the bytes of keys and values: two layers, two heads of width 8, float32."""
     return 2 * 2 * 2 * 8 * 4
 
 

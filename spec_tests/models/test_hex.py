@@ -1,4 +1,4 @@
-"""HEX's cache inside a model: exact where it keeps everything, small where it does not."""
+"""HEX's cache inside a model: exact where it keeps all entries, small where it compresses."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ every_mode = pytest.mark.parametrize("mode", ["append", "full"])
 
 
 def unpadded(more: int = 0):
-    """Two prompts of one length."""
+    """Return ids and mask of two prompts of one length."""
     ids, _ = prompts(more)
     return ids, torch.ones_like(ids)
 
@@ -77,7 +77,7 @@ def test_a_padded_batch_is_stored_row_by_row():
 
 
 def test_steps_are_answered_where_gradients_are_recorded():
-    """Whatever was read before under `inference_mode`, of which no gradient may be taken."""
+    """The prompt was read under `inference_mode`, whose tensors do not support gradients."""
     ids, _ = unpadded(3)
     settings = SMALL._replace(density=0.25, seed=1, near=True)
     answers = []

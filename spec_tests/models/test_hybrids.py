@@ -1,4 +1,4 @@
-"""Models with layers that hold a state in place of tokens, or read the keys of another layer."""
+"""Models with recurrent states, or with layers that reuse the keys of another layer."""
 
 from copy import deepcopy
 
@@ -34,14 +34,14 @@ JAMBA = dict(
 
 
 def cached(kind: str, system: str, count: int = TOKENS):
-    """A prompt in a system's cache, with the prompt."""
+    """Return a system's cache of a prompt, and the prompt."""
     ids, _ = prompts(8)
     asked = optimized.HexConfig(density=0.0, block=8, recent=2) if system == "hex-4" else system
     return models.compressed(attached(kind), asked, ids[:, :count], **SYSTEMS[system]), ids
 
 
 def states(cache) -> list[torch.Tensor]:
-    """What the layers with a state hold."""
+    """Return copies of all recurrent states."""
     held = [vars(layer) for layer in cache.states.values()]
     both = [one[name].values() for one in held for name in ("conv_states", "recurrent_states")]
     return [x.clone() for some in both for x in some if x is not None]

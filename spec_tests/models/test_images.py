@@ -1,4 +1,4 @@
-"""Models of text and images: what is read beside ids, and positions with several axes."""
+"""Models of text and images: inputs besides ids, and positions with several axes."""
 
 from copy import deepcopy
 from functools import cache
@@ -87,19 +87,19 @@ every_shape = pytest.mark.parametrize("padded", [False, True])
 
 @cache
 def stock(kind: str):
-    """A model of text and images, of random weights."""
+    """Return a model of text and images with random weights."""
     config = transformers.AutoConfig.for_model(kind, **CONFIGS[kind])
     return drawn(config, transformers.AutoModelForImageTextToText)
 
 
 @cache
 def ours(kind: str):
-    """The same, attached."""
+    """Return a copy of the same model, attached."""
     return models.attach(deepcopy(stock(kind)))
 
 
 def prompt(kind: str, images: bool, padded: bool, count: int = TOKENS):
-    """Two rows of text, each perhaps with an image, and questions behind them."""
+    """Return two rows of text, with or without an image, followed by questions."""
     draw = torch.Generator().manual_seed(1)
     ids = torch.randint(2, 60, (2, TOKENS + QUESTION), generator=draw)
     mask = torch.ones_like(ids)
@@ -130,11 +130,11 @@ def test_a_whole_cache_continues_as_the_model_does(kind, padded, images, asked):
     every, flags, again = prompt(kind, images, padded, TOKENS + asked)
     expected = generated(stock(kind), every, flags, **again)
     cache = models.compressed(ours(kind), "full", ids, mask, **looked)
-    # a model remembers the positions of its last image alone
+    # A model stores the positions of its last image only.
     models.compressed(ours(kind), "full", *prompt(kind, False, False)[:2])
     copy = deepcopy(cache)
     assert torch.equal(generated(ours(kind), every, flags, cache, **again), expected)
-    if asked:  # what was read need not be given again
+    if asked:  # images need not be given again
         assert torch.equal(generated(ours(kind), every, flags, copy), expected)
 
 

@@ -1,4 +1,4 @@
-"""Multi-head latent attention: rows that all heads share are scored, kept and freed."""
+"""Multi-head latent attention: latent rows, which all heads share, are scored and evicted."""
 
 from copy import deepcopy
 
@@ -21,11 +21,11 @@ from spec_tests.models.random_model import (
 
 KIND = "minicpm3"
 ROW = 12 + 4
-"""Channels of a row: the latent, and the part of the keys that is rotated."""
+"""Channels of a row: the latent, and the rotated part of the keys."""
 
 
 def attention_of_the_model(ids, mask, model=None):
-    """Queries and expanded keys of each layer, as the model's file makes them; each head's own."""
+    """Return queries and expanded keys of each layer and head, from the model's own file."""
     seen = []
 
     def watch(module, query, key, value, attention_mask, scaling, **more):
@@ -45,12 +45,12 @@ def attention_of_the_model(ids, mask, model=None):
 
 
 def mass(queries, keys, valid):
-    """What all heads together gave to each token."""
+    """Return the attention mass of each token, summed over heads."""
     return reference.h2o_mass(queries, keys, valid=valid).sum(1, keepdim=True)
 
 
 def window(queries, keys, valid):
-    """What the last queries of all heads gave to each token on average."""
+    """Return the mean attention of each token from the last queries, over all heads."""
     return reference.snapkv(queries, keys, 6, 1, valid=valid).scores.mean(1, keepdim=True)
 
 

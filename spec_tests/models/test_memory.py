@@ -1,4 +1,4 @@
-"""How much memory a choice among the entries of a long prompt needs."""
+"""Memory that selecting entries of a long prompt needs."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Mistakes that users make with `compressed`, each with the sentence that helps."""
+"""Mistakes that users make with `compressed`, each with its error message."""
 
 import pytest
 import torch
@@ -21,13 +21,13 @@ IMAGE = 7
 
 
 def on_meta():
-    """A model that was never loaded."""
+    """Return a model without loaded weights."""
     with torch.device("meta"):
         return transformers.AutoModelForCausalLM.from_config(configuration("llama"))
 
 
 def with_images():
-    """A model whose tokenizer has a token where an image stands."""
+    """Return a model whose configuration has a placeholder token for images."""
     config = configuration("llama", image_token_id=IMAGE)
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
@@ -367,10 +367,10 @@ def test_a_second_question_over_the_same_cache_is_told_of_undone():
 
 
 class Elsewhere:
-    """A model on a device where there is no data."""
+    """A model on the meta device, which holds no data."""
 
     def get_input_embeddings(self):
-        """Return its first layer."""
+        """Return the embedding."""
         return torch.nn.Embedding(2, 2, device="meta")
 
 

@@ -1,4 +1,4 @@
-"""Every cache, in every kind of call, against a stock model that masks in place of evicting."""
+"""Every cache, in every kind of call, against a stock model that masks instead of evicting."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -27,22 +27,21 @@ from spec_tests.models.random_model import (
     whole,
 )
 
-# Where the calls after the prompt end, token by token or two questions at once; whether a row is
-# padded.
+# The end of each call after the prompt: token by token, or two questions; whether a row is padded.
 STEPS, TURNS = (25, 26, 27, 28, 29), (29, 36)
 STORIES = {"prompt": (STEPS, False), "padded": (STEPS, True), "second turn": (TURNS, False)}
 every_story = pytest.mark.parametrize("story", STORIES)
 
 
 def batch_of(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
-    """Where calls end, all ids, and their mask."""
+    """Return the end of each call, all ids, and their mask."""
     stops, padded = STORIES[story]
     ids, mask = prompts(stops[-1] - TOKENS)
     return stops, ids, mask if padded else torch.ones_like(mask)
 
 
 def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor:
-    """Logits of calls that follow each other, positions and masks as `generate` gives them."""
+    """Return the logits of successive calls, with positions and masks as in `generate`."""
     read, positions = [], (mask.cumsum(-1) - 1).clamp(min=0)
     for stop in stops:
         inputs = dict(input_ids=ids[:, start:stop], position_ids=positions[:, start:stop])
@@ -54,7 +53,7 @@ def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor
 
 
 def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
-    """Kept entries of each layer, row and head, never padding; equally many, or not."""
+    """Return random masks of kept entries without padding; heads may keep different numbers."""
     draw = torch.Generator().manual_seed(5)
     heads = key_heads(kind)
     kept = torch.zeros(keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool)
@@ -66,14 +65,14 @@ def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
 
 
 def placed(kind: str, layers: Iterable[Past]) -> tuple[Past | None, ...]:
-    """What layers see that see the whole text, among those that do not."""
+    """Return the `Past` of every layer, None for layers that do not see the whole text."""
     keyed, seen = [*layers], whole(kind)
     assert len(keyed) == keyed_layers(kind)
     return tuple(keyed[seen[n]] if n in seen else None for n in range(max(seen) + 1))
 
 
 def after(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
-    """The prompt, then turns that see its kept entries and all that came since."""
+    """Return the prompt's turn, then turns that see its kept entries and all later tokens."""
     turns, start = [Turn(kept.shape[-1])], kept.shape[-1]
     for stop in stops:
         since = torch.ones(*kept.shape[1:-1], start - kept.shape[-1], dtype=torch.bool)
@@ -84,7 +83,7 @@ def after(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
 
 
 class Witness(SimpleNamespace):
-    """The implementation in one layer, and what that held whenever new tokens came."""
+    """An implementation for one layer that records its cache at every call."""
 
     def __init__(self, read: str, append: str) -> None:
         super().__init__(**vars(optimized))
@@ -94,18 +93,18 @@ class Witness(SimpleNamespace):
         vars(self)[append] = lambda *given: self.count(getattr(optimized, append), *given)
 
     def note(self, view):
-        """Note what is held."""
+        """Record the cache's entries."""
         self.held.append(view)
         return view
 
     def count(self, append, held, *given):
-        """Note how many tokens come."""
+        """Record the number of new tokens."""
         self.new.append(given[0].shape[2])
         return append(held, *given)
 
 
 class HexWitness(Witness):
-    """What a HEX layer restores whenever new tokens come, as many at a time as it has room for."""
+    """An implementation of HEX that records the restored entries before each block of tokens."""
 
     def __init__(self) -> None:
         super().__init__("hex_read", "hex_append")
@@ -125,7 +124,7 @@ class HexWitness(Witness):
 
 
 def witnessed(cache, witness: Callable[[], Witness]) -> list[Witness]:
-    """Let each layer of a cache be watched."""
+    """Give each layer of a cache a witness, and return the witnesses."""
     found = []
     for layer in (layer for layer in cache.layers if hasattr(layer, "kv")):
         layer.kv = witness()
@@ -134,7 +133,7 @@ def witnessed(cache, witness: Callable[[], Witness]) -> list[Witness]:
 
 
 def turns_of(kind: str, witnesses: list[Witness], past, every: int) -> tuple[Turn, ...]:
-    """The prompt, then a turn for all that was read at once, which ends where `every` is full."""
+    """Return the prompt's turn, then one for each record; none crosses a multiple of `every`."""
     turns, start = [Turn(TOKENS)], TOKENS
     assert all(one.new == witnesses[0].new for one in witnesses)
     for index, new in enumerate(witnesses[0].new):
@@ -146,13 +145,13 @@ def turns_of(kind: str, witnesses: list[Witness], past, every: int) -> tuple[Tur
 
 
 def restored(view, start: int) -> Past:
-    """All tokens, as HEX restores them."""
+    """Return all tokens as HEX restores them."""
     assert view[0].shape[2] == start
     return Past(torch.ones(view[0].shape[:-1], dtype=torch.bool), *view)
 
 
 def rejoined(witnesses: list[Witness], mask: Tensor) -> None:
-    """Put together what rows held that were read one by one, zeros in place of padding."""
+    """Join the records of rows that were read one by one, with zeros at padding."""
     for one in witnesses:
         calls = [one.held[at : at + len(mask)] for at in range(0, len(one.held), len(mask))]
         one.held = [
@@ -167,7 +166,7 @@ def rejoined(witnesses: list[Witness], mask: Tensor) -> None:
 
 
 def survivors(view, start: int, shifts: list[int]) -> Past:
-    """The tokens that are held, behind the padding of their row."""
+    """Return the mask of stored tokens, shifted by the padding of their row."""
     seen = torch.zeros(*view.positions.shape[:-1], start, dtype=torch.bool)
     for row, head, slot in view.present.nonzero().tolist():
         seen[row, head, int(view.positions[row, head, slot]) + shifts[row]] = True
@@ -226,7 +225,7 @@ def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode
     actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
     if story == "padded":
         rejoined(witnesses, mask)
-    # row by row a padded row fills its blocks later
+    # A padded row has fewer tokens, so that it fills its blocks later.
     every = 1000 if story == "padded" else settings.block
     turns = turns_of(kind, witnesses, restored, every)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns)

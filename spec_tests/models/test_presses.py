@@ -16,7 +16,7 @@ kvpress = pytest.importorskip("kvpress")
 from transformers import DynamicCache, LlamaForCausalLM  # noqa: E402
 from transformers.cache_utils import CacheLayerMixin  # noqa: E402
 
-# the plug-in reads a prompt with that older transformers too, which wants one name more of a layer
+# The plug-in also works with the older transformers, which needs one more attribute of a layer.
 vars(CacheLayerMixin)["get_max_cache_shape"].__isabstractmethod__ = False
 
 import reference  # noqa: E402
@@ -40,7 +40,7 @@ from spec_tests.models.test_oracle import after  # noqa: E402
 LENGTH = 88
 GRAPH: dict[str, Any] = dict(count=3, length=3000)
 HUB: dict[str, Any] = dict(gamma=0.8, tau=1.0, power=1.0)
-# A press and its settings, and those of our scorer.
+# A press and its settings, and the settings of our scorer.
 SAME = {
     "knorm": (kvpress.KnormPress, {}, {}),
     "snapkv": (kvpress.SnapKVPress, {"window_size": 3}, {"window": 3}),
@@ -71,12 +71,12 @@ SURE |= {"critical": (0, 4)}
 
 
 def ids_of(rows: int = 2, tokens: int = LENGTH) -> Tensor:
-    """Prompts without padding."""
+    """Return ids of prompts without padding."""
     return prompts(LENGTH - TOKENS)[0][:rows, :tokens]
 
 
 def read(model, press, ids: Tensor) -> Any:
-    """A prompt, read while a press is at work."""
+    """Return the cache of a prompt that was read under a press."""
     cache: Any = DynamicCache()
     with torch.no_grad(), press(model):
         model.model(input_ids=ids, past_key_values=cache)
@@ -84,7 +84,7 @@ def read(model, press, ids: Tensor) -> Any:
 
 
 def kept(model, press, ids: Tensor) -> Tensor:
-    """What is left of a prompt: layers, rows, heads, tokens; what is stored is that."""
+    """Return the mask of entries that a press keeps (layers, rows, heads, tokens), and check it."""
     whole: Any = DynamicCache()
     with torch.no_grad():
         model.model(input_ids=ids, past_key_values=whole)
@@ -104,7 +104,7 @@ def kept(model, press, ids: Tensor) -> Tensor:
 
 
 def ours(model, name: str, ids: Tensor, monkeypatch, **how: Any) -> Tensor:
-    """What the plug-in evicts all but."""
+    """Return the mask of entries that the plug-in keeps."""
     sets: list[Tensor] = []
     monkeypatch.setattr(models.EvictionCache, "evict", lambda _, one, *__: sets.append(one))
     models.compressed(model, name, ids, **how)
@@ -112,7 +112,7 @@ def ours(model, name: str, ids: Tensor, monkeypatch, **how: Any) -> Tensor:
 
 
 def heard(press, monkeypatch) -> list[Tensor]:
-    """The scores that a press returns, layer by layer."""
+    """Return a list that collects the scores of a press, layer by layer."""
     scores: list[Tensor] = []
     score = press.score
 
@@ -225,7 +225,7 @@ def test_over_fastkvzip_with_the_gates_of_the_shipped_model(shipped, scope, monk
 
 
 def gate_of(own) -> Any:
-    """A gate of kvpress with our weights."""
+    """Return a gate of kvpress with our weights."""
     heads, group, width, hidden = own.query.shape
     learned = own.learned.shape[1]
     module = kvpress.presses.fastkvzip_press.FastKVzipGate(
@@ -280,7 +280,7 @@ def test_every_press_that_scores_is_refined_by_what_it_says_beside_its_marks(
 
 
 class Attention:
-    """Queries and keys of each layer, as its attention sees them."""
+    """The queries and keys of each layer, at the input of its attention."""
 
     def __init__(self, ids: Tensor) -> None:
         self.queries: list[Tensor] = []
@@ -288,7 +288,7 @@ class Attention:
         models.prefill(models.attach(fresh("llama")), ids, watch=[self.watch])
 
     def watch(self, step) -> None:
-        """Take what one layer shows."""
+        """Store the queries and keys of one layer."""
         self.queries.append(step.queries)
         self.keys.append(step.keys)
 
@@ -305,7 +305,7 @@ def test_what_a_press_marks_is_what_is_protected(name, monkeypatch):
     for scores in said:
         least = scores[0, 0]
         marks = (scores == least).flatten(0, 1).all(0) & (least >= scores.amax())
-        if name == "streaming":  # it marks the recent ones too, by its ratio
+        if name == "streaming":  # its ratio also marks recent tokens
             marks[first:] = False
         assert marks.nonzero()[:, 0].tolist() == [*range(first), *range(LENGTH - last, LENGTH)]
 
@@ -361,46 +361,46 @@ def test_ten_of_a_hundred_are_kept_at_nine_tenths():
 
 
 class WithSentinels(HubKVPress):
-    """Leaves the marks of a press among its scores, and protects by them."""
+    """A mistake: the marks of a press stay among the scores, and protect instead of a mask."""
 
     def scored(self, scores: Tensor) -> Scored:
-        """Protect nothing."""
+        """Return scores without protected entries."""
         raw = scores - scores.amin().clamp(max=0)
         return Scored(raw, torch.zeros_like(raw, dtype=torch.bool))
 
 
 class WithOnes(HubKVPress):
-    """Marks what is protected by a score of 1, as the paper prints it."""
+    """A mistake: it marks protected entries by a score of 1, as the paper prints."""
 
     def scored(self, scores: Tensor) -> Scored:
-        """Write ones."""
+        """Return scores with 1 at protected entries."""
         said = super().scored(scores)
         return Scored(said.scores.masked_fill(said.protected, 1), said.protected & False)
 
 
 class InBinary(HubKVPress):
-    """Counts what is kept as kvpress does."""
+    """A mistake: it rounds the number of kept entries like kvpress."""
 
     def budget(self, layer) -> dict[str, Any]:
-        """Round in binary."""
+        """Return a budget rounded in binary."""
         tokens = layer.keys.shape[2]
         return dict(keep=int(tokens * (1 - self.compression_ratio)))
 
 
 class Unshielded(HubKVPress):
-    """Does not know what a press keeps."""
+    """A mistake: it ignores the ends that a press keeps."""
 
     def ends(self, tokens: int) -> tuple[int, int]:
-        """Know nothing."""
+        """Return no protected tokens."""
         del tokens
         return 0, 0
 
 
 class ShiftedOnce(HubKVPress):
-    """Shifts the negative scores of all heads by one number."""
+    """A mistake: it shifts the negative scores of all heads by one number."""
 
     def scored(self, scores: Tensor) -> Scored:
-        """Shift once."""
+        """Return scores shifted by their overall minimum."""
         return Scored(scores - scores.amin(), scores > torch.inf)
 
 
@@ -420,17 +420,17 @@ def test_a_lie_keeps_something_else(lie, monkeypatch):
     ids, model = prompts(76)[0][:, :80], unmodified("llama")
     how: dict[str, Any] = dict(ratio=ratio, settings=settings, refined=HubSettings())
     wanted = ours(attached("llama"), f"{name}@{scope}", ids, monkeypatch, **how)
-    own = dict(sinks=0) if name == "expected_attention" else {}  # those of the press remain
+    own = dict(sinks=0) if name == "expected_attention" else {}  # the press protects its own
     press = kind(ratio, **theirs)
     assert_equal(kept(model, HubKVPress(press, scope=scope, **own), ids), wanted)
     assert not torch.equal(kept(model, lie(press, scope=scope, **own), ids), wanted)
 
 
 class Own(kvpress.ScorerPress):
-    """A press of somebody's own, which keeps its first token."""
+    """A custom press that keeps its first token."""
 
     def score(self, module, hidden_states, keys, values, attentions, kwargs) -> Tensor:
-        """Score by the value."""
+        """Return the norms of values as scores."""
         del module, hidden_states, keys, attentions, kwargs
         return values.norm(dim=-1).index_fill(-1, torch.zeros(1, dtype=torch.long), torch.inf)
 

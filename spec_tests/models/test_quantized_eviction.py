@@ -1,4 +1,4 @@
-"""What eviction left of a prompt, in the codes of a quantiser."""
+"""Quantised caches of the entries that eviction keeps."""
 
 from copy import deepcopy
 
@@ -26,19 +26,19 @@ every_shape = pytest.mark.parametrize("padded", [False, True])
 
 
 def wide():
-    """A model whose heads are as wide as a group of KIVI's."""
+    """Return an attached model whose head width is a group of KIVI."""
     return models.attach(fresh("qwen3", **WIDE))
 
 
 def cached(model, system: str, padded: bool, **how):
-    """A prompt in a system's cache, and all ids and their mask."""
+    """Return a system's cache of a prompt, and all ids and their mask."""
     ids, mask = prompts(6)
     mask = mask if padded else torch.ones_like(mask)
     return models.compressed(model, system, ids[:, :TOKENS], mask[:, :TOKENS], **how), ids, mask
 
 
 def read_as_the_specification_has_it(store: str, keys, values):
-    """What a quantiser restores of some tokens."""
+    """Return the keys and values that a quantiser of the specification restores."""
     if store == "kivi-4":
         return reference.kivi_read(reference.kivi_prefill(keys, values, bits=4))
     if store == "gear":
@@ -57,7 +57,7 @@ def test_attention_sees_what_the_store_restores_of_what_is_left(system, store, p
     model = wide()
     cache, ids, mask = cached(model, f"{system}>{store}", padded, ratio=0.5)
     before = models.prefill(model, ids[:, : TOKENS - 1], mask[:, : TOKENS - 1])
-    # by the system alone, over the prompt without its last token
+    # The system without a store evicts the same entries of the prompt without its last token.
     ours = models.compressed(model, system, ids[:, : TOKENS - 1], mask[:, : TOKENS - 1], ratio=0.5)
     layers = []
     for layer, whole in zip(ours.layers, before.cache.layers, strict=True):
@@ -87,7 +87,7 @@ def test_attention_sees_what_the_store_restores_of_what_is_left(system, store, p
 
 
 def entries(layer, row: int, head: int):
-    """Keys that a head keeps."""
+    """Return the keys that a head keeps."""
     if layer.old is None:
         return layer.keys[row, head]
     bounds = layer.old.offsets.tolist()
@@ -96,7 +96,7 @@ def entries(layer, row: int, head: int):
 
 
 def stock_logits(model, ids, mask, layers):
-    """Logits of an eviction cache that holds restored entries, every one of its own."""
+    """Return the logits of an eviction cache that holds the given restored entries."""
     prompt = models.prefill(model, ids[:, : TOKENS - 1], mask[:, : TOKENS - 1])
     for layer, (_, keys, values) in zip(prompt.cache.layers, layers, strict=True):
         layer.keys, layer.values = keys, values

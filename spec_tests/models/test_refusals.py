@@ -1,4 +1,4 @@
-"""What the plug-in refuses: one clear sentence each."""
+"""Calls that the plug-in refuses, each with one clear sentence."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ from spec_tests.models.random_model import (
 
 
 def cached(evicted: bool = True):
-    """A prompt, half of it evicted."""
+    """Return a cache of a prompt, half of it evicted."""
     prompt, ids, mask = read(more=2)
     if evicted:
         kept = prompt.valid[:, None].expand(2, 2, TOKENS)

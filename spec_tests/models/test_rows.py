@@ -1,4 +1,4 @@
-"""Other rows of a cache: beams, several sequences, and prompts that are dropped or repeated."""
+"""Selecting batch rows of a cache: beams, several sequences, dropped and repeated prompts."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ ROWS = torch.tensor([1, 0, 1])
 
 
 def cached(kind: str, system: str, rows=None):
-    """Padded prompts, or some rows of them, in a cache; all ids with a question, and their mask."""
+    """Return a cache of padded prompts or some rows of them, all ids with a question, the mask."""
     ids, mask = prompts(4)
     ids, mask = (ids, mask) if rows is None else (ids[rows], mask[rows])
     how = SYSTEMS[system]

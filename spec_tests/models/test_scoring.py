@@ -1,4 +1,4 @@
-"""Scorers wired to a model say what their functions say of what the model did."""
+"""Scorers on a model return what their functions return on the model's own tensors."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ told_of_a_model = pytest.mark.parametrize("name", [n for n in models.SCORERS if 
 
 
 def said(name: str, kind: str, kv=optimized, chunk: int | None = None, row: int | None = None):
-    """What a scorer says of the prompts, or of one of them without its padding."""
+    """Return a scorer's scores of the prompts, or of one row without its padding."""
     ids, mask = prompts()
     if row is not None:
         ids, mask = (x[row : row + 1][:, mask[row].bool()] for x in (ids, mask))
@@ -44,7 +44,7 @@ def said(name: str, kind: str, kv=optimized, chunk: int | None = None, row: int 
 
 
 def kept(scores, valid=None, start: int = 0):
-    """The sets that half of the budget keeps in each layer."""
+    """Return the masks that half of the budget keeps in each layer."""
     real = torch.ones(1, TOKENS - start, dtype=torch.bool) if valid is None else valid[:, start:]
     sets = []
     for one in scores.scored:
@@ -111,7 +111,7 @@ def test_a_scorer_knows_nothing_of_the_prompt_before(name, chunk):
 
 
 def pieces(step, size: int):
-    """One step as a prompt in chunks would have shown it."""
+    """Yield the steps of a prompt in chunks, cut from one step of the whole prompt."""
     for start in range(0, TOKENS, size):
         stop = min(TOKENS, start + size)
         yield step._replace(
@@ -124,12 +124,12 @@ def pieces(step, size: int):
 
 
 def snapkv_scores(queries, keys, valid):
-    """SnapKV's scores alone."""
+    """Return SnapKV's scores."""
     return reference.snapkv(queries, keys, 6, 3, valid=valid).scores
 
 
 def cake_scores(queries, keys, valid):
-    """CAKE's scores alone."""
+    """Return CAKE's scores."""
     return reference.cake(queries, keys, 6, valid=valid).scores
 
 

@@ -1,4 +1,4 @@
-"""What a model must show when it is attached, and what it is refused for."""
+"""The self-check of `attach`: which models pass, and why others are refused."""
 
 import pytest
 import torch
@@ -22,13 +22,13 @@ from spec_tests.models.random_model import (
 )
 
 LLAMA = "transformers.models.llama.modeling_llama.eager_attention_forward"
-# Projected, perhaps normed in each head, then rotated as a whole, half beside half.
+# Queries that are projected, perhaps normed in each head, and then rotated over the whole width.
 ROTATED = ("llama", "qwen3", "gemma2", "qwen2", "mistral", "gemma", "mixtral", "qwen3_moe")
 ROTATED += ("starcoder2", "arcee", "internlm3", "seed_oss", "granite", "qwen2 windowed")
 
 
 def slanted(module, query, key, value, mask, scaling, **_):
-    """Attention with a bias that grows with distance."""
+    """Return attention with a bias that grows with distance."""
     del module
     tokens = key.shape[2]
     logits = query @ key.repeat_interleave(query.shape[1] // key.shape[1], 1).mT * scaling
@@ -50,9 +50,9 @@ def test_a_model_that_computes_something_else_is_refused_and_left_as_it_was(monk
 
 EXPERTS = dict(num_experts_per_tok=2, experts_implementation="eager")
 OTHERS = {
-    # all layers see the whole text, and the model makes a mask for windows all the same
+    # All layers see the whole text, but the model still creates a mask for windows.
     "qwen2_moe": dict(num_experts=4, shared_expert_intermediate_size=16, moe_intermediate_size=16),
-    # chunks in place of windows; the decoder is not what `get_decoder` returns
+    # Chunked attention in place of windows; `get_decoder` does not return the decoder.
     "llama4_text": dict(
         head_dim=8,
         num_local_experts=2,
@@ -81,7 +81,7 @@ def test_a_model_that_sees_the_future_is_refused():
         models.attach(transformers.AutoModelForCausalLM.from_config(config))
 
 
-@pytest.mark.parametrize("name", ["way_of", "dense_attention"])
+@pytest.mark.parametrize("name", ["softmax_of", "dense_attention"])
 def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
     ours = getattr(self_check, name)
 
@@ -92,7 +92,7 @@ def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
         del valid
         return ours(query, key, value, None, way)
 
-    monkeypatch.setattr(self_check, name, bare if name == "way_of" else blind)
+    monkeypatch.setattr(self_check, name, bare if name == "softmax_of" else blind)
     with pytest.raises(ValueError, match=r"got 'gemma2', whose attention moves by"):
         models.attach(fresh("gemma2"))
 
@@ -129,7 +129,7 @@ def test_unrotated_queries_turn_into_the_queries_of_the_model(kind):
         for at in (0, 1, TOKENS - 1):
             turn = reference.mean_rotation(frequencies, at, 1)
             turned = (turn @ raw[:, :, at, :, None])[..., 0]
-            # an angle is rounded in units of the position
+            # Rounding errors of angles grow with the position.
             largest = (1 + at) * raw[:, :, at].abs().max()
             assert_close(step.queries[:, :, at], turned, largest)
 

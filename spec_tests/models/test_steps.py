@@ -1,4 +1,4 @@
-"""What an import and a decode step cost beside the model: nothing that can be left out."""
+"""Overhead of an import and of a decode step."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ WAITING = {"item", "tolist", "__bool__", "__int__", "__float__", "nonzero"}
 
 
 class Waits(TorchFunctionMode):
-    """Count what waits for a device."""
+    """A counter of the operations that wait for a device."""
 
     count = 0
 

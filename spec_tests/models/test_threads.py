@@ -1,4 +1,4 @@
-"""A model that several threads use: no call changes what another one, already running, computes."""
+"""Several threads use one model: no call changes the result of another running call."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, get_ident
@@ -11,20 +11,20 @@ from spec_tests.models.random_model import fresh, models, prompts
 
 
 def logits(model, ids):
-    """Return what a model makes of tokens."""
+    """Return the logits of a model without a cache."""
     with torch.no_grad():
         return model(input_ids=ids, use_cache=False).logits
 
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_a_call_that_runs_while_another_thread_attaches_stays_causal(layer):
-    """It stands still between two layers until the check of `attach` is there, and ends first."""
+    """The call waits between two layers until the self-check reaches them, and ends before it."""
     model, ids = fresh("llama"), prompts()[0]
     alone = logits(model, ids)
     arrived, checking, calls = Event(), Event(), []
 
     def meet(*_):
-        """Let the call go on in the middle of the check, and the check after the call."""
+        """Continue the call in the middle of the check, and the check after the call."""
         if get_ident() != here:
             arrived.set()
             checking.wait(60)

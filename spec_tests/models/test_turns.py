@@ -1,4 +1,4 @@
-"""Second turns of a batch in which a row met its end early."""
+"""Second turns of a batch in which one row ended early."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SAID, LOST, ASKED = 6, 4, 3
 
 
 def turns(padded: bool):
-    """A batch after its first turn, whose first row ended early, with questions behind it."""
+    """Return ids and mask after a first turn in which the first row ended early, with questions."""
     ids, mask = prompts(SAID + ASKED)
     mask = mask if padded else torch.ones_like(mask)
     mask[0, TOKENS + SAID - LOST : TOKENS + SAID] = 0
@@ -24,7 +24,7 @@ def turns(padded: bool):
 
 
 def after_a_turn(kind: str, system: str, padded: bool, **how):
-    """The cache after the first turn, in which the row that ended went on with something."""
+    """Return the cache after the first turn, in which the ended row got further tokens."""
     ids, mask = turns(padded)
     first = mask.clone()
     first[0, TOKENS:] = 1
@@ -60,7 +60,7 @@ def test_what_is_left_of_a_prompt_is_seen_and_nothing_after_the_end():
 
 
 def masked_logits(ids, mask, left):
-    """Logits of the stock model, whose prompt sees itself, and what comes later what is left."""
+    """Return the stock model's logits; tokens after the prompt see only the kept entries of it."""
     tokens = ids.shape[1]
     sees = torch.ones(tokens, tokens, dtype=torch.bool).tril()[None] & mask.bool()[:, None]
     sees[:, TOKENS:] &= left.bool()[:, None]

@@ -1,1 +1,1 @@
-"""The command on a small model: what it measures, writes and refuses; and the shipped model."""
+"""Tests of the command on a small model, and of the shipped models."""

@@ -51,29 +51,29 @@ def saved(folder: Path, kind: str = "llama", **more: Any) -> Path:
 
 
 class Command:
-    """The command in a folder of its own."""
+    """The command, run in its own folder."""
 
     def __init__(self, model: Path, folder: Path) -> None:
         self.model, self.folder, self.count = model, folder, 0
 
     def counting_needles(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let needles count, of which a model of random weights finds none."""
+        """Compare needles although a model with random weights finds none."""
         monkeypatch.setattr(record, "LEAST", 0)
 
     def arguments(self, *more: str) -> list[str]:
-        """Say what is run, small unless told otherwise; later options win."""
+        """Return the arguments of a small run; later options override earlier ones."""
         text = str(self.model / "text.txt")
         return ["--model", str(self.model), "--text", text, *FEW, "--quiet", *more]
 
     def figures(self, *more: str) -> dict:
-        """Run it into a new folder, and return the figures."""
+        """Run the command into a new folder, and return the figures."""
         self.count += 1
         self.out = self.folder / f"report {self.count}"
         main(self.arguments("--out", str(self.out), *more))
         return json.loads((self.out / "figures.json").read_text())
 
     def refused(self, capsys: pytest.CaptureFixture, *more: str) -> str:
-        """Run what is refused, and return the line that says so."""
+        """Run a refused command, and return its error line."""
         before = sorted(self.folder.iterdir())
         with pytest.raises(SystemExit) as ended:
             main(self.arguments("--out", str(self.folder / "refused"), *more))

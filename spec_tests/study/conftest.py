@@ -1,18 +1,18 @@
-"""The command on a small model of random weights."""
+"""Fixtures: a small model with random weights, and the command on it."""
 
 import pytest
 
 
 @pytest.fixture(scope="session")
 def command_model(tmp_path_factory):
-    """A folder with a model."""
+    """Return a folder with a model."""
     command_model = pytest.importorskip("spec_tests.study.command_model")
     return command_model.saved(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
 def command(command_model, tmp_path):
-    """The command, to be run on it."""
+    """Return the command on that model."""
     from spec_tests.study.command_model import Command
 
     return Command(command_model, tmp_path)

@@ -1,4 +1,4 @@
-"""What the command checks at its start: that `optimized` computes `reference`."""
+"""The check at the start of the command: `optimized` must agree with `reference`."""
 
 import sys
 
@@ -16,7 +16,7 @@ WARNING = "python -m optimized: warning: optimized.{0} no longer computes refere
 
 
 def warned(said: str) -> list[str]:
-    """Return the lines of a warning."""
+    """Return the lines with a warning."""
     return [line for line in said.splitlines() if "warning" in line]
 
 

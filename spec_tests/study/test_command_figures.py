@@ -1,4 +1,4 @@
-"""What the command measures."""
+"""The figures that the command measures."""
 
 import sys
 from inspect import signature
@@ -37,7 +37,7 @@ PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5
 
 
 def timeless(figures: dict) -> dict:
-    """Drop what two runs may differ in."""
+    """Return figures without the entries that may differ between two runs."""
     figures["command"].pop("out")
     for row in figures["rows"]:
         row.pop(TIMES)
@@ -235,7 +235,7 @@ def test_a_system_of_other_settings_is_the_system_that_has_them(command, system,
 
 def test_every_setting_can_be_set_to_what_it_is():
     every = {*REFINEMENTS, *SCORERS, "hex"}
-    assert every - KINDS.keys() == {"random"}  # has a seed, which is the run's
+    assert every - KINDS.keys() == {"random"}  # its only setting is the run's seed
     usual = {name: record._asdict() for name, record in RECORDS.items()}
     for part, kinds in KINDS.items():
         for function in () if part in RECORDS else SCORERS[part].functions:
@@ -372,7 +372,7 @@ def test_the_default_compares_what_the_papers_do(command):
 def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, monkeypatch):
     monkeypatch.setattr(
         sys.modules["optimized.models.attach"],
-        "proven",
+        "run_self_check",
         lambda _: Proof(rotates=False, carries=True, layers=2),
     )
     rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]

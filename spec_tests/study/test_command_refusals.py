@@ -1,4 +1,4 @@
-"""What the command refuses: one line, exit status 2, and nothing left behind."""
+"""Refused commands print one line, exit with status 2, and leave no files."""
 
 import json
 import logging
@@ -99,7 +99,7 @@ def test_a_setting_that_cannot_be_had_is_refused_before_a_model_is_read(
 
 
 def damaged(model: Path, folder: Path) -> Path:
-    """Copy a model whose file of weights ends too soon."""
+    """Return a copy of a model whose file of weights is truncated."""
     copied = shutil.copytree(model, folder)
     whole = (copied / "model.safetensors").read_bytes()
     (copied / "model.safetensors").write_bytes(whole[: len(whole) // 2])
@@ -107,7 +107,7 @@ def damaged(model: Path, folder: Path) -> Path:
 
 
 def misconfigured(model: Path, folder: Path) -> Path:
-    """Copy a model whose width is a word."""
+    """Return a copy of a model whose configured width is a word."""
     copied = shutil.copytree(model, folder)
     settings = json.loads((copied / "config.json").read_text())
     (copied / "config.json").write_text(json.dumps(settings | {"hidden_size": "wide"}))
@@ -144,7 +144,7 @@ def test_a_name_too_long_is_refused_before_anything_is_measured(
 ):
     from optimized.study import command as job
 
-    monkeypatch.setattr(job, "measured", None)
+    monkeypatch.setattr(job, "measure", None)
     said = command.refused(capsys, option, str(tmp_path / ("x" * length)))
     assert f"{option} must be where one can write" in said
     assert len(said.splitlines()) == 1

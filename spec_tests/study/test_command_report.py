@@ -1,4 +1,4 @@
-"""The report of the command: one page that asks nothing of a network."""
+"""The report of the command: one page that needs no network."""
 
 import json
 import os
@@ -29,12 +29,12 @@ from optimized.study.significance import fewest
 from spec_tests.study.command_model import main
 
 LETTER = 5
-"""How wide and high a letter is at least, as SVG counts."""
+"""Smallest width and height of a letter in units of the SVG."""
 SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios", "0.5", "0.75")
 
 
 class Page(HTMLParser):
-    """Reads a page, and checks that what is opened is closed."""
+    """A parser that checks that every opened element is closed."""
 
     VOID = ("meta", "link", "br", "img")
 
@@ -45,14 +45,14 @@ class Page(HTMLParser):
         self.asked: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
-        """Remember an element, and what it asks for."""
+        """Record an element and the addresses it loads."""
         self.seen[tag] = self.seen.get(tag, 0) + 1
         self.asked += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
         if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list) -> None:
-        """Remember an element without an inside."""
+        """Record an element without content."""
         del attrs
         self.seen[tag] = self.seen.get(tag, 0) + 1
 
@@ -109,15 +109,15 @@ def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tm
 def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypatch, tmp_path):
     from optimized.study import command as job
 
-    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measured
+    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measure
     both = ("--out", str(out), "--json", str(copy))
 
     def meanwhile(given):
-        monkeypatch.setattr(job, "measured", measured)
+        monkeypatch.setattr(job, "measure", measured)
         main(command.arguments("--systems", "full", "random", *both))
         return measured(given)
 
-    monkeypatch.setattr(job, "measured", meanwhile)
+    monkeypatch.setattr(job, "measure", meanwhile)
     main(command.arguments("--systems", "full", *both))
     said = capsys.readouterr().out
     pairs = ((out, copy), (tmp_path / "out-2", tmp_path / "copy.v1-2.json"))
@@ -132,14 +132,14 @@ def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypa
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_of_many_runs_none_takes_the_name_of_another(tmp_path, kind):
-    from optimized.study.command import placed
+    from optimized.study.command import rename_unused
 
     def put(number):
         source = tmp_path / f"source {number}"
         inner = source if kind == "file" else source / "inner"
         inner.parent.mkdir(exist_ok=True)
         inner.write_text(str(number))
-        return placed(source, tmp_path / "out.txt")
+        return rename_unused(source, tmp_path / "out.txt")
 
     with ThreadPoolExecutor(8) as runs:
         names = list(runs.map(put, range(40)))
@@ -167,7 +167,7 @@ def test_the_table_is_printed_before_anything_is_written(command, monkeypatch):
 
 
 def closed_pipe():
-    """Return where nobody reads."""
+    """Return a writable pipe whose reading end is closed."""
     read, write = os.pipe()
     os.close(read)
     return os.fdopen(write, "w")

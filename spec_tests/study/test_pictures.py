@@ -1,4 +1,4 @@
-"""The papers' figures of a model: what is computed, and what the report shows of it."""
+"""The papers' figures of a model: their numbers, and the report that shows them."""
 
 import re
 
@@ -29,7 +29,7 @@ def noise(*shape: int) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def caught() -> captured.Captured:
-    """Two layers and two documents of 64 tokens, two query heads a key head."""
+    """Return two layers and two documents of 64 tokens, with two query heads for each key head."""
     queries, keys, values = noise(2, 2, 4, 64, 8), noise(2, 2, 2, 64, 8), noise(2, 2, 2, 64, 8)
     observed, inner = noise(2, 2, 2, 64).abs(), captured.content(64)
     size = inner.stop - inner.start
@@ -147,8 +147,8 @@ def test_the_length_of_attention_is_that_of_its_values():
 
 
 def test_layers_are_spread_and_verdicts_are_graded():
-    assert captured.spread(2, 4) == (0, 1)
-    assert captured.spread(32, 4) == (0, 10, 21, 31)
+    assert captured.spread_layers(2, 4) == (0, 1)
+    assert captured.spread_layers(32, 4) == (0, 10, 21, 31)
     agrees = [words.verdict(*said) for said in ((True,), (False, True), (False,))]
     assert len(set(agrees)) == 3
 

@@ -1,4 +1,4 @@
-"""When the command calls two systems different."""
+"""The verdicts on differences between systems."""
 
 import random
 import re
@@ -17,7 +17,7 @@ from optimized.study.significance import chances, fewest, holm, interval, verdic
 
 
 def rows_of(names: list[str], documents: int, seed: int, gain: float = 0.0) -> list[Row]:
-    """Rows of random figures, where all but the first are better by `gain`."""
+    """Return rows of random figures, where all but the first are better by `gain`."""
     draw = random.Random(seed)
     rows = []
     for one in systems_named(names):
@@ -29,12 +29,12 @@ def rows_of(names: list[str], documents: int, seed: int, gain: float = 0.0) -> l
 
 
 def judged(*given, **more):
-    """The comparisons of random rows."""
+    """Return the verdicts on random rows."""
     return verdicts(rows_of(*given, **more), lambda _: 100.0, 0)
 
 
 def beyond(bounds):
-    """Whether an interval excludes 0."""
+    """Return whether an interval excludes 0."""
     return bounds.low > 0 or bounds.high < 0
 
 
@@ -89,7 +89,7 @@ def test_a_difference_is_seen_by_as_many_documents_as_it_needs():
 
 
 def test_systems_that_differ_by_chance_are_seldom_called_different():
-    """All of a run together in at most one run of twenty; each by itself would be in most."""
+    """At most one run of twenty has any false verdict; without correction most runs would."""
     names = ["random", "snapkv", "h2o", "knorm", "cake", "pyramidkv", "kivi-2", "kivi-4", "gear"]
     runs = [judged(names, 12, seed) for seed in range(40)]
     called = sum(any(set(one.signs) & {"+", "-"} for one in run) for run in runs)

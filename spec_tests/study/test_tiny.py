@@ -1,4 +1,4 @@
-"""The shipped models: small, and able to find what they have read."""
+"""The shipped models are small, and find facts that they have read."""
 
 from random import Random
 
@@ -35,7 +35,7 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def on(name):
-    """Tokens, all text from the smaller split, which is quickly cut into them."""
+    """Return the tokens of a model, all taken from the smaller split, which is fast to tokenise."""
     found = Tokens(MODELS[name])
     heldout = found.split("heldout")
     setattr(found, "split", lambda _: heldout)  # noqa: B010, a method
@@ -87,7 +87,7 @@ def test_facts_are_words_where_there_are_words():
         assert 1 <= len(key) <= 3
         assert 1 <= len(value) <= 3
         assert on.ids(fact.stated()) == [*key, *sign, *value, *on.ids("\n")]
-        # what is looked up are the same tokens, whichever way it is asked for
+        # Every form of the question gives the same tokens of the fact.
         assert on.ids(fact.question())[1:-1] == on.ids(fact.question(restated=True))[:-1] == key
         assert on.ids(fact.answer()) == [*value, *on.ids("\n")]
 
@@ -106,7 +106,7 @@ def test_the_tokenizers_are_those_that_their_module_makes(tmp_path):
     assert (tmp_path / "tokenizer.json").read_text() == (BYTES / "tokenizer.json").read_text()
 
 
-# A little below what the models' cards say, which is measured on more needles.
+# Slightly below the figures on the models' cards, which are measured on more needles.
 @pytest.mark.parametrize(("length", "least"), [(256, 0.85), (512, 0.9), (1024, 0.9)])
 def test_facts_are_found(model, on, length, least):
     assert needle_accuracy(model, on, length, range(40)) >= least

@@ -1,4 +1,4 @@
-"""Base scorers by name, each in a file of its own."""
+"""Base scorers by name; each one has its own file."""
 
 from inspect import isclass
 from types import ModuleType
@@ -16,24 +16,24 @@ SCORERS: dict[str, type[Scorer]] = {
     for one in vars(place).values()
     if isclass(one) and issubclass(one, Scorer) and one.__module__ == place.__name__
 }
-"""What is known of each scorer stands with it."""
+"""Every scorer of this folder, by name."""
 
 
 def scorer(
     name: str, model: PreTrainedModel, kv: ModuleType = optimized, **settings: Any
 ) -> Scorer:
-    """Prepare a scorer by its name.
+    """Return a scorer by its name.
 
     Args:
         name: one of `SCORERS`.
         model: the model that will read the prompt, attached.
         kv: the implementation, `reference` or `optimized`.
-        settings: what the scorer's functions take beside tensors, such as `window` or `sinks`;
+        settings: arguments of the scorer's functions, such as `window` or `sinks`;
             `seed` of `random`, `future` of `expected_attention`, `weights` of `fastkvzip`,
             `prompt` (token ids between the context and its repetition) of `kvzip`.
 
     Returns:
-        The scorer: hand its `watch` to `prefill`, then call `finish`.
+        The scorer: pass its `watch` to `prefill`, then call `finish`.
 
     Raises:
         ValueError: the name or a setting is unknown, or gates are missing.

@@ -11,7 +11,7 @@ from optimized.models.scorers.snapkv import SnapKV
 
 
 class Cake(SnapKV):
-    """Mean and variance of the last queries' attention, budgets by the layers' preference."""
+    """Scores by mean and variance of the last queries' attention; budgets by layer preference."""
 
     name = "cake"
     takes = ("window", "kernel", "gamma", "tau1", "tau2", "exact")
@@ -22,12 +22,12 @@ class Cake(SnapKV):
     colour = "#c9459b"
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         chosen = self.chosen("window", "gamma", "kernel")
         return self.kv.cake(self.memory[read.layer], read.keys, valid=read.valid, **chosen)
 
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
-        """Share in proportion to the preferences."""
+        """Return layer budgets in proportion to the layers' preferences."""
         chosen = self.chosen("window", "tau1", "tau2")
         layers = enumerate(prompt.cache.whole_layers())
         wishes = [

@@ -5,7 +5,7 @@ from typing import Any
 
 import optimized
 from optimized import Scored
-from optimized.models.attach import attached
+from optimized.models.attach import require_attachment
 from optimized.models.attention import decoder_of
 from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, unrotated
@@ -23,7 +23,7 @@ class ExpectedAttention(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        if not attached(model).shown.rotates:
+        if not require_attachment(model).shown.rotates:
             raise ValueError(
                 "model must rotate its projected queries as Llama does, over the whole width and "
                 f"in halves, for expected_attention, got {model.config.model_type!r}, which does "
@@ -38,7 +38,7 @@ class ExpectedAttention(Scorer):
         self.memory[step.layer] = self.kv.query_statistics(queries, sinks, valid, past)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
-        """Turn the statistics to the positions to come, then score."""
+        """Compute the mean rotation of future positions, then return the scores."""
         rotary = decoder_of(self.model).get_submodule("rotary_emb")
         scaling = getattr(rotary, "attention_scaling", 1.0)
         kind = getattr(rotary, "rope_type", "default")
@@ -54,7 +54,7 @@ class ExpectedAttention(Scorer):
         return super().finish(prompt, keep)
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         chosen = {name: self.settings[name] for name in self.settings if name != "future"}
         statistics = self.memory[read.layer]
         return self.kv.expected_attention(

@@ -16,7 +16,7 @@ from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends
 
 
 class FastKVzip(Scorer):
-    """A gate for each layer, on the hidden states at its attention's input.
+    """Scores by a FastKVzip gate for each layer, on the hidden states at its attention's input.
 
     The setting `weights` holds a `GateWeights` for each layer that sees the whole text.
     """
@@ -35,7 +35,7 @@ class FastKVzip(Scorer):
         refuse.gates(settings.get("weights"), whole_layers(model.config))
 
     def watch(self, step: Step) -> None:
-        """Score the chunk: no token's score depends on another's."""
+        """Score the chunk; a token's score does not depend on other tokens."""
         weights = self.settings["weights"]
         one = self.kv.fastkvzip(step.hidden, weights[step.layer], sinks=0, recent=0)
         past = self.past(step)
@@ -43,7 +43,7 @@ class FastKVzip(Scorer):
         self.memory[step.layer] = scores
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         scores = self.memory[read.layer]
         if read.valid is not None:
             scores = scores.masked_fill(~read.valid[:, None], 0)
@@ -51,5 +51,5 @@ class FastKVzip(Scorer):
 
     @staticmethod
     def arriving(kv: ModuleType, new: Arriving) -> Tensor:
-        """Score by the gate."""
+        """Return the scores that the FastKVzip gate gives new tokens."""
         return kv.fastkvzip(new.hidden, new.gate, valid=new.valid).scores

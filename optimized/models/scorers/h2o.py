@@ -7,7 +7,7 @@ from optimized.models.scorer import ReadLayer, Scorer, options
 
 
 class H2O(Scorer):
-    """Attention mass, added up chunk by chunk."""
+    """Scores by attention mass, summed chunk by chunk."""
 
     name = "h2o"
     takes = options(optimized.h2o)
@@ -18,10 +18,10 @@ class H2O(Scorer):
     colour = "#7a52c7"
 
     def watch(self, step: Step) -> None:
-        """Add what the chunk's queries pay."""
+        """Add the attention mass of the chunk's queries."""
         past = self.past(step)
         self.memory[step.layer] = self.kv.h2o_mass(step.queries, step.keys, past, step.valid)
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         return self.kv.h2o(self.memory[read.layer], read.keep, read.valid, **self.settings)

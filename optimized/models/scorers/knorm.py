@@ -10,7 +10,7 @@ from optimized.models.scorer import Arriving, ReadLayer, Scorer, options
 
 
 class KNorm(Scorer):
-    """Short keys first."""
+    """Scores by the negative key norm: short keys are kept first."""
 
     name = "knorm"
     takes = options(optimized.knorm)
@@ -20,10 +20,10 @@ class KNorm(Scorer):
     colour = "#3c9a46"
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         return self.kv.knorm(read.keys, valid=read.valid, **self.settings)
 
     @staticmethod
     def arriving(kv: ModuleType, new: Arriving) -> Tensor:
-        """Score by the length of keys."""
+        """Return the scores of new tokens by their key norms."""
         return kv.knorm(new.keys, valid=new.valid).scores

@@ -1,4 +1,4 @@
-"""KVzip on a model: it reads the context, then is made to repeat it, chunk by chunk."""
+"""KVzip on a model: the model reads the context, then repeats it chunk by chunk."""
 
 from types import ModuleType
 from typing import Any
@@ -10,23 +10,23 @@ import optimized
 from optimized import Scored
 from optimized.models import errors as refuse
 from optimized.models.kinds import PreTrainedModel
-from optimized.models.prefill import Prefilled, Step, watched
+from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
 
 FIRST = "\n\nRepeat the previous context exactly."
 NEXT = "\n\nRepeat the part of the previous context exactly, starting with `{}`."
 START = 8
-"""Tokens of a chunk that say where it starts."""
+"""Number of tokens of a chunk that the request quotes to say where the chunk starts."""
 
 
 class Request:
-    """Asks a model to repeat a chunk of its context, in words."""
+    """A request in words to repeat a chunk of the context."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
 
     def __call__(self, index: int, chunk: Tensor) -> list[int]:
-        """Return the ids that ask for a chunk, and open the model's answer."""
+        """Return the ids of the request for a chunk, up to the start of the model's answer."""
         text = NEXT.format(self.tokenizer.decode(chunk[:START])) if index else FIRST
         if getattr(self.tokenizer, "chat_template", None):
             said = [{"role": "user", "content": "?"}]
@@ -36,11 +36,11 @@ class Request:
 
 
 class KVzip(Scorer):
-    """The largest attention a token draws while the model repeats its chunk of the context.
+    """Scores by the largest attention a token receives while the model repeats its chunk.
 
-    The setting `tokenizer` has the model asked for the repetition in words, in the form of its chat
-    where it has one. The setting `prompt` holds the ids of the tokens that ask, or is a function
-    that returns them for the number of a chunk and its ids. Without either nothing is asked.
+    With the setting `tokenizer`, a request in words precedes the repetition, in the chat template
+    if there is one. The setting `prompt` holds the ids of a request, or is a function that returns
+    them for the index and the ids of a chunk. Without either there is no request.
     """
 
     name = "kvzip"
@@ -57,7 +57,7 @@ class KVzip(Scorer):
         self.asking = settings.get("prompt", ()) if named is None else Request(named)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
-        """Let the model repeat the context; the cache is afterwards what it was."""
+        """Return the scores, after the model has repeated the context; the cache is restored."""
         refuse.repeated(prompt.cache.looked)
         self.memory = {}
         longest = int(lengths(prompt).max())
@@ -66,7 +66,7 @@ class KVzip(Scorer):
         return super().finish(prompt, keep)
 
     def repeat(self, prompt: Prefilled, index: int) -> None:
-        """Read one chunk again, and score it by the queries that do."""
+        """Read one chunk again, and store its scores from the queries of the repetition."""
         ids, there = self.asked(prompt, index)
         blank = (~there).sum(-1).tolist()
         repeated = there.flip(-1)
@@ -76,7 +76,7 @@ class KVzip(Scorer):
         positions = lengths(prompt)[:, None] + there.long().cumsum(-1) - 1
 
         def on_the_left(rows: Tensor) -> Tensor:
-            """Put the padding of a repeat input where the specification has it."""
+            """Return rows with the padding moved to the left, as the specification expects."""
             moved = [row.roll(count, -2) for row, count in zip(rows, blank, strict=True)]
             return torch.stack(moved) if any(blank) else rows
 
@@ -94,7 +94,11 @@ class KVzip(Scorer):
                 self.memory.get(step.layer),
             )
 
-        with torch.no_grad(), prompt.cache.undone(), watched(self.model, prompt.cache, [watch]):
+        with (
+            torch.no_grad(),
+            prompt.cache.undone(),
+            install_watchers(self.model, prompt.cache, [watch]),
+        ):
             self.model(
                 input_ids=ids,
                 attention_mask=torch.cat([valid, there], 1).long(),
@@ -105,9 +109,10 @@ class KVzip(Scorer):
             )
 
     def asked(self, prompt: Prefilled, index: int) -> tuple[Tensor, Tensor]:
-        """Return the repeat input of each row, and which of it is there.
+        """Return the repeat input of each row, and a mask of its real tokens.
 
-        It is padded on the right: padding behind the context would fill a layer's window.
+        It is padded on the right. Left padding would come directly after the context, and fill the
+        window of a sliding-window layer.
         """
         rows = []
         for row, count in enumerate(lengths(prompt).tolist()):
@@ -126,7 +131,7 @@ class KVzip(Scorer):
         return ids, there
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Protect the ends beside the scores."""
+        """Return the scores of one layer's tokens, with both ends protected."""
         scores = self.memory.get(read.layer)
         if scores is None:  # no chunk: all tokens are sinks
             scores = read.keys.new_zeros(read.keys.shape[:-1], dtype=torch.float32)

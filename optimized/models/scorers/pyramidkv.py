@@ -9,7 +9,7 @@ from optimized.models.scorers.snapkv import SnapKV
 
 
 class PyramidKV(SnapKV):
-    """SnapKV's scores, budgets that shrink from layer to layer."""
+    """SnapKV's scores, with budgets that shrink from layer to layer."""
 
     name = "pyramidkv"
     takes = (*SnapKV.takes, "beta", "exact")
@@ -19,7 +19,7 @@ class PyramidKV(SnapKV):
     colour = "#e08a1e"
 
     def budgets(self, prompt: Prefilled, keep: int) -> Tensor:
-        """Follow the line from the first layer to the last."""
+        """Return layer budgets on a line from the first layer to the last."""
         chosen = self.chosen("window", "beta", "exact")
         layers = len(prompt.cache.evictable())
         return self.kv.pyramidkv_budgets(keep, layers, lengths(prompt), **chosen)

@@ -1,4 +1,4 @@
-"""A random choice, which every scorer must beat."""
+"""Random scores: the baseline of every scorer."""
 
 import torch
 
@@ -14,7 +14,7 @@ class Random(Scorer):
     colour = "#8c8c8c"
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         draw = torch.Generator().manual_seed(self.settings.get("seed", 0) * 1_000_003 + read.layer)
         scores = torch.rand(read.keys.shape[:-1], generator=draw).to(read.keys.device)
         if read.valid is not None:

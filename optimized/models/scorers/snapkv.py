@@ -9,7 +9,7 @@ from optimized.models.scorer import ReadLayer, Scorer
 
 
 class SnapKV(Scorer):
-    """The last queries' attention; only they are remembered."""
+    """Scores by the attention of the last queries; only those queries are stored."""
 
     name = "snapkv"
     takes = ("window", "kernel", "pooling")
@@ -19,12 +19,12 @@ class SnapKV(Scorer):
     colour = "#d0452f"
 
     def watch(self, step: Step) -> None:
-        """Remember the last queries."""
+        """Store the last queries."""
         past, window = self.past(step), self.settings.get("window", self.observing)
         queries = step.queries if past is None else torch.cat([past, step.queries], 2)
         self.memory[step.layer] = queries[:, :, -window:].clone()
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         chosen = self.chosen("window", "kernel", "pooling")
         return self.kv.snapkv(self.memory[read.layer], read.keys, valid=read.valid, **chosen)

@@ -10,7 +10,7 @@ from optimized.models.scorer import Arriving, ReadLayer, Scorer, options
 
 
 class StreamingLLM(Scorer):
-    """The first tokens and the last ones."""
+    """Scores by position: the first tokens and the last ones are kept."""
 
     name = "streaming_llm"
     takes = options(optimized.streaming_llm)
@@ -19,10 +19,10 @@ class StreamingLLM(Scorer):
     colour = "#b07a2a"
 
     def scored(self, read: ReadLayer) -> Scored:
-        """Score one layer."""
+        """Return the scores of one layer's tokens."""
         return self.kv.streaming_llm(read.keys, valid=read.valid, **self.settings)
 
     @staticmethod
     def arriving(kv: ModuleType, new: Arriving) -> Tensor:
-        """Score by position."""
+        """Return the scores of new tokens by their positions."""
         return kv.streaming_llm(new.keys, valid=new.valid).scores + new.before

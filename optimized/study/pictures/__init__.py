@@ -24,7 +24,7 @@ from optimized.study.results import Settings
 
 
 class Picture(NamedTuple):
-    """A picture with its caption, or why there is none."""
+    """A picture with its caption, or the reason why it could not be drawn."""
 
     name: str
     title: str
@@ -35,18 +35,18 @@ class Picture(NamedTuple):
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What is known of it beside the drawing."""
+        """All fields but the drawing."""
         known = self._asdict()
         del known["svg"]
         return known
 
 
 REFUSALS = (ValueError, ArithmeticError, RuntimeError)
-"""What leaves one picture out, too little memory among it, and never ends a run."""
+"""Errors that leave out one picture and do not end the run; too little memory is one."""
 
 
 class Sitting(NamedTuple):
-    """What a picture is made of."""
+    """The inputs of every picture."""
 
     caught: Captured
     model: PreTrainedModel
@@ -55,12 +55,12 @@ class Sitting(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How a picture is made: what is measured, drawn from that, and said of it."""
+    """How a picture is made: functions that measure, draw and write the caption."""
 
     title: str
     height: float
     measure: Callable[[Sitting], Any]
-    """The numbers; or these, and what is drawn beside them."""
+    """Returns the numbers, or the numbers and further inputs of the drawing."""
     paint: Callable[..., None]
     caption: Callable[[dict[str, Any]], str]
 
@@ -124,16 +124,16 @@ def pictures(
     how: Settings,
     step: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Picture]:
-    """Draw every picture, from some of the documents of a run.
+    """Draw every picture from some documents of a run.
 
     Args:
         model: the attached model.
-        documents: those of the run.
-        how: the reading and the seed of the run, and how KVzip asks for a repetition.
+        documents: the documents of the run.
+        how: the reading and the seed of the run, and KVzip's request for a repetition.
         step: called with the name of each picture when it is done.
 
     Yields:
-        The pictures; one that this model or these documents do not allow says why.
+        The pictures; one that this model or these documents do not allow holds the reason.
     """
     try:
         caught = captured.capture(model, documents, how)
@@ -150,12 +150,12 @@ def pictures(
 
 
 def refused(name: str, refusal: Exception) -> Picture:
-    """Return a picture that cannot be had."""
+    """Return a picture without a drawing, with the reason."""
     return Picture(name, PICTURES[name].title, refused=" ".join(str(refusal).split()))
 
 
 def drawn(name: str, plan: Plan, sitting: Sitting) -> Picture:
-    """Measure, and draw."""
+    """Return a picture after measuring and drawing."""
     found = plan.measure(sitting)
     numbers, *shown = found if isinstance(found, tuple) else (found,)
     json.dumps(numbers, allow_nan=False)

@@ -1,4 +1,4 @@
-"""What the pictures are drawn from: some documents of a run, read once more."""
+"""The data of the pictures: tensors of some documents of a run, which are read once more."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,21 +17,21 @@ from optimized.study.results import Settings, Trial
 from optimized.study.score_runner import Panel
 
 DOCUMENTS = 8
-"""Documents whose scores are looked at: the longest."""
+"""Number of documents whose scores are used: the longest ones."""
 HELD = 2
-"""Documents whose queries, keys and values are held."""
+"""Number of documents whose queries, keys and values are stored."""
 LAYERS = 4
-"""Layers of which they are held, first to last."""
+"""Number of layers for which they are stored, from the first to the last."""
 TOKENS = 2048
-"""Tokens read of each document, as many as HubKV's observations have."""
+"""Number of tokens read of each document, as in HubKV's observations."""
 SINKS = 4
 
 
 class Captured(NamedTuple):
-    """Scores of some documents, and what attention compares in a few of them; on the CPU."""
+    """Scores of some documents, and queries, keys and values of a few of them, on the CPU."""
 
     layers: tuple[int, ...]
-    """Those that are held."""
+    """The layers that are stored."""
     queries: Float[Tensor, "layers held query_heads tokens width"]
     keys: Float[Tensor, "layers held kv_heads tokens width"]
     values: Float[Tensor, "layers held kv_heads tokens width"]
@@ -40,25 +40,25 @@ class Captured(NamedTuple):
     reconstruction: Float[Tensor, "documents content"]
     """KVzip's scores of the content, mean over all layers and heads."""
     density: Float[Tensor, "all_layers documents kv_heads content"]
-    """Mean attention that each token of the content draws from the queries of the content."""
+    """Mean attention that each token of the content receives from the queries of the content."""
 
     @property
     def content(self) -> slice:
-        """Return where the content is: without the sinks and the recent tokens."""
+        """Return the span of the content: all tokens but the sinks and the recent ones."""
         return content(self.keys.shape[-2])
 
 
 def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Settings) -> Captured:
-    """Read the longest documents, and catch what the pictures need.
+    """Read the longest documents, and return the data of the pictures.
 
     Raises:
         ValueError: the documents are too short to have a content.
     """
     limit = getattr(model.config, "max_position_embeddings", None) or 2 * TOKENS
-    most = min(TOKENS, limit // 2)  # KVzip reads them twice
+    most = min(TOKENS, limit // 2)  # KVzip reads each token twice
     ids = torch.tensor([one.context[:most] for one in longest(documents)], device=model.device)
     tokens, count = ids.shape[1], whole_layers(model.config)
-    inner, layers = content(tokens), spread(count, LAYERS)
+    inner, layers = content(tokens), spread_layers(count, LAYERS)
     if inner.stop - inner.start < 16:
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")
     rows = [Trial(system_named(name), 0.75) for name in ("kvzip", "snapkv")]
@@ -93,19 +93,19 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
 
 
 def longest(documents: Sequence[Document]) -> list[Document]:
-    """Return the longest documents, as many as are looked at."""
+    """Return the first `DOCUMENTS` documents of the greatest length."""
     most = max(len(one.context) for one in documents)
     return [one for one in documents if len(one.context) == most][:DOCUMENTS]
 
 
 def content(tokens: int) -> slice:
-    """Return the tokens that no scorer protects."""
+    """Return the span of tokens that no scorer protects."""
     inner = (~optimized.protected_mask(tokens, SINKS)).nonzero().flatten()
     return slice(SINKS, SINKS + len(inner))
 
 
-def spread(count: int, most: int) -> tuple[int, ...]:
-    """Return some of so many layers, first and last among them."""
+def spread_layers(count: int, most: int) -> tuple[int, ...]:
+    """Return at most `most` of `count` layers at even distances, with the first and the last."""
     if count <= most:
         return tuple(range(count))
     return tuple(round(place * (count - 1) / (most - 1)) for place in range(most))
@@ -115,9 +115,10 @@ def mean_attention(
     queries: Float[Tensor, "*batch query_heads queries width"],
     keys: Float[Tensor, "*batch kv_heads tokens width"],
 ) -> Float[Tensor, "*batch kv_heads tokens"]:
-    """Return the mean attention that each key draws from some queries, the last at its key.
+    """Return the mean attention that each key receives; the last query is at the last key.
 
-    It is `attention_density`, mean over a group, without its weights of queries × tokens.
+    It equals `attention_density`, averaged over a group of query heads, but allocates no weights
+    of size queries × tokens.
     """
     group = queries.shape[-3] // keys.shape[-3]
     return optimized.h2o_mass(queries, keys) / (group * queries.shape[-2])

@@ -1,4 +1,4 @@
-"""How pictures look: the same figure is the same file, legible on white and on near-black."""
+"""The style of pictures: reproducible SVG, legible on white and on near-black pages."""
 
 from collections.abc import Callable
 from io import StringIO
@@ -16,20 +16,20 @@ LOOK = Path(__file__).parent / "figure.mplstyle"
 INK: str = mpl.rc_params_from_file(LOOK, use_default_template=False)["text.color"]
 STRONG, WEAK, THIRD = "#00897b", "#e07b39", "#5b7fd6"
 GRID, PAGE = "#8a929833", "#fefefe"
-"""Of lines behind the rest, and of what lies behind letters."""
+"""Colour of grid lines, and of the background of letters."""
 HEAT = "magma"
 PIXELS = 384
 ALIKE = LinearSegmentedColormap.from_list("alike", ["#2f6fd0", "#f2f2ef", "#d0452f"])
-"""From opposite over unrelated to alike."""
+"""Colours from opposite over unrelated to alike."""
 SCORE = LinearSegmentedColormap.from_list("score", ["#7ec8f0", "#d0302f"])
-"""Sky blue to red, as GraphKV's figure has it."""
+"""Sky blue to red, as in GraphKV's figure."""
 
 
 def draw(paint: Callable[[Figure], None], height: float, width: float = 9.0) -> str:
-    """Return a picture as SVG, an element and nothing before it.
+    """Return a picture as an SVG element, without an XML declaration.
 
     Args:
-        paint: draws on the figure.
+        paint: a function that draws on the figure.
         height: in inches.
         width: in inches.
     """
@@ -45,14 +45,14 @@ def draw(paint: Callable[[Figure], None], height: float, width: float = 9.0) -> 
 
 
 def title(axes: Axes, text: str) -> None:
-    """Name a part of a figure."""
+    """Set the title of a part of a figure."""
     axes.set_title(text, loc="left")
 
 
 def image(
     axes: Axes, values: Tensor, colours: str | LinearSegmentedColormap, low: float, high: float
 ) -> None:
-    """Draw a matrix as an image of a few pixels an entry, which no viewer can blur much."""
+    """Draw a matrix with several pixels for each entry, so that viewers blur it little."""
     axes.spines[:].set_visible(False)
     times = max(1, round(PIXELS / len(values)))
     array: np.ndarray = values.float().numpy().repeat(times, 0).repeat(times, 1)

@@ -1,4 +1,4 @@
-"""GraphKV, Figs. 2 and 7: how alike the best keys are, and where they lie, as scores decay."""
+"""GraphKV, Figs. 2 and 7: similarity and location of the best keys as scores decay."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ SHOWN, BEST, BINS, KEPT, ROUNDS = 128, 10, 20, 0.05, 3
 
 
 class Likeness(NamedTuple):
-    """Similarities of the keys of one head: of all of them, and of the best before and after."""
+    """Cosine similarities of keys of one head: all keys, and the best before and after decay."""
 
     layer: int
     every: Float[Tensor, "tokens tokens"]
@@ -40,7 +40,7 @@ def decayed(
     reading: str,
     rounds: int = 1,
 ) -> Float[Tensor, "*batch heads tokens"]:
-    """Refine scores as GraphKV does in the run on a document so long, for so many rounds."""
+    """Return the scores after `rounds` rounds of GraphKV, on a document of `length` tokens."""
     settings = refinement(system_named("snapkv+graphkv"), reading)._replace(rounds=rounds)
     if settings.adaptive:
         count = kv.neighbour_count(settings.count, length)
@@ -57,7 +57,7 @@ def best(
 
 
 def likeness(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
-    """Compare the best tokens of a stretch before and after one round."""
+    """Return the similarities of the best tokens of a stretch before and after one round."""
     place = slice(caught.content.start, min(caught.content.start + SHOWN, caught.content.stop))
     keys, scores = caught.keys[..., place, :], caught.observed[..., place]
     count, length = min(BEST, keys.shape[-2] // 2), caught.keys.shape[-2]
@@ -86,7 +86,7 @@ def likeness(caught: Captured, reading: str) -> tuple[dict[str, Any], Likeness]:
 
 
 def planes(caught: Captured, reading: str) -> tuple[dict[str, Any], Plane]:
-    """Measure how far the best tokens lie apart after 0, 1, 2 and 3 rounds."""
+    """Return the distances of the best tokens from their mean after 0, 1, 2 and 3 rounds."""
     keys, scores = caught.keys[..., caught.content, :], caught.observed[..., caught.content]
     kept, length = max(2, round(KEPT * keys.shape[-2])), caught.keys.shape[-2]
     refined = [decayed(scores, keys, kept, length, reading, each) for each in range(ROUNDS + 1)]
@@ -109,12 +109,12 @@ def planes(caught: Captured, reading: str) -> tuple[dict[str, Any], Plane]:
 
 
 def extent(places: Float[Tensor, "*heads tokens axes"]) -> Float[Tensor, "*heads"]:
-    """Return the root mean square distance of some places from their middle."""
+    """Return the root mean square distance of points from their mean."""
     return (places - places.mean(-2, keepdim=True)).square().sum(-1).mean(-1).sqrt()
 
 
 def likeness_caption(found: dict[str, Any]) -> str:
-    """Say what is seen in the similarities."""
+    """Return the caption of the similarities."""
     every, before, after = (found[name] for name in ("every", "before", "after"))
     nearer = before["mean"] - every["mean"]
     less = after["mean"] < before["mean"]
@@ -132,7 +132,7 @@ def likeness_caption(found: dict[str, Any]) -> str:
 
 
 def planes_caption(found: dict[str, Any]) -> str:
-    """Say what is seen in the planes."""
+    """Return the caption of the planes."""
     spread, replaced = found["spread"], found["replaced"]
     rounds = ", ".join(f"{one:.2f}" for one in spread[1:])
     return (

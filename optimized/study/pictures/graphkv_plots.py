@@ -1,4 +1,4 @@
-"""The figures of GraphKV, drawn."""
+"""Draw the figures of GraphKV."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def likeness(canvas: Figure, found: dict[str, Any], shown: Likeness) -> None:
 
 
 def planes(canvas: Figure, _: dict[str, Any], shown: Plane) -> None:
-    """Draw Fig. 7: keys on two axes, their scores as colours, the best as large dots."""
+    """Draw Fig. 7: keys on two axes, scores as colours, the best keys as large dots."""
     places = shown.places.numpy()
     panels = canvas.subplots(1, len(shown.scores), sharex=True, sharey=True)
     first = shown.scores[0]

@@ -1,4 +1,4 @@
-"""HEX, Table 4: what is lost without the expander, without heavy hitters, and without both."""
+"""HEX, Table 4: ablations of the expander, of heavy hitters, and of both."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -26,17 +26,18 @@ PRINTED = {
     "4-expander": 50.76,
     "4-expander-EO": 50.64,
 }
-"""Accuracy on GSM8k that the table prints, best first."""
+"""Printed accuracies on GSM8k, best first."""
 
 
 def ablations(
     model: PreTrainedModel, documents: Sequence[Document], settings: Settings
 ) -> dict[str, Any]:
-    """Measure the rows of the table as the systems of a run are measured.
+    """Measure the rows of the table like the systems of a run.
 
     Returns:
-        For each row the bytes in percent, the deviation of attention in units of attention, the
-        change in bits per byte with its interval and the needles found, or why it is refused.
+        For each row the bytes in percent, the deviation of attention divided by its norm, the
+        change in bits per byte with its interval and the needles found, or the reason why it is
+        refused.
     """
     trials = [Trial(FULL, None)]
     for name in PRINTED:
@@ -60,7 +61,7 @@ def ablations(
 
 
 def ablations_caption(found: dict[str, Any]) -> str:
-    """Say what is seen."""
+    """Return the caption of the ablations."""
     rows = {name: row for name, row in found["rows"].items() if not isinstance(row, str)}
     words = [
         f"Rows of Table 4 on {found['documents']} documents: how far attention moves, in percent "
@@ -78,7 +79,7 @@ def ablations_caption(found: dict[str, Any]) -> str:
 
 
 def ranked(bits: str, some: dict[str, float]) -> str:
-    """Say in which order the rows of one width come, and whether the paper has it so."""
+    """Return a sentence on the order of the rows of one bit width, compared with the paper's."""
     order = sorted(some, key=lambda name: some[name])
     listed = ", ".join(f"{name.partition('-')[2]} {some[name]:.1%}" for name in order)
     pairs = [(PRINTED[one] > PRINTED[other]) for one, other in combinations(order, 2)]

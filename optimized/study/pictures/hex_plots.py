@@ -1,4 +1,4 @@
-"""The figures of HEX, drawn."""
+"""Draw the figures of HEX."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def settings(canvas: Figure, found: dict[str, Any]) -> None:
 
 
 def line(axes: Axes, sweep: dict[str, Any], name: str, colour: str, style: str) -> None:
-    """Draw one setting, its values at equal distances."""
+    """Draw the sweep of one setting, with its values at equal distances."""
     values = [f"{value:.3g}" for value in sweep["values"]]
     rows = [(None, None) if isinstance(row, str) else row for row in sweep["rows"]]
     heights = [np.nan if row[0] is None else 100 * row[0] for row in rows]
@@ -58,7 +58,7 @@ def line(axes: Axes, sweep: dict[str, Any], name: str, colour: str, style: str) 
 
 
 def ablations(canvas: Figure, found: dict[str, Any]) -> None:
-    """Draw Table 4: a bar for each row, and what it costs."""
+    """Draw Table 4: a bar for each row, with its bytes, bits and printed accuracy."""
     axes = canvas.subplots()
     rows = list(found["rows"].items())
     widths = [0.0 if isinstance(row, str) else 100 * row["deviation"] for _, row in rows]

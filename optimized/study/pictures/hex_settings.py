@@ -11,7 +11,7 @@ from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.words import verdict
 
 DECODED = 0.25
-"""Share of a document that is decoded, token by token, in the study of settings."""
+"""Share of a document that is decoded token by token."""
 CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "append": ("block", (32, 48, 96, 192)),
     "full": ("block", (32, 48, 96, 192)),
@@ -33,8 +33,8 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
     """Stream a document through HEX-4 with one setting changed at a time.
 
     Returns:
-        For each sweep its values, and for each value the deviation of attention in units of
-        attention itself and the bytes in percent, or why it cannot be had.
+        For each sweep its values, and for each value the deviation of attention divided by its
+        norm and the bytes in percent, or the reason why the value is refused.
     """
     queries, keys, values = (
         part[:, :1].half() for part in (caught.queries, caught.keys, caught.values)
@@ -66,7 +66,7 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
 def streamed(
     stream: tuple[Tensor, Tensor, Tensor], prompt: int, config: kv.HexConfig, size: float
 ) -> tuple[float, float] | str:
-    """Return the deviation and the bytes of one setting, or why it is refused."""
+    """Return the deviation and the bytes of one setting, or the reason why it is refused."""
     try:
         (row,) = kv.sensitivity(*stream, prompt, [config])
     except ValueError as refusal:
@@ -80,12 +80,12 @@ def outputs(
     values: Float[Tensor, "*batch kv_heads tokens width"],
     prompt: int,
 ) -> float:
-    """Return the mean length of attention at the tokens after a prompt."""
+    """Return the mean norm of the attention outputs after a prompt."""
     return float(kv.attention(queries[..., prompt:, :], keys, values).float().norm(dim=-1).mean())
 
 
 def settings_caption(found: dict[str, Any]) -> str:
-    """Say what is seen in the sweeps."""
+    """Return the caption of the sweeps."""
     sweeps = found["sweeps"]
     parts = []
     for name, words in NAMES.items():

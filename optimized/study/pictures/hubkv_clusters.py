@@ -1,4 +1,4 @@
-"""HubKV, Fig. 1: important tokens crowd together, and suppressing neighbours spreads the picks."""
+"""HubKV, Fig. 1: important tokens form clusters, and suppressing neighbours spreads the picks."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ PICKS, SEGMENTS, DISTANCES, FIRST = 80, 64, 150, 4
 
 
 def clusters(scores: Float[Tensor, "documents tokens"], seed: int) -> dict[str, Any]:
-    """Measure the three observations.
+    """Return the measurements of the three observations.
 
     Args:
         scores: KVzip's scores of the content, mean over layers and heads.
-        seed: of the random orders that ranking is compared with.
+        seed: seed of the random orders that ranking is compared with.
 
     Returns:
         The gain of each pick and the coverage after it, means over documents, for Top-K, for
@@ -49,7 +49,7 @@ def clusters(scores: Float[Tensor, "documents tokens"], seed: int) -> dict[str, 
 
 
 def deviation(values: Float[Tensor, "samples points"]) -> Float[Tensor, " points"]:
-    """Return the sample deviation of each point, 0 where there is one sample."""
+    """Return the sample standard deviation of each point, 0 where there is one sample."""
     return values.std(0) if len(values) > 1 else torch.zeros_like(values[0])
 
 
@@ -59,7 +59,7 @@ def mean(values: list[float]) -> float:
 
 
 def caption(found: dict[str, Any]) -> str:
-    """Say what is seen."""
+    """Return the caption of the three observations."""
     gain, covered = found["gain"], found["coverage"]
     picks, one = len(gain["top"]), found["autocorrelation"][1]
     early, late = mean(gain["top"][:FIRST]), mean(gain["top"][FIRST:])

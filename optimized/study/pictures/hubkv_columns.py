@@ -1,4 +1,4 @@
-"""HubKV, Figs. 2 and 9: a few keys draw most attention, and neighbours draw alike."""
+"""HubKV, Figs. 2 and 9: a few keys receive most attention, and neighbours similar amounts."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ PIXELS, STRONG, TRIMMED, DISTANCES = 256, 0.05, 100, 150
 
 
 class Map(NamedTuple):
-    """The attention of one head within the content, in pixels of some tokens each."""
+    """The attention of one head within the content; a pixel is the maximum over some tokens."""
 
     layer: int
     head: int
@@ -26,10 +26,11 @@ class Map(NamedTuple):
 
 
 def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
-    """Measure columns in one document, and look at the head of a layer that has the strongest.
+    """Measure attention columns in one document.
 
     Returns:
-        The shares, and a map for the first, the middle and the last layer that is held.
+        The shares of attention, and a map of the head with the strongest columns for the first,
+        the middle and the last layer that is stored.
     """
     inner = caught.content
     queries, keys = caught.queries[:, 0], caught.keys[:, 0]
@@ -58,30 +59,30 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
 
 
 def strongest(density: Float[Tensor, "*heads tokens"]) -> tuple[Tensor, Tensor]:
-    """Return which share of attention the strongest columns draw, and which columns they are."""
+    """Return the share of attention that the strongest columns receive, and their indices."""
     count = max(1, round(STRONG * density.shape[-1]))
     top = kv.ranking(density)[..., :count]
     return density.gather(-1, top).sum(-1) / density.sum(-1), top
 
 
 def agreement(strong: Tensor) -> float:
-    """Return the share of its strongest columns that a head has in common with another one."""
+    """Return the mean share of strongest columns that two heads of a layer have in common."""
     both = (strong[:, :, None, :, None] == strong[:, None, :, None, :]).any(-1).float().mean(-1)
     heads = both.shape[1]
     return float((both.sum((1, 2)) - heads).mean() / max(1, heads * (heads - 1)))
 
 
 def even(tokens: int) -> Float[Tensor, " tokens"]:
-    """Return the mean attention that each key draws if queries attend to all alike."""
+    """Return the mean attention that each key receives if queries attend to all keys equally."""
     return (1 / torch.arange(1, tokens + 1)).flip(0).cumsum(0).flip(0) / tokens
 
 
 def correlation(density: Float[Tensor, "layers documents heads content"]) -> dict[str, Any]:
-    """Correlate the density of each head with itself, without its first tokens.
+    """Return autocorrelations of the density, without its first tokens.
 
     Returns:
-        The autocorrelation, mean and deviation over heads, that of the mean density, and that of
-        attention to all keys alike.
+        The mean and the deviation over heads, the autocorrelation of the mean density, and that of
+        equal attention to all keys.
     """
     content = density.shape[-1]
     trimmed = min(TRIMMED, content // 4)
@@ -102,7 +103,7 @@ def correlation(density: Float[Tensor, "layers documents heads content"]) -> dic
 
 
 def maps_caption(found: dict[str, Any]) -> str:
-    """Say what is seen in the maps."""
+    """Return the caption of the maps."""
     named = ", ".join(
         f"layer {layer} head {head} ({share(strong)})"
         for layer, head, strong in zip(
@@ -123,7 +124,7 @@ def maps_caption(found: dict[str, Any]) -> str:
 
 
 def correlation_caption(found: dict[str, Any]) -> str:
-    """Say what is seen in the correlation."""
+    """Return the caption of the correlation."""
     heads, mean, flat = (found[name][1] for name in ("heads", "mean", "even"))
     far = min(32, len(found["heads"]) - 1)
     return (

@@ -1,4 +1,4 @@
-"""The figures of HubKV, drawn."""
+"""Draw the figures of HubKV."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +55,7 @@ def autocorrelation(
 def columns(canvas: Figure, _: dict[str, Any], maps: Sequence[Map]) -> None:
     """Draw Fig. 2: attention of the heads with the strongest columns."""
     for axes, one in zip(np.ravel(canvas.subplots(1, len(maps))), maps, strict=True):
-        bright = one.weights**0.4  # so that the background is seen beside the columns
+        bright = one.weights**0.4  # makes the background visible beside the columns
         image(axes, bright, HEAT, 0.0, max(1e-6, float(bright.max())))
         title(axes, f"layer {one.layer}, head {one.head}")
         last = len(one.weights) - 1
@@ -65,7 +65,7 @@ def columns(canvas: Figure, _: dict[str, Any], maps: Sequence[Map]) -> None:
 
 
 def density(canvas: Figure, found: dict[str, Any]) -> None:
-    """Draw Fig. 9: how the attention that keys draw is correlated."""
+    """Draw Fig. 9: the autocorrelation of the attention that keys receive."""
     axes = canvas.subplots()
     autocorrelation(axes, found["heads"], found["heads_deviation"], "a head, mean ± deviation")
     at = range(1, len(found["mean"]))
