@@ -12,7 +12,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import aligned, grouped, left_padded
 from reference._validation.types import Finite, FiniteAbove0
 from reference.attention import attention, attention_weights
-from reference.hex.cache import HexCache, attended
+from reference.hex.cache import HexCache, read_unrounded
 from reference.precision import widest
 
 
@@ -81,7 +81,7 @@ def hex_attention(
         over the restored blocks and the residual buffer; a restored entry is code times step plus
         minimum, and not rounded to the dtype of the cache as `hex_read` does.
     """
-    keys, values = attended(cache)
+    keys, values = read_unrounded(cache)
     tokens, count = keys.shape[-2], queries.shape[-2]
     exact = widest(queries, keys)
     output = torch.zeros_like(queries)

@@ -74,7 +74,7 @@ def hex_prefill(
     blocks = (compress_span(config, *span, mass, tokens, True),) if tokens else ()
     later = attention_mass(queries[..., tokens:, :], keys)
     later[..., :tokens] += mass
-    return leave(waiting(config, keys, values, later), blocks, tokens)
+    return move_to_blocks(uncompressed(config, keys, values, later), blocks, tokens)
 
 
 @requires(grouped, continued, alike)
@@ -114,17 +114,17 @@ def hex_append(
     while start < length:
         stop = min(length, start + buffer_space(cache))
         new = (x[..., start:stop, :] for x in (queries, keys, values))
-        cache, start = settled(hold(cache, *new)), stop
+        cache, start = compress_if_full(append_and_weigh(cache, *new)), stop
     return cache
 
 
-def remembering(cache: HexCache) -> None:
+def remembers_mass(cache: HexCache) -> None:
     """Refuse a cache in append mode, which remembers no mass."""
     if cache.config.mode == "append":
         raise ValueError("cache must be in mode 'full' or 'oracle', got 'append'")
 
 
-@requires(remembering)
+@requires(remembers_mass)
 def hex_recompress(cache: HexCache) -> HexCache:
     r"""Compress everything but the residual buffer anew, as one span.
 
@@ -145,7 +145,7 @@ def hex_recompress(cache: HexCache) -> HexCache:
         E-H9, E-H17, E-H73: heavy hitters by the mass since each token's arrival; the originals are
         gone, so `full` quantises what was quantised before, as `hex_read` returns it.
     """
-    return recompress(cache, 0) if cache.blocks else cache
+    return recompress_all(cache, 0) if cache.blocks else cache
 
 
 def hex_read(
@@ -174,7 +174,7 @@ def hex_read(
     return read(cache, hex_reconstruct)
 
 
-def attended(cache: HexCache) -> tuple[Tensor, Tensor]:
+def read_unrounded(cache: HexCache) -> tuple[Tensor, Tensor]:
     """Return the keys and values that queries attend to: those of `hex_read`, unrounded."""
     return read(cache, restored)
 
@@ -196,13 +196,13 @@ def read(
     )
 
 
-def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
+def append_and_weigh(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     """Add tokens to the residual buffer, and the weights of their queries to the mass."""
-    cache = arrived(cache, keys, values)
-    return weighed(cache, attention_mass(queries, attended(cache)[0]))
+    cache = with_new_tokens(cache, keys, values)
+    return with_added_mass(cache, attention_mass(queries, read_unrounded(cache)[0]))
 
 
-def arrived(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:
+def with_new_tokens(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:
     """Put tokens into the residual buffer that have drawn no attention yet."""
     none = cache.residual_mass.new_zeros(*cache.residual_mass.shape[:-1], keys.shape[-2])
     return cache._replace(
@@ -212,7 +212,7 @@ def arrived(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:
     )
 
 
-def weighed(cache: HexCache, mass: Tensor) -> HexCache:
+def with_added_mass(cache: HexCache, mass: Tensor) -> HexCache:
     """Add attention that every token drew to what is remembered of it."""
     compressed = mass.shape[-1] - cache.residual_mass.shape[-1]
     remembered = cache.mass.shape[-1]
@@ -222,23 +222,23 @@ def weighed(cache: HexCache, mass: Tensor) -> HexCache:
     )
 
 
-def settled(cache: HexCache) -> HexCache:
+def compress_if_full(cache: HexCache) -> HexCache:
     """Compress a block if the residual buffer is full."""
     if buffer_space(cache):
         return cache
     append = cache.config.mode == "append" or len(cache.blocks) < cache.config.period
-    return compress_residual(cache) if append else recompress(cache, cache.config.block)
+    return compress_oldest_block(cache) if append else recompress_all(cache, cache.config.block)
 
 
-def compress_residual(cache: HexCache) -> HexCache:
+def compress_oldest_block(cache: HexCache) -> HexCache:
     """Compress the oldest block of the residual buffer, and put it beside the others."""
     config, size, mass = cache.config, cache.config.block, cache.residual_mass
     span = cache.residual_keys[..., :size, :], cache.residual_values[..., :size, :]
     block = compress_span(config, *span, mass[..., :size], mass.shape[-1], not cache.blocks)
-    return leave(cache, (*cache.blocks, block), size)
+    return move_to_blocks(cache, (*cache.blocks, block), size)
 
 
-def recompress(cache: HexCache, size: int) -> HexCache:
+def recompress_all(cache: HexCache, size: int) -> HexCache:
     """Compress all blocks and the oldest `size` tokens of the residual buffer as one span."""
     mass = torch.cat([cache.mass, cache.residual_mass], -1)
     tokens = cache.mass.shape[-1] + size
@@ -248,10 +248,10 @@ def recompress(cache: HexCache, size: int) -> HexCache:
         values = torch.cat([cache.original_values, cache.residual_values], -2)
     span = keys[..., :tokens, :], values[..., :tokens, :]
     block = compress_span(cache.config, *span, mass[..., :tokens], mass.shape[-1], True)
-    return leave(cache, (block,), size)
+    return move_to_blocks(cache, (block,), size)
 
 
-def leave(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
+def move_to_blocks(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
     """Let the oldest `size` tokens go from the residual buffer into the blocks given."""
     keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
     remembered = slice(0 if cache.config.mode == "append" else size)
@@ -268,7 +268,7 @@ def leave(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
     )
 
 
-def waiting(config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor) -> HexCache:
+def uncompressed(config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor) -> HexCache:
     """Return a cache whose residual buffer holds a whole prompt."""
     none = mass[..., :0], keys[..., :0, :], values[..., :0, :]
     return HexCache(config, (), keys, values, mass, *none)
@@ -293,12 +293,12 @@ def hex_store(
         static = static_mask(config, span, heads * width).to(keys.device)
         coded = real[..., :span, None] & ~hex_mask(static, marked, heads)
         settings = config.bits, config.value_group, config.scales
-        blank = harmless(keys[..., :span, :], coded, real[..., :span, None])
+        blank = neutral_padding(keys[..., :span, :], coded, real[..., :span, None])
         blocks = (hex_compress(blank, values[..., :span, :], static, marked, *settings),)
-    return leave(waiting(config, keys, values, mass), blocks, span)
+    return move_to_blocks(uncompressed(config, keys, values, mass), blocks, span)
 
 
-def harmless(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
+def neutral_padding(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
     """Put into the padding of each channel a number that leaves its range as it is."""
     lowest = keys.masked_fill(~coded, torch.inf).amin(-2, keepdim=True)
     return torch.where(real, keys, torch.where(coded.any(-2, keepdim=True), lowest, 0))
@@ -306,17 +306,17 @@ def harmless(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
 
 def buffer_space(cache: HexCache) -> int:
     """Return how many tokens the residual buffer takes before a block leaves it."""
-    return cache.config.block + carried(cache.config) - cache.residual_keys.shape[-2]
+    return cache.config.block + carried_tokens(cache.config) - cache.residual_keys.shape[-2]
 
 
-def carried(config: HexConfig) -> int:
+def carried_tokens(config: HexConfig) -> int:
     """Return how many tokens stay in the residual buffer when a block leaves it."""
     return config.recent if config.carry_recent else 0
 
 
 def span_length(config: HexConfig, tokens: int) -> int:
     """Return how many tokens of a prompt are compressed: whole blocks."""
-    return max(0, tokens - carried(config)) // config.block * config.block
+    return max(0, tokens - carried_tokens(config)) // config.block * config.block
 
 
 def compress_span(

@@ -9,7 +9,7 @@ import torch
 
 from reference._validation.contract import requires
 from reference._validation.types import OneOf, Positive, Whole
-from reference.hex.cache import HexCache, carried, span_length
+from reference.hex.cache import HexCache, carried_tokens, span_length
 from reference.hex.kcvt import scale_dtype
 from reference.hex.packing import word_count
 from reference.hex.presets import HexConfig, hex_preset
@@ -140,7 +140,7 @@ def hex_size(
     """
     span = span_length(config, tokens)
     channels, element, scale = kv_heads * width, dtype.itemsize, scale_dtype(dtype, config.scales)
-    heavy, recent = Fraction(str(config.heavy)) * span // 1, config.recent - carried(config)
+    heavy, recent = Fraction(str(config.heavy)) * span // 1, config.recent - carried_tokens(config)
     kept = min(span, heavy + min(span, recent))
     per_token = round(Fraction(str(config.density)) * channels)
     value_groups = span * (kv_heads if config.value_group == "head" else 1)

@@ -18,7 +18,7 @@ from optimized.layout import TILE, PackedCache
 from optimized.vector.hex import decode as processor
 from optimized.vector.hex.cache_layout import Laid
 from reference._validation.contract import trusted
-from reference.hex.cache import arrived, buffer_space
+from reference.hex.cache import buffer_space, with_new_tokens
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.wide import wide
@@ -68,7 +68,7 @@ def stepwise(x: Any, decoded: Any, anew: Any, layout: type) -> None:
     """Let a layout take two tokens, and hold it against a cache as the specification stores it."""
     cache = x["cache"]
     missing = max(0, buffer_space(cache) - 1)
-    held = whole = arrived(cache, *tokens(x, missing, 0)[1:])
+    held = whole = with_new_tokens(cache, *tokens(x, missing, 0)[1:])
     for step in (1, 2):
         new = tokens(x, 1, step)
         output, held = decoded(held, *new)

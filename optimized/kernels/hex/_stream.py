@@ -5,11 +5,11 @@ from torch import Tensor
 from optimized import vector
 from optimized._dispatch import learning
 from optimized.kernels.hex.attention import attended, taken
-from optimized.kernels.hex.cache import compress_residual, settled
+from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.decode import full
 from reference._validation import checks
-from reference.hex.cache import HexCache, arrived, weighed
+from reference.hex.cache import HexCache, with_added_mass, with_new_tokens
 from reference.hex.decode import HexDecoded
 
 
@@ -29,10 +29,10 @@ def decoded(
     if isinstance(cache, HexCache) or not fine:
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
-    cache = cache._replace(rest=arrived(cache.rest, keys, values))
+    cache = cache._replace(rest=with_new_tokens(cache.rest, keys, values))
     remembered = cache.rest.mass.shape[-1] > 0
     output, mass = attended(queries, cache, mass=True, of_all=remembered)
     assert mass is not None
     checks.in_range("queries", mass)
-    cache = cache._replace(rest=weighed(cache.rest, mass))
-    return HexDecoded(output, full(cache, compress_residual, settled))
+    cache = cache._replace(rest=with_added_mass(cache.rest, mass))
+    return HexDecoded(output, full(cache, compress_oldest_block, compress_if_full))

@@ -8,7 +8,7 @@ from torch import Tensor
 from optimized.vector.attention import attention_error
 from optimized.vector.hex.cache import hex_append, hex_prefill, hex_read
 from reference.hex.ablation import Sensitivity
-from reference.hex.cache import carried
+from reference.hex.cache import carried_tokens
 from reference.hex.presets import HexConfig
 from reference.hex.size import hex_bytes
 
@@ -23,7 +23,7 @@ def stream(
     queries: Tensor, keys: Tensor, values: Tensor, prompt: int, config: HexConfig
 ) -> Sensitivity:
     cache = hex_prefill(*(x[..., :prompt, :] for x in (queries, keys, values)), config=config)
-    limit = config.block + carried(config)
+    limit = config.block + carried_tokens(config)
     deviations, start, tokens = [], prompt, keys.shape[-2]
     while start < tokens:
         # compression happens only when the residual buffer is full

@@ -10,14 +10,14 @@ from optimized.vector.hex.expander import static_mask
 from optimized.vector.hex.heavy_hitters import attention_mass, h2o_mask
 from reference._validation import checks
 from reference.hex import cache
-from reference.hex.cache import HexCache, arrived, weighed
+from reference.hex.cache import HexCache, with_added_mass, with_new_tokens
 
 
-def hold(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
-    cache = arrived(cache, keys, values)
+def append_and_weigh(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
+    cache = with_new_tokens(cache, keys, values)
     mass = mass_drawn(queries, cache)
     checks.in_range("queries", mass)
-    return weighed(cache, mass)
+    return with_added_mass(cache, mass)
 
 
 compress_span = rebind(
@@ -28,11 +28,17 @@ hex_store = rebind(
 )
 read = rebind(cache.read, static_mask=static_mask)
 hex_read = rebind(reference.hex_read, hex_reconstruct=hex_reconstruct, read=read)
-recompress = rebind(cache.recompress, compress_span=compress_span, hex_read=hex_read)
-compress_residual = rebind(cache.compress_residual, compress_span=compress_span)
-settled = rebind(cache.settled, recompress=recompress, compress_residual=compress_residual)
+recompress_all = rebind(cache.recompress_all, compress_span=compress_span, hex_read=hex_read)
+compress_oldest_block = rebind(cache.compress_oldest_block, compress_span=compress_span)
+compress_if_full = rebind(
+    cache.compress_if_full,
+    recompress_all=recompress_all,
+    compress_oldest_block=compress_oldest_block,
+)
 hex_prefill = rebind(
     reference.hex_prefill, compress_span=compress_span, attention_mass=attention_mass
 )
-hex_append = rebind(reference.hex_append, hold=hold, settled=settled)
-hex_recompress = rebind(reference.hex_recompress, recompress=recompress)
+hex_append = rebind(
+    reference.hex_append, append_and_weigh=append_and_weigh, compress_if_full=compress_if_full
+)
+hex_recompress = rebind(reference.hex_recompress, recompress_all=recompress_all)

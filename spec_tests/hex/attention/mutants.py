@@ -18,6 +18,6 @@ test_attention_over_a_cache_is_attention_over_what_it_restores
   + values[row][:, first:], causal, None)
 test_attention_over_a_cache_in_half_precision_reads_it_unrounded
   attends_to_what_is_rounded: restored entries are rounded to the type of the cache
-  - keys, values = attended(cache)
-  + keys, values = (x.to(cache.residual_keys.dtype) for x in attended(cache))
+  - keys, values = read_unrounded(cache)
+  + keys, values = (x.to(cache.residual_keys.dtype) for x in read_unrounded(cache))
 """)

@@ -3,12 +3,12 @@
 import torch
 
 import reference
-from reference.hex.cache import attended
+from reference.hex.cache import read_unrounded
 
 
 def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=(), first=0):
     """Attend to what the specification restores of a cache, or a row from a token on."""
-    old = attended(cache)
+    old = read_unrounded(cache)
     new = [x[..., :0, :] for x in old] if keys is None else [keys, values]
     found = (torch.cat([x, y], -2)[row][..., first:, :] for x, y in zip(old, new, strict=True))
     return reference.attention(queries, next(found), next(found), causal, scale)
@@ -16,5 +16,5 @@ def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=()
 
 def restored_mass(queries, cache, causal, scale):
     """Add up the weights on what the specification restores of a cache."""
-    keys, _ = attended(cache)
+    keys, _ = read_unrounded(cache)
     return reference.attention_weights(queries, keys, causal, scale).sum((-3, -2))

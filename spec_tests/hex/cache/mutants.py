@@ -22,12 +22,12 @@ test_heavy_hitters_of_the_whole_are_by_all_queries
   + compress_span(cache.config._replace(normalize=False), *span
 test_full_quantises_the_block_that_fills_once
   quantised_twice: full mode quantises the block that fills, and then again with the whole
-  - compress_residual(cache) if append else recompress(cache, cache.config.block)
-  + compress_residual(cache) if append else recompress(compress_residual(cache), 0)
+  - compress_oldest_block(cache) if append else recompress_all(cache, cache.config.block)
+  + compress_oldest_block(cache) if append else recompress_all(compress_oldest_block(cache), 0)
 test_full_changes_no_code_where_mask_and_groups_stay
   mass_used_up: mass is spent by the first recompression
-  -     return recompress(cache, 0) if cache.blocks else cache
-  +     after = recompress(cache, 0) if cache.blocks else cache
+  -     return recompress_all(cache, 0) if cache.blocks else cache
+  +     after = recompress_all(cache, 0) if cache.blocks else cache
   +     return after._replace(mass=torch.zeros_like(after.mass))
 test_any_sequence_of_steps_keeps_order_count_residual_and_bytes
   wrong_end: tokens are put in front of the buffer
@@ -39,7 +39,7 @@ test_full_from_originals_is_compressing_once
   + if cache.config.mode == "no oracle":
 hex/decode/test_laws.py::test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries
   mass_of_what_is_rounded: mass is drawn by entries that are rounded to the type of the cache
-  - attention_mass(queries, attended(cache)[0])
+  - attention_mass(queries, read_unrounded(cache)[0])
   + attention_mass(queries, hex_read(cache)[0])
 test_the_residual_buffer_is_exact_and_last
   residual_first: the residual buffer comes first
@@ -47,9 +47,9 @@ test_the_residual_buffer_is_exact_and_last
   + [cache.residual_keys, *keys]
 test_append_never_changes_a_byte_of_earlier_blocks
   always_full: append mode makes earlier blocks again
-  -     return leave(cache, (*cache.blocks, block), size)
+  -     return move_to_blocks(cache, (*cache.blocks, block), size)
   +     again = [old._replace(key_minima=old.key_minima + 1) for old in cache.blocks]
-  +     return leave(cache, (*again, block), size)
+  +     return move_to_blocks(cache, (*again, block), size)
 test_decoding_in_any_chunks_gives_the_same_cache
   chunk_by_chunk: a chunk is compressed as it came, whatever its size
   +     config, left = cache.config, cache.residual_keys.shape[-2] + keys.shape[-2]
