@@ -21,7 +21,7 @@ from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfa
 from spec_tests.report.composed import follows, steps
 from spec_tests.report.faults import asked, diagnosed
 from spec_tests.report.literals import differing, literal, shown
-from spec_tests.report.messages import lies_like
+from spec_tests.report.messages import matching_mutants
 from spec_tests.report.plugin import Plugin, write_whole
 from spec_tests.report.shrink import least
 
@@ -522,10 +522,10 @@ def test_the_first_call_that_is_wrong_is_at_fault_not_the_last():
 def test_a_lie_is_named_only_if_it_answers_alike():
     one = fault_of("discount", lambda scores, gamma=0.5, **_: scores * gamma, DISCOUNT)
     assert one.call
-    assert "hubs are discounted too" in lies_like(one.call)
+    assert "hubs are discounted too" in matching_mutants(one.call)
     other = fault_of("discount", lambda scores, **_: scores * 7, DISCOUNT)
     assert other.call
-    assert not lies_like(other.call)
+    assert not matching_mutants(other.call)
 
 
 def test_a_lie_is_not_named_if_the_module_is_right_where_it_is_wrong(monkeypatch):
@@ -535,7 +535,7 @@ def test_a_lie_is_not_named_if_the_module_is_right_where_it_is_wrong(monkeypatch
         other = Call(None, "discount", answer, ((), DISCOUNT))
         other.outcome = asked(answer, DISCOUNT)
         monkeypatch.setitem(UNFAULTED, "discount", {"another test": [other]})
-        assert ("hubs are discounted too" in lies_like(one.call)) is named
+        assert ("hubs are discounted too" in matching_mutants(one.call)) is named
 
 
 def test_what_is_remembered_of_a_test_is_its_largest_calls(monkeypatch):
