@@ -1,6 +1,6 @@
 """Run every mutant against its detecting test, and print the outcomes.
 
-`python -m spec_tests.mutants` runs all of them. Further words select paths: `hubkv kernels/hex` runs
+`python -m spec_tests.mutants` runs all of them. With paths, such as `hubkv kernels/hex`, it runs
 the mutants of files under these.
 """
 

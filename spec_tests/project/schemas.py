@@ -1,4 +1,4 @@
-"""What a JSON schema asks of a value: the words of it that our schemas use."""
+"""Validate a value against a JSON schema, with the keywords that our schemas use."""
 
 import re
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ WORDS = {
 
 
 def faults(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str = "") -> Iterator[str]:
-    """Yield what a schema has against a value, and where.
+    """Yield the violations of a schema by a value, each with its path.
 
     Raises:
-        ValueError: the schema uses a word that nothing here knows.
+        ValueError: the schema uses an unsupported keyword.
     """
     if unknown := schema.keys() - WORDS:
         raise ValueError(f"{sorted(unknown)} in a schema")
@@ -56,14 +56,14 @@ def faults(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str = "
 
 
 def is_of(value: Any, kind: str) -> bool:
-    """Whether a value is of a kind; a flag is no number."""
+    """Whether a value is of a JSON type; a boolean is not a number."""
     return isinstance(value, KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
 def of_object(
     value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any], at: str
 ) -> Iterator[str]:
-    """Yield what a schema has against an object."""
+    """Yield the violations of a schema by an object."""
     if missing := set(schema.get("required", ())) - value.keys():
         yield f"{at}: lacks {sorted(missing)}"
     if not schema.get("minProperties", 0) <= len(value) <= schema.get("maxProperties", len(value)):

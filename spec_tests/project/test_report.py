@@ -1,4 +1,4 @@
-"""What a run says: causes told apart, the least input as a program, one account in three forms."""
+"""The report of a run: distinct causes, minimal inputs as programs, and three output formats."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ EVERY = ("test_agreement.py", "test_errors.py", "test_vectors.py", "hubkv")
 
 @pytest.fixture(scope="module")
 def account(suite, elsewhere):
-    """One run on a module with a good function and two wrong ones: what it printed and wrote."""
+    """The output and files of a run on a module with a good function and two wrong ones."""
     (elsewhere / "wrong.py").write_text(WRONG)
     files = ("--report-json", "wrong.json", "--report-html", "wrong.html")
     done = suite("wrong", *files, only=())
@@ -115,7 +115,7 @@ def knorm(keys):
 
 @pytest.fixture(scope="module")
 def composed(suite, elsewhere):
-    """A run by agreement alone on a wrong function and one that is composed of it."""
+    """An agreement-only run on a wrong function and one that is composed of it."""
     (elsewhere / "composed.py").write_text(COMPOSED)
     words = (
         "-k",
@@ -179,7 +179,7 @@ def test_what_is_offered_under_a_name_that_is_not_defined_is_said(composed):
 
 
 def claim_of(function, *specs, level="values", follows=()):
-    """Return as much of a claim as an equation asks for."""
+    """Return the part of a claim that decides on equations."""
     return dict(function=function, equations=specs, level=level, follows=follows)
 
 
@@ -315,7 +315,7 @@ def test_passes_are_counted_of_what_is_offered(account):
 
 
 def outcome(values, edges="passes", errors=None):
-    """Return what an equation comes to, level by level."""
+    """Return the verdict of an equation at each level."""
     return dict(values=values, edges=edges, errors=errors)
 
 
@@ -355,7 +355,7 @@ def test_the_json_is_of_the_form_that_its_schema_says(account):
 
 
 class Page(HTMLParser):
-    """Which tags a page opens and never closes, and what it asks others for."""
+    """Collect the tags that a page opens without closing, and its links to other places."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -364,13 +364,13 @@ class Page(HTMLParser):
         self.outside: list[str] = []
 
     def handle_starttag(self, tag, attrs):
-        """Note what a tag opens, and where it leads."""
+        """Record an opened tag and its links."""
         self.seen.add(tag)
         self.open += [] if tag in ("meta", "link", "br") else [tag]
         self.outside += [v for k, v in attrs if k in ("src", "href") and v and v[0] != "#"]
 
     def handle_endtag(self, tag):
-        """Only the last one opened may close."""
+        """Check that the closed tag is the last one opened."""
         assert self.open.pop() == tag
 
 
