@@ -100,7 +100,7 @@ def hold_to_tensors(builder: Any) -> None:
 
 
 def hold_to_grids(builder: Any) -> None:
-    """Make launches fail whose grid no GPU accepts: 2 ** 16 programs on the second or third axis."""
+    """Make launches fail whose grid exceeds `GRID`, the largest that a GPU accepts."""
     begin = builder.set_grid_dim
 
     def held(*grid: int) -> None:
