@@ -44,7 +44,7 @@ def test_a_module_over_arrays_passes_and_bfloat16_is_left_out(suite, elsewhere):
     done = suite("arrays:kv", "-rs", only=())
     assert done.returncode == pytest.ExitCode.OK, done.stdout
     assert "gate      passes   passes   passes" in done.stdout
-    assert "NumPy has no bfloat16" in done.stdout  # the law that is asked at no other
+    assert "NumPy has no bfloat16" in done.stdout  # a law at that dtype alone
 
 
 @dataclass
