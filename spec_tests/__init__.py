@@ -1,4 +1,4 @@
-"""The conformance suite: does an implementation compute what the papers say?"""
+"""The conformance suite: it tests whether an implementation follows the papers."""
 
 import os
 

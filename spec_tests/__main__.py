@@ -11,9 +11,9 @@ TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
 
 
 def arguments(given: list[str]) -> list[str]:
-    """Pytest's arguments: a bare word names a module; the rest are pytest's own."""
+    """Return pytest's arguments: a bare word becomes `--impl WORD`, others stay as they are."""
     out = [str(Path(__file__).parent), "-p", "no:cacheprovider", "--import-mode=importlib"]
-    out += ["-p", "no:benchmark"]  # it would leave a folder
+    out += ["-p", "no:benchmark"]  # it would create a folder
     out += [] if any(word.startswith("-v") for word in given) else ["-q"]
     expects_value = False
     for word in given:
@@ -30,5 +30,5 @@ if __name__ == "__main__":
         sys.exit(f"The suite needs {', '.join(missing)}: pip install 'kvspec[test]'")
     import pytest
 
-    sys.path.insert(0, "")  # the caller's own module is importable from where they stand
+    sys.path.insert(0, "")  # modules of the current folder are importable
     sys.exit(pytest.main(arguments(sys.argv[1:])))

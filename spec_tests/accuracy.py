@@ -1,12 +1,16 @@
 """The one tolerance of the suite: it follows from the computation.
 
-Masks, indices and codes are equal or wrong. A float may differ from the float64 answer by `SAFETY`
-times what rounding does to the computation. For a law that is a unit in the last place of float32
-(of float64 where it computes in that) of the magnitude that the law names, such as the sum of the
-magnitudes of what is added; and where the result is of half precision, a unit of its own. Where the
-specification itself is asked, it is what its result moves by when each of its operations is rounded
-otherwise (`noise.py`). That shows, too, which choices lie within the error of another: there either
-is right, unless they are equal.
+Masks, indices and codes must be equal. A float may differ from the float64 result by `SAFETY` times
+the rounding error of the computation.
+
+For a law the rounding error is one unit in the last place of float32, or of float64 where the law
+computes in float64. The unit is that of a magnitude the law names, such as the sum of the
+magnitudes of the terms. A half-precision result adds one unit of its own dtype.
+
+For a comparison with the specification the rounding error is measured: it is the change of the
+result when each operation is rounded differently (`noise.py`). The same runs show which choices,
+such as of a top-k, change under rounding. There either choice is right, unless the candidates are
+exactly equal.
 """
 
 from collections import deque
@@ -20,21 +24,21 @@ from spec_tests.noise import Noise
 
 SAFETY = 16
 SEEDS = (1, -1, 2, -2)
-"""Of the roundings that the specification is asked under; a negative one moves the other way."""
+"""Seeds of the roundings under which the specification runs; `-seed` mirrors `seed`."""
 FACTORS = {"left", "right"}
-"""Fields that are determined by their product."""
+"""Fields of a low-rank record: only their product is unique."""
 WIDE = {"mass", "residual_mass"}
-"""Fields of records that are never of half precision."""
+"""Fields of records that are float32 at least."""
 HOPELESS = 2.0**12
-"""An error so many times the tolerance is wrong under all of them."""
+"""An error of this many tolerances is wrong under every rounding."""
 UNDECIDED = 2.0
-"""The excess of another choice: it may be right under a rounding that is still to come."""
+"""The excess of a different choice: a later seed's rounding may still permit it."""
 SLIGHT = 2.0**-8
-"""An error so small beside the largest element is undecided, too."""
+"""An error of at most this part of the largest element is undecided, too."""
 
 
 class Unequal(AssertionError):
-    """A failed comparison, and what it compares."""
+    """A failed comparison, with the two values."""
 
     def __init__(self, says: str, actual: Any, expected: Any):
         super().__init__(says)
@@ -77,11 +81,15 @@ def assert_as_accurate(
     known: tuple[dict[str, Any], Any] | None = None,
     patient: bool = True,
 ) -> None:
-    """`actual` is an answer to `spec(**inputs)` as another correct computation could give it.
+    """Check that `actual` equals `spec(**inputs)` up to the rounding of a correct computation.
 
-    `known` is what `spec` says to some inputs of float64: most draws are of numbers that every
-    dtype holds, and its answer need not be computed again. What is far off is wrong at once if not
-    `patient`; the suite is, and asks once under other roundings.
+    Args:
+        actual: the result to check.
+        spec: the function of the specification.
+        inputs: its arguments.
+        known: float64 inputs and the result of `spec` on them. It is reused where `inputs` cast to
+            float64 are the same, which holds for most examples.
+        patient: try one other rounding even where the error is at least `HOPELESS`.
     """
     wide = cast(inputs, torch.float64)
     exact = known[1] if known and are_equal(wide, known[0]) else spec(**wide)
@@ -99,7 +107,7 @@ def assert_as_accurate(
 
 
 def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 1.0) -> None:
-    """`actual` is the `exact` value, up to the rounding of numbers of size max(|exact|, scale)."""
+    """Check that `actual` is `exact`, up to the rounding of numbers of size max(|exact|, scale)."""
     exact = torch.as_tensor(exact, dtype=torch.float64, device=actual.device)
     allowed = rounding(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
     allowed = allowed + narrowing(actual.dtype, exact)
@@ -112,7 +120,7 @@ def assert_close(actual: Tensor, exact: Tensor | float, scale: Tensor | float = 
 
 
 def assert_rounded_once(actual: Tensor, exact: Tensor, scale: Tensor | float = 0.0) -> None:
-    """`actual` is the `exact` value, computed in float32 at least and rounded to the nearest."""
+    """Check that `actual` is `exact`, computed in float32 at least and rounded to the nearest."""
     exact = exact.double()
     error = rounding(actual.dtype, torch.maximum(exact.abs(), torch.as_tensor(scale).double()))
     low, high = (exact - error).to(actual.dtype), (exact + error).to(actual.dtype)
@@ -122,7 +130,7 @@ def assert_rounded_once(actual: Tensor, exact: Tensor, scale: Tensor | float = 0
 
 
 def assert_at_most(low: Tensor, high: Tensor) -> None:
-    """`low` <= `high`, up to the rounding of the larger magnitude."""
+    """Check that `low` <= `high`, up to the rounding of the larger magnitude."""
     low, high = torch.broadcast_tensors(low, high)
     size = torch.maximum(low.abs(), high.abs())
     slack = rounding(low.dtype, size) + narrowing(low.dtype, size)
@@ -131,15 +139,15 @@ def assert_at_most(low: Tensor, high: Tensor) -> None:
 
 
 def assert_within_five_deviations(counts: Tensor, mean: float, variance: float) -> None:
-    """Each count is within five standard deviations of its mean."""
+    """Check that each count is within five standard deviations of its mean."""
     far = (counts - mean).abs().max() / variance**0.5
     assert far <= 5, f"{counts} is {far:.1f} standard deviations from {mean}"
 
 
 def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) -> None:
-    """`kept` holds the best along the last axis: none dropped is better, up to rounding.
+    """Check that no dropped entry has a higher score than a kept one, up to rounding.
 
-    `among` limits the comparison to the entries that compete.
+    The comparison is along the last axis, among the entries of the mask `among` if it is given.
     """
     rivals = ~kept if among is None else ~kept & among
     held = kept if among is None else kept & among
@@ -151,7 +159,7 @@ def assert_optimal(kept: Tensor, scores: Tensor, among: Tensor | None = None) ->
 
 
 def assert_codes(codes: Tensor, unrounded: Tensor, scale: Tensor) -> None:
-    """Each code is the nearest to its unrounded value, or the other neighbour of a near tie.
+    """Check that each code is nearest to its unrounded value, or either neighbour of a near tie.
 
     `scale` is the magnitude, in steps, of the numbers the unrounded value is a difference of.
     """
@@ -161,15 +169,15 @@ def assert_codes(codes: Tensor, unrounded: Tensor, scale: Tensor) -> None:
 
 
 def rounding(dtype: torch.dtype, magnitude: Tensor) -> Tensor:
-    """Return what rounding may do to a number of a magnitude on the way to a result of `dtype`.
+    """Return the tolerance for computing a number of a magnitude, before it is stored as `dtype`.
 
-    Half precision is for storing: what is computed is computed in float32 at least (C3).
+    Half precision is for storage: every computation is in float32 at least (C3).
     """
     return SAFETY * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * magnitude.double()
 
 
 def narrowing(dtype: torch.dtype, value: Tensor) -> Tensor:
-    """Return what rounding once more to half precision may do to a result; nothing elsewhere."""
+    """Return the tolerance for storing a result in half precision; 0 for wider dtypes."""
     info = torch.finfo(dtype)
     if info.bits >= 32:
         return torch.zeros_like(value, dtype=torch.float64)
@@ -194,7 +202,7 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def is_wide(value: Any) -> bool:
-    """Whether every floating-point tensor in nested tuples and dictionaries is one of float64."""
+    """Whether every floating-point tensor in nested tuples and dictionaries is float64."""
     if isinstance(value, dict | tuple):
         return all(map(is_wide, value.values() if isinstance(value, dict) else value))
     return not is_float(value) or value.dtype == torch.float64
@@ -206,23 +214,24 @@ def is_float(value: Any) -> bool:
 
 
 def assert_same_kind(actual: Any, expected: Tensor) -> None:
-    """`actual` is a tensor of the expected shape and dtype."""
+    """Check that `actual` is a tensor of the expected shape and dtype."""
     assert isinstance(actual, Tensor), f"{type(actual)} is no tensor"
     assert actual.shape == expected.shape, (actual.shape, expected.shape)
     assert actual.dtype == expected.dtype, (actual.dtype, expected.dtype)
 
 
 def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
-    """Return how many times the tolerance a result is off, at most 1 if it is right.
+    """Return the error of a result in units of the tolerance: at most 1 if it is right.
 
     Args:
         actual: the result.
-        exact: the specification's, in float64.
-        tied: the specification's at the dtype of the result, under roundings that keep ties.
-        moved: those under roundings of which each is another.
+        exact: the specification's result in float64.
+        tied: the specification's results at the dtype of `actual`, under roundings that move equal
+            results alike.
+        moved: the same under roundings that also separate equal results of different operations.
 
     Raises:
-        AssertionError: it is of another type or shape.
+        AssertionError: `actual` has another type or shape.
     """
     same = tied[0]
     if isinstance(same, dict):
@@ -271,17 +280,17 @@ def excess(actual: Any, exact: Any, tied: list[Any], moved: list[Any]) -> float:
 
 
 def multiplied(record: Any) -> tuple[Any, ...]:
-    """Return the parts of a record with the product of its factors: that alone is determined."""
+    """Return the parts of a low-rank record, its two factors replaced by their product."""
     rest = tuple(v for k, v in zip(record._fields, record, strict=True) if k not in FACTORS)
     return (*rest, record.left.double() @ record.right.double().mT)
 
 
 def spread(record: Any) -> Tensor:
-    """Return what rounding factors to half precision may do to their product; else nothing."""
+    """Return the error of the product from storing its factors in half precision, else 0."""
     info = torch.finfo(record.left.dtype)
     size = record.left.double().abs() @ record.right.double().abs().mT
     return size * (info.eps if info.bits < 32 else 0)
 
 
 TINY = 2.0**-1000
-"""Below every number that a model makes: 0 is exact where all that makes it is."""
+"""The least tolerance, below every number of a model: where it applies, an error of 0 is exact."""

@@ -1,4 +1,4 @@
-"""Settings, results and caches of another module, to and from the specification's named tuples."""
+"""Convert another module's settings, results and caches to and from the specification's records."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -10,11 +10,11 @@ from torch import Tensor
 
 import reference
 
-Own = dict[type, type]  # a record of the specification -> the module's own of that name
+Own = dict[type, type]  # a record of the specification -> the module's type of that name
 
 
 def is_record(name: str) -> bool:
-    """Whether a public name is a named tuple of settings, of a result, or of a cache."""
+    """Whether a public name is a named tuple: settings, a result, or a cache."""
     return hasattr(getattr(reference, name), "_fields")
 
 
@@ -22,15 +22,15 @@ RECORDS = tuple(getattr(reference, name) for name in reference.__all__ if is_rec
 
 
 def own_records(module: Any) -> Own:
-    """Return the module's own types that bear the names of records."""
+    """Return the module's own types that have the name of a record, by that record."""
     own = {record: getattr(module, record.__name__, record) for record in RECORDS}
     return {record: kind for record, kind in own.items() if kind is not record}
 
 
 def handed(value: Any, own: Own) -> Any:
-    """Return what a module is handed for `value`: its own records, however deep they stand.
+    """Return `value` as an argument of a module: nested records become the module's own types.
 
-    Objects of other kinds, such as a list with attributes, are handed over as they are.
+    Objects of other types, such as a list with attributes, stay as they are.
     """
     if type(value) is list:
         return [handed(part, own) for part in value]
@@ -46,9 +46,9 @@ def handed(value: Any, own: Own) -> Any:
 
 
 def taken(value: Any, hint: Any, own: Own) -> Any:
-    """Return a module's result as `hint` annotates it: any record of the same fields will do.
+    """Return a module's result as `hint` annotates it: a type of equal fields becomes the record.
 
-    What is none is left for the tests to judge.
+    Anything else stays as it is, and the tests judge it.
     """
     for record in records_of(hint):
         if own.get(record) is type(value) or same_fields(record, value):
@@ -63,7 +63,7 @@ def taken(value: Any, hint: Any, own: Own) -> Any:
 
 @cache
 def result_of(name: str) -> Any:
-    """Return the annotation of what a public function returns."""
+    """Return the return annotation of a public function."""
     return get_type_hints(unwrap(getattr(reference, name)), include_extras=False).get("return")
 
 
@@ -74,12 +74,12 @@ def records_of(hint: Any) -> tuple[Any, ...]:
 
 
 def is_one(hint: Any) -> bool:
-    """Whether an annotation is of one value, or a union: not of several in a row."""
+    """Whether an annotation is of one value or a union, not of a tuple or list."""
     return get_origin(hint) not in (tuple, list)
 
 
 def same_fields(record: Any, value: Any) -> bool:
-    """Whether `value` has the fields of a record: by name, or as many of a plain tuple."""
+    """Whether `value` has the field names of a record, or is a plain tuple of that length."""
     names = [*names_of(value)]
     if type(value) is tuple:
         return len(value) == len(record._fields)
@@ -87,7 +87,7 @@ def same_fields(record: Any, value: Any) -> bool:
 
 
 def names_of(value: Any) -> Iterator[str]:
-    """Yield the fields of a named tuple or of a data class."""
+    """Yield the field names of a named tuple or data class."""
     if hasattr(value, "_fields"):
         yield from value._fields
     elif is_dataclass(value):
@@ -95,14 +95,14 @@ def names_of(value: Any) -> Iterator[str]:
 
 
 def parts_of(record: Any, value: Any) -> dict[str, Any]:
-    """Return what the fields of a record hold in `value`: by name, or in order in a plain tuple."""
+    """Return the fields of a record from `value`: by name, or in order from a plain tuple."""
     if type(value) is tuple:
         return dict(zip(record._fields, value, strict=True))
     return {field: getattr(value, field) for field in record._fields}
 
 
 def elements(hint: Any, count: int) -> list[Any]:
-    """Return the annotation of each of `count` elements, or nothing where there is none."""
+    """Return the annotation of each of `count` elements, or an empty list without annotations."""
     for kind in (hint, *get_args(hint)):
         inner = get_args(kind)
         if get_origin(kind) in (tuple, list) and inner:

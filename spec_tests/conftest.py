@@ -29,7 +29,7 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],  # the report explains
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],  # the report replaces Phase.explain
     suppress_health_check=quiet,
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=quiet)
@@ -39,8 +39,9 @@ settings.register_profile(
 )
 settings.load_profile("conformance")
 
-# Hypothesis would draw numbers that it reads in the modules that are loaded: the draws of every law
-# would change with each of them, theirs too, and their folder would hold what it read.
+# Hypothesis collects constants from the source of every loaded module and draws them as examples.
+# An empty set replaces them. Otherwise each loaded module, a tested one too, would change the
+# examples of every law, and Hypothesis would write the constants into the user's folder.
 providers._get_local_constants = Constants
 
 HERE = Path(__file__).parent
@@ -49,9 +50,9 @@ KERNELS = HERE / "kernels"
 OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
 NESTED = "_hypothesis_internal_use_settings"
 ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
-"""What a tester reads first: examples by hand, laws, agreement, refusals."""
+"""The order of the tests of a named module: vectors, laws, agreement, refusals."""
 FEW = 5
-"""Examples of a law in Triton's interpreter, unless `--impl optimized.kernels` asks for all."""
+"""Examples of a law in Triton's interpreter; `--impl optimized.kernels` runs them all."""
 LONGEST = "test_every_mutant_is_killed"
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
@@ -97,9 +98,10 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    """Let a worker of xdist take from another what it would wait for, unless told otherwise.
+    """Distribute tests over xdist's workers by `worksteal`, unless `--dist` is given.
 
-    Tests of a file stay together: what they share is made once.
+    An idle worker takes tests from a busy one. The tests of a file mostly stay on one worker, which
+    then builds their shared data once.
     """
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "worksteal"
@@ -113,12 +115,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "own: of our own layers: our random streams and words")
     config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
     sys.path.insert(0, str(config.invocation_params.dir))
-    if hasattr(config, "workerinput"):  # cores are the workers': threads would wait for each other
+    if hasattr(config, "workerinput"):  # one thread each: the workers occupy every core
         torch.set_num_threads(1)
         os.environ["OMP_NUM_THREADS"] = "1"
     if config.getoption("--mutants"):
         settings.load_profile("detecting")
-    if config.getoption("--hypothesis-seed") is not None:  # a fixed choice of examples would win
+    if config.getoption("--hypothesis-seed") is not None:  # `derandomize` overrides the seed
         settings.register_profile("seeded", settings.default, derandomize=False)
         settings.load_profile("seeded")
     device = config.getoption("--device")
@@ -137,36 +139,36 @@ def pytest_configure(config):
     if idle := [impl for impl in impls if not impl.offered]:
         raise pytest.UsageError(f"--impl: {'; '.join(map(offers_nothing, idle))}")
     config.stash[IMPLEMENTATIONS] = impls
-    ours = ("optimized", "spec_tests.mutants")  # others' modules run none of our kernels
+    ours = ("optimized", "spec_tests.mutants")  # only these modules run our kernels
     interpreted = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
     if interpreted and any(n.startswith(ours) for n in names):
         import_module("spec_tests.kernels.interpreter").patch_once()
-    # Every torch.empty is NaN from here on: a kernel that leaves a hole is caught.
-    # `use_deterministic_algorithms` does as much, and imports the compiler.
+    # This fills every torch.empty with NaN, so that an element no kernel writes is detected.
+    # `use_deterministic_algorithms` does the same, but imports the compiler.
     torch.set_deterministic_debug_mode("error")
     if not config.getoption("--mutants"):
         config.pluginmanager.register(Plugin(config, config.stash[IMPLEMENTATIONS]), REPORT)
-    if config.getoption("--impl"):  # the report says it
+    if config.getoption("--impl"):  # the report shows the failures
         config.option.tbstyle = config.option.tbstyle.replace("auto", "no")
         config.option.reportchars = config.option.reportchars.replace("a", "")
 
 
 def offers_nothing(impl: Implementation) -> str:
-    """Return why a module has nothing to test, and what may be meant."""
+    """Return the usage error for a module without a testable function, with similar names in it."""
     of = f"of {impl.paper}" if impl.paper else "of the specification"
-    said = f"{impl.name} offers no function {of}, such as {first(impl)}"
+    message = f"{impl.name} offers no function {of}, such as {first_lacking(impl)}"
     if impl.unasked:
-        said += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, with --ours"
-    return said + "".join(f"; {line}" for line in unknown(impl.misspelt))
+        message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, with --ours"
+    return message + "".join(f"; {line}" for line in unknown(impl.misspelt))
 
 
-def first(impl: Implementation) -> str:
-    """Return a function that a module is asked for."""
+def first_lacking(impl: Implementation) -> str:
+    """Return the first public function that a module lacks."""
     return next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave out, of named modules, the tests of this repository and what asks them nothing."""
+    """Ignore the tests of this repository, and files that use no function of a named module."""
     if not is_named(config) or config.getoption("--mutants"):
         return None
     if collection_path in OF_THIS_REPOSITORY:
@@ -177,22 +179,22 @@ def pytest_ignore_collect(collection_path, config):
 
 
 class WithoutTriton(pytest.Module):
-    """A file of tests of kernels, where there are none."""
+    """A file of kernel tests on a machine without Triton."""
 
     def collect(self):
-        """Skip it: its own imports would fail."""
+        """Skip the file: its imports would fail."""
         pytest.skip("Triton is not installed, so there are no kernels", allow_module_level=True)
 
 
 def pytest_pycollect_makemodule(module_path, parent):
-    """Skip the tests of kernels without Triton."""
+    """Skip the kernel tests where Triton is not installed."""
     if not TRITON and module_path.parent == KERNELS:
         return WithoutTriton.from_parent(parent, path=module_path)
     return None
 
 
 def pytest_generate_tests(metafunc):
-    """Run every test that asks for `impl` once an implementation that has what it needs."""
+    """Run each test with an `impl` fixture on every implementation that offers what it needs."""
     if "impl" in metafunc.fixturenames:
         impls, test = metafunc.config.stash[IMPLEMENTATIONS], metafunc.definition
         if metafunc.config.getoption("--mutants"):
@@ -210,16 +212,16 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what says nothing about the modules under test; mark the expected failures."""
+    """Drop the tests that do not apply to a module under test; mark the expected failures."""
     plugin = config.pluginmanager.getplugin(REPORT)
-    collected, items[:] = [*items], [item for item in items if says_something(item)]
+    collected, items[:] = [*items], [item for item in items if is_applicable(item)]
     if plugin:
         plugin.there = there_are(collected, items, config.stash[IMPLEMENTATIONS], plugin.level)
     for item in items:
         impl = under_test(item)
-        if impl and not impl.ours:  # what others' modules warn of decides no equation
+        if impl and not impl.ours:  # a warning of a third-party module is no failure
             item.add_marker(pytest.mark.filterwarnings("ignore"))
-    items.sort(key=lambda item: item.name != LONGEST)  # or all would wait for it at the end
+    items.sort(key=lambda item: item.name != LONGEST)  # first, or every worker waits for it
     if config.getoption("--impl"):
         items.sort(key=lambda item: ORDER.get(item.path.name, 1))
     if file := config.getoption("--xfails"):
@@ -229,17 +231,17 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Spare the garbage collector what stays to the end."""
+    """Exempt the collected tests from garbage collection: they live until the end."""
     gc.freeze()
 
 
 def is_named(config: pytest.Config) -> bool:
-    """Whether it is said which modules, or which paper, are tested."""
+    """Whether `--impl` or `--paper` is given."""
     return bool(config.getoption("--impl") or config.getoption("--paper"))
 
 
-def says_something(item: pytest.Item) -> bool:
-    """Whether a test tells a module under test from a wrong one, or is one of this repository."""
+def is_applicable(item: pytest.Item) -> bool:
+    """Whether a test can fail on its module under test, or is a test of this repository."""
     if not isinstance(item, pytest.Function) or "impl" not in item.fixturenames:
         return not is_named(item.config)
     impl = under_test(item)
@@ -252,7 +254,7 @@ def says_something(item: pytest.Item) -> bool:
     if item.get_closest_marker("own") and not impl.ours:
         return False
     if impl.composed & needs(item) and not item.config.getoption("--impl"):
-        return item.path.parent == HERE  # no law of an idea's folder
+        return item.path.parent == HERE  # not the laws, which stand in folders
     return impl.asked or not are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
 
 
@@ -273,10 +275,10 @@ def expect_failures(file: str, items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item):
-    """Hand a law its first settings again, for fewer examples where each takes its time.
+    """Reset a law's Hypothesis settings, with fewer examples where each of them is slow.
 
-    Hypothesis nests them once more for every parametrised run of a function, until, after a
-    thousand runs, Python's stack overflows.
+    Hypothesis nests the settings once more for every parametrised run of a function. Without the
+    reset Python's stack overflows after a thousand runs.
     """
     law, impl = getattr(item, "obj", None), under_test(item)
     if hasattr(law, NESTED):
@@ -290,9 +292,10 @@ def pytest_runtest_setup(item):
 
 
 def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
-    """Return on how many examples a law of `wanted` tries one of our own layers, by default.
+    """Return how many of the `wanted` examples of a law one of our own layers runs by default.
 
-    A counterpart of the reference is also compared with it.
+    The optimized layers run half of them, since agreement tests compare them with the reference
+    besides. A law that sets its own number of examples keeps it.
     """
     if impl.is_interpreted:
         return min(COMPOSED if impl.composed & needs(item) else FEW, wanted)
@@ -301,7 +304,7 @@ def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
 
 
 def pytest_sessionfinish(session):
-    """With --complete, a missing name is a failure."""
+    """Fail the run under `--complete` if a function is missing."""
     impls = session.config.stash.get(IMPLEMENTATIONS, [])
     if session.config.getoption("--complete") and any(impl.lacks & impl.judged for impl in impls):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

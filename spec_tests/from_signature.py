@@ -1,4 +1,4 @@
-"""What follows from a signature alone: refusals, and draws of flags and words."""
+"""Derive test inputs from a signature: bad arguments, and strategies for flags and words."""
 
 from collections.abc import Callable, Iterator
 from inspect import unwrap
@@ -17,7 +17,7 @@ from spec_tests.strategies import Refusal, longer, spoiler
 
 
 def choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw every flag and every word that a function or settings take, without those named."""
+    """Return a strategy for the flags and words of a function or settings, except `but`."""
     listed = {
         name: [False, True] if base is bool else choices_of(base, marks)
         for name, annotation in get_type_hints(unwrap(spec), include_extras=True).items()
@@ -28,7 +28,7 @@ def choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, 
 
 
 def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal]:
-    """Spoil each argument of a good call in every way that its annotation excludes."""
+    """Yield, for each argument of a good call, bad values that its annotation excludes."""
     axes: set[str] = set()
     for name, annotation in get_type_hints(unwrap(spec), include_extras=True).items():
         if name == "return":

@@ -1,4 +1,4 @@
-"""A module under test, as the suite sees it."""
+"""A module under test: which functions it offers, and how the suite calls them."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -21,20 +21,21 @@ from spec_tests.report.calls import mapped, recorded
 
 LACKS = "needs a name that the module lacks"
 NEAR = 0.8
-"""How like a name must be to one that is lacking: of all letters, the part that both have."""
+"""The similarity from which a name counts as a misspelling of a lacking one: the share of letters
+that both have."""
 COMPOSED = 2
-"""Examples in Triton's interpreter of what runs no kernel but those of other functions, unless
-`--impl optimized.kernels` asks for all."""
+"""Examples in Triton's interpreter of a function that launches only other functions' kernels;
+`--impl optimized.kernels` runs them all."""
 OURS = ("reference", "optimized", "optimized.vector", "optimized.kernels")
 TRITON = find_spec("triton") is not None
-"""Whether Triton is installed: it is for Linux on x86-64 alone."""
+"""Whether Triton is installed: it exists for Linux on x86-64 alone."""
 
 
 def layers_on(device: str) -> tuple[str, ...]:
-    """Return what is tested where nothing is named.
+    """Return the layers of this project that a run without `--impl` tests on a device.
 
-    On a CPU `optimized` runs its vectorised bodies (`test_layers` holds the table to that), which
-    need no second run under the name of their own layer. Without Triton there are no kernels.
+    On a CPU `optimized` runs its vectorised bodies, which `test_layers` checks. They need no second
+    run as `optimized.vector`. Without Triton there are no kernels.
     """
     idle = {"optimized.vector"} if torch.device(device).type == "cpu" else set[str]()
     idle |= set() if TRITON else {"optimized.kernels"}
@@ -42,21 +43,22 @@ def layers_on(device: str) -> tuple[str, ...]:
 
 
 class Unheard(pytest.skip.Exception):
-    """A module is not asked this: what it is made of has no such dtype."""
+    """The module is not called: its array library lacks the dtype."""
 
 
 class Implementation:
-    """A module under test. A test of a name it lacks is not collected.
+    """A module under test. A test of a name that it lacks is not collected.
 
-    What the papers name without defining is left alone in others' modules, unless they ask: a
-    function of theirs may go by the same name. Others' calls have a time limit.
+    Third-party modules are tested on functions that the papers name but do not define only under
+    `--ours`, since a function of theirs may have the same name and do something else. Calls of
+    third-party modules have a time limit.
 
     Args:
-        name: of the module, and after a colon of an attribute of it.
-        device: where its inputs live.
-        asked: whether it is asked also for what the papers name without defining.
-        paper: `HEX`, `HubKV` or `GraphKV`: it is asked for what states this one's equations alone.
-        seconds: what a call may take; 0 is no limit.
+        name: the module's name, optionally with a colon and the name of an attribute.
+        device: the device of its inputs.
+        asked: test also the functions that the papers name but do not define (`--ours`).
+        paper: `HEX`, `HubKV` or `GraphKV`: test only functions that state an equation of this one.
+        seconds: time limit of a call; 0 is no limit.
     """
 
     def __init__(
@@ -78,17 +80,17 @@ class Implementation:
 
     @property
     def draws_alike(self) -> bool:
-        """Whether its random streams are the specification's: our layers', and their mutants'."""
+        """Whether it has the specification's random streams, as our layers and mutants have."""
         return self.ours or self.name.startswith("spec_tests.mutants:")
 
     @cached_property
     def wanted(self) -> frozenset[str]:
-        """The public names it may be asked for."""
+        """The public names that a test may use."""
         return frozenset(n for n in reference.__all__ if self.asked or not are_ours(source(n)))
 
     @cached_property
     def judged(self) -> frozenset[str]:
-        """The public names that are judged: all it is asked for, or those of one paper."""
+        """The public names that the run reports on: all wanted ones, or those of one paper."""
         start = f"{self.paper}-"
         return frozenset(
             n for n in self.wanted if not self.paper or any(i.startswith(start) for i in source(n))
@@ -96,13 +98,13 @@ class Implementation:
 
     @cached_property
     def offered(self) -> list[str]:
-        """The functions that are judged."""
+        """The judged functions that the module has."""
         names = self.judged - self.lacks
         return [n for n in reference.__all__ if n in names and not is_record(n)]
 
     @cached_property
     def misspelt(self) -> dict[str, str]:
-        """Its own public functions under a name that nearly is one that it lacks."""
+        """Its public functions whose name resembles a lacking one, with that name."""
         lacked = {plain(name): name for name in sorted(self.lacks)}
         found = {}
         for name in dir(self.module):
@@ -115,49 +117,52 @@ class Implementation:
 
     @cached_property
     def lacks(self) -> frozenset[str]:
-        """What it is asked for and lacks; records apart, since any of the same fields will do."""
+        """The wanted functions that it lacks. Records do not count: equal fields are enough."""
         unseen = self.wanted - set(dir(self.module))
         asked = (name for name in unseen if not is_record(name))
         return frozenset(name for name in asked if not hasattr(self.module, name))
 
     @cached_property
     def unasked(self) -> frozenset[str]:
-        """What it offers of what the papers name without defining, and is not asked for."""
+        """The functions it offers that no paper defines, and that only `--ours` tests."""
         others = frozenset(reference.__all__) - self.wanted
         return frozenset(n for n in others if not is_record(n) and hasattr(self.module, n))
 
     def hears(self, dtype: torch.dtype) -> bool:
-        """Whether it is asked at a dtype: those that it lists as `dtypes`, if it does."""
+        """Whether it is tested at a dtype: at those of its tuple `dtypes`, or at all."""
         return dtype in getattr(self.module, "dtypes", (dtype,))
 
     @cached_property
     def own(self) -> Own:
-        """Its own records: it is handed these, and may return them."""
+        """Its own record types: it receives them as arguments, and may return them."""
         return {} if self.ours else own_records(self.module)
 
     def refuses(self, says: str, error: type[Exception] = ValueError) -> Any:
-        """Return a context in which a call is refused; only our own modules say it in our words."""
+        """Return a context that expects an error; the message matters for our own modules alone."""
         kinds = error if self.ours else (TypeError, ValueError)
         return pytest.raises(kinds, match=(says or None) if self.ours else None)
 
     def offers(self, names: Iterable[str]) -> bool:
-        """Whether it has all of these public names, and is asked for them."""
+        """Whether it has all of these public names, and the run may test them."""
         return self.wanted - self.lacks >= set(names)
 
     def is_asked(self, names: Iterable[str]) -> bool:
-        """Whether a test of these names says something: a module may name what it has changed."""
+        """Whether one of these names is judged, and listed in the module's `changed` if it has one.
+
+        A module of variants lists in `changed` the functions that are not the reference's.
+        """
         changed = getattr(self.module, "changed", self.judged)
         return not (changed & self.judged).isdisjoint(names)
 
     @cached_property
     def composed(self) -> frozenset[str]:
-        """The functions that run in Triton's interpreter by the kernels of others alone."""
+        """The interpreted functions that launch only other functions' kernels."""
         if not self.is_interpreted:
             return frozenset()
         return frozenset(self.module.__all__) - frozenset(self.module.LAUNCHERS)
 
     def has_own(self, name: str) -> bool:
-        """Whether a function's body is its own, and not the reference's; so too a record."""
+        """Whether a function or record is the module's own, not the reference's."""
         if is_record(name):
             return getattr(reference, name) in self.own
         bodies = import_module("optimized.vector") if self.name == "optimized" else self.module
@@ -165,7 +170,7 @@ class Implementation:
 
     @property
     def has_door(self) -> bool:
-        """Whether calls are held to the contract: the bodies behind `optimized` check nothing."""
+        """Whether calls validate their arguments: the bodies behind `optimized` do not."""
         return not self.name.startswith("optimized.")
 
     @property
@@ -174,10 +179,10 @@ class Implementation:
         return self.name == "optimized.kernels" and self.device.type == "cpu"
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the module has under a public name, or the specification's record.
+        """Return a public function of the module, or its record, else the specification's record.
 
-        The inputs and results of a function are carried to and from the device and the module's
-        own records, and its calls are written down.
+        Calls are recorded. Inputs move to the device and become the module's own records; results
+        are converted back.
         """
         if name not in reference.__all__:
             raise AttributeError(f"{name} is not in the specification")
@@ -193,7 +198,7 @@ class Implementation:
         return found
 
     def crossing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function`, called on its own device, with its own records, for some time."""
+        """Return `function` wrapped: its device, the module's records, and the time limit apply."""
         here, hint = self.device.type == "cpu", result_of(name)
         if here and self.ours:
             return function
@@ -214,12 +219,12 @@ class Implementation:
 
 
 def plain(name: str) -> str:
-    """Return a name as one word: `hubMask` and `hub_mask` are one."""
+    """Return a name in lower case without underscores: `hubMask` and `hub_mask` become equal."""
     return name.replace("_", "").lower()
 
 
 def is_own_function(value: Any, module: Any) -> bool:
-    """Whether something is a function of a module or of its package, and of nobody else."""
+    """Whether a value is callable and defined in the package of the module."""
     home = getattr(module, "__name__", "")
     packages = [
         place.partition(".")[0] for place in (home, getattr(value, "__module__", None) or "")
@@ -230,7 +235,7 @@ def is_own_function(value: Any, module: Any) -> bool:
 def carry(value: Any, device: torch.device) -> Any:
     """Move the tensors in nested tuples, lists and dictionaries to `device`.
 
-    They lie there as they lay: kernels are made for strides, and for where a tensor starts.
+    Strides and storage offsets stay the same, since kernels depend on them.
     """
 
     def moved(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Which equations the papers have, which code states them, which tests check them."""
+"""The index of equations: the functions that state each, and the tests that check it."""
 
 import ast
 import json
@@ -14,14 +14,14 @@ import reference
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-# HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D; a full stop after it stays outside;
-# HEX-3 and HEX-4 are no ids: so the paper calls its systems of three and four bits
+# HubKV-6, HubKV-3.2a, HEX-A.2a, HEX-5a, HubKV-Thm1, HubKV-D, without a full stop at the end.
+# HEX-3 and HEX-4 are not ids: the paper names its systems of three and four bits so.
 ID = re.compile(r"\b(?!HEX-[34]\b(?!\.\d))(?:HEX|HubKV|GraphKV)-[A-Za-z0-9]+(?:\.[0-9]+[a-z]?)?\b")
 
 
 @cache
 def equations() -> dict[str, dict[str, Any]]:
-    """Return every id with its title, its place and its kind."""
+    """Return the entry of every equation by its id: title, section and kind."""
     beside_the_docs, in_the_wheel = ROOT / "docs/equations.toml", HERE / "equations.toml"
     file = beside_the_docs if beside_the_docs.exists() else in_the_wheel
     return tomllib.loads(file.read_text())
@@ -34,7 +34,7 @@ def source(name: str) -> list[str]:
 
 
 def are_ours(ids: Iterable[str]) -> bool:
-    """Whether there are ids, and the papers name all of them without defining one."""
+    """Whether there are ids, and the papers define none of them but only name them."""
     known, cited = equations(), set(ids)
     return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
 
@@ -49,7 +49,7 @@ def cited_by_code() -> dict[str, list[str]]:
 
 
 def cited_by_tests() -> dict[str, list[str]]:
-    """Return, for each equation, the laws and the worked vectors that carry it."""
+    """Return, for each equation, the laws and vectors that are marked with it."""
     found: dict[str, list[str]] = {}
     for path in sorted(HERE.rglob("test_*.py")):
         for spec, test in marked(path):
@@ -62,10 +62,10 @@ def cited_by_tests() -> dict[str, list[str]]:
 
 
 def marked(path: Path, idle: bool = False) -> list[tuple[str, str]]:
-    """Return each equation and test of one file that a `spec` mark joins.
+    """Return the pairs of an equation and a test of one file that `spec` marks declare.
 
-    Only a test that takes `impl` checks an implementation; with `idle`, the others instead. A mark
-    of the file, `pytestmark`, is one of each of its tests.
+    By default these are tests with an `impl` fixture, which check an implementation; with `idle`
+    they are the others. A `pytestmark` of the file applies to each of its tests.
     """
     tree = ast.parse(path.read_text())
     common = [
@@ -92,7 +92,7 @@ def cited_by_benches() -> set[str]:
 
 
 def page() -> str:
-    """Return the page of every equation: the functions that state it, what checks it."""
+    """Return the docs page of all equations, with the functions and tests of each."""
     code, tests = cited_by_code(), cited_by_tests()
     lines = [
         "# Every equation",
@@ -114,7 +114,7 @@ def page() -> str:
 
 
 def path_of(name: str) -> str:
-    """Return where a public name is defined, as the docs link to it."""
+    """Return the dotted path of a public name, as the docs link to it."""
     return f"{unwrap(getattr(reference, name)).__module__}.{name}"
 
 
@@ -125,7 +125,7 @@ def nowhere(entry: dict[str, Any]) -> str:
 
 
 def checks(tests: list[str]) -> str:
-    """Return a cell that folds the laws, as links to their sources, and counts the examples."""
+    """Return a table cell with a folded list of links to laws, and the number of vectors."""
     laws = [law_link(test) for test in tests if ".json::" not in test]
     counts = ((len(laws), "law"), (len(tests) - len(laws), "worked example"))
     said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
@@ -135,7 +135,7 @@ def checks(tests: list[str]) -> str:
 
 
 def law_link(test: str) -> str:
-    """Return a law's claim, as a link from the root of the docs to its source."""
+    """Return a link to a law's source, with its claim as the text."""
     path, law = test.split("::")
     return f"[{claim(law)}]({law_page(path)}#{law})"
 
@@ -146,7 +146,7 @@ def law_page(path: str) -> str:
 
 
 def claim(law: str) -> str:
-    """Return the sentence that a law's name is."""
+    """Return a law's name as a sentence."""
     return law.removeprefix("test_").replace("_", " ")
 
 

@@ -1,16 +1,16 @@
-"""What every public function may be given, and what it must refuse.
+"""The valid inputs of every public function, and the arguments that it must refuse.
 
 The `strategies.py` of each idea holds, for each of its functions:
 
 - a Hypothesis strategy, under the function's name or in `INPUTS`;
 - `CORNERS`: inputs for branches that random examples rarely reach;
-- `GOOD`: one call that is accepted;
-- `REFUSALS`: what must be refused and no signature says; the rest `from_signature` derives;
-- `DRAWN`: for which inputs the answer depends on a random stream;
+- `GOOD`: one valid call;
+- `REFUSALS`: bad arguments that annotations do not exclude; `from_signature` derives the others;
+- `DRAWN`: a predicate of the inputs whose result depends on a random stream;
 - `SCORED`, for a scorer: a call on a whole prompt, `(impl, **prompt)`.
 
-No paper states a random stream. Our own layers must draw what the reference draws, bit for bit;
-other modules are tested for properties alone.
+No paper specifies a random stream. Our own layers must match the reference's stream bit for bit.
+For other modules the tests check only properties of the result.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent
 
 
 def modules(pattern: str) -> list[Any]:
-    """Return the modules of the suite at the places a pattern finds."""
+    """Import and return the modules of the suite whose files match a pattern."""
     files = sorted(ROOT.glob(pattern))
     places = (file.relative_to(ROOT.parent).with_suffix("").parts for file in files)
     return [import_module(".".join(place)) for place in places]
@@ -35,7 +35,7 @@ FILES = modules("*/**/strategies.py")
 
 
 def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
-    """Join the dictionaries that the files have under a name; no function stands in two."""
+    """Return the union of the files' dictionaries of one name; no function may be in two."""
     found = [*more, *(getattr(file, part) for file in FILES if hasattr(file, part))]
     every = {name: value for names in found for name, value in names.items()}
     distinct = {id(names): len(names) for names in found}
@@ -44,7 +44,7 @@ def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_drawn(name: str, inputs: dict[str, Any]) -> bool:
-    """Whether an answer depends on a random stream, or on names: those of others may differ."""
+    """Whether a result depends on a random stream or on names, which differ between modules."""
     if name not in DRAWN:
         return False
     bound = signature(getattr(reference, name)).bind(**inputs)
@@ -53,7 +53,7 @@ def is_drawn(name: str, inputs: dict[str, Any]) -> bool:
 
 
 def named(file: Any) -> dict[str, Any]:
-    """Return the strategies of a file that alone bear the name of a public function."""
+    """Return the file's strategies that are named as a public function and are not in `INPUTS`."""
     own = {k: v for k, v in vars(file).items() if getattr(v, "__module__", "") == file.__name__}
     open_names = set(reference.__all__) - set(getattr(file, "INPUTS", ()))
     return {name: strategy() for name, strategy in own.items() if name in open_names}

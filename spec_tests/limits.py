@@ -1,10 +1,10 @@
-"""What a module under test may take: seconds for a call, and memory.
+"""Time and memory limits for the calls of a module under test.
 
-A call that has not ended by then is interrupted, where there are alarms: not on Windows, and in the
-main thread alone. The seconds are those of the processor, since others may share it, unless the
-call waits for something. After the first such call a function has a tenth of the time, the others
-have half, and after its third it is not called again, so that a run ends. Memory is limited on
-Linux: a call that asks for more than any draw needs fails, and takes nothing else along.
+A call that exceeds its time is interrupted by an alarm: not on Windows, and in the main thread
+alone. The time is processor time, since other processes may share the machine, unless the call
+waits for something. After a function's first such call its limit is a tenth, and that of other
+functions half. After its third the function is not called again, so that a run ends. Memory is
+limited on Linux. A call that requests more than any example needs fails, and the process survives.
 """
 
 import signal
@@ -17,25 +17,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 10.0
-"""What a call may take, unless `--call-limit` says otherwise; the reference's take less than 5."""
+"""Default of `--call-limit`; calls of the reference take less than 5 seconds."""
 WAITS = 0.02
-"""A call that has had less of the processor than this part of its time waits for something."""
+"""A call counts as waiting if its processor time is below this part of its elapsed time."""
 STRIKES = 3
-"""After so many calls that do not end a function is not called again."""
+"""The number of interrupted calls after which a function is not called again."""
 MEMORY = 2**31
-"""Bytes that a test may take beside what there is; the stack of every thread counts."""
+"""Bytes that a test may allocate beyond those in use; the stack of every thread counts."""
 
 
 class DoesNotEnd(Exception):
-    """A call was still running when its time was up."""
+    """A call exceeded its time limit."""
 
 
 class Alarm(BaseException):
-    """Time is up: no `except Exception` on the way holds it."""
+    """The alarm's exception: no `except Exception` of the module under test catches it."""
 
 
 class Limit:
-    """The limit of the calls of one module, and how often each of its functions overran it."""
+    """The time limit of one module's calls, and how often each function exceeded it."""
 
     def __init__(self, seconds: float):
         self.seconds, self.strikes, self.inside = seconds, Counter[str](), False
@@ -47,10 +47,10 @@ class Limit:
 
     @contextmanager
     def on(self, name: str) -> Iterator[None]:
-        """Hold one call of a function to the limit; a call within another has the other's time.
+        """Limit the time of one call of a function; a nested call counts as part of the outer one.
 
         Raises:
-            DoesNotEnd: it was interrupted, or is not made any more.
+            DoesNotEnd: the call was interrupted, or the function is not called again.
         """
         if name in self.given_up:
             raise DoesNotEnd("not called again")
@@ -73,7 +73,7 @@ class Limit:
 
 
 def set_alarm(seconds: float) -> bool:
-    """Set an alarm, and return whether there is one here that nobody else has set."""
+    """Set an alarm and return True; return False where alarms do not work or another one is set."""
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         return False
     if signal.getitimer(signal.ITIMER_REAL)[0]:
@@ -81,7 +81,7 @@ def set_alarm(seconds: float) -> bool:
     here, began = time.thread_time(), time.monotonic()
 
     def ring(*_: object) -> None:
-        """End what is running, unless it has had no time: then the alarm is set again."""
+        """Interrupt the call, or set the alarm again if it has had too little processor time."""
         had = time.thread_time() - here
         left = seconds - had
         if left <= 0.01 or had < WAITS * (time.monotonic() - began):
@@ -95,14 +95,14 @@ def set_alarm(seconds: float) -> bool:
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Let the process take no more than `MEMORY` beside what it has, where that can be told."""
+    """Limit the process to `MEMORY` bytes beyond those in use, on Linux."""
     if not sys.platform.startswith("linux"):
         yield
         return
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    pages = int(Path("/proc/self/statm").read_text().split()[5])  # of data: what the limit counts
+    pages = int(Path("/proc/self/statm").read_text().split()[5])  # data, which RLIMIT_DATA counts
     most = pages * resource.getpagesize() + MEMORY
     if before[0] == resource.RLIM_INFINITY or before[0] > most:
         resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))

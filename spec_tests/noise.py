@@ -1,8 +1,8 @@
-"""Round every operation otherwise: what another correct order of sums or processor could give.
+"""Perturb PyTorch's results as another summation order or another processor could.
 
-Under `Noise` each sum, product, quotient, root and exponential of PyTorch is moved a little once it
-is computed. Equal results of an operation are moved alike, so that ties stay ties. Copies, choices,
-masks and counts are left alone.
+`Noise` moves the result of each sum, product, quotient, root and exponential a little. Equal
+results of an operation move alike, so that ties stay ties. Copies, selections, masks and counts are
+not changed.
 """
 
 from typing import Any
@@ -25,23 +25,24 @@ ADDS = {*SUMS, *PRODUCTS, "add", "sub", "rsub", "mul"}
 MOVED = ELEMENTWISE | PRODUCTS | SUMS
 FACTORISED = {"_linalg_eigh", "_linalg_svd", "linalg_qr", "linalg_lstsq", "linalg_eig"}
 GRID = 2.0**12
-"""Numbers on a grid of 1 / `GRID` that are not large are added without rounding."""
+"""Sums of moderate multiples of 1 / `GRID` are exact."""
 SIGNS = np.random.default_rng(0).choice([-1.0, 1.0], 2**12)
 NUMBERS = {torch.float64: np.int64, torch.float32: np.int32}
 
 
 class Noise(TorchDispatchMode):
-    """Move the result of each operation that rounds, by its bits and a seed.
+    """A PyTorch mode that moves the result of each operation that rounds.
 
-    Results of half precision are left to the rounding of what is stored in them.
+    The direction depends on the bits of the result and the seed. Half-precision results do not
+    move: they are rounded when they are stored.
 
     Args:
-        seed: which results move up, and which down; `-seed` moves each the other way.
-        units: move by so many times the error bound of the operation, as in an analysis of errors:
-            a sum by units of the sum of magnitudes. By default an inexact result moves to a number
-            beside it.
-        apart: move equal results of different operations otherwise, too: what computes one thing
-            twice may do so in two ways.
+        seed: decides which results move up and which down; `-seed` mirrors every direction.
+        units: the distance, in multiples of the operation's error bound. For a sum the bound is
+            that of the sum of magnitudes. By default an inexact result moves to a neighbouring
+            number.
+        apart: let equal results of different operations move differently. A function that computes
+            a value twice may compute it in two ways.
     """
 
     def __init__(self, seed: int, units: float = 0, apart: bool = False):
@@ -49,7 +50,7 @@ class Noise(TorchDispatchMode):
         self.seed, self.units, self.apart, self.calls = seed, units, apart, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the operation, and move what it gives."""
+        """Call the operation and move its result."""
         kwargs, packet = kwargs or {}, func.overloadpacket.__name__
         name, in_place = packet.rstrip("_"), packet.endswith("_")
         if self.units and packet in FACTORISED and args[0].numel():
@@ -58,7 +59,7 @@ class Noise(TorchDispatchMode):
             args = (matrix, *args[1:])
         if name not in MOVED:
             return func(*args, **kwargs)
-        exact = not self.units and in_place  # what was there is asked after
+        exact = not self.units and in_place  # `round` needs the old value
         before = (args[0].clone(), *args[1:]) if exact else args
         out = func(*args, **kwargs)
         first = out[0] if isinstance(out, tuple) else out
@@ -67,7 +68,7 @@ class Noise(TorchDispatchMode):
         return out
 
     def round(self, name: str, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
-        """Turn a result into what another rounding might give."""
+        """Move a result, in place, to one that another rounding might give."""
         if not self.units:
             x = numbers(out)
             beside = np.nextafter(x, np.copysign(np.asarray(np.inf, x.dtype), self.signs(x)))
@@ -78,14 +79,14 @@ class Noise(TorchDispatchMode):
             self.move(out, func(*map(magnitude, args), **kwargs) if sums else None)
 
     def move(self, out: Tensor, size: Tensor | None = None) -> None:
-        """Move a result by units of a magnitude, its own by default, where it is finite."""
+        """Move a finite result by `units` rounding errors of `size`, by default of itself."""
         x = numbers(out)
         size = np.abs(x) if size is None else numbers(size)
         step = self.units * np.finfo(x.dtype).eps * size * self.signs(x)
         np.add(x, step.astype(x.dtype), out=x, where=np.isfinite(step))
 
     def signs(self, x: Any) -> Any:
-        """Return 1 or −1 for each element, by its bits and the seed."""
+        """Return 1 or −1 for each element: a hash of its bits and the seed."""
         self.calls += self.apart
         bits = x.view(NUMBERS[torch.float64 if x.itemsize == 8 else torch.float32])
         salt = (abs(self.seed) * 40503 + self.calls * 977) % 2**20
@@ -95,31 +96,31 @@ class Noise(TorchDispatchMode):
 
 
 def numbers(tensor: Tensor) -> Any:
-    """Return the memory of a tensor as an array, of an axis at least."""
+    """Return a tensor as an array that shares its memory, with at least one axis."""
     return np.atleast_1d(tensor.detach().numpy())
 
 
 def magnitude(value: Any) -> Any:
-    """Return an argument with the magnitudes of a floating-point tensor."""
+    """Return the absolute values of a floating-point tensor; any other argument is unchanged."""
     is_float = isinstance(value, Tensor) and value.is_floating_point()
     return value.abs() if is_float else value
 
 
 def whole(value: Any) -> bool:
-    """Whether an argument has whole numbers alone: sums and products of such count."""
+    """Whether an argument holds only whole numbers: their sums and products are exact counts."""
     if not isinstance(value, Tensor) or not value.is_floating_point():
         return not isinstance(value, float) or value.is_integer()
     return value.dtype in NUMBERS and bool((np.rint(x := numbers(value)) == x).all())
 
 
 def gridded(x: Any, grid: float = GRID) -> Any:
-    """Whether each number lies on a coarse grid."""
+    """Whether each number is a moderate multiple of 1 / `grid`."""
     scaled = x.astype(np.float64) * grid
     return (scaled == np.rint(scaled)) & (np.abs(scaled) < 2.0**22)
 
 
 def exactly(name: str, args: Any, out: Tensor) -> Any:
-    """Whether each result is the exact one, which every order of sums and every processor gives."""
+    """Whether each result is exact, so that every summation order and processor returns it."""
     x, half = numbers(out), GRID**0.5
     with np.errstate(all="ignore"):
         if name in SUMS or name in PRODUCTS:
@@ -143,6 +144,6 @@ def exactly(name: str, args: Any, out: Tensor) -> Any:
 
 
 def power_of_two(x: Any) -> Any:
-    """Whether a product with each number is exact: it is 0, or a power of two."""
+    """Whether each number is 0 or a power of two, so that a product with it is exact."""
     mantissa = np.abs(np.frexp(x)[0])
     return (mantissa == 0.5) | (mantissa == 0)

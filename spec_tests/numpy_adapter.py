@@ -1,12 +1,13 @@
-"""A module of functions over NumPy or JAX arrays, as the suite calls modules of tensors.
+"""An adapter that lets the suite call a module of functions over NumPy or JAX arrays.
 
-`kv = adapted(yourlib.kv)` in a file of yours, and `python -m spec_tests yourfile:kv`. Tensors are
-handed over as arrays that share their memory, dtypes as NumPy's, and arrays come back as tensors.
-`adapted(yourlib.kv, jax.numpy.asarray)` hands over what that makes of the arrays; of what comes
-back, whatever NumPy can read is an array. NumPy has no bfloat16: what asks for it is left out. Its
-warnings about overflow, division by zero and means of nothing are silent, as PyTorch's are. A
-number of NumPy's, such as a mean, is one of Python's where the specification returns one, and a
-tensor of no axes elsewhere.
+Write `kv = adapted(yourlib.kv)` in a file of yours, and run `python -m spec_tests yourfile:kv`.
+Tensors become arrays that share their memory, and dtypes become NumPy's. Returned arrays become
+tensors. `adapted(yourlib.kv, jax.numpy.asarray)` also applies that function to each array it
+passes; a returned value is an array if NumPy can read it.
+
+NumPy has no bfloat16, so tests at that dtype are skipped. NumPy's warnings about overflow, division
+by zero and means of nothing are silenced, as PyTorch gives none. A returned NumPy number, such as a
+mean, becomes a Python number where the specification returns one, and else a tensor of no axes.
 """
 
 from collections.abc import Callable
@@ -28,11 +29,11 @@ DTYPES = {
 }
 
 
-Make = Callable[[np.ndarray], Any]  # an array of another library, of one of NumPy's
+Make = Callable[[np.ndarray], Any]  # NumPy's array -> another library's
 
 
 class Adapted:
-    """The names of a module, its functions called with arrays."""
+    """A module whose functions take tensors and call those of a module of arrays."""
 
     dtypes = tuple(dtype for dtype in DTYPES if dtype.is_floating_point)
 
@@ -43,7 +44,7 @@ class Adapted:
         return dir(self.module)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a function of the module among tensors; any other name of it is itself."""
+        """Return a function of the module wrapped to take tensors, or any other name unchanged."""
         found = getattr(self.module, name)
         if isinstance(found, type) or not callable(found):
             return found
@@ -54,7 +55,7 @@ adapted = Adapted
 
 
 def among_tensors(function: Callable[..., Any], make: Make = np.asarray) -> Callable[..., Any]:
-    """Return a function of arrays as one of tensors."""
+    """Return a function of arrays wrapped to take and return tensors."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -66,19 +67,19 @@ def among_tensors(function: Callable[..., Any], make: Make = np.asarray) -> Call
 
 
 def to_arrays(value: Any, make: Make = np.asarray) -> Any:
-    """Return a value with arrays for its tensors; a function handed over takes and gives arrays."""
+    """Return a value with its tensors as arrays; a function in it takes and returns arrays."""
     if isinstance(value, Tensor):
-        heard(value.dtype)
+        numpy_dtype(value.dtype)
         return make(value.detach().numpy())
     if isinstance(value, torch.dtype):
-        return np.dtype(heard(value))
+        return np.dtype(numpy_dtype(value))
     if callable(value) and not isinstance(value, type):
         return lambda *given: to_arrays(value(*map(to_tensors, given)), make)
     return within(partial(to_arrays, make=make), value)
 
 
 def to_tensors(value: Any) -> Any:
-    """Return a value with tensors for its arrays."""
+    """Return a value with its arrays as tensors."""
     if hasattr(value, "__array__") and not isinstance(value, Tensor | type):
         whole = np.asarray(value)
         shares = whole.flags.writeable and all(step >= 0 for step in whole.strides)
@@ -89,7 +90,7 @@ def to_tensors(value: Any) -> Any:
 
 
 def within(change: Callable[[Any], Any], value: Any) -> Any:
-    """Return a value with what stands in tuples, lists, dictionaries and data classes changed."""
+    """Return a tuple, list, dictionary or data class with `change` applied to each part."""
     if isinstance(value, dict):
         return {name: change(part) for name, part in value.items()}
     if isinstance(value, tuple | list):
@@ -100,11 +101,11 @@ def within(change: Callable[[Any], Any], value: Any) -> Any:
     return value
 
 
-def heard(dtype: torch.dtype) -> Any:
-    """Return NumPy's name of a dtype.
+def numpy_dtype(dtype: torch.dtype) -> Any:
+    """Return NumPy's counterpart of a dtype.
 
     Raises:
-        Unheard: it has none.
+        Unheard: NumPy has none.
     """
     if dtype not in DTYPES:
         raise Unheard(f"NumPy has no {str(dtype).removeprefix('torch.')}")

@@ -1,4 +1,4 @@
-"""What a test asks of the module under test, read from its text before it is run."""
+"""The public functions that a test calls, found in its source before it runs."""
 
 import ast
 import re
@@ -17,14 +17,14 @@ IMPORTS = re.compile(r"^from (spec_tests\.[\w.]+) import", re.MULTILINE)
 
 
 class Asked(NamedTuple):
-    """What a function of a test file says."""
+    """The names in the body of a function of a test file."""
 
-    names: frozenset[str]  # it asks `impl` for
-    functions: frozenset[str]  # it mentions
+    names: frozenset[str]  # public functions that it calls on `impl`
+    functions: frozenset[str]  # other names, possibly of helpers and fixtures
 
 
 def needs(item: pytest.Function) -> frozenset[str]:
-    """Return the public names that a test asks for: its text's, and those of its parameters."""
+    """Return the public names that a test calls: in its source, and through its parameters."""
     found = asked(item.path, item.originalname)
     for value in item.callspec.params.values() if hasattr(item, "callspec") else ():
         code = getattr(value, "__code__", None)
@@ -36,14 +36,14 @@ def needs(item: pytest.Function) -> frozenset[str]:
 
 
 def may_ask(file: Path, offered: frozenset[str]) -> bool:
-    """Whether a test of a file may ask for offered names alone; read from its words, in no time."""
+    """Whether some test of a file may call an offered name: a fast check of the text alone."""
     by_name = "getattr(impl" in text(file) or "SCORED" in text(file)
     return by_name or bool(mentioned(file) & offered)
 
 
 @cache
 def mentioned(file: Path) -> frozenset[str]:
-    """Return the public names that a file, or one of the suite's that it imports, asks `impl`."""
+    """Return the public names called on `impl` in a file or in files of the suite it imports."""
     found, waiting = set[Path](), [file]
     while waiting:
         here = waiting.pop()
@@ -60,13 +60,13 @@ def file_of(module: str) -> Path:
 
 @cache
 def text(file: Path) -> str:
-    """Return the text of a file; a package has none that matters."""
+    """Return the text of a file, or nothing where there is none: a package holds no tests."""
     return file.read_text() if file.exists() else ""
 
 
 @cache
 def asked(file: Path, test: str) -> frozenset[str]:
-    """Return the names that a test asks `impl` for, its helpers' and its fixtures' included."""
+    """Return the names that a test, its helpers and its fixtures call on `impl`."""
     seen: set[tuple[Path, str]] = set()
     waiting, found = [(file, test)], set[str]()
     while waiting:
@@ -81,7 +81,7 @@ def asked(file: Path, test: str) -> frozenset[str]:
 
 @cache
 def functions(file: Path) -> dict[str, Asked]:
-    """Return what each function of a file says, its decorators apart."""
+    """Return the names in the body of each function of a file, without those in decorators."""
     found = {}
     for node in parsed(file).body:
         if isinstance(node, ast.FunctionDef):
@@ -99,7 +99,7 @@ def functions(file: Path) -> dict[str, Asked]:
 
 @cache
 def imported(file: Path) -> dict[str, tuple[Path, str]]:
-    """Return where the names that a file has from other files of the suite are defined."""
+    """Return the file and name of the definition of each name imported from the suite."""
     found = {}
     for node in parsed(file).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spec_tests."):
@@ -110,5 +110,5 @@ def imported(file: Path) -> dict[str, tuple[Path, str]]:
 
 @cache
 def parsed(file: Path) -> ast.Module:
-    """Return the text of a file as a tree; a package holds no function of a test."""
+    """Return the syntax tree of a file; it is empty for a package."""
     return ast.parse(text(file))

@@ -1,7 +1,7 @@
-"""Numbers for the tests, and ways to spoil them.
+"""Strategies for tensors, and functions that make tensors invalid.
 
-`grid` draws numbers that float16 holds exactly, and few of them, so ties are common and a sum of
-products has one right answer whatever the order. Laws run on `grid`, accuracy on `real` as well.
+`grid` draws from few numbers, all exact in float16. So ties are common, and a sum of products is
+the same in any order. Laws run on `grid`, accuracy tests on `real` as well.
 """
 
 from collections.abc import Callable
@@ -17,56 +17,56 @@ from reference import HexConfig
 
 @st.composite
 def grid(draw, *shape, low=0, high=16, scale=1 / 16, dtype=torch.float32):
-    """Multiples of `scale` in [low, high] * scale."""
+    """Draw multiples of `scale` in [low, high] * scale."""
     size, many = torch.Size(shape).numel(), high - low + 1
     width = 1 if many <= 256 else 4
     drawn = draw(st.binary(min_size=width * size, max_size=width * size))  # one draw, not `size`
     codes = np.frombuffer(drawn, f"<u{width}").astype(np.int64)
-    codes = low + (codes - low) % many  # bytes shrink to 0, and so do these
+    codes = low + (codes - low) % many  # bytes shrink to 0, as codes do
     return (torch.from_numpy(codes).double() * scale).to(dtype).reshape(shape)
 
 
 @st.composite
 def real(draw, *shape, dtype=torch.float32):
-    """A seeded Gaussian: shrinks through its seed."""
+    """Draw Gaussian numbers from a seed, which shrinks."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 @st.composite
 def signed(draw, *shape):
-    """Numbers of the grid on both sides of 0, by a seed: drawn one by one they take their time."""
+    """Draw multiples of 1/16 in [-1, 1] from a seed, which is faster than one draw a number."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     return torch.randint(-16, 17, shape, generator=generator) / 16
 
 
 @st.composite
 def booleans(draw, *shape):
-    """A mask of `shape`."""
+    """Draw a mask of `shape`."""
     return draw(grid(*shape, high=1, dtype=torch.bool))
 
 
 def maybe(strategy, absent=True):
-    """Return a strategy that may draw nothing, unless it must not."""
+    """Return a strategy that may also draw None, unless `absent` is False."""
     return st.none() | strategy if absent else strategy
 
 
 tokens = st.integers(0, 24)
-"""An empty axis included."""
+"""Numbers of tokens, 0 included."""
 
 heads = st.sampled_from([(), (3,), (2, 2), (1,), (), (3,), (2, 2), (0, 2)])
-"""Everything before the token axis: no heads, one, several, a batch of them, an empty batch.
+"""Shapes before the token axis: no heads, one, several, a batch of heads, an empty batch.
 
-The empty one is the rarest, since it says the least."""
+The empty batch is the rarest, since it tests the least."""
 
 
 def always(inputs: dict[str, Any]) -> bool:  # noqa: ARG001 of any inputs
-    """Whether an answer is a matter of the draw: it always is."""
+    """Return True: the result depends on a random stream for any inputs."""
     return True
 
 
 def masked(inputs: Any) -> bool:
-    """Whether settings among inputs ask for an expander mask, which is a matter of the draw."""
+    """Whether settings among the inputs need an expander mask, which depends on a random stream."""
     if isinstance(inputs, HexConfig):
         return 0 < inputs.density < 1
     if isinstance(inputs, dict):
@@ -75,12 +75,12 @@ def masked(inputs: Any) -> bool:
 
 
 class Refusal(NamedTuple):
-    """One bad argument, and what must come of it."""
+    """One bad argument and the expected error."""
 
     argument: str
-    change: Any  # the bad value, or a function that spoils the good one
+    change: Any  # the bad value, or a function that makes it from the good one
     error: type[Exception]
-    says: str  # the admissible range, as our own modules print it
+    says: str  # the admissible range, which the message of our own modules contains
 
 
 def spoil(tensor: Tensor, value: float) -> Tensor:
@@ -96,17 +96,17 @@ def spoiler(value: float) -> Callable[[Tensor], Tensor]:
 
 
 def integers(tensor: Tensor) -> Tensor:
-    """Return the tensor as int64: integer scores are refused."""
+    """Return the tensor as int64; functions refuse integer scores."""
     return tensor.long()
 
 
 def longer(tensor: Tensor) -> Tensor:
-    """Return a tensor whose last axis is one longer than it should be."""
+    """Return a tensor with its last element along the last axis repeated."""
     return torch.cat([tensor, tensor[..., -1:]], -1)
 
 
 def numbers(tensor: Tensor) -> Tensor:
-    """Return a mask as numbers."""
+    """Return a mask as float32."""
     return tensor.float()
 
 

@@ -1,4 +1,4 @@
-"""Every implementation of every function against the reference: result and signature."""
+"""Compare every function with the reference: result, signature and calling convention."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -31,21 +31,21 @@ def is_floating(name: str) -> bool:
 every_function = pytest.mark.parametrize("name", sorted(INPUTS))
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 OF_MEMORY = {"stored_bytes"}
-"""What says how inputs lie in memory."""
+"""Functions whose result depends on the memory layout of the inputs."""
 
 
 @every_function
 def test_signature(impl, name):
-    """Same names, order and defaults; an implementation may add optional parameters."""
+    """Names, order and defaults are equal; an implementation may add optional parameters."""
     spec = list(inspect.signature(getattr(reference, name)).parameters.values())
     ours = list(inspect.signature(getattr(impl, name)).parameters.values())
-    assert said(ours[: len(spec)], impl.own) == said(spec, {})
+    assert names_and_defaults(ours[: len(spec)], impl.own) == names_and_defaults(spec, {})
     optional = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     assert all(p.default is not p.empty or p.kind in optional for p in ours[len(spec) :])
 
 
-def said(parameters: Iterable[inspect.Parameter], own: Own) -> list[tuple[str, Any]]:
-    """Return names and defaults, records as the specification's."""
+def names_and_defaults(parameters: Iterable[inspect.Parameter], own: Own) -> list[tuple[str, Any]]:
+    """Return parameter names and defaults, with records of the module as the specification's."""
     records = {kind: record for record, kind in own.items()}
     return [(p.name, taken(p.default, records.get(type(p.default)), own)) for p in parameters]
 
@@ -55,7 +55,7 @@ def said(parameters: Iterable[inspect.Parameter], own: Own) -> list[tuple[str, A
 def test_a_record_has_the_fields_and_defaults_of_the_specification(impl, name):
     spec = getattr(reference, name)
     ours, theirs = (inspect.signature(kind).parameters for kind in (impl.own[spec], spec))
-    assert said(ours.values(), impl.own) == said(theirs.values(), {})
+    assert names_and_defaults(ours.values(), impl.own) == names_and_defaults(theirs.values(), {})
 
 
 @pytest.mark.compared
@@ -63,7 +63,7 @@ def test_a_record_has_the_fields_and_defaults_of_the_specification(impl, name):
 @settings(max_examples=30)  # each at four dtypes
 @given(data=st.data())
 def test_agrees_with_reference(impl, name, data):
-    """On the same draws at every dtype, so that no branch is left to one of them."""
+    """Each example runs at every dtype, so that each dtype reaches the same branches."""
     agree(impl, name, data.draw(INPUTS[name]))
 
 
@@ -85,7 +85,7 @@ def test_the_same_seed_draws_the_same(impl, name, data):
 
 
 def agree(impl, name, inputs):
-    """Compare a function with the reference at every dtype."""
+    """Check that a function agrees with the reference at every dtype."""
     function, spec = getattr(impl, name), getattr(reference, name)
     wide = cast(inputs, torch.float64)
     known = wide, spec(**wide)
@@ -104,7 +104,7 @@ def agree(impl, name, inputs):
 @settings(max_examples=20)  # shapes, dtypes and layouts, more than values
 @given(data=st.data())
 def test_calling_convention(impl, name, data):
-    """The annotated types hold, inputs are left alone, and any memory layout gives the same."""
+    """Types match the annotations, inputs stay unchanged, and the memory layout does not matter."""
     function, spec = getattr(impl, name), getattr(reference, name)
     inputs = data.draw(INPUTS[name])
     strided = inputs if name in OF_MEMORY else mapped(spread, inputs)
@@ -120,9 +120,10 @@ def test_calling_convention(impl, name, data):
 
 @cache
 def held_to_its_types(spec: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, arguments and result held to the annotations of `spec`.
+    """Return `function` wrapped to check arguments and result against the annotations of `spec`.
 
-    An axis name means one length throughout a call, and throughout the fields of a named tuple.
+    An axis name stands for one length in all arguments and the result, and in all fields of a
+    returned named tuple.
     """
 
     @jaxtyped(typechecker=beartype)
@@ -139,7 +140,7 @@ def held_to_its_types(spec: Callable[..., Any], function: Callable[..., Any]) ->
 
 
 def spread(tensor: Tensor) -> Tensor:
-    """Return the same values, apart, the first axis last, starting in the middle of a storage."""
+    """Return an equal tensor with gaps in memory, an offset, and the first axis innermost."""
     moved = tensor.movedim(0, -1) if tensor.ndim else tensor
     apart = torch.stack([torch.zeros_like(moved), moved], -1)[..., 1]
     return apart.movedim(-1, 0) if tensor.ndim else apart

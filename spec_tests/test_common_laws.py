@@ -1,4 +1,4 @@
-"""Laws of every function of our own layers: gradients, and numbers that no model makes."""
+"""Laws of every function of our own layers: gradients, and huge or tiny numbers."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_a_call_that_asks_for_gradients_gives_the_same_values(impl, name, data):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_beyond_the_domain_no_result_is_nan(impl, name, data):
-    """Where squares of float32 numbers vanish, and where they overflow, or the call is refused."""
+    """At 2^±100 squares of float32 numbers underflow or overflow; the call may also be refused."""
     inputs = data.draw(INPUTS[name])
     for power in (2.0**-100, 2.0**100):
         far = {name: scaled(value, power) for name, value in inputs.items()}
@@ -46,7 +46,10 @@ def test_beyond_the_domain_no_result_is_nan(impl, name, data):
 
 
 def scaled(value: Any, power: float) -> Any:
-    """Return the product of what holds it: half precision does not, nor do both of two factors."""
+    """Return a value with its tensors times `power`, except half precision and the field `left`.
+
+    Half precision cannot hold the product. Of two low-rank factors only one is scaled.
+    """
     if hasattr(value, "_fields"):
         parts = value._asdict().items()
         return value._replace(**{k: scaled(part, power) for k, part in parts if k != "left"})

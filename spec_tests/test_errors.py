@@ -1,4 +1,4 @@
-"""Bad input gets a clear error: the argument, its value, the admissible range; nothing is lost."""
+"""Bad input raises an error with the argument, its value and the range; inputs are unchanged."""
 
 import pytest
 from torch import Tensor
@@ -27,15 +27,15 @@ def test_refuses(impl, name, argument):
             value = good[argument]
             bad = refusal.change(value) if callable(refusal.change) else refusal.change
             inputs = {k: v.clone() if isinstance(v, Tensor) else v for k, v in good.items()}
-            refused(impl, name, {**inputs, argument: bad}, refusal)
+            assert_refused(impl, name, {**inputs, argument: bad}, refusal)
             for k, v in good.items():
                 assert_equal(inputs[k], v)
 
 
-def refused(impl, name, inputs, refusal):
-    """Make one bad call; our own modules say what was wrong in their one voice.
+def assert_refused(impl, name, inputs, refusal):
+    """Check that one bad call raises; for our own modules also the type and the message.
 
-    Whether the kind is at fault or the value is theirs to tell, not everybody's.
+    Third-party modules may raise either `TypeError` or `ValueError`.
     """
     bad = inputs[refusal.argument]
     kinds = (refusal.error,) if impl.ours else (TypeError, ValueError)

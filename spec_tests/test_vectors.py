@@ -1,13 +1,15 @@
-"""Worked examples by hand, readable from any language: `vectors.json` of each idea.
+"""Vectors: calls with known results, readable from any language (`vectors.json` of each idea).
 
-Each is one call: `function`, `inputs`, `expected`, the equations it works (`spec`) and the bug it
-hunts (`hunts`); `source` names the authors' code that the numbers follow. A list is a tensor: of
-float64, int64 or bool by its elements; "inf", "-inf" and "nan" stand for themselves; `shape`
-entries (`{"shape": [2, 0], "of": "float"}`) are empty tensors,
-`{"uint8": [...]}` and `{"int32": [...]}` codes and words, `{"int64": 4}` a tensor of no axes,
-`{"tuple": [...]}` several tensors, `{"Scored": {...}}` a public named tuple with those fields.
-An expected `{"sha256": "..."}` is the digest of a large mask, a byte an entry, row by row. What is
-`drawn` follows our random stream, which no paper states: modules with another give another answer.
+Each vector is one call: `function`, `inputs` and `expected`. `spec` lists the equations it checks,
+and `hunts` describes the bug it detects. `source` names the authors' code behind the numbers.
+
+A list is a tensor of float64, int64 or bool, by its elements. "inf", "-inf" and "nan" stand for
+themselves. `{"shape": [2, 0], "of": "float"}` is an empty tensor. `{"uint8": [...]}` and
+`{"int32": [...]}` are codes and words, and `{"int64": 4}` is a tensor of no axes.
+`{"tuple": [...]}` is several tensors, and `{"Scored": {...}}` a public named tuple with those
+fields. An expected `{"sha256": "..."}` is the digest of a large mask, one byte an entry, row by
+row. A vector marked `drawn` depends on our random stream, which no paper specifies, so only our own
+layers are tested on it.
 """
 
 import hashlib
@@ -42,7 +44,7 @@ def load() -> list[Any]:
 
 
 def read(value: Any) -> Any:
-    """Return a JSON value as the tensor, tuple or number it stands for."""
+    """Return the tensor, tuple or number that a JSON value stands for."""
     if isinstance(value, dict) and "shape" in value:
         return torch.zeros(value["shape"], dtype=KINDS[value["of"]])
     if isinstance(value, dict) and len(value) == 1 and value.keys() <= INTEGERS.keys():
@@ -88,7 +90,7 @@ def test_vector(impl, name, case):
 
 
 def check(actual: Any, expected: Any) -> None:
-    """Compare a result with the answer by hand: an object names fields of a named tuple."""
+    """Check a result against the expected value; an object holds fields of a named tuple."""
     if isinstance(expected, dict) and "sha256" in expected:
         digest = hashlib.sha256(actual.to(torch.uint8).numpy().tobytes()).hexdigest()
         assert digest == expected["sha256"]

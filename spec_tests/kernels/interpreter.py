@@ -1,4 +1,4 @@
-"""Triton's interpreter, its programs in another order or at other places than it would run them."""
+"""Speed up Triton's interpreter, make it stricter, and run its programs in other orders."""
 
 import inspect
 from bisect import bisect
@@ -29,11 +29,11 @@ ORDERS: dict[str, Order] = {
 
 
 def patch_once() -> None:
-    """Turn Triton's language into the interpreter's for good, and let it remember types.
+    """Patch Triton's language for the interpreter once, with caches and stricter checks.
 
-    It would do so again for every call of every device function, make the type of every number
-    anew, ask of every pair of numbers what follows from their types, and compare sums of integers
-    with bounds that nobody asks for. And it would round a fused product before it adds to it.
+    Unpatched, the interpreter patches the language in every call of a device function, rebuilds the
+    type of every value, derives the result type of every pair of values, and checks integers for
+    overflow. It also rounds the product of a fused multiply-add, which a GPU does not.
     """
     if not hasattr(interpreter._patch_lang, "__wrapped__"):
         interpreter._patch_attr = interpreted
@@ -51,16 +51,16 @@ def patch_once() -> None:
 
 
 def fused(x: Any, y: Any, z: Any) -> Any:
-    """Multiply and add numbers of at most 32 bits, and round once, as a GPU does."""
-    with np.errstate(invalid="ignore"):  # infinity less infinity
+    """Return x * y + z rounded once, as on a GPU, for numbers of at most 32 bits."""
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
         exact = x.data.astype(np.float64) * y.data + z.data
     return interpreter.TensorHandle(exact.astype(z.data.dtype), z.dtype.scalar)
 
 
 def hold_to_tensors(builder: Any) -> None:
-    """Let programs read and write the tensors they were given, and nothing beside them.
+    """Make programs fail if they access memory outside the tensors of the launch.
 
-    On a GPU that ends a process, or not, by what lies beyond.
+    On a GPU such an access may crash the process or pass unnoticed.
     """
     executor: Any = interpreter.GridExecutor
     take, starts, ends = executor._init_args_hst, list[int](), list[int]()
@@ -100,7 +100,7 @@ def hold_to_tensors(builder: Any) -> None:
 
 
 def hold_to_grids(builder: Any) -> None:
-    """Let a grid be one that a GPU takes: beyond the first axis, of fewer than 2 ** 16 programs."""
+    """Make launches fail whose grid exceeds `GRID`, the largest that a GPU accepts."""
     begin = builder.set_grid_dim
 
     def held(*grid: int) -> None:
@@ -116,20 +116,20 @@ UNPATCHED = SimpleNamespace(restore=lambda: None)
 
 
 def by_name(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function of a type of Triton's that remembers what it said; a name is of one."""
+    """Return a function of a Triton type wrapped to cache its results by the name of the type."""
     known: dict[str, Any] = {}
 
     @wraps(function)
-    def said(kind: Any) -> Any:
+    def cached(kind: Any) -> Any:
         if kind.name not in known:
             known[kind.name] = function(kind)
         return known[kind.name]
 
-    return said
+    return cached
 
 
 def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
-    """Let a function of the language take the interpreter's semantics where it is given none."""
+    """Make the interpreter's semantics the default argument of a function of the language."""
     body = getattr(member, "__wrapped__", member)
     own = inspect.signature(body, follow_wrapped=False).parameters
     if "_semantic" in own:
@@ -145,7 +145,7 @@ def interpreted(home: Any, name: str, member: Any, _: Any, scope: Any) -> None:
 
 
 def remember_types() -> None:
-    """Let a type be known by its name, and what is no constant of the language be found at once."""
+    """Cache by its name what Triton computes from a type; unwrap only values that may need it."""
     block: Any = tl.block_type
     same, unwrap = tl.dtype.__eq__, tl.core._unwrap_if_constexpr
     plain = frozenset({int, float, bool, type(None), tl.tensor, tl.dtype, tl.block_type})
@@ -178,9 +178,9 @@ def remember_types() -> None:
 
 
 def remember_operands() -> None:
-    """Let operands pass that need no cast, and a constant be made once beside a type.
+    """Cache which pairs of operands need no cast, and the tensors made from constants.
 
-    Nobody may write into what is shared.
+    The cached tensors are read-only, since calls share them.
     """
     semantic: Any = TritonSemantic
     tensor: Any = tl.tensor
@@ -225,18 +225,18 @@ def remember_operands() -> None:
 
 
 def exactly(number: Any) -> tuple[type, Any]:
-    """Return what tells a number from all others, -0 from 0 and 1 from 1.0."""
+    """Return a key that is unique to a number: -0 and 0 differ, and so do 1 and 1.0."""
     return type(number), number.hex() if type(number) is float else number
 
 
 def shared(constant: Any) -> Any:
-    """Return a tensor whose numbers stay as they are."""
+    """Return a tensor after making its memory read-only."""
     constant.handle.data.flags.writeable = False
     return constant
 
 
 def remember_shapes() -> None:
-    """Let types and values take what follows from their shape from those like them."""
+    """Cache what Triton derives from the shape of a type or value."""
     make_type, make_value = tl.block_type.__init__, tl.tensor.__init__
     spread = TritonSemantic.broadcast_impl_value
     shapes: dict[Any, Any] = {}
@@ -282,7 +282,7 @@ def remember_shapes() -> None:
 
 @contextmanager
 def programs(order: Order) -> Iterator[None]:
-    """Run the programs of every launch in an order, given how many there are."""
+    """Run the programs of every launch in an order, a function of their number."""
     builder = interpreter.interpreter_builder
     places: list[int] = []
 
@@ -300,7 +300,7 @@ def programs(order: Order) -> Iterator[None]:
 
 @contextmanager
 def small_blocks(size: int) -> Iterator[None]:
-    """Let a program own as few elements, so that small inputs take several of them."""
+    """Set the number of elements of a program, so that small inputs need several programs."""
     homes = modules(kernels.__name__)
     before = [(home, home.BLOCK) for home in homes if hasattr(home, "BLOCK")]
     try:

@@ -1,4 +1,4 @@
-"""Mutants of kernels: ties, ends of blocks, masks, scales, rounding, values of one block."""
+"""Mutants of kernels: ties, ends of blocks, masks, scales, rounding, single blocks."""
 
 from spec_tests.mutants.make import kernel_mutants_of
 

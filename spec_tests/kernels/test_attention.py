@@ -1,4 +1,4 @@
-"""Kernels of attention: which input they hand on, tiles of full width, heads of any length."""
+"""Kernels of attention: calls that fall back to PyTorch, full tiles, heads of any length."""
 
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +15,7 @@ from spec_tests.kernels.interpreter import small_blocks
 
 
 def normal(seed, *shape):
-    """Return numbers without structure."""
+    """Return Gaussian numbers."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -85,7 +85,7 @@ def test_mass_agrees_over_several_tiles_of_full_width(name, count, tokens, dtype
         x["log_sum_exp"] = log_sum_exp(
             x["queries"].float(), x["keys"].float(), valid=x.get("valid")
         )
-    with small_blocks(32 if dtype == torch.float32 else 8):  # of which float32 has a quarter
+    with small_blocks(32 if dtype == torch.float32 else 8):  # float32 takes a quarter of it
         found = getattr(kernels, name)(**x)
     assert_as_accurate(found, getattr(reference, name), x)
 
@@ -113,7 +113,7 @@ def test_ragged_attention_agrees_where_one_head_has_nearly_all_entries(count, dt
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_rows_are_multiplied_as_stored_only_where_all_are_stored_alike(dtype):
-    """On a GPU a product of two dtypes does not compile; the interpreter never makes one."""
+    """A product of two dtypes does not compile on a GPU, which the interpreter cannot show."""
     new, left = torch.ones(1, 1, 16, dtype=torch.bfloat16), torch.ones(3, 16, dtype=dtype)
     cache = reference.RaggedCache(left, left, torch.arange(3), torch.tensor([0, 3]))
     with patch("optimized.kernels._tiles.InterpretedFunction", ()):

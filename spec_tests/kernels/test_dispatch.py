@@ -1,4 +1,4 @@
-"""Which body runs for which call, asked of tensors that say they are on a GPU and hold nothing."""
+"""Which body runs for which call, tested on tensors without values that claim to be on a GPU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ def layer(tokens=12, width=4, dtype=torch.float32, device="cpu"):
 
 
 def stream(count=1, tokens=97, device="cpu"):
-    """Return queries, keys and values of a head that kernels of HEX are made for."""
+    """Return queries, keys and values of a head of 64 channels, which HEX's kernels support."""
     generator = torch.Generator(device="cpu").manual_seed(0)
     return torch.randn(3, 1, tokens, 64, generator=generator)[..., -count:, :].to(device)
 
@@ -94,7 +94,7 @@ CALLS: dict[str, Any] = {
     ),
     "sensitivity": (MASS, lambda kv: kv.sensitivity(*stream(9, 9), prompt=8, configs=[HEX])),
 }
-"""What each composition launches, and a call of it. A call begins with the function's name."""
+"""The kernels that each composition launches, and a call of it; keys start with its name."""
 SHORT = reference.DecodingConfig(target=6, interval=2, sinks=1, recent=1)
 
 
@@ -108,7 +108,7 @@ def appended(kv):
 
 @pytest.fixture(autouse=True)
 def gpu() -> Iterator[None]:
-    """Let tensors without values say that they are on a GPU."""
+    """Make tensors without values claim to be on a GPU."""
     with patch.object(Tensor, "is_cuda", property(lambda tensor: tensor.device.type == GPU)):
         yield
 
@@ -140,7 +140,7 @@ def test_a_composition_on_a_gpu_runs_the_kernels_of_its_leaves(call):
 
 
 def test_a_composition_over_vectorised_leaves_is_seen():
-    """The same calls elsewhere: a composition that forgot its kernels would look like this."""
+    """On a CPU the same calls launch nothing, as a composition without its kernels would."""
     for _, run in CALLS.values():
         with ran() as found:
             run(optimized)
@@ -155,7 +155,7 @@ def test_a_composition_stands_behind_a_module_as_any_function_does():
 
 
 def row(name: str) -> Any:
-    """Return a row whose bodies say which of them ran."""
+    """Return a dispatched function whose bodies return their own names."""
     spec = getattr(reference, name)
 
     def vectorised(*_, **__):
@@ -188,7 +188,7 @@ def test_a_kernel_runs_while_the_gpu_of_its_tensors_is_the_current_one():
 
 
 def ragged(device):
-    """Return what one head has left, elsewhere than the queries perhaps."""
+    """Return a ragged cache of one head on a device."""
     rows = torch.ones(3, 4, device=device)
     places = torch.arange(3, device=device)
     return RaggedCache(rows, rows, places, torch.tensor([0, 3], device=device))
@@ -228,7 +228,7 @@ DECISIONS: dict[str, Any] = {
     ),
     "no tensor": ("vectorised", "kept_count", lambda: [100, 0.5]),
 }
-"""Which body a call runs, the function, and its arguments."""
+"""The body that a call runs, the function, and its arguments."""
 
 
 @pytest.mark.parametrize("case", DECISIONS)
@@ -240,13 +240,13 @@ def test_the_place_of_all_tensors_decides_and_nothing_else(case):
 
 
 def decode(device, **changes):
-    """Return a call of decode attention over a HEX cache, of what kernels are made for or not."""
+    """Return the arguments of decode attention over a HEX cache, with changed settings."""
     cache = stored(96, **changes)
     return [moved(x, torch.device(device)) for x in (stream()[0], cache)]
 
 
 def ones(*shape, dtype=torch.float32):
-    """Return numbers on a GPU."""
+    """Return ones on the pretended GPU."""
     return torch.ones(shape, dtype=dtype, device=GPU)
 
 
@@ -288,7 +288,7 @@ RULES: dict[str, Any] = {
     "hex_attention, 5 bits": (False, lambda: decode(GPU, bits=5), {}),
     "hex_attention, all kept": (False, lambda: decode(GPU, density=1.0), {}),
 }  # fmt: skip
-"""Whether a launcher launches, hands on, or (None) has nothing to do; arguments of the call."""
+"""Whether a launcher launches, falls back, or (None) has nothing to do; arguments of the call."""
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -318,7 +318,7 @@ TRUSTED: dict[str, Any] = {
 
 @pytest.mark.parametrize("call", TRUSTED)
 def test_a_trusted_selection_without_padding_waits_for_nothing_from_end_to_end(call):
-    """A GPU that holds nothing raises where it is asked for a value."""
+    """Tensors without values raise where code reads a value."""
     with trusted(), recorded() as launches:
         TRUSTED[call]()
     assert launches

@@ -1,4 +1,4 @@
-"""The gates' table is complete, and its reader of machine code counts what runs."""
+"""The table of resource budgets is complete, and the parser of machine code counts what runs."""
 
 from concurrent.futures import ThreadPoolExecutor
 

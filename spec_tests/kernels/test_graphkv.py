@@ -1,4 +1,4 @@
-"""GraphKV's kernel: which input it hands on, and the tokens of several tiles."""
+"""GraphKV's kernel: calls that fall back to PyTorch, and inputs of several tiles."""
 
 from importlib import import_module
 from typing import Any
@@ -32,7 +32,7 @@ KNOBS: dict[str, Any] = dict(
 
 
 def layer(tokens=9, width=4, dtype=torch.float32, scored=None) -> dict[str, Any]:
-    """Return a layer of two heads, its vectors of entries of one size, which have few edges."""
+    """Return a layer of two heads whose key entries are 1 or −1, so that edges take few values."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.rand(2, tokens, generator=generator).to(scored or dtype)
     keys = 2.0 * torch.randint(2, (2, tokens, width), generator=generator) - 1
@@ -65,7 +65,7 @@ def test_tied_edges_reach_the_first_tokens_of_any_tile(tokens):
 
 @pytest.mark.parametrize(("count", "rule"), [(1, "sum"), (12, "product"), (60, "sequential")])
 def test_long_lists_are_looked_through_in_turns(count, rule):
-    """More sub-tiles, edges and neighbours than a program takes at a time."""
+    """There are more sub-tiles, edges and neighbours than a program handles at a time."""
     x: dict[str, Any] = layer(100) | dict(keep=100, count=count, rule=rule)
     home = import_module("optimized.kernels.graphkv.refine")
     with (

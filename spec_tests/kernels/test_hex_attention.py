@@ -1,4 +1,4 @@
-"""Decode attention over a HEX cache by kernels: heads of 64 and 128 channels, any split."""
+"""Kernels of decode attention over a HEX cache: heads of 64 and 128 channels, any split."""
 
 from importlib import import_module
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Spans packed and restored by kernels: every bit is that of the specification, in both layouts."""
+"""Kernels pack and restore spans bit for bit as the specification, in both layouts."""
 
 from importlib import import_module
 from typing import Any
@@ -108,7 +108,7 @@ def test_every_bit_of_a_tile_lies_where_the_layout_has_it(x):
     mass = torch.zeros(2, 0)
     config = reference.HexConfig(density=0.0)
     cache = reference.HexCache(config, (block,), none, none, mass, mass, none, none)
-    # a cache's mask is its own, and this one another: so is where entries begin
+    # the cache has another mask than this span, and so other starts of entries
     laid = PackedCache.of(cache).runs[0]
     assert_equal(run, laid._replace(begins=run.begins))
     restored = [one[0] for one in unpacked(run, x["expander"])]
@@ -126,10 +126,10 @@ def test_programs_in_another_order_write_the_same_bits(bits):
 
 @pytest.mark.parametrize("power", [-140, -120, -20, 0, 20, 100])
 def test_quotients_beside_a_half_are_rounded_as_divisions_are(power):
-    """Steps of any size, and numbers as near to half a step as float32 has them."""
+    """The numbers are the float32 values nearest to halves of steps of any size."""
     generator = torch.Generator().manual_seed(power + 999)
     steps = (1 + torch.rand(64, generator=generator)) * 2.0**power
-    # a third of the halves of a step in each of three channels: as few programs as may be
+    # three channels hold a third of the halves of each step, to need few programs
     halves = (torch.arange(0.5, 255).view(-1, 3, 1) * steps).flatten(1)
     steps = steps.repeat(3)
     some = [halves]

@@ -1,4 +1,4 @@
-"""A HEX cache that stays laid out while tokens come, alone and as a layer holds it."""
+"""A HEX cache keeps the kernels' layout while tokens are appended, alone and in a layer."""
 
 from typing import Any
 from unittest.mock import patch
@@ -27,17 +27,17 @@ pytest.importorskip("transformers")
 
 
 def ready(*modes: str) -> Any:
-    """Draw caches that are laid out for kernels, of as few programs as a head may have."""
+    """Return a strategy for caches in the layout of the kernels, with few programs a head."""
 
     def laid_out(x: Any) -> bool:
         return x["cache"].config.block == TILE and taken(**x, valid=None)
 
-    bits = CODES if "append" in modes else CODES[2:3]  # which the others do not ask for
+    bits = CODES if "append" in modes else CODES[2:3]  # one suffices for other modes
     return wide(bits=bits, widths=WIDTHS[:1], groups=(1, 4), modes=modes).filter(laid_out)
 
 
 def tokens(x, count, seed):
-    """Return queries, keys and values of tokens to come."""
+    """Return queries, keys and values of the next tokens."""
     *batch, heads, _, width = x["queries"].shape
     kv_heads = x["cache"].residual_keys.shape[-3]
     generator = torch.Generator().manual_seed(seed)
@@ -65,7 +65,7 @@ def test_a_step_on_a_processor_is_that_of_a_cache_laid_out_anew(mode, data):
 
 
 def stepwise(x: Any, decoded: Any, anew: Any, layout: type) -> None:
-    """Let a layout take two tokens, and hold it against a cache as the specification stores it."""
+    """Append two tokens to a layout, and compare it with a cache of the specification."""
     cache = x["cache"]
     missing = max(0, buffer_space(cache) - 1)
     held = whole = with_new_tokens(cache, *tokens(x, missing, 0)[1:])
@@ -107,22 +107,22 @@ PROMPT = 2 * TILE - 3
 
 @pytest.fixture
 def layer():
-    """Return what makes a layer that believes to be on a GPU, and one after its prompt."""
+    """Yield a function that makes a layer after its prompt, as if on a GPU."""
     from optimized.models.hex import HexLayer
 
     with patch("optimized.models.hex.on_gpu", lambda _: True):
-        yield lambda kv: told(HexLayer(SMALL, kv), 0, PROMPT, PROMPT)[0]
+        yield lambda kv: layer_and_outputs(HexLayer(SMALL, kv), 0, PROMPT, PROMPT)[0]
 
 
 def way():
-    """Return how a stock layer of 64 channels makes its weights."""
+    """Return the softmax of a standard layer of 64 channels."""
     from optimized.models.attention import Softmax
 
     return Softmax(0.125)
 
 
-def told(layer, start, stop, step=1):
-    """Let a layer attend to tokens as a model does; return it, and what it answered."""
+def layer_and_outputs(layer, start, stop, step=1):
+    """Return a layer after it has attended to tokens as in a model, and its outputs."""
     outputs = []
     for at in range(start, stop, step):
         stream = torch.randn(3, 1, 2, step, 64, generator=torch.Generator().manual_seed(at))
@@ -133,7 +133,7 @@ def told(layer, start, stop, step=1):
 
 def test_a_layer_on_a_gpu_holds_the_layout_and_answers_as_any_other(layer):
     mine, other = layer(optimized), layer(reference)
-    found, expected = (told(one, PROMPT, PROMPT + 5)[1] for one in (mine, other))
+    found, expected = (layer_and_outputs(one, PROMPT, PROMPT + 5)[1] for one in (mine, other))
     assert isinstance(mine.held, PackedCache)
     assert_equal(mine.held.cache().blocks, other.held.blocks)
     assert_equal(mine.held.rest.residual_keys, other.held.residual_keys)
@@ -143,7 +143,7 @@ def test_a_layer_on_a_gpu_holds_the_layout_and_answers_as_any_other(layer):
 def test_the_bytes_of_a_layer_are_those_of_its_memory(layer):
     mine, other = layer(optimized), layer(reference)
     for one in (mine, other):
-        told(one, PROMPT, PROMPT + 5)
+        layer_and_outputs(one, PROMPT, PROMPT + 5)
     tight, block = (optimized.stored_bytes(x) for x in (other.held, other.held.blocks[-1]))
     (run,) = mine.held.runs
     assert run.memory is not None

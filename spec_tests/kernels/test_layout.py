@@ -1,4 +1,4 @@
-"""The layout of the kernels: every bit has its own place, where the documentation says."""
+"""The layout of the kernels: every bit is at the place that the documentation gives."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ every_tile = [(bits, width, kind) for bits in BITS for width in WIDTHS for kind 
 
 
 class Elsewhere(TorchDispatchMode):
-    """Notes what makes tensors that are not on a CPU."""
+    """Record the operations that make tensors outside the CPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,14 +47,14 @@ REMEMBERED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", REMEMBERED)
 def test_what_is_remembered_is_known_before_it_is_copied_to_a_gpu(name):
-    """A graph that is captured meanwhile computes nothing, and what is remembered would be void."""
+    """Operations only record while a graph is captured, so a value cached then would be unset."""
     with Elsewhere() as elsewhere:
         REMEMBERED[name](torch.device("meta"))
     assert {*elsewhere.made} == {"_to_copy.default"}
 
 
 def read(words, bits, width, kind, token, channel):
-    """Read one code of a tile by hand, from the text of the layout."""
+    """Return one code of a tile, read bit by bit as the documentation describes."""
 
     def half(word, high):
         return int(words[word]) % 2**32 >> 16 * high & 0xFFFF
@@ -112,13 +112,13 @@ def test_a_cache_comes_back_bit_for_bit(layout, x):
 
 
 def alone(x: Any) -> bool:
-    """Whether a cache is of one row."""
+    """Whether a cache has no batch axis."""
     return x["cache"].residual_mass.ndim == 1
 
 
 @given(x=wide(modes=MODES).filter(alone))
 def test_memory_grows_by_what_lies_twice_and_by_places_alone(x):
-    """What the static mask keeps of a token kept whole lies there twice."""
+    """Entries of the static mask in a token that is kept whole are stored twice."""
     cache, more = x["cache"], 0
     for block in cache.blocks:
         width, heads = block.key_steps.shape[-1], len(block.key_steps)
@@ -129,7 +129,7 @@ def test_memory_grows_by_what_lies_twice_and_by_places_alone(x):
 
 
 def one_by_one(cache: Any, first: int = 0, layout: Any = PackedCache) -> Any:
-    """Lay out the first blocks of a cache at once, and the others behind them."""
+    """Return the layout of a cache's first blocks, with the others appended one by one."""
     packed = layout.of(cache._replace(blocks=cache.blocks[:first]))
     for block in cache.blocks[first:]:
         packed = packed.followed(block, packed.rest)
@@ -137,7 +137,7 @@ def one_by_one(cache: Any, first: int = 0, layout: Any = PackedCache) -> Any:
 
 
 def several(cache, count):
-    """Return a cache that has its last block several times."""
+    """Return a cache with its last block repeated `count` more times."""
     return cache._replace(blocks=cache.blocks + cache.blocks[-1:] * count)
 
 
@@ -145,7 +145,7 @@ with_blocks = wide().filter(coded)
 
 
 def parts(packed: Any) -> list[Any]:
-    """Return what a layout has of each run, memory taken ahead apart."""
+    """Return the tensors of each run of a layout, without memory that is reserved ahead."""
     if isinstance(packed, Laid):
         return [*packed.runs]
     return [[getattr(run, name) for name in STACKED + KEPT] for run in packed.runs]

@@ -1,4 +1,4 @@
-"""Elements beyond 2³¹: one program at the end of an array of which only the end is in memory."""
+"""Offsets beyond 2³¹: one program runs at the end of a large array that is mostly unallocated."""
 
 import mmap
 from importlib import import_module
@@ -37,7 +37,7 @@ def sparse(dtype, size=LENGTH):
 
 @pytest.fixture
 def last():
-    """Run a kernel's last program alone, and copy nothing back."""
+    """Return a function that runs a kernel's last program alone and copies nothing back."""
     in_place = patch.object(interpreter.GridExecutor, "_restore_args_dev", lambda *_: None)
 
     def run(kernel, *arguments, place=LAST, **constants):
@@ -50,7 +50,7 @@ def last():
 
 @pytest.fixture(scope="module")
 def scores():
-    """Scores that are 0 but for the last block, which follows one of zeros."""
+    """Scores that are 0 except in the last block."""
     made = sparse(torch.bfloat16)
     made[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
     return made
@@ -95,7 +95,7 @@ PLACES = dict(SHIELDED=True, SHARED=False, EVEN=True, THREADS=BLOCK // 32, PTX=F
 
 
 def test_halves_are_selected(last, scores):
-    """Digits, what is aside, and the mark; of equal ones as many as there is room for."""
+    """It checks the counts of digits, the bits set aside, and the mask, cut among equal scores."""
     kept, bits, tiles = sparse(torch.uint8), scores.view(torch.int16), LAST + 1
     protected, aside = sparse(torch.uint8), sparse(torch.int32, LENGTH // 32)
     protected[-1] = 1
@@ -115,7 +115,7 @@ def test_halves_are_selected(last, scores):
 
 
 def test_wider_entries_are_selected(last):
-    """Keys, their count and their mark; of equal ones as many as there is room for."""
+    """It checks the keys, their counts and the mask, cut among equal scores."""
     scores = sparse(torch.float32)
     scores[-BLOCK:] = torch.rand(BLOCK, generator=torch.Generator().manual_seed(0))
     keys, kept, bits = sparse(torch.int32), sparse(torch.bool), scores.view(torch.int32)
@@ -133,7 +133,7 @@ def test_wider_entries_are_selected(last):
 
 
 def test_the_last_of_many_pools_is_cut(last):
-    """Digits of all pools at a step lie behind those of the steps before."""
+    """The digits of all pools at a step are stored after those of the steps before."""
     step, bins = 3, select.MOST
     pools = (1 << 32) // (step * bins) + 1
     found = sparse(torch.int64, (step + 1) * pools * 2)
@@ -145,7 +145,7 @@ def test_the_last_of_many_pools_is_cut(last):
     last(select.cut_kernel, found, counts, ties, cuts, pools, 1, place=pools - 1,
          STEP=step, BINS=bins, MOST=bins, TILES=1)  # fmt: skip
     assert_equal(cuts[-3:], torch.tensor([7, 0, 2]))
-    # the digits of a step before are read, and those of this one are counted, by the next
+    # the next kernel reads the digits of the step before, and counts those of this one
     keys = sparse(torch.int32, pools * BLOCK)
     keys[-BLOCK:] = 7 << 8 | 9
     found[-1] = found[-2 * pools - 1] = 2
@@ -157,14 +157,17 @@ def test_the_last_of_many_pools_is_cut(last):
 
 
 def at_the_end(part, size):
-    """Return so many zeros that take no memory, and after them what there is."""
+    """Return `size` zeros that take no memory, followed by the elements of `part`."""
     made = sparse(part.dtype, size + part.numel())
     made[size:] = part.flatten()
     return made
 
 
 def as_last_of(rows, launch, *still):
-    """Let what is launched for one row be of the last one of many, but for what is alike in all."""
+    """Return the arguments of a launch for one row, moved to the last of many rows.
+
+    Tensors named in `still` are common to all rows and stay as they are.
+    """
     for name, x in launch.arguments.items():
         if isinstance(x, torch.Tensor) and x.numel() and name not in still:
             launch.arguments[name] = at_the_end(x, (rows - 1) * x.numel())
@@ -280,7 +283,7 @@ def test_edges_are_made_twice_and_a_neighbour_listed(last, scores):
 
 
 def test_codes_are_written(last):
-    """A step is 1 and a minimum 0, so that a code is the number itself, or 0 under a kept one."""
+    """Steps are 1 and minima 0, so that a code is the number itself, or 0 where it is kept."""
     width, bits, rows = 64, 4, 32
     tokens = LENGTH // width // TILE * TILE
     words = width * bits // 32

@@ -1,4 +1,4 @@
-"""Numbers go in and come out as torch rounds them, in the interpreter too."""
+"""Loads and stores of kernels convert numbers as torch does, in the interpreter too."""
 
 from operator import index
 from types import SimpleNamespace
@@ -24,14 +24,14 @@ def copied(source, target, BLOCK: tl.constexpr):
 
 
 def copy(source, dtype):
-    """Return numbers in another dtype by way of what kernels share."""
+    """Return numbers converted to a dtype by the conversion that kernels share."""
     target = torch.empty_like(source, dtype=dtype)
     copied[(1,)](source, target, BLOCK=source.numel())
     return target
 
 
 def every(dtype):
-    """Return all numbers of a dtype of 16 bits, but NaN."""
+    """Return all numbers of a 16-bit dtype, with 0 in place of NaN."""
     numbers = torch.arange(2**16).to(torch.uint16).view(dtype)
     return numbers.where(~numbers.isnan(), 0)
 
@@ -43,7 +43,7 @@ def test_every_half_widens_to_itself(dtype):
 
 @every_half
 def test_float32_is_rounded_half_to_even(dtype):
-    """Every number of the dtype, halfway between it and the next, and one bit to either side."""
+    """The inputs are the midpoints between neighbouring numbers, and one bit to either side."""
     numbers = every(dtype).float()
     halfway = (numbers.double() + every(dtype).roll(-1).double()) / 2
     for near in (halfway.float(), *(halfway.float().nextafter(torch.tensor(x)) for x in (-9, 9.0))):

@@ -1,4 +1,4 @@
-"""What every kernel of the map is held to, whatever it computes."""
+"""Properties of every kernel, whatever it computes."""
 
 from importlib import import_module
 from unittest.mock import patch
@@ -30,9 +30,9 @@ every_row_that_waits_for_nothing = pytest.mark.parametrize(
     "name", [name for name in kernels.LAUNCHERS if name not in WAITS]
 )
 SMALL = INPUTS | {"graphkv_refine": graphkv_refine(batch=(), per_head=False, fraction=0.3)}
-"""Draws of few programs; a call of GraphKV is four launches of many programs."""
+"""Strategies for inputs of few programs; a call of GraphKV is four launches of many programs."""
 
-few = settings(max_examples=4)  # each of several programs, in several orders
+few = settings(max_examples=4)  # each example runs several programs in several orders
 dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.float16])
 
 
@@ -54,12 +54,12 @@ def test_programs_give_the_same_bits_in_any_order(name, data, dtype, size):
 @few
 @given(data=st.data(), dtype=dtypes)
 def test_a_trusted_launch_looks_at_no_value(name, data, dtype):
-    """Tensors without values would raise where a launcher waits for one; a graph can hold it."""
+    """Tensors without values raise where a launcher reads one; else a graph can capture it."""
     inputs = {
         argument: moved(value, torch.device("meta"))
         for argument, value in cast(data.draw(SMALL[name]), dtype).items()
     }
-    # what the vectorised body does with the calls it is handed is its own affair
+    # the vectorised body may read values, so it is replaced
     with patch.object(vector, name):
         launched(lambda: getattr(kernels, name)(**inputs))
 
@@ -89,7 +89,7 @@ def test_a_launcher_that_waits_is_seen():
 
 
 class Forbidden(TorchDispatchMode):
-    """Refuses what sorts, and what waits for a GPU."""
+    """Raise at operations that sort, or that wait for a GPU."""
 
     WAITS = (
         "sort",
@@ -132,7 +132,10 @@ def test_keys_order_negative_scores_and_tie_zeros_of_both_signs(dtype):
 @pytest.mark.parametrize("scope", ["head", "layer", "model"])
 @pytest.mark.parametrize("tokens", [64, 75])
 def test_halves_of_several_tiles_and_turns_are_kept_as_the_specification_does(scope, tokens):
-    """Few values, so that ties of a pool stand in all of its tiles; a mask of all rows or none."""
+    """Scores have few values, so that ties occur in all tiles of a pool.
+
+    The mask is the same for all rows, or absent.
+    """
     generator = torch.Generator().manual_seed(tokens)
     scores = torch.randint(-3, 4, (2, 4, tokens), generator=generator).bfloat16() * 0.5
     protected = (torch.rand(tokens, generator=generator) < 0.2).expand(scores.shape)
@@ -150,7 +153,7 @@ RULES = {
     "ungated_refine, radius": dict(radius=9),
     "ungated_refine, dtype": dict(dtype=torch.float64),
 }
-"""What a launcher hands to the vectorised body, in one argument beyond what it takes."""
+"""One argument each for which a launcher falls back to the vectorised body."""
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -166,7 +169,7 @@ def test_a_launcher_hands_on_what_its_rule_says_and_no_more(rule):
 
 @pytest.mark.parametrize("block", [2, 8])
 def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
-    """What every changed copy is made of, so that one dies of its lie alone."""
+    """An unchanged copy agrees, so that a mutant fails by its change alone."""
     names = relaunched("hubkv/discount.py", "hub", "hub", block)
     scores = torch.rand(2, 3, 20, generator=torch.Generator().manual_seed(0))
     for name, x in {"smd": {}, "hubkv_refine": {"ratio": 0.5}, "retain": {"keep": 5}}.items():
@@ -184,7 +187,7 @@ def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
 @few
 @given(data=st.data())
 def test_no_kernel_runs_where_gradients_are_asked_for(impl, name, data):
-    """Kernels have none: what they hand out would be a constant, and nobody would be told."""
+    """Kernels have no backward pass: their result would silently count as a constant."""
     inputs = cast(data.draw(SMALL[name]), torch.float32)
     asked = mapped(lambda x: x.clone().requires_grad_(x.is_floating_point()), inputs)
     with recorded() as launches:

@@ -1,4 +1,4 @@
-"""Caches of heads that kernels are made for."""
+"""A strategy for HEX caches whose heads are wide enough for the kernels."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ KV_HEADS = 2
 
 @st.composite
 def wide(draw, bits=(2, 3, 4, 8), widths=(64, 128), groups=(1, 4, 8, 12), modes=("append",)):
-    """One query of every head, and a cache: a prompt, some blocks, and a residual buffer.
+    """Draw one query of every head, and a cache of a prompt, some blocks and a residual buffer.
 
-    A span of 96 tokens is a whole tile; one of 32 is part of one, one of 192 is two.
+    A span of 96 tokens is one tile, a span of 32 part of one, and a span of 192 two.
     """
     width, group = draw(st.sampled_from(widths)), draw(st.sampled_from(groups))
     batch, dtype = draw(st.sampled_from([(), (2,)])), draw(st.sampled_from(DTYPES))

@@ -1,15 +1,15 @@
 """Mutants: implementations with one wrong line, and the law or vector that must detect each.
 
-They stand in each idea's `mutants.py`. `pytest spec_tests --impl spec_tests.mutants:NAME` fails for
-every one of them; `python -m spec_tests.mutants` runs each against the test it names and prints the
-report.
+The `mutants.py` of each idea defines them. `pytest spec_tests --impl spec_tests.mutants:NAME` fails
+for every mutant. `python -m spec_tests.mutants` runs each against its detecting test alone and
+prints the outcomes.
 """
 
 from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Return the module of a mutant, or `MUTANTS`: all are read when one is first asked for."""
+    """Return the module of a mutant, or `MUTANTS`; the first access imports all of them."""
     if name.startswith("__"):
         raise AttributeError(name)
     from spec_tests.inputs import modules

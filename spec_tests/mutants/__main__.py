@@ -1,6 +1,7 @@
 """Run every mutant against its detecting test, and print the outcomes.
 
-`python -m spec_tests.mutants` runs all; `hubkv kernels/hex` those of files under these places.
+`python -m spec_tests.mutants` runs all of them. With paths, such as `hubkv kernels/hex`, it runs
+the mutants of files under these.
 """
 
 import json
@@ -28,12 +29,12 @@ class Trial:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list) -> None:
-        """Deselect the tests that need detect no mutant."""
+        """Deselect the tests that are no mutant's detecting test."""
         config.hook.pytest_deselected(items=[item for item in items if not self.detects(item)])
         items[:] = [item for item in items if self.detects(item)]
 
     def detects(self, item: pytest.Item) -> bool:
-        """Whether `item` runs a mutant against the case that must detect it."""
+        """Whether `item` is the detecting test of its mutant."""
         if (impl := under_test(item)) is None:
             return False
         case = MUTANTS[mutant_name(impl)].detected_by.partition("[")[2]
@@ -48,7 +49,7 @@ class Trial:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item):
-        """Stop a law at the first failing example: Hypothesis would run it again."""
+        """Stop a law at the first failing example, which Hypothesis would otherwise rerun."""
         law = getattr(getattr(item, "obj", None), "hypothesis", None)
         if law is None:
             return (yield)
@@ -71,11 +72,11 @@ class Trial:
 
 
 class Killed(pytest.skip.Exception):
-    """An assertion failed, and nothing more is asked; Hypothesis lets a skip through at once."""
+    """Stop a law after a failed assertion; it is a skip, which Hypothesis passes through."""
 
 
 def left_once_it_detects(body: Callable[..., None]) -> Callable[..., None]:
-    """Return the body of a law that ends the law at a failed assertion."""
+    """Return the body of a law wrapped to end the law at a failed assertion."""
 
     @wraps(body)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -90,7 +91,7 @@ def left_once_it_detects(body: Callable[..., None]) -> Callable[..., None]:
 
 
 def mutant_name(impl: Implementation) -> str:
-    """Return the name a mutant is registered under."""
+    """Return the name under which a mutant is registered."""
     return impl.name.partition(":")[2]
 
 

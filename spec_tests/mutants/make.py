@@ -1,13 +1,13 @@
-"""Mutants: the reference, or a kernel, with one line of its text changed.
+"""Register mutants: the reference, or a kernel, with one change to its source.
 
-A mutant is written under the law or the vector that must detect it:
+A mutant is written under the law or vector that must detect it:
 
     test_protected_tokens_read_one
       raw_where_protected: protected tokens keep their raw score
       - refined.masked_fill(protected, 1)
       + torch.where(protected, scores, refined)
 
-Lines without a sign stand in the text before and after.
+Lines without a sign occur in the source before and after the change.
 """
 
 import re
@@ -25,9 +25,9 @@ from spec_tests.mutants.patch import kernel_text, patched, relaunched, text
 class Mutant(NamedTuple):
     """One wrong implementation."""
 
-    place: str  # the file whose text it changes
-    fault: str  # what it gets wrong
-    detected_by: str  # the end of the id of the law or vector that must fail
+    place: str  # the file that it changes
+    fault: str  # the mistake, in words
+    detected_by: str  # the end of the detecting test's id
     module: Any
 
 
@@ -40,10 +40,10 @@ Register = Callable[[str], None]
 
 
 def mutants_of(idea: str) -> Register:
-    """Return a function that registers the mutants of one idea, `hubkv/discount`, from a text.
+    """Return a function that registers the mutants of one idea, such as `hubkv/discount`.
 
-    Each is the reference with one change, to a text that stands exactly once in the idea's file.
-    The detecting test is a law of the idea, or `vector:ID`.
+    Each is the reference with one change. The changed source must occur exactly once in the idea's
+    file. The detecting test is a law of the idea, or `vector:ID`.
     """
     file = f"{idea}.py"
 
@@ -57,15 +57,15 @@ def mutants_of(idea: str) -> Register:
 
 
 def kernel_mutants_of(file: str, block: int = 8, programs: int | None = None) -> Register:
-    """Return a function that registers mutants of the kernels in a file, `hubkv/refine.py`.
+    """Return a function that registers mutants of the kernels in a file, such as `hubkv/refine.py`.
 
     Each is `optimized` as it runs on a GPU, with one change to the file, in Triton's interpreter.
-    Without Triton there are none.
+    Without Triton none is registered.
 
     Args:
         file: a file in `optimized/kernels`.
-        block: elements a program owns: so few that small inputs take several programs.
-        programs: number of programs, so few that each owns several tiles.
+        block: elements of one program; few, so that small inputs need several programs.
+        programs: number of programs; few, so that each handles several tiles.
     """
 
     def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
@@ -94,12 +94,12 @@ def registering(mutant: Callable[[str, str, str, str, str], None]) -> Register:
 
 
 def side(sign: str, change: str) -> str:
-    """Return the text of a change before it (`-`) or after it (`+`)."""
+    """Return the source of a change before it (`-`) or after it (`+`)."""
     return "\n".join(line[4:] for line in change.splitlines() if line[2] in (" ", sign))
 
 
 def test_id(idea: str, test: str) -> str:
-    """Return the end of a test's id: of a vector, a law of the idea, or a law elsewhere."""
+    """Return the end of the id of a vector, of a law of the idea, or of a law elsewhere."""
     if test.startswith("vector:"):
         case = test.removeprefix("vector:")
         return f"test_vectors.py::test_vector[{idea.rpartition('/')[2]}-{case}]"
@@ -114,7 +114,7 @@ def add(name: str, made: Mutant) -> None:
 
 
 class Changed:
-    """The names of a changed text, made when one is first asked for."""
+    """A module under test with the names of a changed source, built at the first access."""
 
     def __init__(self, make: Callable[[], dict[str, Any]]):
         self.make, self.names = make, dict[str, Any]()
@@ -123,7 +123,7 @@ class Changed:
         return reference.__all__
 
     def __getattr__(self, name: str) -> Any:
-        """Return a public name behind its contract."""
+        """Return a public name of the changed source, with argument checks."""
         if name not in reference.__all__:
             raise AttributeError(name)
         self.names = self.names or self.make()

@@ -1,6 +1,6 @@
-"""A text with a line changed, in all that calls the changed function too.
+"""Build the public functions from a changed source of the reference or of the kernels.
 
-It is one of the reference, or one of the kernels.
+Functions that call the changed one are rebuilt too.
 """
 
 import ast
@@ -23,7 +23,7 @@ KERNELS = ROOT.parent / "optimized/kernels"
 
 
 def patched(file: str, old: str, new: str) -> Names:
-    """Return the public names of the reference, unguarded, where `old` in one file reads `new`."""
+    """Return the public names of the reference, without checks, with `old` in a file made `new`."""
     home = f"reference.{file.removesuffix('.py').replace('/', '.')}"
     modules = {name: m for name, m in sys.modules.items() if name.startswith("reference.")}
     copies = {name: ModuleType(name, module.__doc__) for name, module in modules.items()}
@@ -39,7 +39,7 @@ def patched(file: str, old: str, new: str) -> Names:
     for node in fresh.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             was, made = vars(modules[home])[node.name], vars(copies[home])[node.name]
-            if isclass(was) and issubclass(was, tuple):  # signatures ask for one of the old ones
+            if isclass(was) and issubclass(was, tuple):  # annotations require the old class
                 made = type(node.name, (was,), {**vars(made)})
             twins[id(was)] = made
     for name, module in modules.items():
@@ -55,10 +55,10 @@ def patched(file: str, old: str, new: str) -> Names:
 
 
 def changed(file: str, old: str, new: str) -> ast.Module:
-    """Return the statements of a file that read otherwise once `old` is `new`.
+    """Return the statements of a file that differ once `old` is replaced by `new`.
 
     Raises:
-        ValueError: there is none. A failed assertion would pass for a kill.
+        ValueError: there is none. A failed assertion would count as a detection of the mutant.
     """
     before, _, after = text(file).partition(old)
     first = 1 + before.count("\n")
@@ -70,7 +70,7 @@ def changed(file: str, old: str, new: str) -> ast.Module:
 
 
 def stands_on(node: ast.stmt, lines: range) -> bool:
-    """Whether a statement, decorators included, has one of these lines."""
+    """Whether a statement, with its decorators, covers one of these lines."""
     first = min(part.lineno for part in [node, *getattr(node, "decorator_list", [])])
     return first < lines.stop and (node.end_lineno or first) >= lines.start
 
@@ -87,7 +87,7 @@ def bare(value: Any) -> Any:
 
 
 def copied(function: FunctionType, names: Names) -> FunctionType:
-    """Return a function of the same code among other names."""
+    """Return a copy of a function with `names` as its globals."""
     copy = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -104,9 +104,9 @@ def kernel_text(file: str) -> str:
 
 
 def relaunched(file: str, old: str, new: str, block: int, programs: int | None = None) -> Names:
-    """Return public names as they run on a GPU, where `old` in one file of the kernels reads `new`.
+    """Return the public names as they run on a GPU, with `old` in a kernel file replaced by `new`.
 
-    The package is imported once more, from a copy; what has no kernel is vectorised.
+    The kernels are imported again from a changed copy. Functions without a kernel are vectorised.
     """
     import optimized
     from optimized._dispatch import dispatch
@@ -137,4 +137,4 @@ def relaunched(file: str, old: str, new: str, block: int, programs: int | None =
 
 
 COPIES: list[TemporaryDirectory] = []
-"""Where changed kernels lie, whose text Triton reads when they run."""
+"""The folders of changed kernels: Triton reads their source when they run."""

@@ -1,4 +1,4 @@
-"""Runs of the suite from another folder, as others make them."""
+"""Fixtures that run the suite from another folder, as its users do."""
 
 import doctest
 import json
@@ -36,12 +36,12 @@ def printed() -> str:
 
 
 def collected(path) -> bool:
-    """Whether pytest looks for tests there."""
+    """Whether pytest collects tests from a path."""
     return path.is_dir() or path.name.startswith("test_")
 
 
 class Ended(NamedTuple):
-    """How a run of the suite ended."""
+    """The exit status and output of a run of the suite."""
 
     returncode: int
     stdout: str
@@ -50,7 +50,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture(scope="session")
 def elsewhere(tmp_path_factory):
-    """A folder with a module `theirs`, and with the one that the docs print."""
+    """A folder with a module `theirs`, and with `printed`, the module in the docs."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "theirs.py").write_text(MODULE)
     (folder / "printed.py").write_text(printed())
@@ -59,7 +59,7 @@ def elsewhere(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def suite(elsewhere):
-    """Run the suite from another folder, again and again in one process."""
+    """Return a function that runs the suite from another folder, in one process for all runs."""
     command = [sys.executable, "-m", "spec_tests.project.runs"]
     place = os.environ | {"PYTHONPATH": str(ROOT)}
     pipes: dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -70,7 +70,7 @@ def suite(elsewhere):
 
         def run(*words: str, only=("hubkv",), xfails: str = "") -> Ended:
             (elsewhere / "xfails.txt").write_text(xfails)
-            # collecting what a test does not run would take most of its time
+            # collecting tests that are not run would take most of the time
             others = (path for path in HERE.iterdir() if only and path.name not in only)
             words += tuple(f"--ignore={path}" for path in others if collected(path))
             words += ("--xfails", "xfails.txt") if xfails else ()

@@ -1,4 +1,4 @@
-"""Read the source of the fast layers: what they import from the reference, where they loop."""
+"""Analyse the source of the fast layers: calls of the reference, and loops in Python."""
 
 import ast
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 import reference
 from optimized._rebind import looked_up
 
-# `file::function`, and why its loop is not one over tokens, heads or queries.
+# `file::function` -> what its loop runs over: not tokens, heads or queries.
 ALLOWED_LOOPS: dict[str, str] = {
     "reference/precision.py::widest": "tensors of a call",
     "reference/evict.py::stored_bytes": "tensors that an object holds",
@@ -95,7 +95,7 @@ ALLOWED_LOOPS: dict[str, str] = {
 
 
 def reached(function: FunctionType) -> Iterator[FunctionType]:
-    """Yield a function of this project and all of its that it calls, checks left out."""
+    """Yield a function and all functions of this project that it calls, except validation."""
     seen: set[int] = set()
     waiting: list[Any] = [function]
     while waiting:
@@ -114,14 +114,18 @@ def reached(function: FunctionType) -> Iterator[FunctionType]:
 
 
 def of_a_body(module: str) -> bool:
-    """Whether a module is the reference's, or of the fast layers, and no mere check."""
+    """Whether a module is of the reference or the fast layers, and not of the validation."""
     if module.startswith("reference._validation"):
         return False
     return module.partition(".")[0] in ("reference", "optimized")
 
 
 def slow(body: FunctionType) -> list[str]:
-    """Return what a vectorised body reaches and must not: the specification, or a loop of it."""
+    """Return what a vectorised body calls and must not.
+
+    These are functions of the reference that have a vectorised counterpart, and functions with a
+    loop over data.
+    """
     found = []
     for function in reached(body):
         name, home = function.__name__, vars(function).get("text_of", function).__module__
@@ -138,10 +142,10 @@ def slow(body: FunctionType) -> list[str]:
 
 
 def loops(source: ast.Module) -> list[str]:
-    """Return the functions with a loop, but one over a literal or within a kernel.
+    """Return the functions with a loop over data.
 
-    A loop over a literal tuple or list runs a fixed number of times; a loop inside a Triton kernel
-    is device code.
+    A loop over a literal tuple or list does not count: it runs a fixed number of times. Nor does a
+    loop in a Triton kernel, which is device code.
     """
     return [
         getattr(statement, "name", "<module>")
@@ -151,13 +155,13 @@ def loops(source: ast.Module) -> list[str]:
 
 
 def is_kernel(statement: ast.stmt) -> bool:
-    """Whether Triton compiles the function."""
+    """Whether a statement defines a Triton kernel."""
     marks = statement.decorator_list if isinstance(statement, ast.FunctionDef) else []
     return any("triton.jit" in ast.unparse(mark) for mark in marks)
 
 
 def is_loop(node: ast.AST) -> bool:
-    """Whether a node repeats something as often as its data say."""
+    """Whether a node is a loop whose length depends on data."""
     if isinstance(node, ast.For | ast.comprehension):
         return not is_literal(node.iter)
     if isinstance(node, ast.Call):
@@ -166,6 +170,6 @@ def is_loop(node: ast.AST) -> bool:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Whether a tuple or list is written out element by element."""
+    """Whether a node is a tuple or list written out element by element."""
     written_out = isinstance(node, ast.Tuple | ast.List)
     return written_out and not any(isinstance(element, ast.Starred) for element in node.elts)

@@ -1,4 +1,4 @@
-"""Four processes on this machine that make the same call, each with its part of the heads."""
+"""Start four local processes that run distributed calls, each with its part of the heads."""
 
 import os
 import pickle
@@ -25,26 +25,26 @@ FILE = Path(str(distributed.__file__))
 Calls = list[tuple[str, dict[str, Any]]]
 
 
-def lying(old: str, new: str) -> ModuleType:
-    """Return the module with one line of its text changed."""
+def mutated(old: str, new: str) -> ModuleType:
+    """Return `optimized.distributed` with one line of its source changed."""
     text = FILE.read_text()
     assert text.count(old) == 1, f"stale: {old!r} stands {text.count(old)} times"
-    module = ModuleType("optimized.distributed_lie")
+    module = ModuleType("optimized.distributed_mutant")
     sys.modules[module.__name__] = module
     exec(compile(text.replace(old, new), str(FILE), "exec"), vars(module))
     return module
 
 
 def serve(number: int, meeting: str, pipe: Any) -> None:
-    """Answer with what each call returns or raises, and what it sent."""
+    """Run the calls that come through a pipe; send back each result or error and what it sent."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=number, world_size=MOST)
     groups = {size: dist.new_group(range(size)) for size in range(1, MOST + 1)}
     while asked := pipe.recv_bytes():
-        size, lie, threads, calls = pickle.loads(asked)
+        size, mutant, threads, calls = pickle.loads(asked)
         torch.set_num_threads(threads)
-        module, answers = lying(*lie) if lie else distributed, []
+        module, answers = mutated(*mutant) if mutant else distributed, []
         for name, arguments in calls:
             group = groups[size] if number < size else dist.GroupMember.NON_GROUP_MEMBER
             with counted() as sent:
@@ -58,7 +58,7 @@ def serve(number: int, meeting: str, pipe: Any) -> None:
 
 
 class World:
-    """The ranks, started once."""
+    """The processes of all ranks."""
 
     def __init__(self, folder: str):
         context = get_context("forkserver")  # imports torch once, and not over running threads
@@ -74,12 +74,12 @@ class World:
             rank.start()
 
     def call(
-        self, calls: list[Calls], lie: tuple[str, str] | None = None, threads: int = 1
+        self, calls: list[Calls], mutant: tuple[str, str] | None = None, threads: int = 1
     ) -> list[list[tuple[Any, list[int]]]]:
-        """Return what each rank answers to its calls."""
+        """Return, for each rank, the result of each call and what it sent to other ranks."""
         for pipe, mine in zip(self.pipes, calls, strict=False):
             # by value: multiprocessing's own pickler shares a file for each tensor
-            pipe.send_bytes(pickle.dumps((len(calls), lie, threads, mine)))
+            pipe.send_bytes(pickle.dumps((len(calls), mutant, threads, mine)))
         answers = []
         for pipe in self.pipes[: len(calls)]:
             assert pipe.poll(TIMEOUT), "a rank waits for another"
@@ -87,7 +87,7 @@ class World:
         return answers
 
     def end(self) -> None:
-        """Let all ranks leave."""
+        """Stop all ranks."""
         for pipe in self.pipes:
             pipe.send_bytes(b"")
         for rank in self.ranks:
@@ -106,7 +106,7 @@ def world() -> Iterator[World]:
 
 
 def sharded(x: Tensor | None, heads: tuple[int, ...], axis: int = -2) -> list[Tensor | None]:
-    """Return each rank's heads."""
+    """Return the part of a tensor that each rank holds, split by heads."""
     if x is None:
         return [None] * len(heads)
     ends = pairwise(accumulate(heads, initial=0))

@@ -1,6 +1,6 @@
-"""Run the suite again and again in one process, as one line of JSON from standard input says each.
+"""Run the suite once for each line of standard input, a JSON list of arguments, in one process.
 
-Most of a run on a few tests is imports.
+One process saves the imports, which take most of the time of a short run.
 """
 
 import json

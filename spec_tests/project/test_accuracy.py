@@ -1,4 +1,4 @@
-"""The tolerance: what is right in another order of sums passes, what is wrong does not."""
+"""The tolerance admits results of another summation order, and rejects wrong ones."""
 
 # pyright: reportArgumentType=false
 
@@ -63,7 +63,7 @@ def test_small_elements_are_held_to_their_own_size():
 
 
 def test_where_two_candidates_lie_within_rounding_of_each_other_either_is_kept():
-    # (a + b) + c and a + (b + c): the sums of a third party may rank them the other way round
+    # (a + b) + c and a + (b + c): a third party's sums may rank them in reverse
     parts = torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], dtype=torch.float64)
 
     def best(parts):

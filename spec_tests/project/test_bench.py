@@ -1,4 +1,4 @@
-"""What the benchmarks race against does the same work, and pages say what files do."""
+"""The benchmark command, its baselines, and the agreement of pages with the files of results."""
 
 import json
 import re
@@ -72,7 +72,7 @@ def test_a_prediction_is_never_shown_as_measured():
 
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory):
-    """A dry run of all but some, what it printed its rows to, and what it did in which order."""
+    """A dry run of most operations: the file of its rows, and the actions in order."""
     pytest.importorskip("triton")
     if torch.cuda.is_available():
         pytest.skip("with a GPU kernels are not interpreted")
@@ -80,7 +80,7 @@ def dry(tmp_path_factory):
     from optimized.bench.operations import operations
 
     few, seen = [], set[tuple[str, str]]()
-    for one in operations(small=True):  # of what differs in its options or its bits, one is enough
+    for one in operations(small=True):  # one set of options or bits of each is enough
         if one.step not in ("sweep", "pack") or (one.step, one.name) not in seen:
             few.append(one)
         seen.add((one.step, one.name))
@@ -111,7 +111,7 @@ def test_a_step_alone_asks_for_the_agreement_of_its_own_kernels():
 
 
 class Bench:
-    """The command over operations of a few numbers, some of which may fail."""
+    """The benchmark command with small operations, some of which may be set to fail."""
 
     def __init__(self, cuda, file, patch):
         from optimized.bench.operations import Inputs, Operation
@@ -147,14 +147,14 @@ class Bench:
         patch.setenv("TRITON_INTERPRET", "1")
 
     def __call__(self, *words):
-        """Return what a run did: what it asked agreement of, and what it called."""
+        """Return what a run did: the agreement tests it ran, and the operations it called."""
         self.done.clear()
         self.cuda.main(["--dry-run", "--json", str(self.file), *words])
         return list(dict.fromkeys(map(str, self.done)))
 
     @property
     def rows(self):
-        """What the file holds, run by run."""
+        """The operation and shape of each row in the file, run by run."""
         runs = json.loads(self.file.read_text())["runs"]
         return [[(row["operation"], row.get("shape")) for row in run["rows"]] for run in runs]
 
@@ -221,7 +221,7 @@ def test_a_row_that_fails_is_printed_and_written_and_ends_the_run_amiss_after_th
     bench, what
 ):
     bench.failing[what] = torch.OutOfMemoryError("no room")
-    for _ in range(2):  # on file it is no better
+    for _ in range(2):  # a row on file that failed fails again
         with pytest.raises(SystemExit, match=r"retain \[4\].*no room\n.*retain \[5\]"):
             bench("select", "evict")
         assert bench.rows == [[("retain", "[4]"), ("retain", "[5]"), ("evict", "[4]")]]
@@ -250,7 +250,7 @@ def test_a_process_that_lost_the_gpu_leaves_the_rest_to_another(bench, monkeypat
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A clock of a GPU that is none, and what it did in which order."""
+    """A fake GPU clock, and its actions in order."""
     pytest.importorskip("triton")
     from optimized.bench import cuda
 
@@ -410,7 +410,7 @@ def test_a_run_times_every_kernel_and_what_it_is_raced_against(dry):
             there = [side["us"] for side in row["fp16"]["sides"].values() if "us" in side]
             assert row["fp16"]["us"] == min(there)
     timed = " ".join(row["operation"] for row in raced)
-    # alone they are timed with what they are part of
+    # these two are timed only as parts of other operations
     assert set(kernels.LAUNCHERS) - {"smd", "attention_mass"} <= set(re.findall(r"\w+", timed))
 
 
@@ -468,13 +468,13 @@ def test_operations_bear_the_names_and_shapes_that_are_predicted():
     from optimized.bench.operations import operations
 
     goals = {(r["operation"], r["shape"]) for r in HELD["rows"] if r["goal"] is not None}
-    # padded or not, mass is the same kernel
+    # padded or not, `attention_mass` is the same kernel
     goals = {one for one in goals if "padded" not in one[1] and one[0] != "attention_mass"}
     assert goals <= {(one.name, one.shape) for one in operations(small=False)}
 
 
 def shown() -> list[str]:
-    """What the page shows of predictions, line by line."""
+    """Return the lines about predictions on the page."""
     return report.predictions().splitlines()
 
 

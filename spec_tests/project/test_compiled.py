@@ -1,6 +1,6 @@
-"""`torch.compile` makes one graph of a call: neither its contract nor its body breaks it.
+"""`torch.compile` makes one graph of a call: neither the argument checks nor the body break it.
 
-`python -m spec_tests.project.test_compiled` says of every function of both layers whether it does.
+`python -m spec_tests.project.test_compiled` prints this for every function of both layers.
 """
 
 import logging
@@ -40,13 +40,13 @@ UNTRACED = {name for names in NO_GRAPH.values() for name in names.split()}
 
 
 def trace(function: Callable[..., Any], good: dict[str, Any]) -> None:
-    """Compile a function into one graph, and compare what it returns."""
+    """Compile a function into one graph, and check its result against the function's."""
     torch.compiler.reset()
     compiled = torch.compile(function, fullgraph=True, backend="eager", dynamic=False)
-    # it empties the processor's caches to say in a log how long the guards take
+    # without the patch PyTorch flushes the processor's caches to log the time of the guards
     untimed = patch("torch._dynamo.guards.profile_guard_manager", lambda *_: 0.0, create=True)
     with untimed, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of caches that tracing looks through
+        warnings.simplefilter("ignore")  # tracing warns of caches that it ignores
         traced = compiled(**deepcopy(good))
     assert_equal(traced, function(**deepcopy(good)))
 
@@ -68,7 +68,7 @@ def test_what_is_not_traced_exists():
 
 
 def say(layer: Any) -> None:
-    """Print which functions of a layer trace, and why the others do not."""
+    """Print how many functions of a layer compile, and why the others do not."""
     failed = {}
     for name, good in GOOD.items():
         try:

@@ -1,4 +1,4 @@
-"""Heads over ranks: the kept set of one process, bit for bit, whoever holds which heads."""
+"""With heads split over ranks, the kept set equals that of one process, bit for bit."""
 
 from importlib import import_module
 from itertools import product
@@ -21,13 +21,13 @@ EXCHANGES = {torch.bfloat16: 4, torch.float16: 4, torch.float32: 5, torch.float6
 
 @pytest.fixture(scope="module")
 def ranks():
-    """Processes that wait for calls."""
+    """The running processes of all ranks."""
     with world() as started:
         yield started
 
 
 def scores_of(seed, dtype, tokens=24, tied=False):
-    """Scores of 3 layers, 2 batch rows and 8 heads, each with another spread."""
+    """Return scores of 3 layers, 2 batch rows and 8 heads, each with another spread."""
     generator = torch.Generator().manual_seed(seed)
     power = torch.linspace(0.5, 6, 8)[:, None]
     scores = torch.rand(3, 2, 8, tokens, generator=generator).pow(power)
@@ -35,12 +35,12 @@ def scores_of(seed, dtype, tokens=24, tied=False):
 
 
 def scattered(seed, shape):
-    """A mask with holes in it, another one in each head."""
+    """Return a random mask, another one for each head."""
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < 0.2
 
 
 def masks(shape):
-    """No mask, one that all heads share, one that they do not."""
+    """Return no mask, one that all heads share, and two that differ between heads."""
     shared = kv.protected_mask(shape[-1], sinks=2, recent=3).expand(shape)
     last_differs = shared.clone()
     last_differs[..., -1, 5] = True
@@ -48,7 +48,7 @@ def masks(shape):
 
 
 def both(ranks, heads, calls, **how):
-    """What one process returns, and what the ranks return side by side, of each call."""
+    """Yield, for each call, the result of one process, that of all ranks, and what each sent."""
     given = [[] for _ in heads]
     for name, arguments in calls:
         parts = {
@@ -70,7 +70,7 @@ def both(ranks, heads, calls, **how):
 
 
 def budgets(scores, protected, scope):
-    """A ratio, a number, and a tensor of numbers, each with room for what is protected."""
+    """Return a ratio, a number and a tensor of numbers, each enough for the protected tokens."""
     shape = BUDGETED[scope]
     pool = scores.numel() // torch.Size(shape).numel()
     generator = torch.Generator().manual_seed(2)
@@ -81,7 +81,7 @@ def budgets(scores, protected, scope):
 
 
 def selections(dtype):
-    """Calls of `retain` in every scope, with ties, signs, evicted and protected entries."""
+    """Yield calls of `retain` in every scope, with ties, signs, evicted and protected entries."""
     for scope, tied in product(SCOPES, (False, True)):
         scores = scores_of(3, dtype, tied=tied)
         signed = torch.where(scattered(4, scores.shape), -scores, scores)
@@ -92,7 +92,7 @@ def selections(dtype):
 
 
 def refinements(dtype):
-    """Calls of `hubkv_refine` with every kind of mask."""
+    """Yield calls of `hubkv_refine` with every kind of mask."""
     scores = scores_of(7, dtype)
     for protected in masks(scores.shape):
         yield "hubkv_refine", dict(scores=scores, ratio=0.7, protected=protected)
@@ -109,7 +109,7 @@ def test_ranks_keep_what_one_process_keeps(ranks, heads):
 
 
 def test_scores_may_lie_in_any_order(ranks):
-    """One head a rank, and tokens first in memory."""
+    """One rank holds one head, and tokens are the outermost axis in memory."""
     scores = scores_of(3, torch.float32).movedim(-1, 0).contiguous().movedim(0, -1)
     calls = [("retain", dict(scores=scores, scope=scope, ratio=0.5)) for scope in SCOPES]
     for alone, together, _ in both(ranks, (1, 7), calls):
@@ -124,7 +124,7 @@ def test_ranks_refine_to_the_bits_of_one_process(ranks, heads):
 
 
 def test_a_rank_with_one_head_adds_up_in_the_order_of_many(ranks):
-    """Long enough for torch to deal one sum out to its threads."""
+    """The input is long enough that torch splits one sum over its threads."""
     scores = scores_of(8, torch.float32, tokens=70_000)[:1, 0]
     call = ("hubkv_refine", dict(scores=scores, ratio=0.9))
     threads = torch.get_num_threads()
@@ -196,7 +196,7 @@ def test_kernels_among_ranks_refine_to_the_bits_of_one_launch():
             assert_equal(together, home.hubkv_refine(scores, 0.7, protected, *knobs))
 
 
-LIES = {
+MUTANTS = {
     "ties go by rank before layer": (
         "ties.flatten(1).cumsum(-1).view(ties.shape) - ties",
         "ties.sum(1, True).expand_as(ties).cumsum(-1) - ties.sum(1, True) + ties.cumsum(1) - ties",
@@ -234,11 +234,11 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_found_out(ranks, lie):
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_lie_is_found_out(ranks, mutant):
     calls = [*refinements(torch.float32), *selections(torch.float32)]
-    heads = (0, 8) if "without heads" in lie else (3, 5)
-    found = both(ranks, heads, calls, lie=LIES[lie])
+    heads = (0, 8) if "without heads" in mutant else (3, 5)
+    found = both(ranks, heads, calls, mutant=MUTANTS[mutant])
     assert any(not torch.equal(together, alone) for alone, together, _ in found)
 
 

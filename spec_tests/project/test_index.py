@@ -1,4 +1,4 @@
-"""Paper, code, tests and docs name the same things, checked both ways."""
+"""Papers, code, tests and docs refer to the same equations and names, in both directions."""
 
 import re
 from inspect import getdoc, isfunction, signature
@@ -28,17 +28,17 @@ ERRATUM = re.compile(r"\bE-[A-Z]\d+\b")
 
 
 def of_kind(*kinds: str) -> list[str]:
-    """Ids of these kinds that are not skipped."""
+    """Return the ids of these kinds that are not skipped."""
     return [i for i, entry in EQUATIONS.items() if entry["kind"] in kinds and "skip" not in entry]
 
 
 def page_of(name: str) -> Path:
-    """The page that must show a public name: the one of the file that defines it."""
+    """Return the docs page that must show a public name: that of its file."""
     return DOCS / Path(*index.path_of(name).split(".")[1:-1]).with_suffix(".md")
 
 
 def shown() -> dict[str, list[Path]]:
-    """Every name that a page shows, and the pages that do."""
+    """Return, for every name that the docs show, the pages that show it."""
     found: dict[str, list[Path]] = {}
     for path in sorted(DOCS.rglob("*.md")):
         for place in SHOWN.findall(path.read_text()):
@@ -47,13 +47,16 @@ def shown() -> dict[str, list[Path]]:
 
 
 def name_at(place: str) -> str:
-    """The name at `gate` or `hubkv.gate.gate`; at `retain` a file, its function is one deeper."""
+    """Return the public name of a reference in the docs, or the file if it is one.
+
+    `hubkv.gate.gate` is the function `gate`; `retain` alone is a file.
+    """
     file = f"{place}.py"
     return file if (REFERENCE / file).exists() else place.rpartition(".")[2]
 
 
 def laws_of(file: Path) -> list[Path]:
-    """The laws of a reference file: in its own folder, its paper's, or the shared one."""
+    """Return the laws of a reference file: in its own folder, its paper's, or the shared one."""
     shared = SUITE / (file.parent if file.parent.name else "attention")
     return [*(SUITE / file).glob("test_*.py"), *shared.glob(f"test_{file.name}*.py")]
 
@@ -146,7 +149,7 @@ def test_the_glossary_gives_a_function_no_argument_that_it_lacks():
 
 
 def errata() -> list[str]:
-    """Every id that a heading of the errata tells of, once a heading."""
+    """Return the erratum ids in the headings of the errata pages, once for each heading."""
     text = "\n".join(path.read_text() for path in sorted((DOCS / "errata").glob("*.md")))
     headings = re.findall(r"^### .*$", text, re.MULTILINE)
     return [i for heading in headings for i in dict.fromkeys(ERRATUM.findall(heading))]

@@ -1,4 +1,4 @@
-"""The fast layers stand on their own: no specification beneath them, no Python loop over data."""
+"""The fast layers do not call the specification, and have no Python loop over data."""
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
@@ -131,7 +131,7 @@ def kernel(scores, radius):
 def test_the_table_has_a_row_for_every_public_name(name):
     spec, row = getattr(reference, name), getattr(optimized, name)
     if isclass(spec):
-        # a class with a fast body of its own still is one of the specification's
+        # a class with its own fast body is a subclass of the specification's
         assert issubclass(row, spec)
     else:
         assert isfunction(row)
@@ -220,7 +220,7 @@ def test_a_kernel_serves_only_calls_whose_tensors_are_all_on_a_gpu():
 
 
 def test_a_type_checker_sees_through_the_table():
-    """`assert_type` does nothing here: pyright holds it, and the refused call, in CI."""
+    """In CI pyright checks the type and the refused call; `assert_type` does nothing here."""
     assert_type(optimized.smd(torch.ones(3)), Tensor)
     with pytest.raises(TypeError):
         optimized.smd(torch.ones(3), radius="two")  # pyright: ignore[reportArgumentType]

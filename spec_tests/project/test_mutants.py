@@ -1,4 +1,4 @@
-"""The suite bites: every mutant dies by a law or a vector, never by agreement alone."""
+"""A law or a vector, not agreement alone, detects every mutant."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from spec_tests.mutants import MUTANTS
 
 
 def test_every_mutant_is_killed():
-    """In one run of its own, each mutant against the test that must kill it."""
+    """One separate run checks each mutant against its detecting test."""
     command = [sys.executable, "-m", "spec_tests.mutants", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A module over NumPy arrays, held to the suite through its adapter."""
+"""A module of NumPy arrays passes the suite through the adapter."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -44,26 +44,26 @@ def test_a_module_over_arrays_passes_and_bfloat16_is_left_out(suite, elsewhere):
     done = suite("arrays:kv", "-rs", only=())
     assert done.returncode == pytest.ExitCode.OK, done.stdout
     assert "gate      passes   passes   passes" in done.stdout
-    assert "NumPy has no bfloat16" in done.stdout  # the law that is asked at no other
+    assert "NumPy has no bfloat16" in done.stdout  # a law at that dtype alone
 
 
 @dataclass
 class Held:
-    """An array, and more of them."""
+    """A data class of an array and a tuple of arrays."""
 
     scores: Any
     several: tuple[Any, ...]
 
 
 class Pair(NamedTuple):
-    """An array and a number."""
+    """A named tuple of an array and a number."""
 
     scores: Any
     count: Any
 
 
 def through(value):
-    """Return a value as a function of arrays sees it and gives it back."""
+    """Return a value after a round trip through a function of arrays, and what the function saw."""
     seen = []
     module = SimpleNamespace(same=lambda given: seen.append(given) or given)
     return adapted(module).same(value), seen[0]
@@ -120,7 +120,7 @@ def test_numpys_warnings_are_silent_and_bfloat16_is_unheard():
 
 
 class Frozen:
-    """Such an array as JAX has: it cannot be written, and NumPy can read it."""
+    """An array as in JAX: read-only, and readable by NumPy."""
 
     def __init__(self, array):
         self.array, self.shape = np.array(array), array.shape

@@ -1,4 +1,4 @@
-"""A module's own settings, results and caches: handed to it, and taken from it."""
+"""A module with its own types of settings, results and caches passes the suite."""
 
 import re
 

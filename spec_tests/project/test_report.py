@@ -1,4 +1,4 @@
-"""What a run says: causes told apart, the least input as a program, one account in three forms."""
+"""The report of a run: distinct causes, minimal inputs as programs, and three output formats."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfa
 from spec_tests.report.composed import follows, steps
 from spec_tests.report.faults import asked, diagnosed
 from spec_tests.report.literals import differing, literal, shown
-from spec_tests.report.messages import lies_like
+from spec_tests.report.messages import matching_mutants
 from spec_tests.report.plugin import Plugin, write_whole
 from spec_tests.report.shrink import least
 
@@ -55,7 +55,7 @@ EVERY = ("test_agreement.py", "test_errors.py", "test_vectors.py", "hubkv")
 
 @pytest.fixture(scope="module")
 def account(suite, elsewhere):
-    """One run on a module with a good function and two wrong ones: what it printed and wrote."""
+    """The output and files of a run on a module with a good function and two wrong ones."""
     (elsewhere / "wrong.py").write_text(WRONG)
     files = ("--report-json", "wrong.json", "--report-html", "wrong.html")
     done = suite("wrong", *files, only=())
@@ -115,7 +115,7 @@ def knorm(keys):
 
 @pytest.fixture(scope="module")
 def composed(suite, elsewhere):
-    """A run by agreement alone on a wrong function and one that is composed of it."""
+    """An agreement-only run on a wrong function and one that is composed of it."""
     (elsewhere / "composed.py").write_text(COMPOSED)
     words = (
         "-k",
@@ -179,7 +179,7 @@ def test_what_is_offered_under_a_name_that_is_not_defined_is_said(composed):
 
 
 def claim_of(function, *specs, level="values", follows=()):
-    """Return as much of a claim as an equation asks for."""
+    """Return the part of a claim that decides on equations."""
     return dict(function=function, equations=specs, level=level, follows=follows)
 
 
@@ -315,7 +315,7 @@ def test_passes_are_counted_of_what_is_offered(account):
 
 
 def outcome(values, edges="passes", errors=None):
-    """Return what an equation comes to, level by level."""
+    """Return the verdict of an equation at each level."""
     return dict(values=values, edges=edges, errors=errors)
 
 
@@ -356,7 +356,7 @@ def test_the_json_is_of_the_form_that_its_schema_says(account):
 
 
 class Page(HTMLParser):
-    """Which tags a page opens and never closes, and what it asks others for."""
+    """Collect the tags that a page opens without closing, and its links to other places."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -365,13 +365,13 @@ class Page(HTMLParser):
         self.outside: list[str] = []
 
     def handle_starttag(self, tag, attrs):
-        """Note what a tag opens, and where it leads."""
+        """Record an opened tag and its links."""
         self.seen.add(tag)
         self.open += [] if tag in ("meta", "link", "br") else [tag]
         self.outside += [v for k, v in attrs if k in ("src", "href") and v and v[0] != "#"]
 
     def handle_endtag(self, tag):
-        """Only the last one opened may close."""
+        """Check that the closed tag is the last one opened."""
         assert self.open.pop() == tag
 
 
@@ -523,10 +523,10 @@ def test_the_first_call_that_is_wrong_is_at_fault_not_the_last():
 def test_a_lie_is_named_only_if_it_answers_alike():
     one = fault_of("discount", lambda scores, gamma=0.5, **_: scores * gamma, DISCOUNT)
     assert one.call
-    assert "hubs are discounted too" in lies_like(one.call)
+    assert "hubs are discounted too" in matching_mutants(one.call)
     other = fault_of("discount", lambda scores, **_: scores * 7, DISCOUNT)
     assert other.call
-    assert not lies_like(other.call)
+    assert not matching_mutants(other.call)
 
 
 def test_a_lie_is_not_named_if_the_module_is_right_where_it_is_wrong(monkeypatch):
@@ -536,7 +536,7 @@ def test_a_lie_is_not_named_if_the_module_is_right_where_it_is_wrong(monkeypatch
         other = Call(None, "discount", answer, ((), DISCOUNT))
         other.outcome = asked(answer, DISCOUNT)
         monkeypatch.setitem(UNFAULTED, "discount", {"another test": [other]})
-        assert ("hubs are discounted too" in lies_like(one.call)) is named
+        assert ("hubs are discounted too" in matching_mutants(one.call)) is named
 
 
 def test_what_is_remembered_of_a_test_is_its_largest_calls(monkeypatch):

@@ -1,6 +1,6 @@
-"""The public signatures, in words, so that every change of one shows in a diff.
+"""The file `signatures.txt` holds the public signatures, so that each change shows in a diff.
 
-`python -m spec_tests.project.test_signatures` writes `signatures.txt` anew.
+`python -m spec_tests.project.test_signatures` writes it again.
 """
 
 import ast
@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).parent / "signatures.txt"
 
 
 def lines(name: str) -> Iterator[str]:
-    """Yield a public name, its parameters or fields with their ranges and defaults, its rules."""
+    """Yield a public name, its parameters or fields with ranges and defaults, and its rules."""
     public = unwrap(getattr(reference, name))
     hints = get_type_hints(public.__init__ if plain_class(public) else public, include_extras=True)
     yield f"{name}{' (class)' * isinstance(public, type)}"
@@ -39,12 +39,12 @@ def lines(name: str) -> Iterator[str]:
 
 
 def plain_class(public: Any) -> bool:
-    """Whether a public name is a class that is no named tuple."""
+    """Whether a public name is a class but not a named tuple."""
     return isinstance(public, type) and not hasattr(public, "_fields")
 
 
 def said(hint: Any) -> str:
-    """Say an annotation in the words of the contract, or as Python prints it."""
+    """Return an annotation in the words of error messages, or as Python prints it."""
     if get_origin(hint) is tuple and ... not in get_args(hint):
         return ", ".join(map(said, get_args(hint)))
     try:
@@ -54,7 +54,7 @@ def said(hint: Any) -> str:
 
 
 def text() -> str:
-    """Return what the file must hold."""
+    """Return the expected content of `signatures.txt`."""
     return "\n".join(line for name in reference.__all__ for line in lines(name)) + "\n"
 
 
@@ -108,7 +108,7 @@ def test_a_docstring_has_one_entry_for_each_kind_of_error(name):
 
 @cache
 def kinds(module: str, name: str) -> frozenset[str]:
-    """Return what a function of the reference raises, itself and by the functions it calls."""
+    """Return the exceptions that a function of the reference raises, also through its callees."""
     here = sys.modules[module]
     tree = ast.parse(Path(here.__file__ or "").read_text())
     bodies = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]

@@ -1,4 +1,4 @@
-"""The suite itself: what it reports, what it refuses, and that it bites."""
+"""The suite itself: its reports, its usage errors, and that it detects wrong modules."""
 
 import json
 import os
@@ -29,7 +29,7 @@ NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
 
 @pytest.fixture(scope="module")
 def report(suite):
-    """One run over three modules: a partial one, a wrong one, one that leaves memory unwritten."""
+    """The output of a run on three modules: a partial one, a wrong one, one that skips writes."""
     tests = f"{VECTOR} or {LAW} or {NEEDS_DISCOUNT} or test_index or test_layers"
     modules = ("theirs:partial", "theirs:wrong", "theirs:holes")
     only = ("hubkv", "test_vectors.py", "project")
@@ -71,7 +71,7 @@ def test_other_peoples_modules_are_not_held_to_our_docs_and_layers(report):
 
 
 def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
-    # a profile may stand after a space
+    # the name of a profile may follow a space
     words = ("theirs:partial", "-k", LAW, "--hypothesis-profile", "conformance")
     assert suite(*words).returncode == pytest.ExitCode.OK
     complete = suite(*words, "--complete")
@@ -131,7 +131,7 @@ def test_the_submission_the_docs_print_is_complete(suite):
 
 
 def test_the_card_that_the_docs_print_is_what_a_run_prints(suite, elsewhere):
-    """Of the submission that they print, a plateau of which has a hub a token."""
+    """The docs' module is changed so that every token of a plateau is a hub."""
     page = (ROOT / "docs" / "conformance.md").read_text()
     (card,) = re.findall(r"^```text\n(hub_mask fails.*?)^```$", page, re.M | re.S)
     right = "beaten = near & ((theirs > mine) | ((theirs == mine) & (at < at[:, None])))"
@@ -144,7 +144,7 @@ def test_the_card_that_the_docs_print_is_what_a_run_prints(suite, elsewhere):
 
 
 def counted(text):
-    """Return what is printed without what a new law changes: numbers of tests, and their names."""
+    """Return the output without the parts that a new law changes: test counts and names."""
     text = re.sub(r"\d+( of \d+)? (tests|failed|passed)", r"some \2", text)
     return re.sub(r"so fails .*?\n\n", "", text, flags=re.DOTALL)
 
@@ -274,7 +274,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
 
 
 def without(elsewhere, *names):
-    """Return how to run Python where modules are not installed."""
+    """Return a command that runs the suite as if modules were not installed, and its options."""
     folder = elsewhere / "_".join(("without", *names))
     folder.mkdir(exist_ok=True)
     (folder / "sitecustomize.py").write_text(BARE.replace("{hidden}", repr(set(names))))
@@ -324,7 +324,7 @@ def test_inputs_and_refusals_cover_the_api():
 
 
 def test_every_argument_that_can_be_wrong_is_tried():
-    """Each parameter of each function has a refusal, or cannot be wrong (a flag)."""
+    """Each parameter of each function has a refusal, unless it is a flag of any value."""
     for name, (good, refusals) in REFUSALS.items():
         tried = {refusal.argument for refusal in refusals}
         flags = {k for k, v in good.items() if isinstance(v, bool)}
@@ -333,14 +333,14 @@ def test_every_argument_that_can_be_wrong_is_tried():
 
 
 class Parts(NamedTuple):
-    """A result in parts."""
+    """A result of several parts."""
 
     scores: Float[Tensor, "*heads tokens"]
     halves: tuple[Float[Tensor, "tokens"], ...]
 
 
 def halved(scores: Float[Tensor, "*heads tokens"]) -> Parts:
-    """A function whose annotations say that the length stays."""
+    """Return parts whose annotations require equal lengths."""
     return Parts(scores, (scores[0], scores[-1]))
 
 
@@ -352,7 +352,7 @@ def test_a_field_of_another_length_is_seen():
 
 
 def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
-    """A function whose annotations say that the shape stays."""
+    """Return a result whose annotation requires the shape of the scores."""
     return scores + scores
 
 

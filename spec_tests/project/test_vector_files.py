@@ -1,4 +1,4 @@
-"""The worked examples are of the form that their schema says, and need no PyTorch."""
+"""The vector files follow their schema, and can be read without PyTorch."""
 
 import ast
 import json

@@ -1,1 +1,1 @@
-"""What a run says: a card a function, a heading a cause, the least input that fails."""
+"""The report of a run: a card for each failing function, with a minimal input for each cause."""

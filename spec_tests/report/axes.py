@@ -1,4 +1,4 @@
-"""The named axes of a call's arguments, as its signature has them."""
+"""The names of the axes of a call's arguments, from the annotations of its signature."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -12,14 +12,14 @@ import reference
 
 
 def leaves(inputs: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield each argument by its name, a record's parts by theirs besides."""
+    """Yield argument name, field name and value; the field is empty unless it is a record."""
     for key, value in inputs.items():
         fields = getattr(value, "_fields", None)
         yield from zip(repeat(key), fields, value, strict=False) if fields else [(key, "", value)]
 
 
 def axes(name: str, key: str, field: str, value: Any) -> list[str]:
-    """Return the names of a tensor's axes, as the signature has them; those of a batch count."""
+    """Return the names of a tensor's axes from the signature, numbering those of `*batch`."""
     words = [*dims(name, key, field)] if isinstance(value, Tensor) else []
     if words and words[0].startswith("*"):
         words = [f"{words[0]}{at}" for at in range(value.dim() - len(words) + 1)] + words[1:]
@@ -28,7 +28,7 @@ def axes(name: str, key: str, field: str, value: Any) -> list[str]:
 
 @cache
 def dims(name: str, key: str, field: str = "") -> tuple[str, ...]:
-    """Return the words of the shape that an argument, or a part of it, is annotated with."""
+    """Return the words of the shape annotation of an argument, or of a field of it."""
     hint = unwrap(getattr(reference, name)).__annotations__[key]
     if field:
         record = next(part for part in (hint, *get_args(hint)) if field in part.__annotations__)
@@ -38,10 +38,10 @@ def dims(name: str, key: str, field: str = "") -> tuple[str, ...]:
 
 
 def is_name(axis: str) -> bool:
-    """Whether an axis has a name, and no length that is a number or a sum."""
+    """Whether the word of an axis is a name, not a number or a sum."""
     return axis.startswith("*") or axis.isidentifier()
 
 
 def replaced(inputs: dict[str, Any], key: str, field: str, value: Any) -> dict[str, Any]:
-    """Return inputs with another argument, or another part of a record."""
+    """Return inputs with one argument, or one field of a record, replaced."""
     return {**inputs, key: inputs[key]._replace(**{field: value}) if field else value}

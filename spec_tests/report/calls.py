@@ -1,4 +1,4 @@
-"""The calls that a test made of the module under test, with their inputs as they were."""
+"""Record the calls that a test makes of the module under test, with copies of their inputs."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -15,40 +15,41 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]  # by position, and by name
 
 
 class Call:
-    """One call of a function under test, and what came of it: a result, or the exception."""
+    """One call of a function under test, and its outcome: a result or an exception."""
 
     def __init__(self, impl: Any, name: str, function: Callable[..., Any], given: Given):
         self.impl, self.name, self.function = impl, name, function
         self.given = given
-        self.before = given if impl and impl.ours else mapped(kept, given)  # ours are known
+        # our own modules do not modify their arguments: no copy is needed
+        self.before = given if impl and impl.ours else mapped(kept, given)
         self.outcome: Any = None
 
     @cached_property
     def size(self) -> int:
-        """How many elements it takes."""
+        """The number of elements of its inputs."""
         return elements(self.before)
 
     @cached_property
     def passed(self) -> dict[str, Any]:
-        """The arguments by name, the very objects, whatever became of them."""
+        """The arguments by name: the objects that were passed, possibly modified since."""
         return named(self.name, self.given)
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        """The arguments by name, as they were, contiguous."""
+        """The arguments by name, as they were before the call, contiguous."""
         return mapped(kept, named(self.name, self.before))
 
 
 LAST: deque[Call] = deque(maxlen=64)
-"""The calls since a test, or one of its examples, began: the latest, of very many."""
+"""The latest calls of the running test or of its current example."""
 UNFAULTED: defaultdict[str, dict[str, list[Call]]] = defaultdict(dict)
-"""By function and test, calls of others' modules that the test found no fault with: the largest."""
+"""By function and test, the largest calls of third-party modules in examples that passed."""
 SMALL, FEW = 2**10, 4
-"""Elements up to which a call is remembered so, and how many are of one test."""
+"""Largest number of elements of a call in `UNFAULTED`, and number of calls for each test."""
 
 
 def unfaulted(test: str) -> None:
-    """Remember the calls since a test, or one of its examples, began: it passed."""
+    """Add the latest calls to `UNFAULTED`, after a test or one of its examples has passed."""
     for name, call in {call.name: call for call in reversed(LAST)}.items():
         if call.impl and not call.impl.ours and call.size <= SMALL:
             best = UNFAULTED[name].setdefault(test, [])
@@ -56,12 +57,12 @@ def unfaulted(test: str) -> None:
 
 
 def elements(value: Any) -> int:
-    """Count the elements of the tensors in nested tuples, lists and dictionaries."""
+    """Return the number of elements of the tensors in nested tuples, lists and dictionaries."""
     return sum(tensor.numel() for tensor in tensors(value))
 
 
 def named(name: str, given: Given) -> dict[str, Any]:
-    """Return the arguments of a call by name; nothing where the specification has no such call."""
+    """Return the arguments of a call by name; none if they do not fit the signature."""
     try:
         return signature(getattr(reference, name)).bind(*given[0], **given[1]).arguments
     except TypeError:
@@ -69,7 +70,7 @@ def named(name: str, given: Given) -> dict[str, Any]:
 
 
 def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, whose calls are written down."""
+    """Return `function` wrapped to append its calls to `LAST`."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -87,18 +88,18 @@ def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[...
 
 
 def kept(tensor: Tensor) -> Tensor:
-    """Return a copy of a tensor, its elements in order; a sparse one has none."""
+    """Return a detached copy of a tensor, contiguous if it is dense."""
     bare = tensor.detach() if tensor.requires_grad else tensor
     return bare.clone(memory_format=torch.contiguous_format) if dense(tensor) else bare.clone()
 
 
 def dense(tensor: Tensor) -> bool:
-    """Whether a tensor has strides."""
+    """Whether a tensor is strided, not sparse."""
     return tensor.layout is torch.strided
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Return `value` with every tensor in nested tuples, lists and dictionaries changed."""
+    """Return `value` with `change` applied to each tensor in tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):

@@ -1,4 +1,8 @@
-"""Whether an answer follows from those of other functions: the specification is asked with them."""
+"""Attribute a wrong result to the functions that it is composed of.
+
+A result follows from them if the specification gives it too, once it calls the module's versions of
+these functions in place of its own.
+"""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,7 +19,10 @@ from spec_tests.report.faults import explains
 
 
 def follows(call: Call) -> list[str]:
-    """Return the steps whose own answers make the specification give a call's very outcome."""
+    """Return the steps with which the specification gives a call's outcome, or none.
+
+    Steps that suffice alone come before all of them together.
+    """
     names = [name for name in steps(call.name) if call.impl and call.impl.offers([name])]
     if not names or not explained(call, names):
         return []
@@ -24,20 +31,20 @@ def follows(call: Call) -> list[str]:
 
 
 def hanging(call: Call) -> list[str]:
-    """Return the steps of which a module's own did not end either."""
+    """Return the steps that exceeded the time limit in the module under test."""
     strikes = call.impl.limit.strikes if call.impl else {}
     return [name for name in steps(call.name) if name in strikes]
 
 
 def explained(call: Call, names: list[str]) -> bool:
-    """Whether the specification, with a module's own of these names, gives a call's outcome."""
+    """Whether the specification gives a call's outcome when it calls the module's `names`."""
     with theirs(call.impl, names):
         return explains(getattr(reference, call.name), call)
 
 
 @cache
 def steps(name: str) -> list[str]:
-    """Return the public functions that the specification of one calls, through others too."""
+    """Return the public functions that a function of the specification calls, also indirectly."""
     seen, waiting = set[Any](), [unwrap(getattr(reference, name))]
     while waiting:
         here = waiting.pop()
@@ -59,7 +66,7 @@ def words(function: Any) -> Iterator[str]:
 
 @contextmanager
 def theirs(impl: Any, names: Iterable[str]) -> Iterator[None]:
-    """Let the specification call a module's own functions."""
+    """Make the specification call the module's functions of these names."""
     own = {unwrap(getattr(reference, name)): getattr(impl, name) for name in names}
     with ExitStack() as stack:
         for home in [home for at, home in sys.modules.items() if at.startswith("reference.")]:

@@ -1,9 +1,9 @@
-"""Which call of a failed test is at fault, what is wrong with it, and on which inputs alone.
+"""Find the call of a failed test that is at fault, the kind of its fault, and the edge it needs.
 
-A call is at fault if its outcome is not the specification's. What it fails on is found by asking
-again with one property of the inputs taken away after the other: memory in order, no axis of one
-element, no −0, float32, no two numbers equal. The property that makes the difference is named; an
-input that still fails without any of them is an ordinary one.
+A call is at fault if its outcome differs from the specification's. An edge is a property of the
+inputs, such as strided memory, an axis of one element, −0, a dtype other than float32, or ties. The
+call is repeated while one property after another is removed. The fault needs the first property
+whose removal makes it disappear. If it remains without any of them, it occurs on ordinary input.
 """
 
 import warnings
@@ -27,7 +27,7 @@ CHANGES, LAW = "changes its arguments", "breaks a law"
 NEVER, SIGNATURE = "does not end", "another signature"
 ERRORS = (LENIENT, OTHER_ERROR)
 LARGE = 2**15
-"""Elements beyond which a call is not asked of the reference again."""
+"""Number of input elements above which a call is not compared with the reference."""
 
 
 Inputs = dict[str, Any]
@@ -35,30 +35,33 @@ Change = Callable[[str, Inputs], Inputs]  # of a function's inputs
 
 
 class Fault(NamedTuple):
-    """What is wrong with a call."""
+    """A fault of a call, or a law that two values break."""
 
     kind: str
-    edge: str  # the property of the inputs that it takes, or nothing
+    edge: str  # the property of the inputs that the fault needs, or ""
     call: Call | None
     expected: Any = None
-    got: Any = None  # of a law: what it compares, which need be no call's outcome
+    got: Any = None  # of a law: the compared value, not necessarily a call's outcome
 
     @property
     def level(self) -> str:
-        """The level that it keeps a function from."""
+        """The level at which the function fails."""
         if self.kind in ERRORS or isinstance(self.expected, TypeError | ValueError):
             return "errors"
         return "edges" if self.edge or self.kind == CHANGES else "values"
 
     @property
     def vacuous(self) -> bool:
-        """Whether an input is empty, though it need not be for the call to fail."""
+        """Whether an input is empty although the fault does not need that."""
         inputs = tensors(self.call.inputs) if self.call else []
         return self.edge != "empty" and not all(tensor.numel() for tensor in inputs)
 
 
 def diagnosed(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
-    """Return the fault of the first call that has one, or the law that two values break."""
+    """Return the fault of the first call at fault, or else that of the law itself.
+
+    `compared` holds the two values of the law's failed comparison.
+    """
     calls = [*calls]
     for call in calls:
         if kind := judged(call.name, call.inputs, call.outcome):
@@ -79,9 +82,10 @@ def judged(
     spec: Callable[..., Any] | None = None,
     patient: bool = True,
 ) -> str:
-    """Return what is wrong with an outcome, or nothing: so if `spec` cannot be asked.
+    """Return the kind of fault of an outcome, or "" if it is right or cannot be compared.
 
-    What is far off is asked under other roundings only if `patient`.
+    `spec` is the function to compare with, by default the reference's. Values that are far off are
+    compared under other roundings only if `patient`.
     """
     if isinstance(outcome, DoesNotEnd):
         return NEVER
@@ -97,7 +101,7 @@ def judged(
         return ""
     if isinstance(outcome, Exception):
         return CRASH
-    if is_drawn(name, inputs):  # which values are right, no call says alone
+    if is_drawn(name, inputs):  # one call alone does not determine the values
         return "" if alike(outcome, expected) else KIND
     try:
         with quiet():
@@ -108,7 +112,7 @@ def judged(
 
 
 def explains(spec: Callable[..., Any], call: Call) -> bool:
-    """Whether another function gives a call's very outcome."""
+    """Whether another function gives the outcome of a call."""
     expected = asked(spec, call.inputs)
     if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
         return type(expected) is type(call.outcome)
@@ -116,7 +120,7 @@ def explains(spec: Callable[..., Any], call: Call) -> bool:
 
 
 def asked(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
-    """Return the result of a call, or its exception; its inputs stay as they are."""
+    """Return the result of a call or its exception; the inputs are not modified."""
     try:
         with quiet():
             return function(**mapped(Tensor.clone, inputs))
@@ -125,12 +129,12 @@ def asked(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
 
 
 def quiet() -> warnings.catch_warnings:
-    """Return a context in which no warning is an error."""
+    """Return a context that ignores warnings."""
     return warnings.catch_warnings(action="ignore")
 
 
 def alike(actual: Any, expected: Any) -> bool:
-    """Whether two results differ in numbers alone."""
+    """Whether two results have the same structure, types, shapes and dtypes."""
     if isinstance(expected, Tensor):
         same = isinstance(actual, Tensor) and actual.shape == expected.shape
         return same and actual.dtype == expected.dtype
@@ -141,9 +145,9 @@ def alike(actual: Any, expected: Any) -> bool:
 
 
 def milder(call: Call, kind: str) -> tuple[str, Inputs]:
-    """Return the property of the inputs that a fault of a kind takes, if any, and plainer inputs.
+    """Return the edge that a fault of a kind needs, or "", and simpler inputs that show it too.
 
-    The latter fail so too, without the properties before it that can be taken away.
+    The simpler inputs lack the properties before that edge which could be removed.
     """
     inputs = call.inputs
     for edge, change in EDGES.items():
@@ -158,13 +162,13 @@ def milder(call: Call, kind: str) -> tuple[str, Inputs]:
 
 
 def shows(edge: str, call: Call, kind: str) -> bool:
-    """Whether a call fails so by a property of its inputs, and they have none before it."""
+    """Whether a call's fault needs an edge, and its inputs have no removable one before it."""
     found, plainer = milder(call, kind)
     return found == edge and not differ(plainer, call.inputs)
 
 
 def is_ordinary(name: str, inputs: Inputs) -> bool:
-    """Whether inputs have no property that can be taken away."""
+    """Whether inputs have no property that can be removed."""
     others = (change(name, inputs) for change in EDGES.values())
     return not any(
         differ(less, inputs) and not isinstance(asked(getattr(reference, name), less), Exception)
@@ -173,24 +177,24 @@ def is_ordinary(name: str, inputs: Inputs) -> bool:
 
 
 def has(edge: str, call: Call) -> bool:
-    """Whether the tensors that were passed have what a copy of them has not."""
+    """Whether the passed tensors have a property that a copy loses: their layout or gradients."""
     if edge == "layout":
         return not all(tensor.is_contiguous() for tensor in tensors(call.passed))
     return edge == "gradients" and learns(call)
 
 
 def learns(call: Call) -> bool:
-    """Whether a call asks for gradients."""
+    """Whether a tensor of a call requires gradients."""
     return any(tensor.requires_grad for tensor in tensors(call.passed))
 
 
 def is_half(call: Call) -> bool:
-    """Whether a call is of numbers of half precision."""
+    """Whether a call has tensors of half precision."""
     return any(is_float(t) and t.dtype.itemsize < 4 for t in tensors(call.passed))
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return a tensor with its zeros."""
+    """Return a tensor as a dense one."""
     return tensor if dense(tensor) else tensor.to_dense()
 
 
@@ -200,7 +204,7 @@ def filled(tensor: Tensor) -> Tensor:
 
 
 def several(name: str, inputs: Inputs) -> Inputs:
-    """Return inputs with two elements along each axis of one that counts no rows of a batch."""
+    """Return inputs with each axis of one element doubled, except batch axes."""
     made = inputs
     for key, field, value in leaves(inputs):
         for at, axis in enumerate(axes(name, key, field, value)):
@@ -211,7 +215,7 @@ def several(name: str, inputs: Inputs) -> Inputs:
 
 
 def differ(inputs: Any, others: Any) -> bool:
-    """Whether tensors differ in a dtype, a number or the sign of a zero."""
+    """Whether tensors differ in dtype, shape, a number or the sign of a zero."""
     return any(
         one.dtype != other.dtype
         or one.shape != other.shape
@@ -222,7 +226,7 @@ def differ(inputs: Any, others: Any) -> bool:
 
 
 def unsigned(tensor: Tensor) -> Tensor:
-    """Return a tensor with 0 for −0."""
+    """Return a tensor with 0 in place of −0."""
     return tensor + 0.0 if is_float(tensor) else tensor
 
 
@@ -232,7 +236,7 @@ def single(tensor: Tensor) -> Tensor:
 
 
 def moderate(tensor: Tensor) -> Tensor:
-    """Return a tensor whose largest number is neither huge nor tiny: 1, if it was either."""
+    """Return a tensor scaled so that its largest number is 1, if it was huge or tiny."""
     if not is_float(tensor) or not (tensor.isfinite() & (tensor != 0)).any():
         return tensor
     largest = tensor.double().abs().where(tensor.isfinite(), 0).max()
@@ -241,7 +245,7 @@ def moderate(tensor: Tensor) -> Tensor:
 
 
 def apart(tensor: Tensor) -> Tensor:
-    """Return a tensor with no two finite numbers equal: if any are, with a little of a ramp."""
+    """Return a tensor with distinct finite numbers: a small ramp is mixed in if some are equal."""
     finite = tensor[tensor.isfinite()] if is_float(tensor) else tensor.new_empty(0)
     if finite.unique().numel() == finite.numel():
         return tensor
@@ -251,7 +255,7 @@ def apart(tensor: Tensor) -> Tensor:
 
 
 def each(change: Callable[[Tensor], Tensor]) -> Change:
-    """Return a change of inputs that changes every tensor."""
+    """Return a change of inputs that applies `change` to every tensor."""
     return lambda _, inputs: mapped(change, inputs)
 
 

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing but itself."""
+"""The report as one self-contained HTML page."""
 
 import re
 from collections.abc import Iterable
@@ -41,52 +41,52 @@ a { color: inherit; }
 """
 
 
-def page(told: dict[str, Any]) -> str:
+def page(data: dict[str, Any]) -> str:
     """Return the report as HTML."""
-    suite = f"{told['suite']['name']} {told['suite']['version']}"
-    names = ", ".join(module["module"] for module in told["modules"])
-    with_what = f"Python {told['python']}, PyTorch {told['torch']}, up to the level {told['level']}"
+    suite = f"{data['suite']['name']} {data['suite']['version']}"
+    names = ", ".join(module["module"] for module in data["modules"])
+    with_what = f"Python {data['python']}, PyTorch {data['torch']}, up to the level {data['level']}"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{text(names)} by {text(suite)}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n<h1>Held to {text(suite)}</h1>\n"
         f'<p class="faint">{text(with_what)}.</p>\n'
-        f"{joined(map(module, told['modules'], [told['level']] * len(told['modules'])))}"
+        f"{joined(map(module, data['modules'], [data['level']] * len(data['modules'])))}"
         "</main>\n</body>\n</html>\n"
     )
 
 
-def module(told: dict[str, Any], level: str) -> str:
-    """Return the part of one module: how far each function got, then a card for each."""
-    tested = [card for card in told["functions"] if card["verdict"] != "untested"]
+def module(data: dict[str, Any], level: str) -> str:
+    """Return the section of one module: a table of verdicts, then a card for each function."""
+    tested = [card for card in data["functions"] if card["verdict"] != "untested"]
     asked = LEVELS[: LEVELS.index(level) + 1]
     head = joined(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
-    lines = [*paper(told["equations"]), *left_out(tested), *unknown(told["misspelt"])]
+    lines = [*paper(data["equations"]), *left_out(tested), *unknown(data["misspelt"])]
     lacks = ""
-    if told["unasked"]:
-        names = text(", ".join(told["unasked"]))
-        lacks = f"<p>{len(told['unasked'])} offered, not asked: {names} (<code>--ours</code>)</p>\n"
-    if told["lacks"]:
-        lacks += f"<p>It lacks {len(told['lacks'])} functions of the specification.</p>\n"
-    elsewhere = joined(failure(part, 0) for part in told["elsewhere"])
+    if data["unasked"]:
+        names = text(", ".join(data["unasked"]))
+        lacks = f"<p>{len(data['unasked'])} offered, not asked: {names} (<code>--ours</code>)</p>\n"
+    if data["lacks"]:
+        lacks += f"<p>It lacks {len(data['lacks'])} functions of the specification.</p>\n"
+    elsewhere = joined(failure(part, 0) for part in data["elsewhere"])
     mended = joined(
         f"<li>{text(part['test'])}: passes, though expected to fail ({text(part['reason'])})</li>\n"
-        for part in told["mended"]
+        for part in data["mended"]
     )
     return (
-        f"<section>\n<h2>{text(told['module'])}</h2>\n"
+        f"<section>\n<h2>{text(data['module'])}</h2>\n"
         f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
         f"{joined(row(card, level) for card in tested)}</tbody>\n</table></div>\n"
         f"{joined(f'<p>{text(line)}</p>{chr(10)}' for line in lines)}"
-        f"<p>{text(tests(told['tests']))}.</p>\n"
+        f"<p>{text(tests(data['tests']))}.</p>\n"
         f"{lacks}{f'<ul>{mended}</ul>' if mended else ''}"
         f"{joined(card_of(card) for card in tested)}{elsewhere}</section>\n"
     )
 
 
 def row(card: dict[str, Any], level: str) -> str:
-    """Return a function's row: what it passes, level by level."""
+    """Return a function's row of the table: its verdict at each level."""
     cells = joined(f'<td class="{mark}">{mark}</td>' for mark in verdicts(card, level).values())
     ids = text(", ".join(equation["id"] for equation in card["equations"]))
     name = text(card["function"])
@@ -114,16 +114,16 @@ def card_of(card: dict[str, Any]) -> str:
     )
 
 
-def failure(told: dict[str, Any], number: int) -> str:
-    """Return one heading: the least example that fails, the likely cause, what else fails so."""
-    first, *others = told["claims"]
-    if told["follows"]:
-        return f"<p>It {text(following(told))}.</p>\n{more(told['claims'])}"
-    heading = told["heading"][:1].upper() + told["heading"][1:]
+def failure(data: dict[str, Any], number: int) -> str:
+    """Return one failure: the minimal example, the likely cause, other examples of that cause."""
+    first, *others = data["claims"]
+    if data["follows"]:
+        return f"<p>It {text(following(data))}.</p>\n{more(data['claims'])}"
+    heading = data["heading"][:1].upper() + data["heading"][1:]
     count = f"{number}. " if number else ""
-    likely = joined(f"<li>{text(cause)}</li>" for cause in told["causes"])
+    likely = joined(f"<li>{text(cause)}</li>" for cause in data["causes"])
     return (
-        f'<section>\n<h4>{count}{text(heading)} <span class="faint">(level: {told["level"]})</span>'
+        f'<section>\n<h4>{count}{text(heading)} <span class="faint">(level: {data["level"]})</span>'
         f"</h4>\n{claim(first)}"
         f"{f'<p>Likely cause:</p><ul>{likely}</ul>{chr(10)}' if likely else ''}"
         f"{more(others)}</section>\n"
@@ -131,7 +131,7 @@ def failure(told: dict[str, Any], number: int) -> str:
 
 
 def more(others: list[dict[str, Any]]) -> str:
-    """Return what else fails so, folded."""
+    """Return further examples of the same cause, folded."""
     if not others:
         return ""
     one = len(others) == 1
@@ -139,40 +139,40 @@ def more(others: list[dict[str, Any]]) -> str:
     return f"<details><summary>{count}</summary>\n{joined(map(claim, others))}</details>\n"
 
 
-def claim(told: dict[str, Any]) -> str:
-    """Return a claim that fails: its sentence, the program, what was expected and what came."""
-    sentence = coded(told["claim"][:1].upper() + told["claim"][1:])
-    where = text("; ".join(f"{part['id']}, {part['where']}" for part in told["equations"]))
+def claim(data: dict[str, Any]) -> str:
+    """Return a claim that fails: its sentence, the program, the expected and the actual result."""
+    sentence = coded(data["claim"][:1].upper() + data["claim"][1:])
+    where = text("; ".join(f"{part['id']}, {part['where']}" for part in data["equations"]))
     parts = [f'<p>{sentence}. <span class="faint">{where}</span></p>\n']
-    if told["hunts"]:
-        parts.append(f"<p>It hunts: {text(told['hunts'])}.</p>\n")
-    if told["expected_to_fail"] is not None:
-        parts.append(f"<p>Expected to fail: {text(told['expected_to_fail'])}</p>\n")
-    if told["snippet"]:
-        parts.append(f'<pre tabindex="0"><code>{text(told["snippet"])}</code></pre>\n')
-    if told["expected"]:
-        path = f" <code>{text(told['where'])}</code>" if told["where"] else ""
+    if data["hunts"]:
+        parts.append(f"<p>It hunts: {text(data['hunts'])}.</p>\n")
+    if data["expected_to_fail"] is not None:
+        parts.append(f"<p>Expected to fail: {text(data['expected_to_fail'])}</p>\n")
+    if data["snippet"]:
+        parts.append(f'<pre tabindex="0"><code>{text(data["snippet"])}</code></pre>\n')
+    if data["expected"]:
+        path = f" <code>{text(data['where'])}</code>" if data["where"] else ""
         parts.append(
             f'<div class="pair"><div class="passes">Expected{path}'
-            f'<pre class="answer">{text(told["expected"])}</pre></div>'
-            f'<div class="fails">Got{path}<pre class="answer">{text(told["got"])}</pre></div>'
+            f'<pre class="answer">{text(data["expected"])}</pre></div>'
+            f'<div class="fails">Got{path}<pre class="answer">{text(data["got"])}</pre></div>'
             "</div>\n"
         )
     else:
-        parts.append(f'<pre class="answer">{text(told["message"])}</pre>\n')
+        parts.append(f'<pre class="answer">{text(data["message"])}</pre>\n')
     return joined(parts)
 
 
-def coded(said: str) -> str:
-    """Return a sentence, names between backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(said))
+def coded(sentence: str) -> str:
+    """Return a sentence as HTML, with names between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(sentence))
 
 
-def text(said: str) -> str:
-    """Return text that HTML shows as it stands."""
-    return escape(said)
+def text(raw: str) -> str:
+    """Return text with the special characters of HTML escaped."""
+    return escape(raw)
 
 
 def joined(parts: Iterable[str]) -> str:
-    """Join parts."""
+    """Return the parts as one string."""
     return "".join(parts)

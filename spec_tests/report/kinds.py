@@ -1,4 +1,4 @@
-"""Which kinds of tests there are of each function, and which of them were run."""
+"""The kinds of tests that exist for each function, and whether they were run."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ KINDS = {
     "test_vectors.py": "vectors",
     "test_errors.py": "errors",
 }
-"""By the file that holds them; the others hold laws."""
+"""The kind of the tests of a file; all other files hold laws."""
 LAWS = "laws"
 ORDER = ("vectors", LAWS, "common laws", "agreement", "errors")
 OF_LEVEL = {"values": ORDER[:-1], "edges": ORDER[:-1], "errors": ORDER[-1:]}
@@ -38,9 +38,10 @@ def there_are(
     impls: Iterable[Implementation],
     level: str,
 ) -> Tests:
-    """Count the tests of each module's functions: `items`, and what files hold of which none was.
+    """Return the number of tests by module, function and kind.
 
-    Files of which nothing was `collected` were left out by their path.
+    It counts the `items` of the run, and the tests in files of which nothing was `collected`: the
+    paths on the command line left these files out.
     """
     found: Tests = Counter()
     for item in items:
@@ -55,7 +56,7 @@ def there_are(
 
 
 def held(file: Path, impl: Implementation) -> Iterator[str]:
-    """Yield the functions of a module that the tests of a file ask for, once for each test."""
+    """Yield the functions of a module that each test of a file calls, once for each test."""
     offered = impl.judged - impl.lacks
     if not may_ask(file, offered):
         return
@@ -68,13 +69,13 @@ def held(file: Path, impl: Implementation) -> Iterator[str]:
 
 
 def worked() -> frozenset[str]:
-    """Return the functions that have worked examples."""
+    """Return the functions that have vectors."""
     texts = [file.read_text() for file in HERE.rglob("vectors.json")]
     return frozenset(n for n in reference.__all__ if any(f'"function": "{n}"' in t for t in texts))
 
 
 def kinds(there: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
-    """Return the kinds of tests that there are of a function, and whether they were run."""
+    """Return, for each kind of test of a function, whether they were run, in part or not."""
     found = {}
     for kind in ORDER:
         of = module, name, kind
@@ -84,10 +85,10 @@ def kinds(there: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
 
 
 def sent(tests: Tests) -> list[Any]:
-    """Return counts as what crosses processes."""
+    """Return counts as lists, which xdist can send between processes."""
     return [[*of, number] for of, number in tests.items()]
 
 
 def received(rows: Iterable[Any]) -> Tests:
-    """Return counts that crossed processes."""
+    """Return counts from the lists that `sent` makes."""
     return Counter({(module, name, kind): number for module, name, kind, number in rows})

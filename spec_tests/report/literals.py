@@ -1,4 +1,4 @@
-"""Values as Python that makes them again, so that a failing call can be pasted and run."""
+"""Values as Python source, so that a failing call can be pasted and run."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,11 +14,11 @@ from spec_tests.adapters import RECORDS
 from spec_tests.report.calls import dense, elements
 
 PLAIN = (torch.float32, torch.int64, torch.bool)
-"""The dtypes that `torch.tensor` gives to floats, integers and flags."""
+"""The dtypes that `torch.tensor` gives to floats, integers and booleans."""
 WHOLE = 64
-"""Elements of a tensor that is shown whole."""
+"""Largest number of elements of a tensor that is shown in full."""
 INLINE = 60
-"""Characters of an argument beyond which it has a line of its own."""
+"""Characters of the arguments beyond which each has a line of its own."""
 
 
 def snippet(module: str, own: dict[type, type], name: str, inputs: dict[str, Any]) -> str:
@@ -42,12 +42,12 @@ def snippet(module: str, own: dict[type, type], name: str, inputs: dict[str, Any
 
 
 def same(value: Any, default: Any) -> bool:
-    """Whether an argument is what its default is."""
+    """Whether an argument equals its default, in type and value."""
     return type(value) is type(default) and not isinstance(value, Tensor) and value == default
 
 
 def literal(value: Any, alias: str = "reference", own: dict[type, type] | None = None) -> str:
-    """Return Python that makes `value`; records are those of the module `alias`, if its own."""
+    """Return Python source of `value`; records in `own` are those of the module `alias`."""
     if isinstance(value, Tensor):
         return tensor(value)
     if isinstance(value, tuple | list):
@@ -68,12 +68,12 @@ def literal(value: Any, alias: str = "reference", own: dict[type, type] | None =
 
 
 def left(record: Any, field: str, value: Any) -> bool:
-    """Whether a field has its default, and need not be said."""
+    """Whether a field has its default, so that the source can omit it."""
     return field in record._field_defaults and same(value, record._field_defaults[field])
 
 
 def tensor(value: Tensor) -> str:
-    """Return Python that makes a tensor, with its dtype and, if it is spread, its strides."""
+    """Return Python source of a tensor, with its dtype, and its strides if not contiguous."""
     if not dense(value):
         return f"{tensor(value.to_dense())}.to_sparse()"
     dtype = "" if value.dtype in PLAIN else f", dtype={value.dtype}"
@@ -90,7 +90,7 @@ def tensor(value: Tensor) -> str:
 
 
 def scattered(value: Tensor) -> str:
-    """Return Python that makes a tensor of one number but for a few places; else nothing."""
+    """Return Python source of a tensor with one number in all but a few places; otherwise ""."""
     flat = value.flatten()
     seen, times = flat.unique(return_counts=True)
     most = seen[times.argmax()]
@@ -119,7 +119,7 @@ def number(value: Any, dtype: torch.dtype) -> str:
 
 @lru_cache(4096)
 def shortest(exact: str, dtype: torch.dtype) -> str:
-    """Return the shortest text of a float, given its whole text: −0 is not 0."""
+    """Return the shortest text of a float from its exact one; −0 keeps its sign."""
     value = float(exact)
     if not isfinite(value):
         return {"inf": "torch.inf", "-inf": "-torch.inf"}.get(exact, "torch.nan")
@@ -129,7 +129,7 @@ def shortest(exact: str, dtype: torch.dtype) -> str:
 
 
 def shown(value: Any, limit: int = 300) -> str:
-    """Return a result for reading: an exception in its words, a large tensor cut short."""
+    """Return a result as text: an exception as its message, a large tensor abbreviated."""
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}".splitlines()[0][:limit]
     text = literal(value) if elements(value) <= WHOLE else repr(value)
@@ -139,9 +139,9 @@ def shown(value: Any, limit: int = 300) -> str:
 def differing(
     expected: Any, actual: Any, equal: Callable[[Any, Any], bool]
 ) -> tuple[str, Any, Any]:
-    """Return the first field in which two results differ, by its path, and what stands there.
+    """Return the path of the first field in which two results differ, and its two values.
 
-    Of a large tensor it is the element that is furthest off.
+    In a large tensor it is the element with the largest difference.
     """
     if isinstance(expected, tuple) and isinstance(actual, tuple) and len(expected) == len(actual):
         names = getattr(expected, "_fields", None)
@@ -158,7 +158,7 @@ def differing(
 
 
 def furthest(one: Tensor, other: Tensor) -> list[int]:
-    """Return the place at which two tensors lie furthest apart."""
+    """Return the index of the largest difference between two tensors."""
     apart = (one.double() - other.double()).abs().nan_to_num(torch.inf, posinf=torch.inf)
     apart[one.isnan() & other.isnan() | (one == other)] = 0
     return [int(at) for at in torch.unravel_index(apart.argmax(), apart.shape)]

@@ -1,4 +1,4 @@
-"""What a failed test claims, in words, with the least call that breaks it and its likely cause."""
+"""The claim of a failed test as a sentence, with a minimal failing call and its likely cause."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -41,15 +41,15 @@ SENTENCES = {
     "test_the_good_input_is_accepted": "accepts a good call",
 }
 WRONG = (VALUES, KIND, CRASH)
-"""What a step of a composition, or a part of the input, may be asked about."""
+"""Faults that may follow from another function, and whose input is shrunk."""
 COPIED = ("layout", "gradients")
-"""Properties of the tensors that are passed, and not of copies."""
+"""Properties of the passed tensors that copies lose."""
 
 
 def claims(
     impl: Implementation, item: Any, faults: Iterable[tuple[BaseException, Fault | None]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a failed test claims, once for each of its distinct failures."""
+    """Yield the claim of a failed test, once for each distinct failure."""
     for error, fault in faults:
         fault = fault or Fault(LAW, "", None)
         call = fault.call
@@ -74,13 +74,13 @@ def claims(
             "lies": [],
             "follows": [],
         }
-        with suppress(Exception):  # others' results may be anything, and no text
+        with suppress(Exception):  # a third-party result may not even have a repr
             claim |= account(impl, item, call, fault, kind) if call else {}
         yield claim
 
 
 def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str) -> dict[str, Any]:
-    """Return a call that is at fault as a program, with its answer, the right one, and causes."""
+    """Return a call at fault as a program, with the actual and expected results and causes."""
     after = follows(call) if kind in WRONG else hanging(call) if kind == NEVER else []
     if kind in WRONG and fault.edge not in COPIED and item.originalname != "test_vector":
         fault = least(fault, call)
@@ -98,13 +98,13 @@ def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str
         "expected": shown(expected) if kind != LAW or fault.expected is not None else "",
         "got": shown(theirs),
         "hunts": item.callspec.params.get("case", {}).get("hunts", "") if wrong else "",
-        "lies": lies_like(call) if wrong and not after else [],
+        "lies": matching_mutants(call) if wrong and not after else [],
         "follows": after,
     }
 
 
 def sentence(item: Any) -> str:
-    """Return the claim of a test: its name in words."""
+    """Return the claim of a test: its name as a sentence."""
     params, name = item.callspec.params, item.originalname
     if name == "test_refuses":
         return f"refuses a bad `{params['argument']}`"
@@ -119,38 +119,39 @@ def equations_of(item: pytest.Item) -> list[str]:
 
 
 def function_of(item: Any) -> str:
-    """Return the function that a test is about, where none of its calls is at fault."""
-    asked = [name for name in reference.__all__ if name in needs(item)]
+    """Return the function that a test is mainly about, where none of its calls is at fault."""
+    called = [name for name in reference.__all__ if name in needs(item)]
     home = ".".join(item.path.parent.parts[-2:])
-    near = [name for name in asked if unwrap(getattr(reference, name)).__module__.endswith(home)]
-    return (near or asked or [""])[0]
+    own = [name for name in called if unwrap(getattr(reference, name)).__module__.endswith(home)]
+    return (own or called or [""])[0]
 
 
-def lies_like(call: Call) -> list[str]:
-    """Return the deliberate mistakes of the suite that give this call's very outcome.
+def matching_mutants(call: Call) -> list[str]:
+    """Return the faults of the mutants that give the same outcome as a call.
 
-    They are those about the function, or else about what the specification of it calls. Many do by
-    chance, on little input: one that is wrong where the module is right is none.
+    Mutants of the function come first, else those of functions that its specification calls. On
+    small input many mutants match by chance. A mutant is excluded if it is wrong on a call that the
+    module gets right.
     """
     right = [c for calls in UNFAULTED[call.name].values() for c in calls if c.impl is call.impl]
     found: list[str] = []
     for homes in ([call.name], steps(call.name)):
-        lies = dict.fromkeys(lie for name in homes for lie in lies_about(name))
-        for says, module in () if found else lies:
-            lie = getattr(module, call.name)
-            if explains(lie, call) and not any(missed(lie, other) for other in right):
-                found.append(says)
+        mutants = dict.fromkeys(mutant for name in homes for mutant in mutants_about(name))
+        for fault, module in () if found else mutants:
+            mutant = getattr(module, call.name)
+            if explains(mutant, call) and not any(is_refuted(mutant, other) for other in right):
+                found.append(fault)
     return found
 
 
-def missed(lie: Callable[..., Any], call: Call) -> bool:
-    """Whether a lie gives another outcome than a call, which is right."""
-    return not explains(lie, call) and not judged(call.name, call.inputs, call.outcome)
+def is_refuted(mutant: Callable[..., Any], call: Call) -> bool:
+    """Whether a call's outcome is right and a mutant gives another one."""
+    return not explains(mutant, call) and not judged(call.name, call.inputs, call.outcome)
 
 
 @cache
-def lies_about(name: str) -> list[tuple[str, Any]]:
-    """Return the mistakes that the suite carries about the file that defines a function."""
+def mutants_about(name: str) -> list[tuple[str, Any]]:
+    """Return fault and module of the mutants of the file that defines a function."""
     home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.").replace(".", "/")
     for file in HERE.rglob("mutants.py"):
         if f'mutants_of("{home}")' in text(file):

@@ -1,4 +1,4 @@
-"""The report as a pytest plugin: it diagnoses what fails, level by level, and prints cards."""
+"""The pytest plugin of the report: it diagnoses failing calls and prints a card a function."""
 
 import os
 import time
@@ -24,13 +24,13 @@ from spec_tests.requirements import needs
 FAILURES = (Exception, pytest.fail.Exception)
 THERE = "tests there are"
 SAID = ""
-"""Counts the examples of which nothing was left out."""
+"""The key that counts the examples that ran to the end."""
 SECONDS = 5.0
-"""Of the processor, for the failing examples of one law: then no simpler one is looked for."""
+"""Processor time for the failing examples of one law, after which shrinking stops."""
 
 
 class Plugin:
-    """What failing tests say of the modules under test."""
+    """Diagnose the failing tests of the modules under test, and write the report."""
 
     def __init__(self, config: pytest.Config, impls: list[Implementation]):
         self.config, self.impls = config, impls
@@ -38,16 +38,16 @@ class Plugin:
         self.there: Tests = Counter()
 
     def pytest_sessionfinish(self) -> None:
-        """Say what there was to run, as a worker of xdist."""
+        """Send the number of tests by kind from a worker of xdist."""
         getattr(self.config, "workeroutput", {})[THERE] = sent(self.there)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Hear from a worker what there was to run: each collects all."""
+        """Merge a worker's number of tests; each worker collects all of them."""
         self.there |= received(getattr(node, "workeroutput", {}).get(THERE, []))
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        """Leave out a test of a function that does not end."""
+        """Skip a test of a function that is no longer called, since its calls do not end."""
         impl = under_test(item)
         if impl and (gone := sorted(impl.limit.given_up & needs(item))):
             item.user_properties.append(("left_out", True))
@@ -55,14 +55,14 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Run a test; each example that fails is diagnosed."""
+        """Run a test, and diagnose each failing example."""
         if (impl := under_test(item)) is None:
             return (yield)
         with nullcontext() if impl.ours else limited_memory():
-            yield from self.asking(item)
+            yield from self.run_diagnosed(item)
 
-    def asking(self, item: Any) -> Iterator[None]:
-        """Run a test of a module."""
+    def run_diagnosed(self, item: Any) -> Iterator[None]:
+        """Run a test of a module, and diagnose each failing example."""
         LAST.clear()
         law, left_out = getattr(getattr(item, "obj", None), "hypothesis", None), Counter[str]()
         try:
@@ -83,7 +83,10 @@ class Plugin:
             pytest.skip(next(iter(left_out)))
 
     def example(self, item: Any, left_out: Counter[str]) -> Callable[..., None]:
-        """Return the body of a law that leaves out examples of which nothing is asked."""
+        """Return the body of a law that skips examples outside the level or dtypes of the module.
+
+        It counts their reasons in `left_out`.
+        """
         body, failing = item.obj.hypothesis.inner_test, 0.0
 
         @wraps(body)
@@ -108,7 +111,7 @@ class Plugin:
 
     @contextmanager
     def diagnosing(self, test: str) -> Iterator[None]:
-        """Attach the fault to an exception, so that Hypothesis tells one edge from another."""
+        """Attach the fault to an exception, so that Hypothesis shrinks each edge separately."""
         try:
             yield
             unfaulted(test)
@@ -127,7 +130,7 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: Any, call: pytest.CallInfo):
-        """Write into the report what a failed test claims, and what failed it."""
+        """Add a test's functions, equations and kind to its report, and its claims if it fails."""
         report = yield
         if (impl := under_test(item)) is not None:
             asks = sorted(needs(item))
@@ -140,7 +143,7 @@ class Plugin:
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the cards, and write the files that were asked for."""
+        """Print the cards, and write the files of `--report-json` and `--report-html`."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
         report = summary.report(terminalreporter.stats, self.impls, self.there, self.config)
@@ -151,13 +154,13 @@ class Plugin:
 
 
 class Beyond(pytest.skip.Exception):
-    """A test fails at a level that was not asked for."""
+    """A test fails at a level above `--level`."""
 
 
 class Left(pytest.skip.Exception):
-    """No other example of a law is tried, for one does not end or many have failed.
+    """Stop a law at once: an example does not end, or failing examples took too long.
 
-    Hypothesis lets a skip out.
+    It is a skip, since Hypothesis passes skips through without shrinking.
     """
 
     def __init__(self, error: BaseException):
@@ -167,7 +170,10 @@ class Left(pytest.skip.Exception):
 
 @cache
 def mark(kind: str, edge: str, vacuous: bool) -> type[Exception]:
-    """Return a class for each kind of fault: Hypothesis tells failures apart by their context."""
+    """Return one exception class for each kind of fault, edge and vacuity.
+
+    Set as the context of an error it separates failures: Hypothesis compares contexts.
+    """
     return type(f"{kind} {edge}{' vacuous' * vacuous}", (Exception,), {})
 
 
@@ -181,7 +187,7 @@ def faults_of(error: BaseException) -> Iterator[tuple[BaseException, Fault | Non
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Replace a file all at once or not at all."""
+    """Write a file atomically."""
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         beside.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The least input of a fault: without the rows, tokens and knobs that it does not take."""
+"""Shrink the input of a fault: remove rows, tokens and optional arguments that it does not need."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,18 +17,18 @@ from spec_tests.report.faults import Fault, Inputs, asked, is_ordinary, judged, 
 from spec_tests.report.literals import WHOLE, literal, same
 
 MANY = 9
-"""Elements from which a tensor is made simpler."""
+"""Elements of a tensor from which its values are simplified even if the text does not shorten."""
 TRIES = 60
-"""Calls that are made for one fault."""
+"""Number of calls for one fault."""
 SECONDS = 4.0
-"""Of the processor, for one search: then the least input so far is shown."""
+"""Processor time for one search, after which the least input so far is returned."""
 
 
 def least(fault: Fault, call: Call) -> Fault:
-    """Return a fault of the same kind and edge, on no more than it takes.
+    """Return a fault of the same kind and edge on a smaller input.
 
-    If ordinary input fails it is ordinary; if an edge does, the edge is asked in the end, and at
-    every cut only where that cut too much.
+    A fault on ordinary input stays on ordinary input. For a fault with an edge, the first search
+    checks the edge only at the end. If the edge is lost, a second search checks it at every cut.
     """
     edge, plainer = milder(call, fault.kind)
     call = again(call, plainer) if edge == fault.edge else call
@@ -36,7 +36,7 @@ def least(fault: Fault, call: Call) -> Fault:
     for edge, tries in ways:
         made = again(call, fewer(fault.kind, edge, call, tries))
         if judged(call.name, made.inputs, made.outcome) != fault.kind:
-            break  # it is one of chance
+            break  # the fault is random
         if shows(fault.edge, made, fault.kind):
             expected = asked(getattr(reference, call.name), made.inputs)
             return fault._replace(call=made, expected=expected)
@@ -44,7 +44,7 @@ def least(fault: Fault, call: Call) -> Fault:
 
 
 def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
-    """Return inputs from which nothing can be cut, or no more tries or seconds are left."""
+    """Return inputs that no cut makes smaller, or the smallest when tries or seconds run out."""
     inputs, before, fine = call.inputs, None, is_ordinary(call.name, call.inputs)
     with suppress(DoesNotEnd), Limit(SECONDS).on(call.name):
         while before is not inputs:
@@ -64,16 +64,17 @@ def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
 
 
 def again(call: Call, inputs: Inputs) -> Call:
-    """Return the call made on other inputs."""
+    """Return the same call on other inputs, with its outcome."""
     made = Call(call.impl, call.name, call.function, ((), inputs))
     made.outcome = asked(call.function, inputs)
     return made
 
 
 def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None]]:
-    """Yield what may be left out: each knob, then of each axis a half or an end.
+    """Yield functions that reduce inputs, or return None where they do not apply.
 
-    Last, a tensor of some size may be 0 or rounded, and a count less.
+    They drop an optional argument, cut a half or an end of an axis, set a tensor to 0 or round it,
+    and lower a count.
     """
     spec = signature(getattr(reference, name)).parameters
     for key, value in inputs.items():
@@ -97,7 +98,7 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
 
 
 def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
-    """Return a call that leaves an argument at its default, if it has one."""
+    """Return inputs without an argument that has a default, else None."""
     given = key in inputs and default is not Parameter.empty
     return {k: v for k, v in inputs.items() if k != key} if given else None
 
@@ -105,7 +106,7 @@ def without(default: Any, key: str, inputs: Inputs) -> Inputs | None:
 def plain(
     key: str, field: str, change: Callable[[Tensor], Tensor], inputs: Inputs
 ) -> Inputs | None:
-    """Return inputs with a simpler tensor for another: a short one must be shorter to read."""
+    """Return inputs with a tensor simplified; one of few elements must get a shorter text."""
     whole = inputs.get(key)
     value = getattr(whole, field, None) if field else whole
     if not isinstance(value, Tensor):
@@ -119,7 +120,7 @@ def plain(
 
 
 def ranks(tensor: Tensor) -> Tensor:
-    """Return a tensor with as few digits as its order takes, if none of it is negative."""
+    """Return a non-negative tensor replaced by its ranks, as fractions with few digits."""
     if not tensor.is_floating_point() or not (tensor.isfinite() & (tensor >= 0)).all():
         return tensor
     _, place = tensor.unique(return_inverse=True)
@@ -128,7 +129,7 @@ def ranks(tensor: Tensor) -> Tensor:
 
 
 def rounded(digits: int, tensor: Tensor) -> Tensor:
-    """Return a tensor in float32, of so many decimals where all of it is moderate."""
+    """Return a tensor in float32, rounded to `digits` decimals if all numbers are moderate."""
     if not tensor.is_floating_point():
         return tensor
     made = tensor.float()
@@ -136,7 +137,7 @@ def rounded(digits: int, tensor: Tensor) -> Tensor:
 
 
 def lower(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None:
-    """Return inputs with less for a count; 1 is the least."""
+    """Return inputs with a count above 1 lowered, else None."""
     value = inputs.get(key)
     return {**inputs, key: less(value)} if type(value) is int and value > 1 else None
 
@@ -144,7 +145,10 @@ def lower(key: str, less: Callable[[int], int], inputs: Inputs) -> Inputs | None
 def shorter(
     name: str, axis: str, part: Callable[[int], tuple[int, int]], inputs: Inputs
 ) -> Inputs | None:
-    """Return inputs with a part of an axis, of all tensors that have it; a row needs no batch."""
+    """Return inputs with a part of an axis, in all tensors that have it.
+
+    A batch axis of one element is removed.
+    """
     made, changed = inputs, False
     for key, field, value in leaves(inputs):
         if axis in (named := axes(name, key, field, value)):

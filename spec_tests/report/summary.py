@@ -1,4 +1,4 @@
-"""The report as data: for each module its functions, their failures by cause, and its equations."""
+"""The report as data: the functions of each module, their failures by cause, and the equations."""
 
 import json
 import platform
@@ -20,9 +20,9 @@ from spec_tests.report.kinds import OF_LEVEL, ORDER, Tests, kinds
 from spec_tests.report.tex import printed
 
 FORMAT = 2
-"""Of `report.schema.json`: a change that a reader could stumble over raises it."""
+"""Version of `report.schema.json`, raised by every incompatible change."""
 PAPERS = {"hex": "HEX", "hubkv": "HubKV", "graphkv": "GraphKV"}
-"""As they are called on the command line, and in the ids of their equations."""
+"""Names of the papers on the command line, and in the ids of their equations."""
 EDGES = {
     "empty": " on empty input",
     "layout": " where memory is not contiguous",
@@ -38,13 +38,13 @@ KINDS = (
     *(faults.CHANGES, faults.LENIENT, faults.OTHER_ERROR),
 )
 MOST = 2
-"""Lies named for a failure: more say nothing."""
+"""Largest number of mutants named as likely causes of a failure; with more, none is named."""
 
 
 def report(
     stats: dict[str, list[Any]], impls: list[Implementation], there: Tests, config: pytest.Config
 ) -> dict[str, Any]:
-    """Return the whole report, from the reports of tests alone: they cross processes."""
+    """Return the whole report, made from test reports, which xdist sends between processes."""
     seen = defaultdict(list)
     for outcome in ("passed", "failed", "error", "skipped", "xfailed"):
         for test in stats.get(outcome, []):
@@ -74,7 +74,7 @@ def suite_version() -> str:
 def module(
     impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], there: Tests, level: str
 ) -> dict[str, Any]:
-    """Return what one module did."""
+    """Return the report of one module."""
     offered = impl.offered
     found = [
         claim | {"expected_to_fail": getattr(test, "wasxfail", None)}
@@ -127,9 +127,9 @@ def judgements(
     marks: dict[str, set[int]],
     level: str,
 ) -> dict[str, dict[str, Any]]:
-    """Return what each equation comes to: on ordinary input, and beside that level by level.
+    """Return the verdict of each equation at each level.
 
-    `marks` says of each how many levels its tests held.
+    `marks` holds, for each equation, the numbers of levels that its tests passed.
     """
     asked = LEVELS[: LEVELS.index(level) + 1]
     columns = {card["function"]: verdicts(card, level) for card in functions}
@@ -139,14 +139,14 @@ def judgements(
         upto = asked[: asked.index(part) + 1]
         good = [n for n, said in columns.items() if "fails" not in [said[each] for each in upto]]
         bad[part] = blamed(claims, good)
-        if part == "errors":  # that something is refused bears no equation
+        if part == "errors":  # tests of refusals are marked with no equation
             lenient = (name for name, said in columns.items() if said[part] == "fails")
             bad[part] = {spec for name in lenient for spec in source(name)}
     stated: dict[str, list[dict[str, str]]] = defaultdict(list)
     for card in functions:
         for spec in source(card["function"]) if card["passed"] + card["failed"] else ():
             stated[spec].append(columns[card["function"]])
-    told = {}
+    verdict_of = {}
     for spec in sorted(equations(), key=numbered):
         if spec in marks or spec in stated or any(spec in some for some in bad.values()):
             said = {
@@ -157,12 +157,12 @@ def judgements(
                 )
                 for part in asked
             }
-            told[spec] = dict.fromkeys(LEVELS) | said
-    return told
+            verdict_of[spec] = dict.fromkeys(LEVELS) | said
+    return verdict_of
 
 
 def held(outcome: str, said: dict[str, Any]) -> int:
-    """Return how many levels a test held: one that fails on an edge held on ordinary input."""
+    """Return the number of levels that a test passed: one that fails at an edge passed `values`."""
     if outcome == "passed":
         return len(LEVELS)
     levels = (LEVELS.index(claim["level"]) for claim in said.get("claims", []))
@@ -170,9 +170,12 @@ def held(outcome: str, said: dict[str, Any]) -> int:
 
 
 def verdict(bad: bool, columns: list[str], held: bool) -> str:
-    """Return what an equation comes to at a level, given what its functions come to there.
+    """Return the verdict of an equation at a level.
 
-    `held` says whether a test of it did.
+    Args:
+        bad: a failure counts against the equation.
+        columns: the verdicts of the functions that state it.
+        held: a test of it passed at this level.
     """
     if bad:
         return "fails"
@@ -182,25 +185,26 @@ def verdict(bad: bool, columns: list[str], held: bool) -> str:
 
 
 def blamed(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
-    """Return the equations that failures speak against.
+    """Return the equations that fail.
 
-    They are those that a failing law bears and the function at fault states; where agreement alone
-    fails, which bears none, those that no function that does not fail states besides.
+    A failing law counts against the equations that it is marked with and the function at fault
+    states. Agreement tests are marked with none. Where they alone fail, the equations of the
+    function fail that no passing function in `good` states.
     """
     claims, bad = defaultdict(list), set[str]()
-    told = {spec for name in good for spec in source(name)}
+    passing = {spec for name in good for spec in source(name)}
     for claim in found:
         if not claim["follows"] and (claim["equations"] or claim["level"] != "errors"):
             claims[claim["function"]].append(claim)
     for name, mine in claims.items():
         borne = {spec for claim in mine for spec in claim["equations"]}
         stated = set(source(name)) if name else set[str]()
-        bad |= borne & stated or stated - told or stated or borne
+        bad |= borne & stated or stated - passing or stated or borne
     return bad
 
 
 def numbered(spec: str) -> list[Any]:
-    """Order equations by number: 9 before 10."""
+    """Return a sort key that orders equations by number: 9 before 10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", spec)]
 
 
@@ -211,7 +215,7 @@ def card(
     tests: dict[str, str],
     level: str,
 ) -> dict[str, Any]:
-    """Return the card of a function: what it states, how far it got, what it gets wrong."""
+    """Return the card of a function: its equations, its verdict and its failures."""
     mine = failures(claim for claim in found if claim["function"] == name)
     made = {
         "function": name,
@@ -232,7 +236,7 @@ def card(
 
 
 def verdicts(card: dict[str, Any], level: str) -> dict[str, str]:
-    """Return how a function does at each level; wrong at the first, it passes none of the next."""
+    """Return the verdict of a function at each level; `edges` is not judged if `values` fails."""
     bad = {failure["level"] for failure in card["failures"]}
     said = {}
     for part in LEVELS[: LEVELS.index(level) + 1]:
@@ -258,7 +262,7 @@ def place(spec: str) -> dict[str, str]:
 
 
 def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return claims as one failure for each cause, the least input first."""
+    """Return the claims grouped into one failure for each cause, smallest input first."""
 
     def cause(claim: dict[str, Any]) -> tuple[bool, int, int, str]:
         level, kind = LEVELS.index(claim["level"]), KINDS.index(claim["kind"])
@@ -287,7 +291,7 @@ def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def readable(claim: dict[str, Any]) -> tuple[bool, bool, float]:
-    """Order claims: least input first, where a law says more than agreement does."""
+    """Return a sort key that puts small inputs first, and laws before agreement of similar size."""
     generic = "::test_agrees" in claim["test"] or "::test_calling_convention" in claim["test"]
     return not claim["snippet"], claim["vacuous"], len(claim["snippet"]) * (1.5 if generic else 1)
 
@@ -296,19 +300,21 @@ APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
 
 
 def causes(claims: list[dict[str, Any]]) -> list[str]:
-    """Return the lies that answer alike: on the input that is shown, and on most of the others."""
-    alike = Counter(lie for claim in claims for lie in claim["lies"])
+    """Return the mutants that match the input that is shown, and at least half of all inputs."""
+    matches = Counter(mutant for claim in claims for mutant in claim["lies"])
     asked = sum(bool(claim["snippet"]) for claim in claims)
-    best = max(alike.values(), default=0)
-    named = [lie for lie in claims[0]["lies"] if alike[lie] == best and 2 * best >= asked]
+    best = max(matches.values(), default=0)
+    named = [
+        mutant for mutant in claims[0]["lies"] if matches[mutant] == best and 2 * best >= asked
+    ]
     return named if len(named) <= MOST else []
 
 
 def paper(seen: dict[str, dict[str, Any]]) -> list[str]:
-    """Return, for each paper, which equations fail, and how many pass of those offered.
+    """Return, for each paper, lines with the failing equations and the number that pass.
 
-    Ordinary input decides; edges and errors stand beside it. What only tests bear in which another
-    equation's function fails is not judged.
+    The level `values` decides. Failures at other levels are listed in a line of their own. An
+    equation is not judged if all of its tests fail by another equation's function.
     """
     lines = []
     for name in PAPERS.values():
@@ -321,26 +327,26 @@ def paper(seen: dict[str, dict[str, Any]]) -> list[str]:
         if not mine:
             continue
         bad = ", ".join(f"{i} fails" for i in of["values", "fails"])
-        told = [bad] if bad else []
-        told.append(f"{len(of['values', 'passes'])} of {len(mine)} equations offered pass")
+        parts = [bad] if bad else []
+        parts.append(f"{len(of['values', 'passes'])} of {len(mine)} equations offered pass")
         if part := of["values", "in part"] + of["values", "not run"]:
-            told.append(f"not all tests were run of {', '.join(part)}")
+            parts.append(f"not all tests were run of {', '.join(part)}")
         if unjudged := of["values", "untested"]:
             why = ", since others fail" if bad else ""
-            told.append(f"not judged{why}: {', '.join(unjudged)}")
+            parts.append(f"not judged{why}: {', '.join(unjudged)}")
         beside = [f"{part}: {', '.join(ids)}" for part in LEVELS[1:] if (ids := of[part, "fails"])]
-        lines.append(f"{name}: {'; '.join(told)}")
+        lines.append(f"{name}: {'; '.join(parts)}")
         lines += [f"{name}, beside that, fails at {'; at '.join(beside)}"] if beside else []
     return lines
 
 
 def unknown(misspelt: dict[str, str]) -> list[str]:
-    """Return what is said of functions under a name that nearly is one of the specification."""
+    """Return a line for each function whose name resembles one of the specification."""
     return [f"{n} is offered, unknown; did you mean {meant}?" for n, meant in misspelt.items()]
 
 
 def left_out(functions: list[dict[str, Any]]) -> list[str]:
-    """Return which kinds of tests were not run, and of which functions."""
+    """Return lines with the kinds of tests that were not run, or in part, and their functions."""
     lines = []
     for state in ("not run", "in part"):
         of = {
@@ -353,10 +359,10 @@ def left_out(functions: list[dict[str, Any]]) -> list[str]:
 
 
 def few(names: list[str]) -> str:
-    """Return some names, or how many there are."""
+    """Return up to three names, or the number of more."""
     return ", ".join(names) if len(names) < 4 else f"{len(names)} functions"
 
 
-def as_json(told: dict[str, Any]) -> str:
-    """Return the report as JSON, of the form that `report.schema.json` says."""
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+def as_json(report: dict[str, Any]) -> str:
+    """Return the report as JSON that follows `report.schema.json`."""
+    return json.dumps(report, indent=1, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""The report on a terminal."""
+"""Print the report on a terminal."""
 
 import textwrap
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")
 WIDE, CUT = 400, " […] "
-"""Characters of a line from which it is shown cut, and what stands for the rest."""
+"""Characters from which a line of a program is cut, and the mark in place of the rest."""
 
 
 def write(reporter: pytest.TerminalReporter, report: dict[str, Any], config: pytest.Config) -> None:
-    """Print a card for each function that fails, then how far each got, module by module."""
+    """Print, for each module, a card for each failing function and a table of all verdicts."""
     named = bool(config.getoption("--impl"))
     suite = report["suite"]
     for module in report["modules"]:
@@ -44,7 +44,7 @@ BAD, GOOD, STRONG, FAINT = {"red": True}, {"green": True}, {"bold": True}, {"lig
 
 
 def function(card: dict[str, Any]) -> Iterator[Line]:
-    """Yield the card of a function that fails."""
+    """Yield the lines of the card of a failing function."""
     yield "", PLAIN
     tests = f"{card['failed']} of {card['failed'] + card['passed']} tests"
     yield f"{card['function']} fails {tests}", BAD | STRONG
@@ -62,14 +62,14 @@ def function(card: dict[str, Any]) -> Iterator[Line]:
 
 
 def following(failure: dict[str, Any]) -> str:
-    """Return what a failure follows from."""
+    """Return the clause that names the functions a failure follows from."""
     *others, last = failure["follows"]
     names = f"{', '.join(others)} and {last}, which fail" if others else f"{last}, which fails"
     return f"follows from {names} too"
 
 
 def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
-    """Yield one heading, its least example, and the claims that fail with it."""
+    """Yield the lines of one failure: heading, minimal example, and other claims of that cause."""
     claims = failure["claims"]
     first = claims[0]
     yield "", PLAIN
@@ -103,25 +103,25 @@ def cut(line: str) -> str:
 
 
 def borne(claim: dict[str, Any]) -> str:
-    """Return the equations that a law bears; agreement bears the card's."""
+    """Return the equations of a law in brackets; agreement tests have none."""
     ids = "; ".join(f"{e['id']}, {e['where']}" for e in claim["equations"])
     return f" ({ids})" if ids else ""
 
 
 def named(claim: dict[str, Any]) -> str:
-    """Return a claim, and what it hunts if it is a worked example."""
+    """Return a claim, with the bug that it hunts if it is a vector."""
     return claim["claim"] + (f" (hunts: {claim['hunts']})" if claim["hunts"] else "")
 
 
 def tests(counts: dict[str, int]) -> str:
-    """Return how many tests ended how: the numbers are pytest's."""
+    """Return a line with the number of tests by outcome, as pytest counts them."""
     said = ", ".join(f"{counts[end]} {end}" for end in ENDS if counts.get(end))
     whole = count(sum(counts.values()), "test")
     return f"{whole}: {said}; one that calls several functions counts with each of them"
 
 
 def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> Iterator[Line]:
-    """Yield how far each function got, and the equations: passed, of what was offered."""
+    """Yield the table of verdicts by function and level, then the verdicts on equations."""
     yield "", PLAIN
     asked = LEVELS[: LEVELS.index(level) + 1]
     tested = [card for card in module["functions"] if card["verdict"] != "untested"]
@@ -150,12 +150,12 @@ def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
 
 
 def wrapped(text: str, indent: str, after: str | None = None) -> Iterator[Line]:
-    """Yield a paragraph in lines."""
+    """Yield the lines of a wrapped paragraph."""
     later = indent if after is None else after
     for line in textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=later):
         yield line, PLAIN
 
 
 def count(number: int, what: str) -> str:
-    """Return a number of things."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{number} {what}{'s' * (number != 1)}"

@@ -1,4 +1,4 @@
-"""A printed equation for reading without TeX: as a line of text, and as MathML."""
+"""Convert the TeX of an equation to a line of text, and to MathML."""
 
 import re
 from html import escape
@@ -39,14 +39,14 @@ LETTERLIKE = dict(
 
 
 class Node(NamedTuple):
-    """A part of an equation, and its own parts."""
+    """A node of the syntax tree of an equation."""
 
     kind: str
     parts: tuple[Any, ...]
 
 
 def printed(name: str) -> list[str]:
-    """Return the equations that a public name's docstring prints."""
+    """Return the TeX equations in a public name's docstring."""
     found = re.findall(r"\$\$(.*?)\$\$", getdoc(getattr(reference, name)) or "", re.DOTALL)
     return [" ".join(tex.split()) for tex in found]
 
@@ -62,13 +62,13 @@ def as_mathml(tex: str) -> str:
 
 
 def parsed(tex: str) -> Node:
-    """Return an equation as a tree."""
+    """Return the syntax tree of an equation."""
     tokens = TOKEN.findall(tex)[::-1]
     return row(tokens, ())
 
 
 def row(tokens: list[str], ends: tuple[str, ...]) -> Node:
-    """Read parts up to one of `ends`, which stays."""
+    """Parse parts up to one of `ends`, which remains in `tokens`."""
     parts: list[Node] = []
     while tokens and tokens[-1] not in ends:
         token = tokens.pop()
@@ -89,7 +89,7 @@ def row(tokens: list[str], ends: tuple[str, ...]) -> Node:
 
 
 def argument(tokens: list[str]) -> Node:
-    """Read one argument: a group, a command or a character."""
+    """Parse one argument: a group, a command or a character."""
     while tokens[-1].isspace():
         tokens.pop()
     token = tokens.pop()
@@ -100,7 +100,7 @@ def argument(tokens: list[str]) -> Node:
 
 
 def atom(token: str, tokens: list[str]) -> list[Node]:
-    """Read what one token begins."""
+    """Parse the part that starts with `token`."""
     name = token.removeprefix("\\")
     if token == "{":
         group = row(tokens, ("}",))
@@ -138,7 +138,7 @@ def atom(token: str, tokens: list[str]) -> list[Node]:
 
 
 def words(tokens: list[str]) -> str:
-    """Read a group, or one token, as it stands."""
+    """Return the raw text of a group or of one token."""
     while tokens[-1].isspace():
         tokens.pop()
     if tokens[-1] != "{":
@@ -151,7 +151,7 @@ def words(tokens: list[str]) -> str:
 
 
 def matrix(kind: str, tokens: list[str]) -> Node:
-    """Read the rows of an environment."""
+    """Parse the rows of an environment."""
     rows, cells = [], []
     while True:
         cells.append(row(tokens, ("&", "\\\\", "\\end")))
@@ -165,7 +165,7 @@ def matrix(kind: str, tokens: list[str]) -> Node:
 
 
 def styled(alphabet: str, letters: str) -> str:
-    """Return capitals of an alphabet of mathematics."""
+    """Return capital letters in a mathematical alphabet."""
     known = LETTERLIKE[alphabet]
     return "".join(known.get(c, chr(ALPHABETS[alphabet] + ord(c) - ord("A"))) for c in letters)
 
@@ -193,14 +193,14 @@ def text(node: Node) -> str:
 
 
 def spaced(parts: tuple[Node, ...]) -> str:
-    """Join parts, with spaces about relations and after names."""
+    """Return parts as text, with spaces around relations and after names."""
     out = ""
     for at, part in enumerate(parts):
         said, kind = text(part), part.kind
         if kind == "scripts":
             kind = part.parts[0].kind
         if said == "−" and (not out or out.rstrip()[-1:] in OPENING):
-            pass  # of one number
+            pass  # a unary minus
         elif kind == "sign" and said in RELATIONS and at:
             said = f" {said} "
         elif kind in ("name", "big", "words") and at + 1 < len(parts):

@@ -1,9 +1,10 @@
-"""Correct modules: what the suite must not stop, as `mutants` is what it must not let through.
+"""Correct modules, which the suite must pass, as it must fail every mutant.
 
-Each idea's `variants.py` has other correct ways to write its functions. A module here has one
-variant of each function, and is tested on those: `--impl spec_tests.variants:edges_1 --ours`. Four
-more are the reference in other clothes: called through another module, with every operation rounded
-otherwise, computed in float64, and drawing from other random streams. `python -m
+The `variants.py` of each idea holds other correct ways to write its functions. Each module here has
+one variant of each function, and is tested on those: `--impl spec_tests.variants:edges_1 --ours`.
+
+Four more kinds are the reference itself: called through another module, with every operation
+rounded differently, computed in float64, and with other random streams. `python -m
 spec_tests.variants` runs them all.
 """
 

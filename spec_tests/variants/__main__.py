@@ -1,7 +1,8 @@
-"""Run the suite against every correct module: nothing may fail.
+"""Run the suite on every correct module: no test may fail.
 
-`python -m spec_tests.variants` runs all, each at the level that it is right at, with pytest's
-options: `-n logical`, `--examples 5`, `--hypothesis-seed=1`. Names choose some: `noisy_1 edges_1`.
+`python -m spec_tests.variants` runs all of them, each up to the level at which it is right. Names
+select some: `noisy_1 edges_1`. It takes pytest's options, such as `-n logical`, `--examples 5` and
+`--hypothesis-seed=1`.
 """
 
 import sys
@@ -13,9 +14,9 @@ from spec_tests.__main__ import arguments
 
 
 def levels() -> dict[str, str]:
-    """Return, for each module, the level it is right at."""
+    """Return, for each module, the highest level at which it is right."""
     columns = {name: c.level for name, c in variants.COLUMNS.items() if c.changed}
-    # the one is the reference itself; the others round otherwise than half precision is told to
+    # `renamed` is the reference itself; the others do not round half precision as specified
     return {"renamed": "errors", "noisy_1": "edges", "noisy_2": "edges", "noisy_3": "edges"} | {
         "double": "edges",
         "elsewhere": "errors",
@@ -24,14 +25,14 @@ def levels() -> dict[str, str]:
 
 
 def run(names: list[str], words: list[str]) -> int:
-    """Run the suite on modules, those of one level at a time, and return the worst exit status."""
+    """Run the suite on modules, level by level, and return the worst exit status."""
     worst = 0
     for level in ("values", "edges", "errors"):
         of_level = [f"spec_tests.variants:{n}" for n in names if levels()[n] == level]
         if of_level:
             # jaxtyping's plugin is already imported here, by the reference
             quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-            patient = ["--call-limit", "60"]  # what is correct may be slow
+            patient = ["--call-limit", "60"]  # a variant may be slow
             given = [*of_level, "--ours", "--level", level, *quiet, *patient, *words]
             worst = max(worst, int(pytest.main(arguments(given))))
     return worst

@@ -1,4 +1,4 @@
-"""How a correct variant is registered, and how variants make modules under test."""
+"""Register correct variants, and build modules under test from them."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -26,20 +26,20 @@ class Variant(NamedTuple):
 
     name: str  # the function
     body: Function
-    level: Level  # how far it is right: "values" on ordinary input alone
-    idea: str  # the folder of the suite it stands in
+    level: Level  # the highest level at which it is right: "values" is ordinary input alone
+    idea: str  # its folder in the suite
 
 
 VARIANTS: list[Variant] = []
 MOST = 4
-"""Variants of one function and level that are tested."""
+"""Largest number of variants of one function and level that are tested."""
 
 
 def variant(name: str, level: Level = "edges") -> Callable[[Function], Function]:
-    """Register a function as a correct variant of a public function: `@variant("hub_mask")`.
+    """Return a decorator that registers a correct variant of a function: `@variant("hub_mask")`.
 
-    It has the signature of that function, and checks no arguments. Its docstring says how it goes
-    about it.
+    The variant has the signature of the public function, and does not check its arguments. Its
+    docstring describes its method.
     """
     assert name in reference.__all__, f"{name} is no public name"
 
@@ -54,9 +54,9 @@ def variant(name: str, level: Level = "edges") -> Callable[[Function], Function]
 
 
 class Column:
-    """A module with one variant of each function that has so many, and the reference's others.
+    """A module with the variant number `place` of each function that has one, else the reference's.
 
-    `changed` names what it is tested on.
+    `changed` names the functions on which it is tested.
     """
 
     def __init__(self, level: Level, place: int):
@@ -80,7 +80,7 @@ class Column:
         return reference.__all__
 
     def __getattr__(self, name: str) -> Any:
-        """Return a variant, or what the reference has under a public name."""
+        """Return a variant of a public function, or the reference's."""
         if name not in reference.__all__:
             raise AttributeError(name)
         return self.chosen.get(name) or getattr(reference, name)
@@ -96,7 +96,7 @@ class Wrapped:
         return reference.__all__
 
     def __getattr__(self, name: str) -> Any:
-        """Return a public function, wrapped; a record is itself."""
+        """Return a public function, wrapped, or a class as it is."""
         if name not in reference.__all__:
             raise AttributeError(name)
         found = getattr(reference, name)
@@ -104,7 +104,7 @@ class Wrapped:
 
 
 def forwarded(function: Function) -> Function:
-    """Return a function that calls another: the reference under another name."""
+    """Return a function that only calls another, so that it is not the reference's own object."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -114,7 +114,7 @@ def forwarded(function: Function) -> Function:
 
 
 def under_noise(seed: int) -> Callable[[Function], Function]:
-    """Return a wrapper that runs a function with every operation rounded otherwise."""
+    """Return a wrapper that runs a function with every operation rounded differently."""
 
     def wrap(function: Function) -> Function:
         @wraps(function)
@@ -128,14 +128,14 @@ def under_noise(seed: int) -> Callable[[Function], Function]:
 
 
 class Reseeded(np.random.RandomState):
-    """The generator of another stream than the one that a seed names."""
+    """NumPy's generator with another stream for each seed."""
 
     def __init__(self, seed: Any = None):
         super().__init__(seed if seed is None else [*np.atleast_1d(seed), 1])
 
 
 def on_another_stream(function: Function) -> Function:
-    """Return a function whose seeds name other random streams."""
+    """Return a function wrapped to draw from other random streams for the same seeds."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -152,7 +152,7 @@ masks_elsewhere = on_another_stream(reference.expander_mask)
 
 
 class ReseededStore(reference.MaskStore):
-    """The store of masks of other random streams."""
+    """The mask store, with masks of other random streams."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class ReseededStore(reference.MaskStore):
 
 
 class Elsewhere(Wrapped):
-    """The reference on other random streams; it is tested on what draws."""
+    """The reference on other random streams, tested on the functions that use them."""
 
     changed = frozenset(DRAWN)
 
@@ -172,14 +172,15 @@ class Elsewhere(Wrapped):
         super().__init__(on_another_stream)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a public function on another stream, and the store that draws there."""
+        """Return a public function, or the mask store, on another random stream."""
         return ReseededStore if name == "MaskStore" else super().__getattr__(name)
 
 
 def in_double(function: Function) -> Function:
-    """Return a function that computes in float64, and rounds once at the end.
+    """Return a function wrapped to compute in float64 and to round once at the end.
 
-    What reads or makes a cache does neither: its dtypes are weighed, and restored to.
+    Functions that read or make a cache stay unchanged: a cache's dtypes count in its bytes, and are
+    those of the restored tensors.
     """
     about = {str(kind) for kind in unwrap(function).__annotations__.values()}
     stored = any(kind.endswith(("Cache'>", "Cache")) for kind in about)
@@ -195,7 +196,7 @@ def in_double(function: Function) -> Function:
 
 
 WEIGHING = {"sensitivity", "compress", "hex_compress", "gear_compress"}
-"""Those among the others that count bytes on the way, make a cache, or a block of one."""
+"""Further functions that count bytes, or make a cache or a block of one."""
 
 
 def widened(x: Tensor) -> Tensor:
@@ -204,7 +205,7 @@ def widened(x: Tensor) -> Tensor:
 
 
 def as_kinds_of(value: Any, like: Any) -> Any:
-    """Return a result with its tensors of the dtypes of another."""
+    """Return a result with its tensors cast to the dtypes of another result."""
     if isinstance(value, Tensor) and isinstance(like, Tensor):
         return value.to(like.dtype)
     if isinstance(value, tuple) and isinstance(like, tuple) and len(value) == len(like):
