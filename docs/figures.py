@@ -222,16 +222,14 @@ def costs() -> str:
         theirs = shares("kvpress", peer, tokens) if peer else [None] * 3
         both = zip(measures, ours, theirs if peer else [1.0] * 3, strict=True)
         over = {what: a / b for what, a, b in both if a and b}
-        lacks = "not measured" if peer else "–"
         pairs = zip(ours, theirs, strict=True)
-        cells = [(a or "not measured", b or lacks) for a, b in pairs]
-        numbers = [x if isinstance(x, str) else f"{x:.2f}" for pair in cells for x in pair]
+        cells = [[f"{x:.2f}" if x else "–" for x in (pair if peer else pair[:1])] for pair in pairs]
+        numbers = [" / ".join(cell) if {*cell} != {"–"} else "not measured" for cell in cells]
         worse = ", ".join(what for what, factor in over.items() if factor > 1)
         names = f"`{system}`", f"`{peer}Press`" if peer else "–"
         found.append((max(over.values(), default=0), [*names, tokens, *numbers, worse or "–"]))
     found.sort(key=lambda one: one[0], reverse=True)
-    head = ["kvspec", "kvpress", "tokens"]
-    head += [f"{what}, {library}" for what in measures for library in ("kvspec", "kvpress")]
+    head = ["kvspec", "kvpress", "tokens", *measures]
     where = dict.fromkeys(f"{row['device']}, {row['versions']}, {row['date']}" for row in rows)
     stock = [["`DynamicCache` in the environment of", "tokens", "step, ms", "peak, MB"]]
     for library, tokens in product({row["library"]: 0 for row in rows}, lengths):
