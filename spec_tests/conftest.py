@@ -47,7 +47,7 @@ providers._get_local_constants = Constants
 HERE = Path(__file__).parent
 REPORT = "conformance report"
 KERNELS = HERE / "kernels"
-OF_THIS_REPOSITORY = [HERE / name for name in ("project", "models", "study")]
+OF_THIS_REPOSITORY = HERE / "internal"
 NESTED = "_hypothesis_internal_use_settings"
 ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
 """The order of the tests of a named module: vectors, laws, agreement, refusals."""
@@ -171,7 +171,7 @@ def pytest_ignore_collect(collection_path, config):
     """Ignore the tests of this repository, and files that use no function of a named module."""
     if not is_named(config) or config.getoption("--mutants"):
         return None
-    if collection_path in OF_THIS_REPOSITORY:
+    if collection_path == OF_THIS_REPOSITORY:
         return True
     offered = [impl.judged - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
     idle = collection_path.name.startswith("test_") and collection_path.parent != HERE

@@ -22,7 +22,7 @@ KINDS = {
 LAWS = "laws"
 ORDER = ("vectors", LAWS, "common laws", "agreement", "errors")
 OF_LEVEL = {"values": ORDER[:-1], "edges": ORDER[:-1], "errors": ORDER[-1:]}
-OURS = ("project", "models", "study")
+OURS = ("internal",)
 """Folders of tests of this repository."""
 Tests = Counter[tuple[str, str, str]]  # of a module, by function and kind
 

@@ -1,0 +1,1 @@
+"""Tests of this repository alone: its layers, its command and its caches for `transformers`."""

@@ -1,0 +1,559 @@
+"""Small models of every causal architecture of `transformers`, and what the caches support.
+
+`python -m spec_tests.internal.models.architectures` runs all or the named ones, and writes the
+table and the page.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
+from pathlib import Path
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import CONFIG_MAPPING, DynamicCache
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from optimized import models
+from optimized.models.eviction import EvictionLayer
+from optimized.models.layer import WindowLayer
+from spec_tests.index import ROOT
+from spec_tests.internal.models.oracle import NOW, Now, Past, Turn
+from spec_tests.internal.models.random_model import drawn, logits_after
+
+TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
+TOKENS, QUESTION, PADDING, NEW, VOCABULARY, WINDOW = 40, 4, 7, 8, 61, 7
+KEPT = 9
+CLOSE = 1e-4
+"""Largest allowed difference of logits, relative to the largest logit."""
+LOOSE = 1e-3
+"""The same, where the stock model differs about as much between one call and two."""
+SYSTEMS = {
+    "full": {},
+    "snapkv": {"ratio": 0.5},
+    "kvzip+hubkv": {"ratio": 0.5},
+    "h2o": {"keep": 20, "interval": 8},
+    "kivi-4": {},
+    "gear": {},
+}
+LABELS = {"h2o": "eviction while decoding"}
+"""Labels of systems on the page, where the name alone would be misleading."""
+NOT_RUN = "not run"
+BEGIN, END = "<!-- architectures -->", "<!-- end of architectures -->"
+EVERY = "every system"
+"""Key in the table of a model that is refused when it is attached."""
+
+BEHIND = ", a question behind the prompt"
+"""Suffix in the table of a system that supports the prompt alone."""
+USUAL = {
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "hidden_size": 128,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "sliding_window": WINDOW,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+    "n_group": 1,
+    "topk_group": 1,
+    "is_decoder": True,
+}
+"""Settings of every architecture whose configuration has them."""
+UNWINDOWED = ["doge", "ministral3", "mistral", "mixtral", "phi3", "phimoe", "starcoder2"]
+"""Architectures that by default have a window in every layer."""
+TURNS = ["sliding_attention", "full_attention"] * 2
+STATES = ["linear_attention", "full_attention"] * 2
+MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 32, "mamba_d_state": 16}
+LINEAR = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+LATENT = {
+    "num_key_value_heads": 4,
+    "head_dim": 8,
+    "kv_lora_rank": 8,
+    "q_lora_rank": 8,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
+INDEXED = {"index_topk": 16, "index_head_dim": 16, "index_n_heads": 2}
+ENDS = {"bos_token_id": 1, "eos_token_id": VOCABULARY - 1}
+HALVES = (
+    *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart"),
+    *("mvp", "pegasus", "plbart", "trocr", "whisper"),
+)
+HALF = {
+    "decoder_start_token_id": 1,
+    "forced_eos_token_id": None,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+}
+KV_SHARED = {
+    "num_kv_shared_layers": 2,
+    "layer_types": TURNS,
+    "hidden_size_per_layer_input": 8,
+    "vocab_size_per_layer_input": VOCABULARY,
+}
+TEXT = {k: v for k, v in USUAL.items() if k not in ("sliding_window", "is_decoder")}
+SIGHT = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "patch_size": 4,
+    "image_size": 8,
+}
+QWEN4 = LINEAR | {
+    "layer_types": ["linear_attention", "indexed_attention"] * 2,
+    "indexer_n_heads": 2,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 32,
+    "indexer_budget": 16,
+    "indexer_compress_ratio": 2,
+    "hc_lowrank": 8,
+}
+BYTES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+TOLD = {
+    "axk1": LATENT,
+    "axk2": LATENT | INDEXED,
+    "bailing_hybrid": LATENT | {"layer_types": STATES, "linear_head_dim": 8, "linear_num_heads": 2},
+    "bamba": MAMBA | {"attn_layer_indices": [1, 3]},
+    "blt": {
+        "encoder_hash_byte_group_vocab": 50,
+        "patcher_config": BYTES,
+        "global_config": BYTES,
+        "encoder_config": BYTES | {"hidden_size_global": 64},
+        "decoder_config": BYTES | {"hidden_size_global": 64},
+    },
+    "fuyu": {"text_config": {"model_type": "persimmon"} | TEXT, "patch_size": 4},
+    "codegen": {"n_embd": 128, "n_layer": 2, "n_head": 4, "rotary_dim": 16},
+    "cohere_compass_text": {
+        "layer_types": TURNS,
+        "rope_parameters": {
+            k: {"rope_type": "default", "rope_theta": 1e4}
+            for k in ("full_attention", "sliding_attention")
+        },
+    },
+    "cpmant": {"hidden_size": 32, "dim_head": 8, "dim_ff": 32},
+    "ctrl": {"n_embd": 32, "n_layer": 2, "n_head": 2, "dff": 32},
+    "cwm": ENDS,
+    "dbrx": {
+        "d_model": 128,
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8.0},
+        "ffn_config": {
+            "ffn_hidden_size": 16,
+            "moe_num_experts": 4,
+            "moe_top_k": 2,
+            "hidden_size": 128,
+        },
+    },
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    "deepseek_v32": LATENT | INDEXED,
+    "dots1": {"n_shared_experts": 1, "layer_types": ["full_attention"] * 4},
+    "dots3_note_text": LATENT | INDEXED,
+    "emu3": {"text_config": TEXT | ENDS},
+    "falcon": {"num_kv_heads": 2, "new_decoder_architecture": True},
+    "falcon_h1": MAMBA | {"mamba_d_ssm": 256},
+    "gemma3_text": {"layer_types": TURNS},
+    "gemma3n_text": KV_SHARED
+    | {"intermediate_size": [48] * 4, "activation_sparsity_pattern": [0.0] * 4, "laurel_rank": 4},
+    "gemma4": {
+        "text_config": TEXT
+        | {"layer_types": TURNS, "sliding_window": WINDOW, "hidden_size_per_layer_input": 0},
+        "vision_config": None,
+        "audio_config": None,
+    },
+    "gemma4_unified": {
+        "text_config": TEXT | {"layer_types": TURNS, "sliding_window": WINDOW},
+        "vision_config": None,
+        "audio_config": None,
+    },
+    "gemma4_text": KV_SHARED | {"global_head_dim": 64},
+    "gemma4_text unshared": {
+        "layer_types": TURNS,
+        "hidden_size_per_layer_input": 0,
+        "global_head_dim": 64,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+    },
+    "gemma4_unified_text": {"layer_types": TURNS},
+    "git": {"vision_config": SIGHT},
+    "glm4_moe_lite": LATENT,
+    "glm_moe_dsa": LATENT | INDEXED,
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "gptj": {"n_embd": 128, "n_layer": 2, "n_head": 4, "rotary_dim": 16},
+    "granitemoehybrid": MAMBA | {"layer_types": STATES, "shared_intermediate_size": 32},
+    "hy_v4": LATENT | INDEXED,
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "kimi_linear": LATENT | {"layer_types": STATES, "linear_head_dim": 8, "linear_num_heads": 2},
+    "lfm2": {"layer_types": ["conv", "full_attention"] * 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
+    "kolibri1": {"layer_types": TURNS},
+    "longcat_flash": LATENT | {"num_layers": 2},
+    "mamba2": {"num_heads": 8, "head_dim": 32},
+    "llama4_text unchunked": {"intermediate_size_mlp": 48, "attention_chunk_size": 256},
+    "llama4": {"text_config": TEXT | {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW}},
+    "mllama": {"text_config": TEXT | ENDS | {"cross_attention_layers": []}},
+    "qwen3_5": {"text_config": TEXT | LINEAR | {"layer_types": STATES}},
+    "qwen3_5_moe": {"text_config": TEXT | LINEAR | {"layer_types": STATES}},
+    "llama4_text": {"intermediate_size_mlp": 48, "attention_chunk_size": WINDOW},
+    "minicpm3": LATENT,
+    "minimax": {"layer_types": STATES},
+    "minimax_m3_vl_text": {"dense_intermediate_size": 48, "shared_intermediate_size": 16},
+    "minimax_m3_vl_text sparse": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
+    "mistral windowed": {},
+    "modernbert-decoder": ENDS,
+    "nemotron_h": {
+        "mamba_num_heads": 8,
+        "mamba_head_dim": 32,
+        "n_groups": 2,
+        "ssm_state_size": 16,
+        "moe_shared_expert_intermediate_size": 16,
+    },
+    "prophetnet": {
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 48,
+        "num_encoder_attention_heads": 2,
+        "num_decoder_attention_heads": 2,
+        "hidden_size": 32,
+    },
+    "qwen4_exp_text": QWEN4,
+    "reformer": {
+        "axial_pos_embds_dim": [32, 32],
+        "hidden_size": 64,
+        "axial_pos_shape": [16, 16],
+        "num_attention_heads": 2,
+        "attention_head_size": 32,
+    },
+    "inkling_text": {
+        "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 2,
+        "swa_head_dim": 32,
+        "layer_types": ["hybrid_sliding", "hybrid"] * 2,
+    },
+    "inkling2_text": {
+        "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 2,
+        "swa_head_dim": 32,
+        "layer_types": ["hybrid_sliding", "hybrid"] * 2,
+    },
+    "olmo_hybrid": LINEAR | {"layer_types": STATES},
+    "qwen3_5_moe_text": LINEAR | {"layer_types": STATES},
+    "qwen3_5_text": LINEAR | {"layer_types": STATES},
+    "qwen3_next": LINEAR | {"layer_types": STATES},
+    "xlnet": {"d_head": 32},
+    "got_ocr2": {"text_config": {"model_type": "qwen2"} | TEXT, "vision_config": SIGHT},
+    "gemma3": {
+        "text_config": TEXT | {"sliding_window": WINDOW, "layer_types": TURNS},
+        "vision_config": SIGHT,
+    },
+    "ministral": {"layer_types": TURNS},
+    "phi4_multimodal": {
+        "sliding_window": None,
+        "vision_config": SIGHT | {"crop_size": 8},
+        "audio_config": {
+            "hidden_size": 32,
+            "intermediate_size": 32,
+            "num_blocks": 1,
+            "num_attention_heads": 2,
+            "ext_pw_out_channel": 32,
+            "nemo_conv_channels": 32,
+            "depthwise_separable_out_channel": 32,
+        },
+    },
+    "qwen4_exp": {"text_config": QWEN4 | TEXT},
+    "roc_bert": {"pronunciation_vocab_size": VOCABULARY, "shape_vocab_size": VOCABULARY},
+    "opt": {"ffn_dim": 48, "word_embed_proj_dim": 128},
+    "xglm": {"ffn_dim": 48},
+    "xlm": {"emb_dim": 32},
+    "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
+    "youtu": LATENT,
+    "zamba": {
+        "layers_block_type": ["linear_attention", "hybrid"] * 2,
+        "mamba_dt_rank": 4,
+        "n_mamba_heads": 2,
+        "attention_head_dim": 64,
+        "attention_hidden_size": 256,
+        "use_mamba_kernels": False,
+    },
+    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2},
+    "zaya": {"num_experts_per_tok": 1},
+}
+TOLD |= {kind: {"sliding_window": None} for kind in UNWINDOWED} | dict.fromkeys(HALVES, HALF)
+KINDS = tuple(dict.fromkeys((*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *TOLD)))
+CHUNKED = ("llama4", "llama4_text")
+"""Architectures with chunked attention, which the oracle does not implement."""
+COMPOSITE = "composite of text and other inputs: see its text model"
+DRAFTS = "attends to the keys of the model that it drafts for: generates nothing by itself"
+LEFT_OUT = {
+    "blt": "`transformers` makes no cache of its configuration: it generates nothing by itself",
+    "dots3_note": COMPOSITE,
+    "gemma3n": COMPOSITE,
+    "gemma4_assistant": DRAFTS,
+    "gemma4_unified_assistant": DRAFTS,
+    "moss_transcribe_diarize": COMPOSITE,
+    "musicgen": COMPOSITE,
+    "musicgen_melody": COMPOSITE,
+}
+
+
+def build(kind: str):
+    """Return a model of an architecture with random weights."""
+    name = kind.split()[0]
+    known = {one.name for one in dataclasses.fields(CONFIG_MAPPING[name])}
+    known |= {*CONFIG_MAPPING[name].attribute_map}
+    usual = {one: value for one, value in USUAL.items() if one in known}
+    told = usual | {"experts_implementation": "eager"} | TOLD.get(kind, {})
+    return drawn(transformers.AutoConfig.for_model(name, **told))
+
+
+def prompts() -> tuple[Tensor, Tensor]:
+    """Return ids and mask of two prompts, each followed by a question; the second is padded."""
+    draw = torch.Generator().manual_seed(1)
+    ids = torch.randint(2, VOCABULARY - 1, (2, TOKENS + QUESTION), generator=draw)
+    mask = torch.ones_like(ids)
+    mask[1, :PADDING] = 0
+    return ids, mask
+
+
+def answer(model, ids: Tensor, mask: Tensor, cache=None):
+    """Return `NEW` generated tokens with their logits."""
+    how = dict(max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False)
+    how |= dict(return_dict_in_generate=True, output_logits=True)
+    return model.generate(ids, attention_mask=mask, past_key_values=cache, **how)
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference, relative to the largest entry of `other`."""
+    return float((one - other).abs().max() / other.abs().max())
+
+
+def ours(error: Exception) -> bool:
+    """Return whether an error comes from a check of this package."""
+    at = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    here = any((ROOT / part) in at.parents for part in ("optimized", "reference"))
+    return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
+
+
+def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[Past, ...]) -> Tensor:
+    """Return the logits of a stock model after its prompt, with a mask on the prompt's tokens."""
+    model = deepcopy(stock)
+    model.set_attn_implementation("oracle")
+    config = model.get_decoder().config
+    states = any("Linear" in type(one).__name__ for one in DynamicCache(config=config).layers)
+    held, read, start = DynamicCache(config=config if states else None), [], 0
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    for turn in (Turn(TOKENS), Turn(TOKENS + QUESTION, layers)):
+        new, token = slice(start, turn.stop), NOW.set(Now(turn, mask.bool()))
+        told = dict(input_ids=ids[:, new], position_ids=positions[:, new], past_key_values=held)
+        told |= {"attention_mask": mask[:, : turn.stop]} if states else {}
+        with torch.no_grad():
+            read.append(model(**told, use_cache=True).logits)
+        NOW.reset(token)
+        start = turn.stop
+    return read[-1]
+
+
+def evicted(stock, model, ragged: bool) -> float:
+    """Return how logits differ between entries evicted here and masked in the stock model.
+
+    Heads keep equally many entries, or different numbers if `ragged`.
+    """
+    ids, mask = prompts()
+    prompt = models.prefill(model, ids[:, :TOKENS], mask[:, :TOKENS])
+    draw, pasts, kept = torch.Generator().manual_seed(2), {}, []
+    for place, layer in enumerate(prompt.cache.layers):
+        if not isinstance(layer, EvictionLayer | WindowLayer):
+            continue
+        keys = layer.keys
+        assert keys is not None
+        there = mask[:, None, :TOKENS].bool().expand(-1, keys.shape[1], -1)
+        if isinstance(layer, EvictionLayer):
+            chance = torch.rand(there.shape, generator=draw) * there
+            least = 0.5 if ragged else chance.sort().values[..., -KEPT, None]
+            there = chance >= least
+            kept.append(there)
+        pasts[place] = Past(there)
+    prompt.cache.evict(kept)
+    ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
+    last = Past(kept[-1])  # layers without keys of their own attend to these
+    count = stock.get_decoder().config.num_hidden_layers
+    return apart(ours, masked(stock, ids, mask, tuple(pasts.get(n, last) for n in range(count))))
+
+
+def rounding(stock, ids: Tensor, mask: Tensor, plain) -> float:
+    """Return the difference of a stock model's logits between two calls and one."""
+    held, first = DynamicCache(config=stock.get_decoder().config), slice(TOKENS - 1)
+    places = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        stock(
+            input_ids=ids[:, first],
+            attention_mask=mask[:, first],
+            position_ids=places[:, first],
+            past_key_values=held,
+        )
+    twice = answer(stock, ids, mask, held)
+    return apart(torch.stack(twice.logits), torch.stack(plain.logits))
+
+
+def verdict(kind: str) -> dict[str, str]:
+    """Return the systems that refuse an architecture, with their messages; check all others.
+
+    Raises:
+        AssertionError: a system computes a wrong result.
+        Exception: a system raises an error that is not a check of this package.
+    """
+    if kind in LEFT_OUT:
+        return {NOT_RUN: LEFT_OUT[kind]}
+    stock = build(kind)
+    model, refused = deepcopy(stock), {}
+    ids, mask = prompts()
+    try:
+        models.attach(model)
+    except Exception as error:
+        if not ours(error):
+            raise
+        answer(stock, ids, mask)  # it runs by itself
+        return {EVERY: str(error)}
+    for padded in (False, True):
+        flags = mask if padded else torch.ones_like(mask)
+        for stop in (TOKENS, TOKENS + QUESTION):
+            asked = ids[:, :stop], flags[:, :stop]
+            plain = answer(stock, *asked)
+            for system, told in SYSTEMS.items():
+                behind = "" if stop == TOKENS else BEHIND
+                if {system, system + behind} & {*refused}:
+                    continue
+                try:
+                    held = models.compressed(
+                        model, system, ids[:, :TOKENS], flags[:, :TOKENS], **told
+                    )
+                    out = answer(model, *asked, held)
+                except Exception as error:
+                    if not ours(error):
+                        raise
+                    refused[system + behind] = str(error)
+                    continue
+                far = apart(torch.stack(out.logits), torch.stack(plain.logits))
+                assert out.sequences.shape == plain.sequences.shape, (kind, system)
+                assert far == far < torch.inf, (kind, system)
+                if system == "full":
+                    near = far <= CLOSE or far <= min(2 * rounding(stock, *asked, plain), LOOSE)
+                    assert near, (kind, padded, stop, far)
+                    assert torch.equal(out.sequences, plain.sequences)
+                else:
+                    assert far > CLOSE, f"{kind}: {system} leaves no trace"
+    if kind not in CHUNKED and not {"full", "full" + BEHIND} & {*refused}:
+        for ragged in (False, True):
+            far = evicted(stock, model, ragged)
+            assert far <= CLOSE, (kind, "ragged" if ragged else "dense", far)
+    return refused
+
+
+def table() -> dict:
+    """Return the table: the verdict on every architecture, and the version of `transformers`."""
+    return json.loads(TABLE.read_text())
+
+
+REASONS = {
+    "blocks in `layers`": "no blocks in `layers` that attend in `self_attn`, as Llama's are named",
+    "latent attention": "multi-head latent attention, whose rows are never stored in codes",
+    "be a decoder alone": "an encoder-decoder, or a part of one",
+    "layer that sees the whole text": "a window or a state in every layer",
+    "with keys and values of the whole": "a cache of another kind, with an index or summaries",
+    "attention interface": "attention outside the interface of `transformers`",
+    "earlier tokens alone": "a mask made for images in every call",
+    "keys in every layer": "some layers attend to the keys of another",
+    "carry its states": "states that begin anew where several tokens are read",
+    "weigh tokens by": "a mask that adds numbers of its own to the products",
+    "as wide as its keys": "values of another width than keys",
+    "hand one mask": "attention that takes several masks",
+    "run with caches": "attention that takes its cache apart, adds a bias, or has its own",
+}
+"""A common part of the messages of a group, and its wording on the page."""
+
+
+def reason(sentence: str) -> str:
+    """Return the page's wording of the reason in a message."""
+    return next(said for part, said in REASONS.items() if part in sentence)
+
+
+def section(known: dict) -> str:
+    """Return the generated section of the page."""
+    verdicts, groups = known["verdicts"], {}
+    refused = {kind: one[EVERY] for kind, one in verdicts.items() if EVERY in one}
+    for kind, sentence in refused.items():
+        groups.setdefault(reason(sentence), []).append(kind)
+    left = {kind: one[NOT_RUN] for kind, one in verdicts.items() if NOT_RUN in one}
+    for kind, why in left.items():
+        groups.setdefault(f"not run: {why}", []).append(kind)
+    rest = {kind: one for kind, one in verdicts.items() if kind not in refused | left}
+    for kind, one in rest.items():
+        some = sorted({reason(sentence) for sentence in one.values()})
+        if len(one) == len(SYSTEMS) and not any(BEHIND in name for name in one):
+            groups.setdefault("; ".join(some), []).append(kind)
+        elif one:
+            but = [LABELS.get(str(name), str(name)) for name in one if BEHIND not in name]
+            but += ["a question behind the prompt"] if len(but) < len(one) else []
+            why = f"**right** but for {', '.join(but)}: {'; '.join(some)}"
+            groups.setdefault(why, []).append(kind)
+    right = [kind for kind, one in rest.items() if not one]
+    rows = [("**right**", right), *sorted(groups.items(), key=lambda one: -len(one[1]))]
+    said = "\n".join(
+        f"| {why} | {len(kinds)} | {', '.join(f'`{one}`' for one in sorted(kinds))} |"
+        for why, kinds in rows
+    )
+    return f"transformers {known['transformers']}:\n\n| | | model types |\n|---|---|---|\n{said}\n"
+
+
+def page(text: str, part: str) -> str:
+    """Return the page with another section between its markers."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + "\n" + part + END + rest.partition(END)[2]
+
+
+def main(asked: list[str]) -> None:
+    """Run the given architectures, and write the verdicts to the table and the page."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        found = dict(zip(asked, pool.map(verdict, asked), strict=True))
+    known = (table()["verdicts"] if TABLE.exists() else {}) | found
+    every = {kind: known[kind] for kind in KINDS if kind in known}
+    written = {"transformers": transformers.__version__, "verdicts": every}
+    TABLE.write_text(json.dumps(written, indent=1) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), section(written)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or [*KINDS])

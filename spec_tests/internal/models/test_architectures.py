@@ -1,0 +1,57 @@
+"""Every causal architecture of `transformers` computes the right result here, or is refused."""
+
+import pytest
+
+from spec_tests.internal.models.architectures import (
+    EVERY,
+    KINDS,
+    PAGE,
+    build,
+    page,
+    section,
+    table,
+    verdict,
+)
+from spec_tests.internal.models.random_model import models, thorough, transformers
+
+QUICK = (
+    "llama",
+    "gpt_oss",
+    "gemma4_text",
+    "jamba",
+    "lfm2",
+    "mimo_v2_flash",
+    "zaya",
+    "doge",
+)
+"""Right results, with sinks too; refusals by some systems; a state; refusals for other reasons."""
+pytestmark = pytest.mark.skipif(
+    transformers.__version__ != table()["transformers"],
+    reason="the table is of another version of transformers",
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", KINDS if thorough else QUICK)
+def test_a_kind_is_right_or_refused_as_the_table_has_it(kind):
+    assert verdict(kind) == table()["verdicts"][kind]
+
+
+def test_the_table_has_every_kind():
+    assert [*table()["verdicts"]] == [*KINDS]
+
+
+def test_the_page_says_what_the_table_has():
+    assert page(PAGE.read_text(), section(table())) == PAGE.read_text()
+
+
+def test_a_configuration_that_lists_no_layers_is_refused():
+    with pytest.raises(ValueError, match=r"of its layers caches, got 'blt': .*num_hidden"):
+        models.attach(build("blt"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "lifts"), [("mistral windowed", True), ("moshi", False), ("recurrent_gemma", False)]
+)
+def test_a_window_is_said_to_be_lifted_where_that_can_be(kind, lifts):
+    assert ("sliding_window=None" in table()["verdicts"][kind][EVERY]) == lifts

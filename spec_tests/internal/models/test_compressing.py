@@ -1,0 +1,199 @@
+"""Within `compressing` every `generate` compresses its prompt; afterwards the model is restored."""
+
+import threading
+
+import pytest
+import torch
+
+from spec_tests.internal.models.random_model import (
+    TOKENS,
+    VOCABULARY,
+    attached,
+    fresh,
+    generated,
+    models,
+    prompts,
+    transformers,
+)
+from spec_tests.internal.models.test_images import ours, prompt
+
+tokenizers = pytest.importorskip("tokenizers")
+IDS, MASK = prompts()
+SYSTEMS = {
+    "snapkv": dict(ratio=0.5),
+    "kvzip+hubkv": dict(ratio=0.5),
+    "gear": {},
+    "h2o": dict(keep=9, interval=4),
+}
+every_system = pytest.mark.parametrize("system", SYSTEMS)
+
+
+@every_system
+def test_generate_gives_what_the_two_lines_give(system):
+    model, how = fresh("llama"), SYSTEMS[system]
+    with models.compressing(model, system, **how) as same:
+        assert same is model
+        for _ in range(2):
+            cache = models.compressed(attached("llama"), system, IDS, MASK, **how)
+            expected = generated(attached("llama"), IDS, MASK, cache)
+            assert torch.equal(generated(model, IDS, MASK), expected)
+
+
+def test_the_model_is_afterwards_as_it_was():
+    model, other = fresh("llama"), fresh("llama")
+    expected = generated(model, IDS, MASK)
+    before = set(vars(model)), model.config._attn_implementation
+    with models.compressing(model, "snapkv", keep=4):
+        assert not torch.equal(generated(model, IDS, MASK), expected)
+        assert torch.equal(generated(other, IDS, MASK), expected)
+    assert (set(vars(model)), model.config._attn_implementation) == before
+    assert torch.equal(generated(model, IDS, MASK), expected)
+    models.attach(model)
+    with models.compressing(model, "snapkv", keep=4):
+        pass
+    models.prefill(model, IDS, MASK)  # the model is still attached
+
+
+def test_an_error_leaves_the_model_as_it_was():
+    model = fresh("llama")
+    with (
+        pytest.raises(ValueError, match="keep must be >= 1"),
+        models.compressing(model, "snapkv", keep=0),
+    ):
+        generated(model, IDS, MASK)
+    assert "generate" not in vars(model)
+
+
+def test_a_cache_that_is_given_is_kept():
+    model = fresh("llama")
+    with models.compressing(model, "snapkv", keep=4):
+        held = transformers.DynamicCache()
+        assert generated(model, IDS, MASK, held).shape == (2, TOKENS + 8)
+        assert held.get_seq_length() == TOKENS + 7
+
+
+def test_padding_is_found_where_no_mask_is_given():
+    model, ids = fresh("llama"), IDS.masked_fill(MASK == 0, 0)
+    model.generation_config.pad_token_id = 0
+    how = dict(max_new_tokens=4, do_sample=False)
+    with models.compressing(model, "streaming_llm", keep=9):
+        expected = model.generate(ids, attention_mask=MASK, **how)
+        assert torch.equal(model.generate(input_ids=ids, **how), expected)
+
+
+def letters():
+    """Return a tokenizer with a word for each id."""
+    words = {f"w{n}": n for n in range(VOCABULARY)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w1"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="w0")
+
+
+def test_a_pipeline_compresses():
+    model, words = fresh("llama"), letters()
+    text = " ".join(f"w{n}" for n in IDS[0].tolist())
+    cache = models.compressed(attached("llama"), "snapkv", IDS[:1], keep=9)
+    expected = generated(attached("llama"), IDS[:1], torch.ones_like(IDS[:1]), cache)[0]
+    pipe = transformers.pipeline("text-generation", model, tokenizer=words)
+    how = dict(max_new_tokens=8, min_new_tokens=8, do_sample=False, return_full_text=False)
+    with models.compressing(model, "snapkv", keep=9):
+        said = pipe(text, **how)[0]["generated_text"]
+    assert words(said)["input_ids"] == expected[TOKENS:].tolist()
+    assert pipe(text, **how)[0]["generated_text"] != said
+
+
+def test_images_are_read():
+    ids, mask, looked = prompt("llava", True, False)
+    cache = models.compressed(ours("llava"), "snapkv", ids, mask, keep=20, **looked)
+    expected = generated(ours("llava"), ids, mask, cache, **looked)
+    with models.compressing(ours("llava"), "snapkv", keep=20):
+        assert torch.equal(generated(ours("llava"), ids, mask, **looked), expected)
+
+
+def test_several_sequences_come_from_one_prompt():
+    model = fresh("llama")
+    with models.compressing(model, "snapkv", keep=9):
+        out = generated(model, IDS, MASK, num_beams=2, num_return_sequences=2)
+    assert out.shape == (4, TOKENS + 8)
+
+
+def test_threads_take_turns_with_prompts_of_their_own():
+    model, found = fresh("llama"), {}
+    with models.compressing(model, "snapkv", keep=9):
+        expected = generated(model, IDS, MASK)
+
+        def ask(name: int) -> None:
+            found[name] = generated(model, IDS, MASK)
+
+        threads = [threading.Thread(target=ask, args=(name,)) for name in range(3)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert len(found) == 3
+    assert all(torch.equal(out, expected) for out in found.values())
+
+
+def test_threads_share_one_scorer():
+    model = models.attach(fresh("llama"))
+    scorer = models.scorer("snapkv", model, window=8)
+    texts = [IDS[:1, shift:] for shift in range(3)]
+    every = [torch.ones_like(text) for text in texts]
+    with models.compressing(model, scorer, ratio=0.7):
+        expected = [generated(model, text, one) for text, one in zip(texts, every, strict=True)]
+        found: list[list[torch.Tensor]] = [[] for _ in texts]
+
+        def ask(place: int) -> None:
+            found[place] += [generated(model, texts[place], every[place]) for _ in range(12)]
+
+        threads = [threading.Thread(target=ask, args=(place,)) for place in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for some, one in zip(found, expected, strict=True):
+        assert len(some) == 12
+        assert all(torch.equal(answer, one) for answer in some)
+
+
+@pytest.mark.parametrize("where", ["call", "configuration"])
+def test_generating_without_a_cache_is_refused(where):
+    model = fresh("llama")
+    model.generation_config.use_cache = where == "call"
+    how = dict(use_cache=False) if where == "call" else {}
+    with (
+        models.compressing(model, "snapkv", ratio=0.5),
+        pytest.raises(ValueError, match="use_cache must be True within `compressing`"),
+    ):
+        generated(model, IDS, MASK, **how)
+
+
+@pytest.mark.parametrize(("system", "how"), [("snapkw", dict(ratio=0.5)), ("snapkv", {})])
+def test_a_system_is_refused_as_the_context_begins(system, how):
+    within = models.compressing(fresh("llama"), system, **how)
+    with pytest.raises(ValueError, match="'snapk"):
+        within.__enter__()
+
+
+def test_what_cannot_be_meant_is_refused():
+    model = fresh("llama")
+    with (
+        pytest.raises(ValueError, match="model must be in one `compressing` at a time"),
+        models.compressing(model, "snapkv", keep=4),
+        models.compressing(model, "snapkv", keep=4),
+    ):
+        pass
+    assert "generate" not in vars(model)
+    for wrong, says in (
+        (dict(ratoi=1), "did you mean 'ratio'"),
+        (dict(compression_ratio=1), "is `rat"),
+    ):
+        with pytest.raises(TypeError, match=says), models.compressing(model, "snapkv", **wrong):
+            pass
+    with pytest.raises(TypeError, match="got 'name'"), models.compressing("name", "snapkv"):
+        pass
+    with (
+        models.compressing(model, "snapkv", keep=4),
+        pytest.raises(TypeError, match="input_ids must be given"),
+    ):
+        model.generate(inputs_embeds=torch.zeros(1, 4, 32))

@@ -1,0 +1,223 @@
+"""Models of text and images: inputs besides ids, and positions with several axes."""
+
+from copy import deepcopy
+from functools import cache
+
+import pytest
+import torch
+
+import optimized
+from spec_tests.internal.models.random_model import (
+    configuration,
+    drawn,
+    generated,
+    models,
+    transformers,
+)
+
+VOCABULARY, IMAGE, START, END = 80, 70, 72, 73
+TOKENS, QUESTION, PADDING, FIRST = 30, 4, 5, 9
+GRID = 4
+SIZES = {"hidden_size": 32, "intermediate_size": 32}
+TEXT = SIZES | {
+    "vocab_size": VOCABULARY,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+TURNS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
+TILED = SIZES | {
+    "depth": 2,
+    "num_heads": 2,
+    "out_hidden_size": 32,
+    "patch_size": 4,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4}
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+QWEN = {
+    "image_token_id": IMAGE,
+    "video_token_id": IMAGE + 1,
+    "vision_start_token_id": START,
+    "vision_end_token_id": END,
+}
+CONFIGS = {
+    "qwen2_5_vl": QWEN
+    | {
+        "text_config": TEXT | {"rope_parameters": TURNS},
+        "vision_config": TILED | {"window_size": 8, "fullatt_block_indexes": [1]},
+    },
+    "qwen3_vl": QWEN
+    | {
+        "text_config": TEXT | {"rope_parameters": TURNS | {"mrope_interleaved": True}},
+        "vision_config": TILED | {"deepstack_visual_indexes": [0], "num_position_embeddings": 16},
+    },
+    "qwen3_5": QWEN
+    | {
+        "text_config": TEXT
+        | LINEAR
+        | {"rope_parameters": TURNS | {"mrope_interleaved": True, "partial_rotary_factor": 1.0}},
+        "vision_config": TILED | {"num_position_embeddings": 16},
+    },
+    "llava": {
+        "text_config": {"model_type": "llama"} | TEXT,
+        "vision_config": {"model_type": "clip_vision_model", "image_size": 8} | SIZES | LAYERS,
+        "image_token_index": IMAGE,
+        "vision_feature_layer": -1,
+        "vision_feature_select_strategy": "default",
+    },
+    "mistral3": {
+        "text_config": {"model_type": "mistral", "sliding_window": None} | TEXT,
+        "vision_config": {"model_type": "pixtral", "image_size": 16, "head_dim": 16}
+        | SIZES
+        | LAYERS,
+        "image_token_index": IMAGE,
+        "vision_feature_layer": -1,
+        "spatial_merge_size": 2,
+    },
+}
+every_model = pytest.mark.parametrize("kind", CONFIGS)
+every_shape = pytest.mark.parametrize("padded", [False, True])
+
+
+@cache
+def stock(kind: str):
+    """Return a model of text and images with random weights."""
+    config = transformers.AutoConfig.for_model(kind, **CONFIGS[kind])
+    return drawn(config, transformers.AutoModelForImageTextToText)
+
+
+@cache
+def ours(kind: str):
+    """Return a copy of the same model, attached."""
+    return models.attach(deepcopy(stock(kind)))
+
+
+def prompt(kind: str, images: bool, padded: bool, count: int = TOKENS):
+    """Return two rows of text, with or without an image, followed by questions."""
+    draw = torch.Generator().manual_seed(1)
+    ids = torch.randint(2, 60, (2, TOKENS + QUESTION), generator=draw)
+    mask = torch.ones_like(ids)
+    if padded:
+        mask[1, :PADDING] = ids[1, :PADDING] = 0
+    looked = {}
+    if images:
+        ids[:, FIRST : FIRST + GRID] = IMAGE
+        if kind.startswith("qwen"):
+            ids[:, FIRST - 1], ids[:, FIRST + GRID] = START, END
+            looked["pixel_values"] = torch.randn(2 * 16, 3 * 2 * 4 * 4, generator=draw)
+            looked["image_grid_thw"] = torch.tensor([[1, 4, 4]] * 2)
+            looked["mm_token_type_ids"] = (ids == IMAGE).long()[:, :count]
+        else:
+            side = 16 if kind == "mistral3" else 8
+            looked["pixel_values"] = torch.randn(2, 3, side, side, generator=draw)
+        if kind == "mistral3":
+            looked["image_sizes"] = torch.tensor([[16, 16]] * 2)
+    return ids[:, :count], mask[:, :count], looked
+
+
+@every_model
+@every_shape
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("asked", [0, QUESTION])
+def test_a_whole_cache_continues_as_the_model_does(kind, padded, images, asked):
+    ids, mask, looked = prompt(kind, images, padded)
+    every, flags, again = prompt(kind, images, padded, TOKENS + asked)
+    expected = generated(stock(kind), every, flags, **again)
+    cache = models.compressed(ours(kind), "full", ids, mask, **looked)
+    # A model stores the positions of its last image only.
+    models.compressed(ours(kind), "full", *prompt(kind, False, False)[:2])
+    copy = deepcopy(cache)
+    assert torch.equal(generated(ours(kind), every, flags, cache, **again), expected)
+    if asked:  # images need not be given again
+        assert torch.equal(generated(ours(kind), every, flags, copy), expected)
+
+
+@every_model
+@every_shape
+@pytest.mark.parametrize("system", ["snapkv", "h2o+hubkv@layer", "streaming_llm"])
+def test_what_an_evicted_image_leaves_is_continued(kind, padded, system):
+    ids, mask, looked = prompt(kind, True, padded)
+    every, flags, again = prompt(kind, True, padded, TOKENS + QUESTION)
+    cache = models.compressed(ours(kind), system, ids, mask, ratio=0.5, **looked)
+    whole = models.compressed(ours(kind), "full", ids, mask, **looked)
+    assert cache.nbytes < whole.nbytes
+    assert generated(ours(kind), every, flags, cache, **again).shape == (2, TOKENS + QUESTION + 8)
+
+
+@every_model
+@pytest.mark.parametrize("system", ["gear", "hex"])
+def test_a_store_reads_images_too(kind, system):
+    ids, mask, looked = prompt(kind, True, False)
+    store = optimized.HexConfig(density=0.0, block=64, recent=2) if system == "hex" else system
+    cache = models.compressed(ours(kind), store, ids, mask, **looked)
+    assert cache.get_seq_length() == TOKENS - 1
+    every, flags, again = prompt(kind, True, False, TOKENS + QUESTION)
+    out = generated(ours(kind), every, flags, cache, **again)
+    assert out.shape == (2, TOKENS + QUESTION + 8)
+
+
+def test_an_image_has_to_be_given_with_its_ids():
+    ids, mask, looked = prompt("llava", True, False)
+    with pytest.raises(
+        ValueError, match="got the model's image_token_id 70: give what the processor"
+    ):
+        models.compressed(ours("llava"), "snapkv", ids, mask, ratio=0.5)
+    with pytest.raises(ValueError, match="chunk must be None with pixel_values, got 8"):
+        models.compressed(ours("llava"), "snapkv", ids, mask, ratio=0.5, chunk=8, **looked)
+    with pytest.raises(ValueError, match="scorer must be another than kvzip with pixel_values"):
+        models.compressed(ours("llava"), "kvzip", ids, mask, ratio=0.5, **looked)
+    with pytest.raises(TypeError, match="got 'pixel_values': list"):
+        models.compressed(ours("llava"), "full", ids, mask, pixel_values=[1])
+
+
+def test_a_later_turn_brings_no_new_image():
+    ids, mask, looked = prompt("llava", True, False)
+    cache = models.compressed(ours("llava"), "full", ids, mask, **looked)
+    every = torch.cat([ids, ids], 1)
+    with pytest.raises(ValueError, match="input_ids must be text, got the model's image_token_id"):
+        generated(ours("llava"), every, torch.ones_like(every), cache, **looked)
+
+
+def test_images_that_attend_both_ways_are_refused_and_text_is_served():
+    sizes = {"query_pre_attn_scalar": 8, "sliding_window": 7}
+    kinds = {"layer_types": ["sliding_attention", "full_attention"]}
+    config = transformers.AutoConfig.for_model(
+        "gemma3",
+        text_config=TEXT | sizes | kinds,
+        vision_config=SIZES | LAYERS | {"image_size": 8},
+        mm_tokens_per_image=GRID,
+        image_token_index=IMAGE,
+        boi_token_index=START,
+        eoi_token_index=END,
+    )
+    model = drawn(config, transformers.AutoModelForImageTextToText)
+    ids, mask, looked = prompt("gemma3", True, False)
+    looked["token_type_ids"] = (ids == IMAGE).long()
+    with pytest.raises(ValueError, match="by which the tokens of an image see each other"):
+        models.compressed(model, "full", ids, mask, **looked)
+    for padded in (False, True):
+        ids, mask, _ = prompt("gemma3", False, padded)
+        types = torch.zeros_like(ids)
+        expected = generated(deepcopy(model), ids, mask)
+        cache = models.compressed(model, "full", ids, mask, token_type_ids=types)
+        assert torch.equal(generated(model, ids, mask, cache, token_type_ids=types), expected)
+
+
+def test_a_model_of_text_alone_takes_no_images():
+    model = drawn(configuration("llama"))
+    ids, mask, looked = prompt("llava", False, False)
+    looked["pixel_values"] = torch.zeros(1)
+    with pytest.raises(TypeError, match=r"what LlamaForCausalLM takes beside them, .* 'pixel_v"):
+        models.compressed(model, "full", ids % 60, mask, **looked)

@@ -1,0 +1,288 @@
+"""Every cache, in every kind of call, against a stock model that masks instead of evicting."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+import optimized
+import reference
+from spec_tests.index import ROOT
+from spec_tests.internal.models.oracle import Past, Turn, assert_logits
+from spec_tests.internal.models.random_model import (
+    ARCHITECTURES,
+    TOKENS,
+    attached,
+    every_architecture,
+    every_keyed_architecture,
+    key_heads,
+    keyed_layers,
+    models,
+    prompts,
+    unmodified,
+    whole,
+)
+
+# The end of each call after the prompt: token by token, or two questions; whether a row is padded.
+STEPS, TURNS = (25, 26, 27, 28, 29), (29, 36)
+STORIES = {"prompt": (STEPS, False), "padded": (STEPS, True), "second turn": (TURNS, False)}
+every_story = pytest.mark.parametrize("story", STORIES)
+
+
+def batch_of(story: str) -> tuple[tuple[int, ...], Tensor, Tensor]:
+    """Return the end of each call, all ids, and their mask."""
+    stops, padded = STORIES[story]
+    ids, mask = prompts(stops[-1] - TOKENS)
+    return stops, ids, mask if padded else torch.ones_like(mask)
+
+
+def called(model, cache, start: int, stops, ids: Tensor, mask: Tensor) -> Tensor:
+    """Return the logits of successive calls, with positions and masks as in `generate`."""
+    read, positions = [], (mask.cumsum(-1) - 1).clamp(min=0)
+    for stop in stops:
+        inputs = dict(input_ids=ids[:, start:stop], position_ids=positions[:, start:stop])
+        with torch.no_grad():
+            out = model(**inputs, attention_mask=mask[:, :stop], past_key_values=cache)
+        read.append(out.logits)
+        start = stop
+    return torch.cat(read, 1)
+
+
+def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
+    """Return random masks of kept entries without padding; heads may keep different numbers."""
+    draw = torch.Generator().manual_seed(5)
+    heads = key_heads(kind)
+    kept = torch.zeros(keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool)
+    for index, one in enumerate(kept.view(-1, TOKENS)):
+        real = mask[index // heads % len(mask), :TOKENS].nonzero()[:, 0]
+        count = 3 + 2 * (index % 5) if ragged else 9
+        one[real[torch.randperm(len(real), generator=draw)[:count]]] = True
+    return kept
+
+
+def placed(kind: str, layers: Iterable[Past]) -> tuple[Past | None, ...]:
+    """Return the `Past` of every layer, None for layers that do not see the whole text."""
+    keyed, seen = [*layers], whole(kind)
+    assert len(keyed) == keyed_layers(kind)
+    return tuple(keyed[seen[n]] if n in seen else None for n in range(max(seen) + 1))
+
+
+def after(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
+    """Return the prompt's turn, then turns that see its kept entries and all later tokens."""
+    turns, start = [Turn(kept.shape[-1])], kept.shape[-1]
+    for stop in stops:
+        since = torch.ones(*kept.shape[1:-1], start - kept.shape[-1], dtype=torch.bool)
+        layers = (Past(torch.cat([one, since], -1)) for one in kept)
+        turns.append(Turn(stop, placed(kind, layers)))
+        start = stop
+    return tuple(turns)
+
+
+class Witness(SimpleNamespace):
+    """An implementation for one layer that records its cache at every call."""
+
+    def __init__(self, read: str, append: str) -> None:
+        super().__init__(**vars(optimized))
+        self.held: list[tuple[Tensor, ...]] = []
+        self.new: list[int] = []
+        vars(self)[read] = lambda held, **how: self.note(getattr(optimized, read)(held, **how))
+        vars(self)[append] = lambda *given: self.count(getattr(optimized, append), *given)
+
+    def note(self, view):
+        """Record the cache's entries."""
+        self.held.append(view)
+        return view
+
+    def count(self, append, held, *given):
+        """Record the number of new tokens."""
+        self.new.append(given[0].shape[2])
+        return append(held, *given)
+
+
+class HexWitness(Witness):
+    """An implementation of HEX that records the restored entries before each block of tokens."""
+
+    def __init__(self) -> None:
+        super().__init__("hex_read", "hex_append")
+        self.hex_decode = self.decode
+
+    def decode(self, held, *given):
+        """Decode block by block."""
+        outputs, start, length = [], 0, given[0].shape[2]
+        while start < length:
+            stop = start + held.config.block - held.residual_keys.shape[2]
+            some = [x[:, :, start:stop] for x in given]
+            self.hex_read(held)
+            output, held = self.count(reference.hex_decode, held, *some)
+            outputs.append(output)
+            start = stop
+        return optimized.HexDecoded(torch.cat(outputs, 2), held)
+
+
+def witnessed(cache, witness: Callable[[], Witness]) -> list[Witness]:
+    """Give each layer of a cache a witness, and return the witnesses."""
+    found = []
+    for layer in (layer for layer in cache.layers if hasattr(layer, "kv")):
+        layer.kv = witness()
+        found.append(layer.kv)
+    return found
+
+
+def turns_of(kind: str, witnesses: list[Witness], past, every: int) -> tuple[Turn, ...]:
+    """Return the prompt's turn, then one for each record; none crosses a multiple of `every`."""
+    turns, start = [Turn(TOKENS)], TOKENS
+    assert all(one.new == witnesses[0].new for one in witnesses)
+    for index, new in enumerate(witnesses[0].new):
+        assert start // every == (start + new - 1) // every
+        layers = placed(kind, (past(one.held[index], start) for one in witnesses))
+        start += new
+        turns.append(Turn(start, layers))
+    return tuple(turns)
+
+
+def restored(view, start: int) -> Past:
+    """Return all tokens as HEX restores them."""
+    assert view[0].shape[2] == start
+    return Past(torch.ones(view[0].shape[:-1], dtype=torch.bool), *view)
+
+
+def rejoined(witnesses: list[Witness], mask: Tensor) -> None:
+    """Join the records of rows that were read one by one, with zeros at padding."""
+    for one in witnesses:
+        calls = [one.held[at : at + len(mask)] for at in range(0, len(one.held), len(mask))]
+        one.held = [
+            tuple(
+                torch.cat([pad(x, (0, 0, longest - x.shape[2], 0)) for x in rows])
+                for rows in zip(*call, strict=True)
+            )
+            for call in calls
+            for longest in [max(view[0].shape[2] for view in call)]
+        ]
+        one.new = one.new[:: len(mask)]
+
+
+def survivors(view, start: int, shifts: list[int]) -> Past:
+    """Return the mask of stored tokens, shifted by the padding of their row."""
+    seen = torch.zeros(*view.positions.shape[:-1], start, dtype=torch.bool)
+    for row, head, slot in view.present.nonzero().tolist():
+        seen[row, head, int(view.positions[row, head, slot]) + shifts[row]] = True
+    return Past(seen)
+
+
+@every_architecture
+@pytest.mark.parametrize("padded", [False, True])
+def test_the_oracle_that_sees_everything_is_the_unmodified_model(kind, padded):
+    ids, mask = prompts()
+    mask = mask if padded else torch.ones_like(mask)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        out = unmodified(kind)(input_ids=ids, attention_mask=mask, position_ids=positions)
+    assert_logits(out.logits[mask.bool()], kind, ids, mask)
+
+
+@every_architecture
+@every_story
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, ragged):
+    stops, ids, mask = batch_of(story)
+    chunk = 7 if story == "padded" else None
+    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS], chunk=chunk)
+    kept = chosen(kind, mask, ragged)
+    prompt.cache.evict(kept)
+    assert (prompt.cache.evictable()[0].old is not None) == ragged
+    actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], after(kind, kept, stops))
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
+    stops, ids, mask = batch_of("padded")
+    prompt = models.prefill(attached(kind), ids[:, :TOKENS], mask[:, :TOKENS])
+    kept = chosen(kind, mask, ragged=True)
+    prompt.cache.evict(kept)
+    actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], after(kind, kept, stops))
+
+
+def test_the_docs_count_the_architectures_of_the_matrix():
+    count = len({kind.partition(" ")[0] for kind in ARCHITECTURES})
+    page = (ROOT / "docs" / "compared.md").read_text()
+    assert f"when it is attached; {count} architectures in the suite |" in page
+
+
+@every_keyed_architecture
+@every_story
+@pytest.mark.parametrize("mode", ["append", "full"])
+def test_hex_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, mode):
+    stops, ids, mask = batch_of(story)
+    settings = optimized.HexConfig(density=0.0, block=8, recent=2, mode=mode)
+    cache = models.HexTransformersCache(attached(kind).config, settings)
+    witnesses = witnessed(cache, HexWitness)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
+    if story == "padded":
+        rejoined(witnesses, mask)
+    # A padded row has fewer tokens, so that it fills its blocks later.
+    every = 1000 if story == "padded" else settings.block
+    turns = turns_of(kind, witnesses, restored, every)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
+
+
+@every_keyed_architecture
+@every_story
+@pytest.mark.parametrize("name", ["kivi-2", "gear"])
+def test_a_quantiser_attends_to_what_it_restores_and_to_its_new_tokens(kind, story, name):
+    stops, ids, mask = batch_of(story)
+    cache = models.QuantizedTransformersCache(attached(kind).config, name)
+    functions = [f"{name.partition('-')[0]}_{what}" for what in ("read", "append")]
+    witnesses = witnessed(cache, partial(Witness, *functions))
+    for one in witnesses:  # heads are narrower here than a group of the paper's
+        vars(one)["kivi_prefill"] = partial(optimized.kivi_prefill, group=8, residual=8)
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
+    if story == "padded":
+        rejoined(witnesses, mask)
+    turns = turns_of(kind, witnesses, restored, every=1000)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
+
+
+@every_keyed_architecture
+@every_story
+@pytest.mark.parametrize("scope", ["head", "layer"])
+def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope):
+    stops, ids, mask = batch_of(story)
+    settings = optimized.DecodingConfig(10, interval=4, scope=scope)
+    cache = models.DecodingTransformersCache(attached(kind).config, settings)
+    witnesses = witnessed(cache, partial(Witness, "decoding_read", "decoding_append"))
+    actual = called(attached(kind), cache, 0, [TOKENS, *stops], ids, mask)[:, TOKENS:]
+    shifts = (mask == 0).sum(1).tolist()
+    turns = turns_of(kind, witnesses, partial(survivors, shifts=shifts), settings.interval)
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
+    past = turns[-1].layers[min(whole(kind))]
+    assert past is not None
+    assert not past.seen.all()
+
+
+@every_architecture
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind_of_set", ["dense", "ragged", "recent", "old"])
+def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padded, kind_of_set):
+    ids, mask = prompts()
+    mask = mask if padded else torch.ones_like(mask)
+    prompt = models.prefill(attached(kind), ids, mask)
+    kept = chosen(kind, mask, ragged=kind_of_set == "ragged")
+    if kind_of_set in ("recent", "old"):  # every head holds the last token, or none
+        kept = torch.zeros_like(kept)
+        kept[..., -9:] = True
+        kept[..., -1] = kind_of_set == "recent"
+    prompt.cache.evict(kept)
+    how = dict(max_new_tokens=6, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    out = attached(kind).generate(ids, attention_mask=mask, past_key_values=prompt.cache, **how)
+    assert prompt.cache.get_seq_length() == TOKENS + 5
+    read = out.sequences[:, :-1]
+    every = torch.cat([mask, mask.new_ones(2, 5)], 1)
+    turns = after(kind, kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
+    first = (Turn(TOKENS - 1), *turns)
+    assert_logits(torch.stack(out.logits, 1), kind, read, every, 6, first)

@@ -1,0 +1,150 @@
+"""The self-check of `attach`: which models pass, and why others are refused."""
+
+import pytest
+import torch
+
+import reference
+from optimized.models import self_check
+from optimized.models.attach import attachment
+from spec_tests.accuracy import assert_as_accurate, assert_close
+from spec_tests.internal.models.random_model import (
+    ARCHITECTURES,
+    TOKENS,
+    attached,
+    configuration,
+    drawn,
+    fresh,
+    keyed_layers,
+    models,
+    prompts,
+    transformers,
+    whole,
+)
+
+LLAMA = "transformers.models.llama.modeling_llama.eager_attention_forward"
+# Queries that are projected, perhaps normed in each head, and then rotated over the whole width.
+ROTATED = ("llama", "qwen3", "gemma2", "qwen2", "mistral", "gemma", "mixtral", "qwen3_moe")
+ROTATED += ("starcoder2", "arcee", "internlm3", "seed_oss", "granite", "qwen2 windowed")
+
+
+def slanted(module, query, key, value, mask, scaling, **_):
+    """Return attention with a bias that grows with distance."""
+    del module
+    tokens = key.shape[2]
+    logits = query @ key.repeat_interleave(query.shape[1] // key.shape[1], 1).mT * scaling
+    logits = logits + mask + 0.01 * torch.arange(tokens)
+    values = value.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    return (logits.softmax(-1) @ values).transpose(1, 2), None
+
+
+def test_a_model_that_computes_something_else_is_refused_and_left_as_it_was(monkeypatch):
+    monkeypatch.setattr(LLAMA, slanted)
+    model = fresh("llama")
+    with pytest.raises(ValueError, match=r"computes by itself, got 'llama', whose attention moves"):
+        models.attach(model)
+    assert model.config._attn_implementation == "sdpa"
+    assert attachment(model) is None
+    modules = (model.model, *(layer.self_attn for layer in model.model.layers))
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in modules)
+
+
+EXPERTS = dict(num_experts_per_tok=2, experts_implementation="eager")
+OTHERS = {
+    # All layers see the whole text, but the model still creates a mask for windows.
+    "qwen2_moe": dict(num_experts=4, shared_expert_intermediate_size=16, moe_intermediate_size=16),
+    # Chunked attention in place of windows; `get_decoder` does not return the decoder.
+    "llama4_text": dict(
+        head_dim=8,
+        num_local_experts=2,
+        intermediate_size_mlp=48,
+        attention_chunk_size=16,
+        layer_types=["chunked_attention", "full_attention"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_model_of_another_form_goes_on_as_by_itself(kind):
+    model = drawn(configuration(kind, **EXPERTS | OTHERS[kind]))
+    ids, mask = prompts(8)
+    how = dict(attention_mask=mask, max_new_tokens=4, do_sample=False, output_logits=True)
+    expected = model.generate(ids, **how, return_dict_in_generate=True)
+    cache = models.compressed(model, "full", ids[:, :-8], mask[:, :-8])
+    found = model.generate(ids, past_key_values=cache, **how, return_dict_in_generate=True)
+    for one, other in zip(found.logits, expected.logits, strict=True):
+        assert_close(one, other.double(), 64.0 * other.abs().max())
+
+
+def test_a_model_that_sees_the_future_is_refused():
+    config = configuration("gemma3_text", use_bidirectional_attention=True)
+    with pytest.raises(ValueError, match=r"got 'gemma3_text', whose attention moves by"):
+        models.attach(transformers.AutoModelForCausalLM.from_config(config))
+
+
+@pytest.mark.parametrize("name", ["softmax_of", "dense_attention"])
+def test_a_slip_of_ours_is_found_in_a_model_that_shows_it(monkeypatch, name):
+    ours = getattr(self_check, name)
+
+    def bare(*given, **_):
+        return ours(*given[:1])
+
+    def blind(query, key, value, valid, way):
+        del valid
+        return ours(query, key, value, None, way)
+
+    monkeypatch.setattr(self_check, name, bare if name == "softmax_of" else blind)
+    with pytest.raises(ValueError, match=r"got 'gemma2', whose attention moves by"):
+        models.attach(fresh("gemma2"))
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_which_models_rotate_their_projected_queries_as_a_whole_is_found(kind):
+    known = attachment(attached(kind))
+    assert known is not None
+    assert known.shown.rotates == (kind in (*ROTATED, "falcon_h1"))
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_half_precision_shows_the_same_of_a_model(kind):
+    known, half = (attachment(one) for one in (attached(kind), models.attach(halved(kind))))
+    assert known is not None
+    assert half is not None
+    assert known.shown.rotates == half.shown.rotates
+
+
+def halved(kind: str):
+    """A model whose weights have eight bits."""
+    return fresh(kind).to(torch.bfloat16)
+
+
+@pytest.mark.parametrize("kind", ROTATED)
+def test_unrotated_queries_turn_into_the_queries_of_the_model(kind):
+    ids, _ = prompts()
+    steps = []
+    models.prefill(attached(kind), ids, watch=[steps.append])
+    frequencies = attached(kind).get_decoder().rotary_emb.inv_freq
+    assert len(steps) == keyed_layers(kind)
+    for step in steps:
+        raw = models.unrotated(step)
+        for at in (0, 1, TOKENS - 1):
+            turn = reference.mean_rotation(frequencies, at, 1)
+            turned = (turn @ raw[:, :, at, :, None])[..., 0]
+            # Rounding errors of angles grow with the position.
+            largest = (1 + at) * raw[:, :, at].abs().max()
+            assert_close(step.queries[:, :, at], turned, largest)
+
+
+@pytest.mark.parametrize("kind", ["llama", "granite", "gemma3_text"])
+def test_products_of_what_scorers_see_are_the_logits_of_the_layer(kind):
+    ids, _ = prompts()
+    steps, outputs = [], []
+    for place in whole(kind):
+        project = attached(kind).model.layers[place].self_attn.o_proj
+        hook = project.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
+        models.prefill(attached(kind), ids, watch=[steps.append])
+        hook.remove()
+        step, output = steps[whole(kind)[place]], outputs.pop()
+        heads = output.view(*ids.shape, -1, step.values.shape[-1]).transpose(1, 2)
+        seen = dict(queries=step.queries, keys=step.keys, values=step.values)
+        assert_as_accurate(heads, reference.attention, seen)
+        steps.clear()

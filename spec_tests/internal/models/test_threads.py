@@ -1,0 +1,67 @@
+"""Several threads use one model: no call changes the result of another running call."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, get_ident
+
+import pytest
+import torch
+
+from spec_tests.accuracy import assert_equal
+from spec_tests.internal.models.random_model import fresh, models, prompts
+
+
+def logits(model, ids):
+    """Return the logits of a model without a cache."""
+    with torch.no_grad():
+        return model(input_ids=ids, use_cache=False).logits
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_call_that_runs_while_another_thread_attaches_stays_causal(layer):
+    """The call waits between two layers until the self-check reaches them, and ends before it."""
+    model, ids = fresh("llama"), prompts()[0]
+    alone = logits(model, ids)
+    arrived, checking, calls = Event(), Event(), []
+
+    def meet(*_):
+        """Continue the call in the middle of the check, and the check after the call."""
+        if get_ident() != here:
+            arrived.set()
+            checking.wait(60)
+        elif not checking.is_set():
+            checking.set()
+            calls[0].result(60)
+
+    here = get_ident()
+    model.model.layers[layer].register_forward_pre_hook(meet)
+    with ThreadPoolExecutor(1) as pool:
+        calls.append(pool.submit(logits, model, ids))
+        arrived.wait(60)
+        models.attach(model)
+        assert_equal(calls[0].result(), alone)
+
+
+def test_calls_of_one_thread_are_right_however_often_another_attaches():
+    model, ids = fresh("llama"), prompts()[0]
+    alone = logits(model, ids)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(20):
+            calls = [pool.submit(logits, model, ids) for _ in range(3)]
+            models.attach(model)
+            for call in calls:
+                assert_equal(call.result(), alone)
+            models.detach(model)
+
+
+def test_the_first_calls_of_three_threads_compress_as_one_would():
+    ids = prompts()[0]
+    alone = models.compressed(fresh("llama"), "snapkv", ids, ratio=0.5)
+    for _ in range(5):
+        model = fresh("llama")
+        with ThreadPoolExecutor(3) as pool:
+            calls = [
+                pool.submit(models.compressed, model, "snapkv", ids, ratio=0.5) for _ in range(3)
+            ]
+        for call in calls:
+            for layer, other in zip(call.result().layers, alone.layers, strict=True):
+                assert_equal(layer.keys, other.keys)

@@ -1,0 +1,81 @@
+"""Fixtures that run the suite from another folder, as its users do."""
+
+import doctest
+import json
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+from spec_tests.index import HERE, ROOT
+
+MODULE = """
+from types import SimpleNamespace
+import torch
+import reference
+
+def every_token(scores, radius=2, protected=None):
+    return torch.ones_like(scores, dtype=torch.bool)
+
+def unwritten(scores, hubs, gamma=0.5):
+    return torch.empty_like(scores)
+
+partial = SimpleNamespace(hub_mask=reference.hub_mask)
+wrong = SimpleNamespace(hub_mask=every_token)
+holes = SimpleNamespace(discount=unwritten)
+named = SimpleNamespace(knorm=lambda keys: keys, hub_mask=every_token)
+"""
+
+
+def printed() -> str:
+    """Return the module that the docs print as a complete submission."""
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    return "".join(example.source for example in doctest.DocTestParser().get_examples(page))
+
+
+def collected(path) -> bool:
+    """Whether pytest collects tests from a path."""
+    return path.is_dir() or path.name.startswith("test_")
+
+
+class Ended(NamedTuple):
+    """The exit status and output of a run of the suite."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory):
+    """A folder with a module `theirs`, and with `printed`, the module in the docs."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "theirs.py").write_text(MODULE)
+    (folder / "printed.py").write_text(printed())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def suite(elsewhere):
+    """Return a function that runs the suite from another folder, in one process for all runs."""
+    command = [sys.executable, "-m", "spec_tests.internal.project.runs"]
+    place = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes: dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=elsewhere, env=place, **pipes) as runs:
+        assert runs.stdin
+        assert runs.stdout
+        answers = iter(runs.stdout)
+
+        def run(*words: str, only=("hubkv",), xfails: str = "") -> Ended:
+            (elsewhere / "xfails.txt").write_text(xfails)
+            # collecting tests that are not run would take most of the time
+            others = (path for path in HERE.iterdir() if only and path.name not in only)
+            words += tuple(f"--ignore={path}" for path in others if collected(path))
+            words += ("--xfails", "xfails.txt") if xfails else ()
+            print(json.dumps(words), file=runs.stdin, flush=True)
+            return Ended(*json.loads(next(answers)))
+
+        yield run
+        runs.stdin.close()

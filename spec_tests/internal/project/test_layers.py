@@ -1,0 +1,244 @@
+"""The fast layers do not call the specification, and have no Python loop over data."""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+import ast
+import re
+import sys
+from inspect import getclosurevars, getdoc, isclass, isfunction, signature, unwrap
+from pathlib import Path
+from subprocess import check_output
+from types import ModuleType
+from typing import Any, assert_type
+
+import pytest
+import torch
+from torch import Tensor
+
+import optimized
+import reference
+from optimized import kernels, vector
+from optimized._dispatch import dispatch, on_gpu
+from spec_tests.internal.project.layers import ALLOWED_LOOPS, loops, slow
+
+TABLE = Path(optimized.__file__)
+FILES = sorted(
+    path
+    for part in ("vector", "kernels")
+    for path in TABLE.parent.glob(f"{part}/**/*.py")
+    if path.parent.name != part or path.stem != "__init__"
+)
+
+
+def test_no_body_reaches_a_slow_body_or_a_loop_of_the_specification():
+    bodies = {name: getattr(vector, name) for name in vector.__all__}
+    found = {name: slow(body) for name, body in bodies.items() if isfunction(body)}
+    assert not {name: what for name, what in found.items() if what}
+
+
+def test_the_loops_are_the_allowed_ones_and_none_runs_over_data():
+    found = {
+        f"{path.relative_to(TABLE.parent)}::{function}"
+        for path in FILES
+        for function in loops(ast.parse(path.read_text()))
+    }
+    assert found == {where for where in ALLOWED_LOOPS if not where.startswith("reference/")}
+
+
+@pytest.mark.parametrize("package", ["models", "vector", "kernels"])
+def test_what_is_shipped_for_others_imports_nothing_of_the_command(package):
+    found = {
+        name
+        for path in TABLE.parent.glob(f"{package}/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in imported(node)
+        if re.match(r"(spec_tests|docs|optimized\.(study|tiny|bench|counts))\b", name)
+    }
+    assert found == set()
+
+
+def test_no_module_is_imported_by_what_it_imports():
+    root = TABLE.parent.parent
+    files = [
+        path for package in ("reference", "optimized") for path in root.glob(f"{package}/**/*.py")
+    ]
+    places = {".".join(path.relative_to(root).with_suffix("").parts): path for path in files}
+    needed = {
+        place: {
+            module
+            for node in ast.parse(path.read_text()).body
+            for name in imported(node)
+            for module in (name, name.rpartition(".")[0])
+            if module in places
+        }
+        for place, path in places.items()
+    }
+    while free := {place for place, wanted in needed.items() if not wanted & needed.keys()}:
+        needed = {place: wanted for place, wanted in needed.items() if place not in free}
+    assert not needed
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Return the full names that a statement imports."""
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
+def test_the_checker_sees_a_body_that_calls_the_specification():
+    def borrowed(scores):
+        return reference.hub_mask(scores)
+
+    borrowed.__module__ = "optimized.vector.hubkv"
+    spec = "reference/hubkv/discount.py::hub_mask"
+    assert slow(borrowed) == ["reference.hubkv.discount.hub_mask", spec]
+
+
+def test_the_checker_sees_loops_over_tokens_heads_and_queries():
+    looping = """
+def by_token(scores):
+    for i in range(scores.shape[-1]):
+        scores[..., i] += 1
+def by_head(scores):
+    return torch.stack([head.cumsum(-1) for head in scores])
+def by_query(queries):
+    while len(queries):
+        queries = queries[1:]
+def by_unpacking(scores):
+    for head in [*scores]:
+        head += 1
+def by_map(scores):
+    return list(map(torch.sum, scores))
+def fixed(scores):
+    for axis in (-1, -2):
+        scores = scores.sum(axis, keepdim=True)
+    return scores
+@triton.jit
+def kernel(scores, radius):
+    for offset in range(1, radius):
+        pass
+"""
+    assert loops(ast.parse(looping)) == [
+        "by_token",
+        "by_head",
+        "by_query",
+        "by_unpacking",
+        "by_map",
+    ]
+
+
+@pytest.mark.parametrize("name", reference.__all__)
+def test_the_table_has_a_row_for_every_public_name(name):
+    spec, row = getattr(reference, name), getattr(optimized, name)
+    if isclass(spec):
+        # a class with its own fast body is a subclass of the specification's
+        assert issubclass(row, spec)
+    else:
+        assert isfunction(row)
+        assert str(signature(row)) == str(signature(spec))
+        assert getdoc(row) == getdoc(spec)
+        assert row.__name__ == name
+
+
+def test_the_table_has_no_row_beside_the_public_names():
+    rows = {name for name, value in vars(optimized).items() if hasattr(value, "__wrapped__")}
+    assert rows <= set(reference.__all__)
+
+
+def test_a_kernel_stands_at_the_path_of_its_function():
+    places = {
+        name: (getattr(kernels, name).__module__, unwrap(getattr(reference, name)).__module__)
+        for name in kernels.LAUNCHERS
+    }
+    wanted = {
+        name: spec.replace("reference", kernels.__name__) for name, (_, spec) in places.items()
+    }
+    assert {name: place for name, (place, _) in places.items()} == wanted
+
+
+@pytest.mark.parametrize("layer", [vector, kernels], ids=lambda layer: layer.__name__)
+def test_a_layer_offers_public_names_only(layer: ModuleType):
+    assert set(layer.__all__) <= set(reference.__all__)
+    assert all(hasattr(layer, name) for name in layer.__all__)
+
+
+def test_an_elementwise_row_is_the_specifications_own_body():
+    assert all(getattr(vector, n) is unwrap(getattr(reference, n)) for n in vector.ELEMENTWISE)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in reference.__all__ if isfunction(getattr(vector, n, None))]
+)
+def test_on_a_cpu_a_row_runs_its_vectorised_body(name):
+    bodies = getclosurevars(getattr(optimized, name)).nonlocals
+    assert bodies["vector"] is getattr(vector, name)
+    assert not on_gpu((torch.ones(2),))
+
+
+def test_a_row_with_another_default_is_refused_at_import():
+    spec = signature(reference.smd)
+    radius = spec.parameters["radius"].replace(default=3)
+
+    def other(*args, **kwargs):
+        return reference.smd(*args, **kwargs)
+
+    other.__signature__ = spec
+    dispatch(reference.smd, other)
+    parameters = (spec.parameters | {"radius": radius}).values()
+    other.__signature__ = spec.replace(parameters=list(parameters))
+    with pytest.raises(TypeError, match="'radius', 3"):
+        dispatch(reference.smd, other)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_fast_body_says_no_default_again(path):
+    public = (n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef))
+    bodies = (body for body in public if body.name in reference.__all__)
+    assert not [body.name for body in bodies if body.args.defaults or any(body.args.kw_defaults)]
+
+
+def test_a_body_that_names_no_default_has_the_specifications():
+    def retain(scores, protected, *, keep, ratio, scope):
+        return scores, protected, keep, ratio, scope
+
+    row: Any = dispatch(reference.retain, retain)
+    scores = torch.ones(3)
+    assert row(scores, keep=1) == (scores, None, 1, None, "head")
+    assert signature(retain).parameters["scope"].default == "head"
+
+
+def test_without_a_gpu_no_kernel_is_imported():
+    asked = "import sys, torch, optimized; optimized.smd(torch.ones(3)); print(*sys.modules)"
+    found = check_output([sys.executable, "-c", asked], text=True).split()
+    assert "optimized.vector" in found
+    assert "optimized.kernels" not in found
+
+
+def test_a_kernel_serves_only_calls_whose_tensors_are_all_on_a_gpu():
+    assert not on_gpu((torch.ones(2), 1))
+    assert not on_gpu((100, 0.5)), "no tensor, no GPU"
+
+
+def test_a_type_checker_sees_through_the_table():
+    """In CI pyright checks the type and the refused call; `assert_type` does nothing here."""
+    assert_type(optimized.smd(torch.ones(3)), Tensor)
+    with pytest.raises(TypeError):
+        optimized.smd(torch.ones(3), radius="two")  # pyright: ignore[reportArgumentType]
+
+
+def test_importing_the_reference_imports_nothing_of_the_optimized_layers():
+    source = "\n".join(p.read_text() for p in Path(reference.__file__).parent.rglob("*.py"))
+    names = {
+        name
+        for node in ast.walk(ast.parse(source))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    allowed = {"torch", "numpy", "scipy", "jaxtyping", "annotated_types", "reference"}
+    allowed |= sys.stdlib_module_names
+    assert {name.partition(".")[0] for name in names} <= allowed

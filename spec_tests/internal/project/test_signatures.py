@@ -1,0 +1,128 @@
+"""The file `signatures.txt` holds the public signatures, so that each change shows in a diff.
+
+`python -m spec_tests.internal.project.test_signatures` writes it again.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from inspect import Parameter, getdoc, isfunction, signature, unwrap
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+import torch
+
+import reference
+from reference._validation.contract import MANY
+from reference._validation.docstrings import admits
+
+GOLDEN = Path(__file__).parent / "signatures.txt"
+
+
+def lines(name: str) -> Iterator[str]:
+    """Yield a public name, its parameters or fields with ranges and defaults, and its rules."""
+    public = unwrap(getattr(reference, name))
+    hints = get_type_hints(public.__init__ if plain_class(public) else public, include_extras=True)
+    yield f"{name}{' (class)' * isinstance(public, type)}"
+    for field, parameter in signature(public).parameters.items():
+        star = "*" if parameter.kind == Parameter.KEYWORD_ONLY else ""
+        default = getattr(parameter.default, "__name__", repr(parameter.default))
+        optional = "" if parameter.default is Parameter.empty else f" = {default}"
+        yield f"    {star}{field}: {said(hints[field])}{optional}"
+    if "return" in hints and not isinstance(public, type):
+        yield f"    -> {said(hints['return'])}"
+    if rules := vars(public).get("rules"):
+        yield f"    requires {', '.join(rule.__name__ for rule in rules)}"
+
+
+def plain_class(public: Any) -> bool:
+    """Whether a public name is a class but not a named tuple."""
+    return isinstance(public, type) and not hasattr(public, "_fields")
+
+
+def said(hint: Any) -> str:
+    """Return an annotation in the words of error messages, or as Python prints it."""
+    if get_origin(hint) is tuple and ... not in get_args(hint):
+        return ", ".join(map(said, get_args(hint)))
+    try:
+        return admits(hint)
+    except AttributeError:
+        return str(hint)
+
+
+def text() -> str:
+    """Return the expected content of `signatures.txt`."""
+    return "\n".join(line for name in reference.__all__ for line in lines(name)) + "\n"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("length", [4, MANY], ids=["short", "long"])
+def test_a_long_tensor_is_held_to_its_range_as_a_short_one_is(length, dtype):
+    scores, hubs = torch.zeros(length, dtype=dtype), torch.ones(length, dtype=torch.bool)
+    scores[:2] = torch.tensor([-0.0, torch.finfo(dtype).max], dtype=dtype)
+    reference.discount(scores, hubs)
+    for bad in (-torch.finfo(dtype).tiny, -1.0, -torch.inf, torch.inf, torch.nan, -torch.nan):
+        scores[2] = bad
+        with pytest.raises(ValueError, match=f"^scores must be finite and >= 0, got {scores[2]}$"):
+            reference.discount(scores, hubs)
+
+
+def test_the_public_signatures_are_those_on_file():
+    assert text() == GOLDEN.read_text(), (
+        "python -m spec_tests.internal.project.test_signatures writes them anew"
+    )
+
+
+RULES = {
+    f"{rule.__module__}.{rule.__name__}": rule
+    for name in reference.__all__
+    for rule in vars(unwrap(getattr(reference, name))).get("rules", ())
+}
+NAMED = re.compile(r"(?m)^    (\w+): ")
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_raises_one_kind_of_error_and_is_said_to(rule):
+    (kind,), rule = kinds(*rule.rsplit(".", 1)), RULES[rule]
+    said = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
+    for name in reference.__all__:
+        public = getattr(reference, name)
+        if isfunction(public) and rule in vars(unwrap(public)).get("rules", ()):
+            raises = (getdoc(public) or "").partition("\n\nRaises:\n")[2].partition("\n\n")[0]
+            entries = dict(zip(*[iter(NAMED.split("\n" + raises)[1:])] * 2, strict=True))
+            assert said in " ".join(entries[kind].split()), name
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in reference.__all__ if isfunction(getattr(reference, n))]
+)
+def test_a_docstring_has_one_entry_for_each_kind_of_error(name):
+    raises = (getattr(reference, name).__doc__ or "").partition("\n\nRaises:\n")[2]
+    found = NAMED.findall("\n" + raises.partition("\n\n")[0])
+    assert found
+    assert len(found) == len(set(found))
+
+
+@cache
+def kinds(module: str, name: str) -> frozenset[str]:
+    """Return the exceptions that a function of the reference raises, also through its callees."""
+    here = sys.modules[module]
+    tree = ast.parse(Path(here.__file__ or "").read_text())
+    bodies = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    found = set()
+    for node in (node for body in bodies for node in ast.walk(body)):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            found.add(ast.unparse(node.exc.func))
+        elif isinstance(node, ast.Call):
+            home, _, called = ast.unparse(node.func).rpartition(".")
+            target = getattr(getattr(here, home, None) if home else here, called, None)
+            if isfunction(target) and target.__module__.startswith("reference."):
+                found |= kinds(target.__module__, target.__name__)
+    return frozenset(found)
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(text())

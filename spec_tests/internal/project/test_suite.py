@@ -1,0 +1,403 @@
+"""The suite itself: its reports, its usage errors, and that it detects wrong modules."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from inspect import isfunction, signature
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from jaxtyping import Float, TypeCheckError
+from torch import Tensor
+
+import reference
+from spec_tests.implementation import carry
+from spec_tests.index import HERE, ROOT
+from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
+from spec_tests.limits import STRIKES, DoesNotEnd, Limit
+from spec_tests.requirements import asked
+from spec_tests.test_agreement import held_to_its_types
+
+VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
+GENERIC = ("test_agreement.py", "test_errors.py")
+NEEDS_DISCOUNT = "test_a_hub_keeps_its_score"
+
+
+@pytest.fixture(scope="module")
+def report(suite):
+    """The output of a run on three modules: a partial one, a wrong one, one that skips writes."""
+    tests = f"{VECTOR} or {LAW} or {NEEDS_DISCOUNT} or test_index or test_layers"
+    modules = ("theirs:partial", "theirs:wrong", "theirs:holes")
+    only = ("hubkv", "test_vectors.py", "internal/project")
+    return suite(*modules, "-v", "--tb=no", "-k", tests, only=only).stdout
+
+
+def test_a_partial_module_passes_and_what_it_lacks_is_one_count(report):
+    assert f"{LAW}[theirs:partial] PASSED" in report
+    assert f"{NEEDS_DISCOUNT}[theirs:partial]" not in report
+    assert not re.search("skipped", report, re.IGNORECASE)
+    assert re.search("HubKV: 0 of [0-9]+ equations offered pass; not all tests were run", report)
+    assert len(re.findall("theirs:partial lacks.*", report)) == 1
+    assert re.search(r"theirs:partial lacks \d+ functions$", report, re.MULTILINE)
+
+
+def test_a_wrong_module_fails_a_law_and_a_vector(report):
+    assert f"{LAW}[theirs:wrong] FAILED" in report
+    assert f"[theirs:wrong-discount-{VECTOR}] FAILED" in report
+    assert re.search("HubKV: .*HubKV-6 fails.*; 0 of [0-9]+ equations offered pass", report)
+
+
+def test_a_result_with_unwritten_memory_is_found_out(report):
+    assert f"{NEEDS_DISCOUNT}[theirs:holes] FAILED" in report
+
+
+def test_a_run_leaves_nothing_behind(report, elsewhere):
+    assert report
+    assert not [path.name for path in elsewhere.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_unwritten_memory_is_poisoned(dtype):
+    assert torch.empty(1000, dtype=dtype).isnan().all()
+
+
+def test_other_peoples_modules_are_not_held_to_our_docs_and_layers(report):
+    assert "test_index.py" not in report
+    assert "test_layers.py" not in report
+
+
+def test_a_partial_module_is_conformant_unless_complete_is_asked_for(suite):
+    # the name of a profile may follow a space
+    words = ("theirs:partial", "-k", LAW, "--hypothesis-profile", "conformance")
+    assert suite(*words).returncode == pytest.ExitCode.OK
+    complete = suite(*words, "--complete")
+    assert complete.returncode == pytest.ExitCode.TESTS_FAILED
+    assert re.search("theirs:partial lacks .*: .*discount", complete.stdout)
+
+
+def test_what_the_papers_only_name_is_tested_on_request(suite):
+    words = ("theirs:named", "-k", "knorm or hub_mask", "-v", "--tb=no")
+    usual = suite(*words, only=(*GENERIC, "attention")).stdout
+    assert "test_agrees_with_reference[theirs:named-hub_mask]" in usual
+    assert "hub_mask fails" in usual
+    assert usual.count("knorm") == usual.count("not asked: knorm (--ours)") == 1
+    all_of_it = suite(*words, "--ours", only=GENERIC).stdout
+    for test in ("py::test_signature", "py::test_calling_convention", "the_good_input_is_accepted"):
+        assert re.search(rf"{test}.*knorm.* FAILED", all_of_it)
+
+
+def test_what_a_test_asks_for_is_read_from_its_text(tmp_path):
+    file = tmp_path / "test_some.py"
+    file.write_text(
+        "def scored(impl): return impl.smd\n"
+        "def helper(module, impl): return impl.gate(module.decay)\n"
+        "def other(impl): return impl.retain\n"
+        "def test_hubs(impl, scored): assert helper(reference, impl) == impl.hub_mask(x.discount)\n"
+    )
+    assert asked(file, "test_hubs") == {"smd", "gate", "hub_mask"}
+
+
+def test_an_expected_failure_is_strict(suite):
+    lines = f"{LAW}[theirs:wrong]  # a known bug\n{LAW}[theirs:partial]  # mended since\n"
+    done = suite("theirs:wrong", "theirs:partial", "-v", "-k", LAW, xfails=lines)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "expected to fail: a known bug" in done.stdout
+    assert re.search(f"though expected to fail .mended since.: .*{LAW}", done.stdout)
+
+
+def test_an_expected_failure_that_matches_nothing_is_a_usage_error(suite):
+    done = suite("theirs:partial", xfails="test_of_another_day  # renamed since\n")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "no such test: test_of_another_day" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "theirs:no_such_attribute"])
+def test_an_unknown_module_is_a_usage_error(suite, module):
+    done = suite(module)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--impl: " in done.stderr
+    assert module.rpartition(":")[2] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_submission_the_docs_print_is_complete(suite):
+    done = suite("printed", "-k", "hub_mask or hubkv", only=("hubkv", *GENERIC))
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+    assert "fails" not in done.stdout
+
+
+def test_the_card_that_the_docs_print_is_what_a_run_prints(suite, elsewhere):
+    """The docs' module is changed so that every token of a plateau is a hub."""
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    (card,) = re.findall(r"^```text\n(hub_mask fails.*?)^```$", page, re.M | re.S)
+    right = "beaten = near & ((theirs > mine) | ((theirs == mine) & (at < at[:, None])))"
+    text = (elsewhere / "printed.py").read_text()
+    assert right in text
+    wrong = text.replace(right, "beaten = near & (theirs > mine)").partition("hub_mask(torch")[0]
+    (elsewhere / "yourlib.py").write_text(f"{wrong}\nfrom reference import discount\n")
+    done = suite("yourlib", only=())
+    assert counted(card) in counted(done.stdout)
+
+
+def counted(text):
+    """Return the output without the parts that a new law changes: test counts and names."""
+    text = re.sub(r"\d+( of \d+)? (tests|failed|passed)", r"some \2", text)
+    return re.sub(r"so fails .*?\n\n", "", text, flags=re.DOTALL)
+
+
+IDLE = """
+import reference
+from reference import gate
+
+def discount(scores, hubs, gamma=0.5):
+    return scores
+
+def hub_msk(scores, radius=2, protected=None):
+    return reference.hub_mask(scores, radius, protected)
+
+def pad_mask(scores):
+    return scores
+"""
+
+
+def test_all_tests_of_a_paper_are_run_and_a_misspelt_name_is_told(suite, elsewhere):
+    (elsewhere / "idle.py").write_text(IDLE + "from reference import attention, knorm\n")
+    done = suite("idle", "--paper", "hubkv", only=())
+    assert re.search("^discount +fails +– +fails +HubKV-7$", done.stdout, re.MULTILINE)
+    assert re.search("^gate +passes +passes +passes", done.stdout, re.MULTILINE)
+    assert "attention" not in done.stdout
+    assert "not run" not in done.stdout
+    assert "hub_msk is offered, unknown; did you mean hub_mask?" in done.stdout
+    assert done.stdout.count("did you mean") == 1
+
+
+def test_what_was_not_run_says_so_and_passes_nothing(suite, elsewhere):
+    (elsewhere / "chosen.py").write_text(IDLE)
+    done = suite("chosen", only=("hubkv",))
+    assert re.search("^discount +fails +– +not run", done.stdout, re.MULTILINE)
+    assert re.search("^gate +in part +in part +not run", done.stdout, re.MULTILINE)
+    words = " ".join(done.stdout.split())
+    assert re.search("not run: .*agreement .discount, gate.", words)
+    assert "; not all tests were run of HubKV-10," in done.stdout
+    named = suite("chosen", "-k", "test_calling_convention and gate", only=())
+    assert re.search("^gate +in part +in part +not run", named.stdout, re.MULTILINE)
+    assert "in part: agreement (gate)" in named.stdout
+    assert "HubKV: 0 of " in named.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        ("def hub_msk(scores): pass", (), "hub_msk is offered, unknown; did you mean hub_mask?"),
+        ("def hub_masks(scores): pass", (), "offers no function of the specification, such as "),
+        ("from reference import gate", ("--paper", "hex"), "offers no function of HEX, such as "),
+        ("from reference import knorm", (), "knorm, which no paper defines, with --ours"),
+    ],
+)
+def test_a_module_that_offers_nothing_is_a_usage_error(suite, elsewhere, text, words, said):
+    name = f"bare{abs(hash((text, words)))}"
+    (elsewhere / f"{name}.py").write_text(text)
+    done = suite(name, *words)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+NEVER = """
+import time
+import torch
+import reference
+from reference import gate
+
+def hub_mask(scores, radius=2, protected=None):
+    while scores.numel() > 1:
+        try:
+            scores.sum()
+        except Exception:
+            pass
+    return reference.hub_mask(scores, radius, protected)
+
+def smd(scores, radius=2, gamma=0.5, protected=None):
+    return reference.discount(scores, hub_mask(scores, radius, protected), gamma)
+
+def decay(*args, **kwargs):
+    return torch.zeros(10**9).sum()
+"""
+
+
+def test_a_call_that_does_not_end_or_takes_all_memory_ends_and_the_run_with_it(suite, elsewhere):
+    (elsewhere / "never.py").write_text(NEVER)
+    only = ("test_agreement.py", "test_vectors.py", "hubkv")
+    done = suite("never", "--call-limit", "0.5", "--report-json", "never.json", only=only)
+    (module,) = json.loads((elsewhere / "never.json").read_text())["modules"]
+    cards = {card["function"]: card for card in module["functions"]}
+    (hangs,) = cards["hub_mask"]["failures"]
+    assert (hangs["kind"], hangs["level"]) == ("does not end", "values")
+    assert "print(never.hub_mask(" in hangs["claims"][0]["snippet"]
+    assert {f["follows"][0] for f in cards["smd"]["failures"]} == {"hub_mask"}
+    assert cards["gate"]["verdict"] != "fails"
+    assert module["tests"]["skipped"]
+    heavy = next(f for f in cards["decay"]["failures"] if f["kind"] == "crashes")
+    if sys.platform == "linux":
+        assert "can't allocate memory" in heavy["claims"][0]["got"]
+    assert "hub_mask  fails    –" in done.stdout
+
+
+def test_a_call_has_a_tenth_of_the_time_once_it_did_not_end_and_then_none():
+    limit = Limit(0.2)
+    for _ in range(STRIKES):
+        with pytest.raises(DoesNotEnd), limit.on("gate"):
+            time.sleep(60)
+    with pytest.raises(DoesNotEnd, match="not called again"), limit.on("gate"):
+        raise AssertionError("it is called")
+    with limit.on("discount"), limit.on("decay"):
+        assert limit.inside
+    assert limit.given_up == {"gate"}
+
+
+BARE = """
+import sys
+from importlib.machinery import PathFinder
+
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name.partition(".")[0] in {hidden}
+        return None if hidden else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
+"""
+
+
+def without(elsewhere, *names):
+    """Return a command that runs the suite as if modules were not installed, and its options."""
+    folder = elsewhere / "_".join(("without", *names))
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(BARE.replace("{hidden}", repr(set(names))))
+    paths = os.pathsep.join(map(str, (folder, ROOT)))
+    run = [sys.executable, "-m", "spec_tests", "theirs:partial"]
+    place: dict[str, Any] = dict(cwd=elsewhere, env=os.environ | {"PYTHONPATH": paths})
+    return run, place
+
+
+def test_without_triton_the_suite_runs_and_skips_the_tests_of_kernels(elsewhere):
+    run, place = without(elsewhere, "triton")
+    done = subprocess.run([*run, "-k", VECTOR], **place, capture_output=True, text=True)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    ours = [*run[:2], "pytest", str(HERE / "kernels"), str(HERE / "hubkv/gate"), "-rs", "-q"]
+    done = subprocess.run([*ours, "--collect-only"], **place, capture_output=True, text=True)
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    assert "Triton is not installed, so there are no kernels" in done.stdout
+    assert "[optimized]" in done.stdout
+    assert "[optimized.kernels]" not in done.stdout
+
+
+def test_without_pytest_one_sentence_says_what_to_install(elsewhere):
+    run, place = without(elsewhere, "pytest")
+    done = subprocess.run(run, **place, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "The suite needs pytest: pip install 'kvspec[test]'\n"
+
+
+def test_a_sparse_tensor_is_refused_by_a_module_as_by_the_reference(suite, elsewhere):
+    (elsewhere / "bytes.py").write_text(
+        "import reference\nstored_bytes = lambda object: reference.stored_bytes(object)\n"
+    )
+    done = suite("bytes", "-k", "stored_bytes or tensor_counts", only=("test_errors.py", "evict"))
+    assert done.returncode == pytest.ExitCode.OK, done.stdout
+
+
+def test_an_unknown_device_is_a_usage_error(suite):
+    done = suite("theirs:partial", "--device", "banana")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--device: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_inputs_and_refusals_cover_the_api():
+    functions = [n for n in reference.__all__ if isfunction(getattr(reference, n))]
+    assert sorted(INPUTS) == sorted(REFUSALS) == sorted(functions)
+
+
+def test_every_argument_that_can_be_wrong_is_tried():
+    """Each parameter of each function has a refusal, unless it is a flag of any value."""
+    for name, (good, refusals) in REFUSALS.items():
+        tried = {refusal.argument for refusal in refusals}
+        flags = {k for k, v in good.items() if isinstance(v, bool)}
+        parameters = set(signature(getattr(reference, name)).parameters)
+        assert parameters <= tried | flags, (name, parameters - tried - flags)
+
+
+class Parts(NamedTuple):
+    """A result of several parts."""
+
+    scores: Float[Tensor, "*heads tokens"]
+    halves: tuple[Float[Tensor, "tokens"], ...]
+
+
+def halved(scores: Float[Tensor, "*heads tokens"]) -> Parts:
+    """Return parts whose annotations require equal lengths."""
+    return Parts(scores, (scores[0], scores[-1]))
+
+
+def test_a_field_of_another_length_is_seen():
+    scores = torch.ones(2, 4)
+    held_to_its_types(halved, halved)(scores)
+    with pytest.raises(AssertionError, match="halves"):
+        held_to_its_types(halved, lambda scores: Parts(scores, (scores[0, :2],)))(scores)
+
+
+def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
+    """Return a result whose annotation requires the shape of the scores."""
+    return scores + scores
+
+
+@pytest.mark.parametrize(
+    "lie", [lambda scores: scores[..., 1:], lambda scores: scores.long(), lambda scores: scores[0]]
+)
+def test_a_result_of_another_shape_or_dtype_is_seen(lie):
+    scores = torch.ones(2, 3)
+    held_to_its_types(doubled, doubled)(scores)
+    with pytest.raises(TypeCheckError):
+        held_to_its_types(doubled, lie)(scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("hubkv_select", reference.HubSettings),
+        ("graphkv_select", reference.GraphSettings),
+        ("refine", reference.HubSettings),
+        ("select", reference.HubSettings),
+        ("select", reference.GraphSettings),
+    ],
+)
+def test_each_setting_decides_what_comes_of_some_corner(name, settings):
+    select, idle = getattr(reference, name), set(settings._field_defaults) - {"adaptive"}
+    for x in (x for x in CORNERS[name] if isinstance(x["refinement"], settings)):
+        for field, value in settings._field_defaults.items():
+            if getattr(x["refinement"], field) != value:
+                without = x | dict(refinement=x["refinement"]._replace(**{field: value}))
+                if not torch.equal(select(**x), select(**without)):
+                    idle.discard(field)
+    assert not idle
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(24.0).view(2, 3, 4)[..., 1],
+        torch.arange(3).expand(2, 3),
+        torch.ones(3, 4, dtype=torch.bool).mT,
+        torch.zeros(0, 3),
+    ],
+)
+def test_inputs_lie_on_a_device_as_they_lay(tensor):
+    (there,) = carry((tensor,), torch.device("meta"))
+    assert (there.shape, there.dtype) == (tensor.shape, tensor.dtype)
+    assert (there.stride(), there.storage_offset()) == (tensor.stride(), tensor.storage_offset())
+    assert torch.equal(carry([tensor], torch.device("cpu"))[0], tensor)

@@ -1,0 +1,84 @@
+"""A byte-level model of random weights in a folder, and the command run on it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+transformers = pytest.importorskip("transformers")
+main = pytest.importorskip("optimized.__main__").main
+tiny = pytest.importorskip("optimized.tiny")
+tokens = pytest.importorskip("optimized.tiny.tokens")
+record = pytest.importorskip("optimized.study.record")
+
+from spec_tests.internal.models.random_model import drawn  # noqa: E402
+
+TEXT = "".join(
+    f"Line {n} says that {n * n} is the square of {n}, and no more.\n" for n in range(99)
+)
+SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuation", "16")
+FEW = (*SMALL, "--no-pictures")
+
+
+def saved(folder: Path, kind: str = "llama", **more: Any) -> Path:
+    """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for.
+
+    Args:
+        folder: where it goes.
+        kind: the type of the model.
+        more: its settings.
+    """
+    on = tokens.Tokens(tiny.BYTES)
+    usual = dict(
+        vocab_size=len(on.tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=512,
+        bos_token_id=on.begin,
+        eos_token_id=on.end,
+        pad_token_id=on.end,
+    )
+    config = transformers.AutoConfig.for_model(kind, **usual | more)
+    drawn(config).save_pretrained(folder)
+    on.tokenizer.save_pretrained(folder)
+    (folder / "text.txt").write_text(TEXT)
+    return folder
+
+
+class Command:
+    """The command, run in its own folder."""
+
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.model, self.folder, self.count = model, folder, 0
+
+    def counting_needles(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Compare needles although a model with random weights finds none."""
+        monkeypatch.setattr(record, "LEAST", 0)
+
+    def arguments(self, *more: str) -> list[str]:
+        """Return the arguments of a small run; later options override earlier ones."""
+        text = str(self.model / "text.txt")
+        return ["--model", str(self.model), "--text", text, *FEW, "--quiet", *more]
+
+    def figures(self, *more: str) -> dict:
+        """Run the command into a new folder, and return the figures."""
+        self.count += 1
+        self.out = self.folder / f"report {self.count}"
+        main(self.arguments("--out", str(self.out), *more))
+        return json.loads((self.out / "figures.json").read_text())
+
+    def refused(self, capsys: pytest.CaptureFixture, *more: str) -> str:
+        """Run a refused command, and return its error line."""
+        before = sorted(self.folder.iterdir())
+        with pytest.raises(SystemExit) as ended:
+            main(self.arguments("--out", str(self.folder / "refused"), *more))
+        assert ended.value.code == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert sorted(self.folder.iterdir()) == before
+        return said.err

@@ -1,0 +1,18 @@
+"""Fixtures: a small model with random weights, and the command on it."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def command_model(tmp_path_factory):
+    """Return a folder with a model."""
+    command_model = pytest.importorskip("spec_tests.internal.study.command_model")
+    return command_model.saved(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def command(command_model, tmp_path):
+    """Return the command on that model."""
+    from spec_tests.internal.study.command_model import Command
+
+    return Command(command_model, tmp_path)

@@ -1,0 +1,395 @@
+"""The figures that the command measures."""
+
+import sys
+from inspect import signature
+from itertools import pairwise, product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+from transformers import AutoTokenizer
+
+import optimized
+import reference
+from optimized import Scored, refine
+from optimized.models.scorer import Scores
+from optimized.models.scorers import SCORERS
+from optimized.models.selection import kept_entries
+from optimized.models.self_check import Proof
+from optimized.models.systems import REFINEMENTS, refinement, system_named
+from optimized.readings import READINGS
+from optimized.study import evaluate
+from optimized.study.compared import DEFAULT
+from optimized.study.documents import Maker
+from optimized.study.record import SCHEMA
+from optimized.study.settings import KINDS, RECORDS, read
+from optimized.tiny import WORDS
+from optimized.tiny.tokens import Tokens
+from spec_tests.internal.models.random_model import LATENT
+from spec_tests.internal.study.command_model import TEXT, Command, saved
+
+TIMES = "seconds"
+PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
+
+
+def timeless(figures: dict) -> dict:
+    """Return figures without the entries that may differ between two runs."""
+    figures["command"].pop("out")
+    for row in figures["rows"]:
+        row.pop(TIMES)
+    return figures
+
+
+def test_the_same_seed_gives_the_same_numbers(command):
+    runs = [timeless(command.figures(*PAIR, "--seed", "3")) for _ in range(2)]
+    assert runs[0] == runs[1]
+    other = timeless(command.figures(*PAIR, "--seed", "4"))
+    assert other["rows"] != runs[0]["rows"]
+
+
+def test_both_implementations_keep_the_same_entries(command):
+    scorers = ("snapkv+graphkv", "pyramidkv@layer", "h2o", "knorm", "kvzip+hubkv", "cake+hubkv")
+    how = ("--systems", *scorers, "hex-3", "kivi-4", "gear", "--ratios", "0.75")
+    short = ("--context", "80", "--documents", "2")
+    literal = command.figures(*how, *short, "--implementation", "reference")
+    fast = command.figures(*how, *short)
+    for one, other in zip(literal["rows"], fast["rows"], strict=True):
+        assert one["refused"] is other["refused"] is None
+        assert one["stored_bytes"] == other["stored_bytes"]
+        assert one["bits_per_byte"] == pytest.approx(other["bits_per_byte"], rel=1e-3)
+        if one["store"] is None and one["system"] != "full":
+            assert one["entries_differing"] == 0
+            assert one["digest"] == other["digest"]
+            assert other["entries_differing"] is None
+
+
+def test_a_ratio_of_zero_is_the_full_cache(command):
+    every = ("random", "streaming_llm", "kvzip+hubkv", "snapkv+graphkv", "pyramidkv", "h2o", "cake")
+    full, *rows = command.figures("--systems", *every, "--ratios", "0")["rows"]
+    same = ("stored_percent", "stored_bytes", "bits_by_document", "found_by_document")
+    assert len(rows) == len(every)
+    for row in rows:
+        assert {name: row[name] for name in same} == {name: full[name] for name in same}
+        assert row["deviation_worst"] == 0
+        assert row["bits_change"] == row["needle_change"] == 0
+
+
+def test_nothing_may_be_left_of_a_short_document(command):
+    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.999")["rows"]
+    assert [row["kept_percent"] for row in rows] == [100, 50, 0]
+    assert rows[2]["stored_bytes"] == 0
+
+
+def test_bytes_are_counted_where_a_character_is_cut(command_model):
+    tokenizer = AutoTokenizer.from_pretrained(command_model)
+    maker = Maker("Ωμέγα 漢字 🙂\ufffd and more.\n" * 50, tokenizer)
+    for made in maker.documents(0, 12, [96, 97, 98], 32, 1):
+        assert made.size == len(made.continuation) - 1  # a token is a byte
+
+
+def test_facts_are_made_of_words_that_the_tokenizer_has_whole():
+    on = Tokens(WORDS)
+    for document in Maker(TEXT, on.tokenizer).documents(0, 6, [96, 97, 98], 32, 2):
+        for question in document.questions:
+            *value, newline = question.answer
+            assert [newline] == on.ids("\n")
+            assert any(on.tokenizer.decode([token]) in on.words for token in value)
+            assert 1 <= len(value) <= 3
+            stated = on.tokenizer.decode(document.context)
+            assert f" = {on.tokenizer.decode(question.answer)}" in stated
+
+
+def test_a_ratio_is_measured_once(command):
+    rows = command.figures("--systems", "random", "--ratios", "0.5", "0.25", "0.50")["rows"]
+    assert [row["ratio"] for row in rows] == [None, 0.5, 0.25]
+
+
+def test_bytes_follow_the_ratio(command):
+    rows = command.figures("--systems", "snapkv", "kvzip", "--ratios", "0.25", "0.75")["rows"]
+    for row in rows[1:]:
+        assert row["kept_percent"] <= 100 * (1 - row["ratio"])
+        assert row["stored_percent"] == pytest.approx(100 * (1 - row["ratio"]), abs=2)
+    assert rows[1]["bits_by_document"] != rows[2]["bits_by_document"]
+
+
+@pytest.mark.parametrize("kind", ["lfm2", "gemma4_text"])
+def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path, kind):
+    layers = {
+        "lfm2": dict(layer_types=["conv", "full_attention"]),
+        "gemma4_text": dict(
+            num_hidden_layers=4,
+            num_kv_shared_layers=2,
+            layer_types=["sliding_attention", "full_attention"] * 2,
+            sliding_window=17,
+            global_head_dim=64,
+            hidden_size_per_layer_input=8,
+            vocab_size_per_layer_input=300,
+        ),
+    }[kind]
+    one = Command(saved(tmp_path / "model", kind, **layers), tmp_path)
+    systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
+    full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
+    assert [row["refused"] for row in (full, *rows)] == [None] * 6
+    assert all(0 < row["stored_bytes"] < full["stored_bytes"] for row in rows)
+    assert all(min(row["bits_by_document"]) > 0 for row in rows)
+
+
+def test_a_model_of_latent_rows_is_measured_where_rows_are_kept_or_freed(tmp_path):
+    one = Command(saved(tmp_path / "model", "minicpm3", **LATENT), tmp_path)
+    systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
+    full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
+    reasons = [row["refused"] for row in rows[2:]]
+    assert all("multi-head latent attention" in reason for reason in reasons)
+    for row in rows[:2]:
+        assert row["refused"] is None
+        assert row["stored_percent"] == pytest.approx(50, abs=2)
+        assert row["stored_percent"] == pytest.approx(row["kept_percent"], abs=1)
+        assert row["bits_by_document"] != full["bits_by_document"]
+
+
+def test_windows_count_among_the_bytes_in_16_bits_whatever_is_done_beside_them(command, tmp_path):
+    window = dict(use_sliding_window=True, sliding_window=17, max_window_layers=1)
+    model = saved(tmp_path / "model", "qwen2", **window)
+    rows = Command(model, model).figures("--systems", "knorm", "hex-4", "--ratios", "0.5")
+    full, half, hex4 = (row["stored_bytes"] for row in rows["rows"])
+    rates = [2 * 2 * 64 * 2 * length for length in rows["documents"]["lengths"]]
+    windows = full - sum(rates)
+    number = 8  # `transformers` keeps the width of a window as a tensor
+    assert windows == 3 * (2 * 2 * 64 * 2 * 16 + number)  # the next token sees 16 before it
+    assert half == sum(rates) // 2 + windows
+    *_, both = command.figures("--systems", "hex-4")["rows"]  # of two layers without a window
+    assert hex4 == both["stored_bytes"] // 2 + windows
+
+
+def test_quantised_caches_are_smaller_and_close(command):
+    systems = ("hex-4", "hex-3", "kcvt-3", "kivi-4", "gear")
+    full, *rows = command.figures("--systems", *systems)["rows"]
+    for row in rows:
+        assert row["stored_percent"] < 100
+        assert 0 < row["deviation_relative"] < 0.5
+        assert row["bits_per_byte"] != full["bits_per_byte"]
+    hex4, hex3 = rows[:2]
+    assert hex3["stored_bytes"] < hex4["stored_bytes"]
+    assert hex3["deviation_mean"] > hex4["deviation_mean"]
+
+
+def test_the_letter_and_the_remedies_differ_and_are_named(command):
+    systems = ("--systems", "snapkv", "snapkv+graphkv", "--ratios", "0.5")
+    letter = command.figures(*systems, "--readings", "letter")["rows"]
+    remedied = command.figures(*systems)["rows"]
+    assert letter[1]["digest"] == remedied[1]["digest"]
+    assert letter[2]["digest"] != remedied[2]["digest"]
+    assert letter[2]["readings"] == []
+    assert "graphkv per_head (E-G11)" in remedied[2]["readings"]
+    assert "graphkv fixed count (E-G8)" in remedied[2]["readings"]
+
+
+def test_what_is_set_is_that_of_the_systems_it_is_of_and_is_named(command, capsys):
+    systems = ("--systems", "snapkv", "snapkv+hubkv", "knorm+hubkv", "hex-3", "--ratios", "0.5")
+    usual = command.figures(*systems)["rows"]
+    capsys.readouterr()
+    asked = ("hubkv.gamma=0.9", "hubkv.radius=7", "snapkv.window=9", "hubkv.gamma=0.7")
+    figures = command.figures(*systems, *(word for one in asked for word in ("--set", one)))
+    hub = {"hubkv.gamma": 0.7, "hubkv.radius": 7}
+    named = [{}, {"snapkv.window": 9}, hub | {"snapkv.window": 9}, hub, {}]
+    assert [row["settings"] for row in figures["rows"]] == named
+    assert [row["settings"] for row in usual] == [{}] * 5
+    same = [a["digest"] == b["digest"] for a, b in zip(usual, figures["rows"], strict=True)]
+    assert same == [not settings for settings in named]
+    line = (
+        "Settings: snapkv.window = 9 in snapkv, snapkv+hubkv; hubkv.gamma = 0.7 in snapkv+hubkv, "
+        "knorm+hubkv; hubkv.radius = 7 in snapkv+hubkv, knorm+hubkv."
+    )
+    assert line in capsys.readouterr().out.splitlines()
+    assert line in (command.out / "report.html").read_text()
+
+
+GRAPH = ("per_head=False", "spare_sources=False", "clamp=False", "exclude_window=False")
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "twin"),
+    [
+        (
+            "snapkv+graphkv",
+            [f"graphkv.{one}" for one in (*GRAPH, "adaptive=True")],
+            ("snapkv+graphkv", "--readings", "letter"),
+        ),
+        ("pyramidkv", ["pyramidkv.exact=False"], ("pyramidkv", "--readings", "letter")),
+        ("hex-3", ["hex.bits=4", "hex.scales=None"], ("hex-4",)),
+        ("hex-3+hubkv", ["hex.bits=4"], ("hex-4+hubkv",)),
+    ],
+)
+def test_a_system_of_other_settings_is_the_system_that_has_them(command, system, settings, twin):
+    asked = [word for one in settings for word in ("--set", one)]
+    one = command.figures("--systems", system, *asked, "--ratios", "0.5")["rows"][1]
+    other = command.figures("--systems", *twin, "--ratios", "0.5")["rows"][1]
+    assert one["digest"] == other["digest"]
+    assert one["stored_bytes"] == other["stored_bytes"]
+    assert one["readings"] == other["readings"]
+
+
+def test_every_setting_can_be_set_to_what_it_is():
+    every = {*REFINEMENTS, *SCORERS, "hex"}
+    assert every - KINDS.keys() == {"random"}  # its only setting is the run's seed
+    usual = {name: record._asdict() for name, record in RECORDS.items()}
+    for part, kinds in KINDS.items():
+        for function in () if part in RECORDS else SCORERS[part].functions:
+            parameters = signature(function).parameters.items()
+            known = {name: one.default for name, one in parameters if name in kinds}
+            usual[part] = known | usual.get(part, {})
+        assert usual[part].keys() == kinds.keys()
+        asked = [f"{part}.{name}={value}" for name, value in usual[part].items()]
+        assert read(asked) == tuple((part, *one) for one in usual[part].items())
+
+
+@pytest.mark.parametrize(("word", "value"), [("inf", "inf"), ("3", 3)])
+def test_a_setting_that_json_does_not_have_is_named(command, word, value):
+    rows = command.figures(
+        "--systems", "knorm+hubkv", "--ratios", "0.5", "--set", f"hubkv.tau={word}"
+    )
+    assert rows["rows"][1]["settings"] == {"hubkv.tau": value}
+
+
+@pytest.mark.parametrize(
+    ("reading", "tokens", "lowered"),
+    [("letter", 999, 0), ("letter", 2000, 2), ("letter", 20_000, 8), ("remedied", 999, 8)],
+)
+def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, tokens, lowered):
+    scores, keys = torch.ones(1, tokens), torch.ones(1, tokens, 2)
+    scores[0, 0] = 2.0
+    scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
+    settings = refinement(system_named("snapkv+graphkv"), reading)
+    refined = refine(scored, settings, keep=1, keys=keys)
+    assert int((refined < scores).sum()) == lowered
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_row_keeps_what_graphkv_would_keep_of_it_alone_with_its_budget(reading):
+    draw, budgets = torch.Generator().manual_seed(0), torch.tensor([[30, 12], [10, 28]])
+    raw, keys = torch.rand(2, 2, 2, 40, generator=draw), torch.rand(2, 2, 40, 3, generator=draw)
+    protected = torch.zeros_like(raw[0], dtype=torch.bool)
+    protected[:, 0, raw[0, 0, 0].argmin()] = True  # by one head of a layer
+    scored = tuple(Scored(one, protected) for one in raw)
+    layers = [SimpleNamespace(whole=(keys, keys))] * 2
+    cache = SimpleNamespace(whole_layers=lambda: layers)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None)
+    system, scores = system_named("pyramidkv+graphkv"), Scores(scored, budgets)
+    kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
+    settings = refinement(system, reading)
+    for layer, row in product(range(2), range(2)):
+        one = Scored(raw[layer, row], protected[row])
+        vectors, keep = (keys[row], keys[row]), int(budgets[layer, row])
+        length = None if settings.adaptive else 8000
+        alone = reference.graphkv_select(*vectors, one, settings, keep=keep, length=length)
+        assert kept[layer, row].equal(alone)
+
+
+@pytest.mark.parametrize("scope", ["head", "layer"])
+@pytest.mark.parametrize("refinement", ["", "+hubkv"])
+def test_a_layer_keeps_what_it_would_alone_with_its_budget(scope, refinement):
+    draw, budgets = torch.Generator().manual_seed(0), torch.tensor([[30, 12], [10, 28]])
+    raw = torch.rand(2, 2, 2, 40, generator=draw)
+    scored = [Scored(one, torch.zeros_like(one, dtype=torch.bool)) for one in raw]
+    layers = [SimpleNamespace(whole=(torch.ones(2, 2, 40, 1), torch.ones(2, 2, 40, 1)))] * 2
+    cache = SimpleNamespace(whole_layers=lambda: layers)
+    prompt: Any = SimpleNamespace(cache=cache, valid=None)
+    system, scores = system_named(f"cake{refinement}@{scope}"), Scores(tuple(scored), budgets)
+    kept = kept_entries(system, prompt, scores, 0.5, "remedied", optimized)
+    select = reference.hubkv_select if refinement else reference.select
+    for layer, row in product(range(2), range(2)):
+        keys, one = layers[layer].whole[0][row], Scored(*(part[row] for part in scored[layer]))
+        keep = int(budgets[layer, row]) * (2 if scope == "layer" else 1)
+        assert kept[layer, row].equal(select(keys, keys, one, keep=keep, scope=scope))
+
+
+def test_a_system_that_cannot_be_had_is_one_refused_row(command):
+    full, row, chance = command.figures("--systems", "kvzip", "random", "--ratios", "0.99")["rows"]
+    assert full["refused"] is chance["refused"] is None
+    assert "protected" in row["refused"]
+    assert "bits_per_byte" not in row
+
+
+def test_where_every_system_is_refused_the_exit_status_says_so(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.figures("--systems", "kvzip", "--ratios", "0.99")
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert "kvzip refused at 0.99" in " ".join(said.out.split())
+    assert said.err == "python -m optimized: every system was refused\n"
+    assert (command.out / "figures.json").exists()
+
+
+@pytest.mark.parametrize("count", [2, 4, 7])
+def test_the_longest_documents_have_the_length_that_was_asked_for(command, count):
+    figures = command.figures("--systems", "full", "--documents", str(count))
+    read = figures["documents"]["lengths"]
+    assert read[-1] == figures["command"]["context"] == 128
+    assert read == sorted(read)
+    assert len(read) == count
+    assert set(read) <= {64, 96, 128}
+
+
+def test_figures_have_their_schema(command, monkeypatch):
+    command.counting_needles(monkeypatch)
+    figures = command.figures(*PAIR)
+    assert figures["schema"] == SCHEMA
+    assert set(figures) == {
+        "schema",
+        "command",
+        "versions",
+        "model",
+        "documents",
+        "no_needles",
+        "rows",
+        "tests",
+        "verdicts",
+        "pictures",
+    }
+    assert {"python", "torch", "transformers"} <= set(figures["versions"])
+    names = {frozenset(row) for row in figures["rows"]}
+    assert len(names) == 1
+    assert [row["system"] for row in figures["rows"]][1:] == list(PAIR[1:4])
+    assert figures["documents"]["lengths"] == [64, 96, 128]
+    (verdict,) = [one for one in figures["verdicts"] if one["system"] == "snapkv+graphkv"]
+    assert figures["tests"] == {"count": 2, "documents": 7}
+    assert verdict["bits"][1:] == verdict["needles"][1:] == [None, None]  # of three documents
+    assert verdict["signs"] == "??"
+    assert "no verdict, too few documents" in verdict["words"]
+
+
+def test_the_default_compares_what_the_papers_do(command):
+    rows = command.figures("--ratios", "0.5")["rows"]
+    found = [row["system"] for row in rows]
+    assert found == [name for name in DEFAULT if not name.startswith("fastkvzip")]
+    assert not any(row["refused"] for row in rows)
+
+
+def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["optimized.models.attach"],
+        "run_self_check",
+        lambda _: Proof(rotates=False, carries=True, layers=2),
+    )
+    rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]
+    full, refused, taken = (row["refused"] for row in rows)
+    assert full is taken is None
+    assert "for expected_attention, got 'llama', which does otherwise" in refused
+
+
+def test_chance_differs_between_batches_of_one_length(command, monkeypatch):
+    seen = []
+
+    def kept(*given):
+        seen.append(kept_entries(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(evaluate, "kept_entries", kept)
+    command.figures("--systems", "random", "--ratios", "0.5", "--documents", "48")
+    alike = [(one, other) for one, other in pairwise(seen) if one.shape == other.shape]
+    assert alike
+    assert not any(one.equal(other) for one, other in alike)

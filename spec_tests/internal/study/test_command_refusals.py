@@ -1,0 +1,214 @@
+"""Refused commands print one line, exit with status 2, and leave no files."""
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from errno import ENOSPC
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from spec_tests.internal.study.command_model import main
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        (("--model", "no/such/model"), "--model must be `words`, `bytes`, or a folder or an id"),
+        (("--systems", "snapkv", "zip"), "system must be a known name, got 'zip'"),
+        (("--systems", "kvzip+zip"), "system must be a known name, got 'kvzip+zip'"),
+        (("--systems", "cake@model"), "system must be a known name, got 'cake@model'"),
+        (("--systems", "kivi-4+hubkv"), "system must be a known name, got 'kivi-4+hubkv'"),
+        (("--device", "nowhere"), "--device must be usable here, got 'nowhere'"),
+        (("--device", "cuda:99"), "--device must be usable here, got 'cuda:99'"),
+        (("--text", "nowhere.txt"), "--text must be a file of UTF-8 text, got nowhere.txt"),
+        (("--context", "600"), "--context must leave room for 16 tokens among the model's 512"),
+        (("--context", "40"), "--context must leave room for 1 facts"),
+        (("--json", "no/folder/x.json"), "--json must be in a folder that exists"),
+        (("--systems", "snapkv>gear"), "since the command measures one of them, got 'snapkv>gear'"),
+        (("--systems", "fastkvzip"), "--systems must name one that can be had"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_one_line(command, capsys, option, named):
+    said = command.refused(capsys, *option)
+    assert named in said
+    assert said.startswith("python -m optimized: error: ")
+    assert len(said.splitlines()) == 1
+
+
+def test_a_text_shorter_than_the_context_is_refused(command, capsys, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("One line.\n" * 3)
+    said = command.refused(capsys, "--text", str(short))
+    assert "the text must have at least" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_text_of_other_bytes_is_refused(command, capsys, tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    said = command.refused(capsys, "--text", str(tmp_path / "bytes"))
+    assert "--text must be a file of UTF-8 text" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--ratios", "1"), ("--ratios", "x"), ("--needles", "-1"), ("--seed", "4294967296")],
+)
+def test_a_number_out_of_range_is_refused(command, capsys, option, value):
+    assert f"argument {option}" in command.refused(capsys, option, value).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("hubkv.gamma", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
+        ("gamma=0.7", "--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7"),
+        ("hubk.gamma=0.7", "snapkv, streaming_llm, got 'hubk': did you mean 'hubkv'?"),
+        ("random.seed=3", "--set NAME must be one of hubkv, graphkv, nms, hex, cake,"),
+        ("hubkv.gama=0.7", "power, epsilon, got 'gama': did you mean 'gamma'?"),
+        ("kvzip.prompt=1", "--set kvzip.SETTING must be one of chunk, sinks, recent, got 'prompt'"),
+        ("hubkv.gamma=1", "--set hubkv.gamma must be a number in (0, 1), got '1'"),
+        ("hubkv.gamma=", "--set hubkv.gamma must be a number in (0, 1), got ''"),
+        ("hubkv.tau=nan", "--set hubkv.tau must be a number >= 0, got 'nan'"),
+        ("hubkv.maximum=0.1", "--set hubkv.maximum must be >= minimum, which is 0.8, got 0.1"),
+        ("nms.radius=1.5", "--set nms.radius must be an integer >= 0, got '1.5'"),
+        ("hex.mode=ful", "must be 'append', 'full' or 'oracle', got 'ful': did you mean 'full'?"),
+        ("graphkv.clamp=yes", "--set graphkv.clamp must be True or False, got 'yes'"),
+        ("snapkv.kernel=4", "--set snapkv.kernel must be an integer >= 1, odd, got '4'"),
+        ("h2o.recent=-1", "--set h2o.recent must be an integer >= 0 or None, got '-1'"),
+        ("nms.factor=0.1", "--set nms.factor must be of a system that is measured, got --systems"),
+    ],
+)
+def test_a_setting_that_cannot_be_had_is_refused_before_a_model_is_read(
+    command, capsys, monkeypatch, given, said
+):
+    from optimized.study import command as job
+
+    monkeypatch.setattr(job, "load", None)
+    line = command.refused(capsys, "--set", given)
+    assert line.startswith("python -m optimized: error: --set ")
+    assert said in line
+    assert len(line.splitlines()) == 1
+
+
+def damaged(model: Path, folder: Path) -> Path:
+    """Return a copy of a model whose file of weights is truncated."""
+    copied = shutil.copytree(model, folder)
+    whole = (copied / "model.safetensors").read_bytes()
+    (copied / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    return copied
+
+
+def misconfigured(model: Path, folder: Path) -> Path:
+    """Return a copy of a model whose configured width is a word."""
+    copied = shutil.copytree(model, folder)
+    settings = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(settings | {"hidden_size": "wide"}))
+    return copied
+
+
+def test_a_model_that_is_not_reached_is_said_once(command, capsys, monkeypatch):
+    from optimized.study import command as job
+
+    hub = logging.getLogger("huggingface_hub")
+    hub.setLevel(logging.WARNING)
+
+    def unreached(name):
+        assert not hub.isEnabledFor(logging.WARNING)  # each retry warns
+        raise OSError(f"no connection for {name}")
+
+    monkeypatch.setattr(job.AutoModelForCausalLM, "from_pretrained", unreached)
+    said = command.refused(capsys, "--model", "some/model")
+    assert "no connection for some/model" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("spoiled", [damaged, misconfigured])
+def test_a_spoiled_model_is_refused(command, capsys, tmp_path, spoiled):
+    said = command.refused(capsys, "--model", str(spoiled(command.model, tmp_path / "spoiled")))
+    assert "--model must be `words`, `bytes`, or a folder or an id" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+@pytest.mark.parametrize("length", [300, 250])
+def test_a_name_too_long_is_refused_before_anything_is_measured(
+    command, capsys, monkeypatch, tmp_path, option, length
+):
+    from optimized.study import command as job
+
+    monkeypatch.setattr(job, "measure", None)
+    said = command.refused(capsys, option, str(tmp_path / ("x" * length)))
+    assert f"{option} must be where one can write" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_one_name_for_the_report_and_the_figures_is_refused(command, capsys, tmp_path):
+    said = command.refused(capsys, "--out", str(tmp_path / "x"), "--json", str(tmp_path / "x"))
+    assert "--json must not be the folder of the report" in said
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+def test_what_exists_is_not_overwritten(command, capsys, tmp_path, option):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine").write_text("mine")
+    said = command.refused(capsys, option, str(taken))
+    assert f"{option} must not exist, got {taken}" in said
+    assert (taken / "mine").read_text() == "mine"
+
+
+def test_an_interrupted_run_leaves_nothing(command, capsys, monkeypatch, tmp_path):
+    from optimized.study import evaluate
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate.Batch, "ask", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(command.arguments("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json")))
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted: nothing was written"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+@pytest.mark.parametrize("step", ["write_text", "replace"])
+def test_a_write_that_fails_is_said_in_one_line_below_the_table(
+    command, capsys, monkeypatch, tmp_path, option, step
+):
+    from optimized.study import command as job
+
+    home = job.os if step == "replace" else Path
+    does = getattr(home, step)
+
+    def full(source, *rest, **options):
+        if f".{option[2:]}." in str(source):
+            raise OSError(ENOSPC, "No space left on device")
+        return does(source, *rest, **options)
+
+    monkeypatch.setattr(home, step, full)
+    both = ("--out", str(tmp_path / "out"), "--json", str(tmp_path / "json"))
+    with pytest.raises(SystemExit) as ended:
+        main(command.arguments("--systems", "full", *both))
+    said = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "bits/byte" in said.out
+    named = f"{option} must be where one can write, got {tmp_path / option[2:]}: "
+    assert said.err == f"python -m optimized: error: {named}[Errno 28] No space left on device\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_module_runs_as_a_command():
+    command = [sys.executable, "-m", "optimized", "--ratios", "2"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "must be at least 0 and below 1, got 2" in ended.stderr.splitlines()[-1]

@@ -1,0 +1,294 @@
+"""The report of the command: one page that needs no network."""
+
+import json
+import os
+import re
+import sys
+from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
+from errno import EXDEV
+from functools import partial
+from html.parser import HTMLParser
+from io import BytesIO, TextIOWrapper
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from optimized.models.systems import system_named
+from optimized.study.chart import quality, series
+from optimized.study.compared import everything
+from optimized.study.gallery import embedded
+from optimized.study.pictures.drawing import INK, PAGE
+from optimized.study.record import needless
+from optimized.study.report import verdict_line
+from optimized.study.results import Row, Trial
+from optimized.study.significance import fewest
+from spec_tests.internal.study.command_model import main
+
+LETTER = 5
+"""Smallest width and height of a letter in units of the SVG."""
+SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios", "0.5", "0.75")
+
+
+class Page(HTMLParser):
+    """A parser that checks that every opened element is closed."""
+
+    VOID = ("meta", "link", "br", "img")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: dict[str, int] = {}
+        self.asked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        """Record an element and the addresses it loads."""
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+        self.asked += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list) -> None:
+        """Record an element without content."""
+        del attrs
+        self.seen[tag] = self.seen.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the innermost element."""
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def page(command, monkeypatch):
+    command.counting_needles(monkeypatch)
+    command.figures(*SOME)
+    return (command.out / "report.html").read_text()
+
+
+def test_the_page_is_whole_and_asks_for_nothing(page):
+    read = Page()
+    read.feed(page)
+    assert read.open == []
+    assert all(one.startswith("data:") for one in read.asked)
+    assert not re.search(r"https?://|url\(|@import|<script", page)
+
+
+def test_the_page_has_every_system_pictures_and_heat_maps(page):
+    read = Page()
+    read.feed(page)
+    assert read.seen["img"] == 2
+    for name in ("full", "random", "snapkv", "snapkv+graphkv", "kivi-4"):
+        assert f"<caption>{name}</caption>" in page
+    assert "GraphKV against its base" in page
+    assert 'name="viewport"' in page
+
+
+def test_the_figures_are_written_where_they_are_asked_for(command, tmp_path):
+    figures = command.figures("--systems", "full", "--json", str(tmp_path / "copy.json"))
+    assert json.loads((tmp_path / "copy.json").read_text()) == figures
+    assert sorted(one.name for one in command.out.iterdir()) == ["figures.json", "report.html"]
+
+
+def test_the_copy_of_the_figures_can_be_on_another_disk(command, monkeypatch, tmp_path):
+    from optimized.study import command as job
+
+    def replace(source, target):
+        if Path(target).parent not in Path(source).parents:
+            raise OSError(EXDEV, "Invalid cross-device link")
+        Path(source).rename(target)
+
+    monkeypatch.setattr(job.os, "replace", replace)
+    (tmp_path / "disk").mkdir()
+    command.figures("--systems", "full", "--json", str(tmp_path / "disk" / "copy.json"))
+    assert [one.name for one in (tmp_path / "disk").iterdir()] == ["copy.json"]
+
+
+def test_two_runs_at_once_get_a_report_and_a_file_each(command, capsys, monkeypatch, tmp_path):
+    from optimized.study import command as job
+
+    out, copy, measured = tmp_path / "out", tmp_path / "copy.v1.json", job.measure
+    both = ("--out", str(out), "--json", str(copy))
+
+    def meanwhile(given):
+        monkeypatch.setattr(job, "measure", measured)
+        main(command.arguments("--systems", "full", "random", *both))
+        return measured(given)
+
+    monkeypatch.setattr(job, "measure", meanwhile)
+    main(command.arguments("--systems", "full", *both))
+    said = capsys.readouterr().out
+    pairs = ((out, copy), (tmp_path / "out-2", tmp_path / "copy.v1-2.json"))
+    for (folder, file), systems in zip(pairs, (5, 1), strict=True):
+        rows = json.loads(file.read_text())["rows"]
+        assert json.loads((folder / "figures.json").read_text())["rows"] == rows
+        assert len(rows) == systems
+        assert (folder / "report.html").exists()
+        assert f"the figures are {folder / 'figures.json'} and {file}." in said
+    assert sorted(tmp_path.iterdir()) == sorted(path for pair in pairs for path in pair)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_of_many_runs_none_takes_the_name_of_another(tmp_path, kind):
+    from optimized.study.command import rename_unused
+
+    def put(number):
+        source = tmp_path / f"source {number}"
+        inner = source if kind == "file" else source / "inner"
+        inner.parent.mkdir(exist_ok=True)
+        inner.write_text(str(number))
+        return rename_unused(source, tmp_path / "out.txt")
+
+    with ThreadPoolExecutor(8) as runs:
+        names = list(runs.map(put, range(40)))
+    assert len(set(names)) == 40
+    for number, name in enumerate(names):
+        assert (name if kind == "file" else name / "inner").read_text() == str(number)
+    third = "out-3.txt" if kind == "file" else "out.txt-3"
+    assert tmp_path / third in names
+
+
+def test_the_table_is_printed_before_anything_is_written(command, monkeypatch):
+    from optimized.study import command as job
+
+    shown, terminal = [], BytesIO()
+
+    def write(*given):
+        shown.append(terminal.getvalue().decode())
+        return given[2:]
+
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(terminal, encoding="utf-8"))
+    monkeypatch.setattr(job, "write", write)
+    main(command.arguments("--systems", "kivi-4", "--out", str(command.folder / "out")))
+    assert "bits/byte" in shown[0]
+    assert "Quantised against the full cache" in shown[0]
+
+
+def closed_pipe():
+    """Return a writable pipe whose reading end is closed."""
+    read, write = os.pipe()
+    os.close(read)
+    return os.fdopen(write, "w")
+
+
+@pytest.mark.parametrize("terminal", [closed_pipe, partial(open, "/dev/full", "w")])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_table_that_nobody_reads_costs_no_report(command, monkeypatch, terminal):
+    with terminal() as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        command.figures("--systems", "full")
+    assert (command.out / "report.html").exists()
+
+
+def test_a_terminal_without_greek_letters_gets_the_table(command, monkeypatch):
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    command.figures("--systems", "full")
+    assert "? mean" in written.getvalue().decode()
+
+
+def test_the_table_has_a_line_a_row(command, capsys):
+    figures = command.figures(*SOME)
+    printed = capsys.readouterr().out.splitlines()
+    for row, line in zip(figures["rows"], printed[1:], strict=False):
+        assert line.split()[0] == row["system"]
+    assert str(command.out / "report.html") in printed[-1]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "share", "why"),
+    [
+        ("0", None, "No needles were hidden."),
+        (
+            "1",
+            0,
+            "The full cache finds 0.0% of the needles, less than a tenth: needle rows mean nothing "
+            "for this model, and are left out.",
+        ),
+    ],
+)
+def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden, share, why):
+    figures = command.figures(*SOME, "--needles", hidden)
+    said, page = capsys.readouterr().out, (command.out / "report.html").read_text()
+    assert figures["rows"][0]["needle_accuracy"] == share
+    assert figures["no_needles"] == why
+    for told in (said, page.partition("How this was measured")[0]):
+        rest = told.replace(why, "")
+        assert len(told) - len(rest) == len(why)
+        assert "bits per byte" in rest
+        assert "needles" not in rest.lower()
+    assert [one["needles"] for one in figures["verdicts"]] == [None] * len(figures["verdicts"])
+    assert figures["tests"] == {"count": 5, "documents": fewest(5)}
+    assert {one["signs"] for one in figures["verdicts"]} == {"?"}
+    assert re.search(r"snapkv\+graphkv +0\.5: [+-]0\.\d{4} \?   0\.75: ", said)
+    read = Page()
+    read.feed(page)
+    assert read.seen["img"] == 1
+    assert not read.open
+
+
+@pytest.mark.parametrize(("found", "compared"), [(1, False), (2, True), (20, True)])
+def test_needles_count_from_a_tenth_on(found, compared):
+    row = Row(Trial(system_named("full"), None), found=[[one < found] for one in range(20)])
+    assert (needless(row) is None) is compared
+
+
+@pytest.mark.parametrize(
+    ("signs", "said"),
+    [
+        ("==", "no difference seen"),
+        ("=-", "needles <span class=worse>worse</span>"),
+        ("+=", "text <span class=better>better</span>"),
+        ("??", "no verdict, too few documents"),
+        ("-", "text <span class=worse>worse</span>"),
+    ],
+)
+def test_a_verdict_says_what_differs_beside_the_ratio(signs, said):
+    needles = [0.1, None, None] if len(signs) > 1 else None
+    one = dict(system="a+hubkv", ratio=0.5, bits=[0.1, None, None], needles=needles, signs=signs)
+    line = verdict_line(one | dict(stored=(50.0, 50.0)), "a+hubkv − a")
+    assert f"<td>0.5</td><td class=words>{said}</td>" in line
+
+
+def test_every_name_stands_in_the_picture_and_covers_no_other():
+    row = dict(store=None, scorer="h2o", refinement=None, refused=None, ratio=0.9, bits_change=0.1)
+    rows = [row | dict(system=name, stored_percent=9.9) for name in everything()]
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
+    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
+    found = re.findall(r'<text [^>]*\bx="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)</text>', drawn)
+    places = sorted((float(y), float(x), name) for x, y, name in found if name in everything())
+    assert sorted(name for *_, name in places) == sorted(everything())
+    for (y, x, name), (below, right, _) in pairwise([*places, (height, 0.0, "")]):
+        assert x + LETTER * len(name) < width
+        assert below - y > LETTER or x + LETTER * len(name) < right
+
+
+@pytest.mark.parametrize("refinement", [None, "hubkv"])
+def test_lines_are_named_below_the_picture(refinement):
+    row = dict(store=None, scorer="h2o", refinement=refinement, refused=None, bits_change=0.1)
+    points = [row | dict(ratio=ratio, stored_percent=100 - 100 * ratio) for ratio in (0.5, 0.9)]
+    rows = [point | dict(system=name) for name in everything() for point in points]
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
+    for name in everything():
+        assert f">{name}</text>" in drawn
+
+
+def test_nothing_stored_stands_at_the_left_end():
+    row = dict(system="random", store=None, scorer="random", refinement=None, refused=None)
+    rows = [
+        row | dict(ratio=ratio, stored_percent=percent, bits_change=percent)
+        for ratio, percent in ((0.5, 50.0), (0.999, 0.0))
+    ]
+    drawn = quality(series(rows, "bits_change"), "bits", 0.0, False) or ""
+    assert "nan" not in drawn
+    assert quality([], "bits", 0.0, False) is None
+
+
+def test_a_picture_is_legible_on_light_and_on_dark_pages():
+    drawn = embedded(f'<svg fill="{INK}" stroke="{PAGE}"><g/></svg>')
+    themed = b64decode(drawn.partition("base64,")[2]).decode()
+    assert INK not in themed
+    assert PAGE not in themed
+    assert "prefers-color-scheme: dark" in themed

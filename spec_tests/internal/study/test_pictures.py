@@ -1,0 +1,188 @@
+"""The papers' figures of a model: their numbers, and the report that shows them."""
+
+import re
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+pytest.importorskip("matplotlib")
+
+import optimized
+from optimized.study.pictures import (
+    PICTURES,
+    captured,
+    graphkv_keys,
+    hubkv_clusters,
+    hubkv_columns,
+    words,
+)
+from optimized.study.pictures.hex_settings import outputs
+from spec_tests.internal.study.test_command_report import Page
+
+DRAWN = ("--pictures", "--systems", "full", "--needles", "0", "--documents", "2")
+
+
+def noise(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.fixture(scope="module")
+def caught() -> captured.Captured:
+    """Return two layers and two documents of 64 tokens, with two query heads for each key head."""
+    queries, keys, values = noise(2, 2, 4, 64, 8), noise(2, 2, 2, 64, 8), noise(2, 2, 2, 64, 8)
+    observed, inner = noise(2, 2, 2, 64).abs(), captured.content(64)
+    size = inner.stop - inner.start
+    density = noise(2, 3, 2, size).abs()
+    return captured.Captured((0, 5), queries, keys, values, observed, noise(3, size).abs(), density)
+
+
+def test_crowded_scores_are_seen_as_crowded():
+    scores = 0.4 + 0.1 * torch.rand(1, 256, generator=torch.Generator().manual_seed(0))
+    scores[0, 100:140] = torch.linspace(1, 0.9, 40)  # a hill: one segment of 4 after the other
+    found = hubkv_clusters.clusters(scores, seed=0)
+    assert found["segments"] == 64
+    assert sum(found["gain"]["top"][:40]) == 10
+    assert found["coverage"]["top"][39] == 10 / 64
+    assert found["coverage"]["even"][63] == 1
+    assert found["coverage"]["nms"][39] > 10 / 64
+    assert found["autocorrelation"][1] > 0.9
+    assert found["autocorrelation_deviation"][1] == 0
+    assert "0.9" in hubkv_clusters.caption(found)
+
+
+def test_scattered_scores_are_not():
+    scores = torch.rand(4, 256, generator=torch.Generator().manual_seed(0))
+    found = hubkv_clusters.clusters(scores, seed=0)
+    correlation = [torch.corrcoef(torch.stack([row[:-1], row[1:]]))[0, 1].item() for row in scores]
+    assert found["autocorrelation"][1] == pytest.approx(sum(correlation) / 4, abs=0.02)
+    assert "0.87: this model does not" in hubkv_clusters.caption(found)
+
+
+def test_density_is_the_mean_of_a_column():
+    queries, keys = noise(1, 4, 10, 8), noise(1, 2, 10, 8)
+    found = captured.mean_attention(queries[:, :, 3:], keys)
+    for head in range(2):
+        column = torch.zeros(10)
+        for one in (2 * head, 2 * head + 1):
+            for q in range(3, 10):
+                logits = keys[0, head, : q + 1] @ queries[0, one, q] / 8**0.5
+                column[: q + 1] += logits.softmax(0) / 14
+        torch.testing.assert_close(found[0, head], column)
+    weights = optimized.attention_weights(queries, keys)
+    density = optimized.attention_density(weights, torch.arange(10) >= 3)
+    torch.testing.assert_close(found, density.unflatten(1, (2, 2)).mean(2))
+
+
+def test_one_column_that_draws_everything_is_the_strongest():
+    density = torch.full((2, 40), 0.01)
+    density[0, 7] = density[1, 7] = 10.0
+    shares, strong = hubkv_columns.strongest(density)
+    assert bool((shares > 0.95).all())
+    assert strong[:, 0].tolist() == [7, 7]
+    assert hubkv_columns.agreement(torch.tensor([[[3, 4], [4, 9], [3, 4]]])) == pytest.approx(4 / 6)
+
+
+def test_even_attention_adds_up_and_falls():
+    even = hubkv_columns.even(50)
+    assert float(even.sum()) == pytest.approx(1)
+    assert float(even[-1]) == pytest.approx(1 / 50**2)
+    assert bool((even.diff() < 0).all())
+
+
+def test_maps_are_attention_of_the_content(caught):
+    found, maps = hubkv_columns.maps(caught)
+    assert [one.layer for one in maps] == found["layers"] == [0, 5]
+    one, inner = maps[0], caught.content
+    query = caught.queries[0, 0, one.head, inner.stop - 1]
+    keys = caught.keys[0, 0, one.head // 2, : inner.stop]
+    row = (keys @ query / 8**0.5).softmax(0)[inner.start :]
+    torch.testing.assert_close(one.weights[-1], row)
+    assert one.weights.triu(1).count_nonzero() == 0
+
+
+def test_a_sequence_that_alternates_is_correlated_at_even_distances():
+    density = (torch.arange(60) % 2).float().expand(2, 3, 2, 60)
+    found = hubkv_columns.correlation(density)
+    for name in ("heads", "mean"):
+        assert found[name][1] == pytest.approx(-1, abs=0.01)
+        assert found[name][2] == pytest.approx(1, abs=0.01)
+    assert found["even"][1] > 0.8
+
+
+def test_twins_among_the_best_are_alike_until_they_decay(caught):
+    keys, observed = caught.keys.clone(), torch.rand(2, 2, 2, 64) * 0.1
+    keys[..., 10:19, :] = keys[..., 10:11, :]  # nine tokens with one key, and the highest scores
+    observed[..., 10:19] = torch.linspace(1.0, 0.9, 9)
+    found, shown = graphkv_keys.likeness(caught._replace(keys=keys, observed=observed), "remedied")
+    pairs = shown.before[*torch.triu_indices(10, 10, 1)]
+    assert found["before"]["shown"] == pytest.approx(float(pairs.mean()), abs=1e-5)
+    assert found["before"]["mean"] > found["every"]["mean"] + 0.5
+    assert found["after"]["mean"] < found["before"]["mean"] - 0.2
+    for name in ("every", "before", "after"):
+        assert sum(found[name]["histogram"]) == pytest.approx(1)
+    assert "after the decay: this model" in graphkv_keys.likeness_caption(found)
+
+
+@pytest.mark.parametrize("reading", ["letter", "remedied"])
+def test_without_a_round_the_best_are_the_best(caught, reading):
+    found, plane = graphkv_keys.planes(caught, reading)
+    assert found["replaced"][0] == 0
+    scores = caught.observed[1, 0, 0] if reading == "remedied" else caught.observed[1, 0].mean(0)
+    best = scores[caught.content].topk(found["kept"]).indices
+    assert sorted(plane.best[0].tolist()) == sorted(best.tolist())
+    assert plane.scores.shape == (4, found["tokens"])
+    centred = plane.places - plane.places.mean(0)
+    assert float((centred[:, 0] * centred[:, 1]).sum()) == pytest.approx(0, abs=1e-3)
+    kept = plane.places[plane.best[0]]
+    apart = (kept - kept.mean(0)).norm(dim=1).square().mean().sqrt()
+    wide = centred.norm(dim=1).square().mean().sqrt()
+    assert found["spread_shown"][0] == pytest.approx(float(apart / wide), rel=1e-4)
+
+
+def test_the_length_of_attention_is_that_of_its_values():
+    values = torch.zeros(1, 2, 12, 4)
+    values[..., 0] = 3.0
+    assert outputs(noise(1, 4, 12, 4), noise(1, 2, 12, 4), values, 8) == pytest.approx(3.0)
+
+
+def test_layers_are_spread_and_verdicts_are_graded():
+    assert captured.spread_layers(2, 4) == (0, 1)
+    assert captured.spread_layers(32, 4) == (0, 10, 21, 31)
+    agrees = [words.verdict(*said) for said in ((True,), (False, True), (False,))]
+    assert len(set(agrees)) == 3
+
+
+def test_the_report_holds_every_picture_and_asks_for_nothing(command):
+    figures = command.figures(*DRAWN, "--context", "256")
+    assert [one["name"] for one in figures["pictures"]] == list(PICTURES)
+    assert [one["refused"] for one in figures["pictures"]] == [None] * len(PICTURES)
+    text = (command.out / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.seen["img"] == len(PICTURES)
+    assert all(one.startswith("data:") for one in page.asked)
+    assert not re.search(r"https?://|url\(|@import|<script", text)
+    assert len(text) < 2_000_000
+    for one in figures["pictures"]:
+        assert one["title"] in text.replace("&#x27;", "'")
+        assert len(one["caption"]) > 100
+
+
+def test_a_short_context_says_what_cannot_be_had_and_two_runs_are_alike(command):
+    runs = []
+    for _ in range(2):
+        figures = command.figures(*DRAWN, "--context", "64")
+        page = (command.out / "report.html").read_text()
+        runs.append((figures["pictures"], re.findall(r'src="([^"]+)"', page)))
+    assert runs[0] == runs[1]
+    refused = {one["name"]: one["refused"] for one in runs[0][0] if one["refused"]}
+    assert list(refused) == ["hex_settings"]
+    assert "must fill a block of 96 tokens and a window of 8, got 48" in refused["hex_settings"]
+    assert len(runs[0][1]) == len(PICTURES) - 1
+
+
+def test_a_context_without_content_has_no_pictures(command):
+    figures = command.figures(*DRAWN, "--context", "18")
+    assert all("content of at least 16" in one["refused"] for one in figures["pictures"])
