@@ -1,4 +1,4 @@
-"""What the figures of the documentation share: colours, canvases, and examples to draw from."""
+"""Tools of the documentation's figures: colours, canvases, and the examples of a page."""
 
 import doctest
 from collections.abc import Callable
@@ -23,10 +23,10 @@ INK: str = mpl.rcParams["text.color"]
 def figure(
     width: float = 7.2, height: float = 2.6, page: str | None = None
 ) -> Callable[[Callable[..., Any]], None]:
-    """Register a function that draws one figure, called after the function.
+    """Return a decorator that registers a function that draws one figure of the same name.
 
-    It is given the axes. With a `page` it is given what the examples of that page leave behind as
-    well, and returns the text that stands for the picture.
+    The function takes the axes. With a `page` it also takes the names that the page's examples
+    define, and returns the alternative text of the picture.
     """
 
     def register(draw: Callable[..., Any]) -> None:
@@ -36,7 +36,7 @@ def figure(
 
 
 def draw_all() -> None:
-    """Write every figure, and beside one that belongs to a page the line that shows it there."""
+    """Write every figure, and for a figure of a page also the line that includes it."""
     pages = {page for _, page, _ in FIGURES.values() if page}
     found = {page: examples(DOCS / page) for page in pages}
     for name, (size, page, draw) in FIGURES.items():
@@ -51,7 +51,7 @@ def draw_all() -> None:
 
 
 def examples(page: Path) -> SimpleNamespace:
-    """Run the examples of a page, and return the names they leave behind."""
+    """Run the examples of a page, and return the names that they define."""
     names: dict[str, Any] = {}
     with redirect_stdout(None):
         for example in doctest.DocTestParser().get_examples(page.read_text()):

@@ -33,7 +33,7 @@ SHOWN, WHERE = COLUMNS[1:9], COLUMNS[9:]
 
 
 def clustered_scores(tokens: int = 48) -> torch.Tensor:
-    """Scores as attention makes them: a few clusters over a low floor."""
+    """Return scores that resemble attention: a few clusters over low noise."""
     at = torch.arange(tokens, dtype=torch.float32)
     clusters = ((6, 0.9, 2.0), (19, 0.6, 3.5), (34, 1.0, 1.5), (41, 0.5, 2.0))
     hills = sum(h * torch.exp(-(((at - c) / w) ** 2)) for c, h, w in clusters)
@@ -43,7 +43,7 @@ def clustered_scores(tokens: int = 48) -> torch.Tensor:
 
 @figure()
 def discount(axes: Axes) -> None:
-    """Raw scores, hubs, and what discounting leaves of the rest."""
+    """Draw raw scores, hubs, and the discounted scores of the rest."""
     scores = clustered_scores()
     hubs, left = kv.hub_mask(scores, radius=2), kv.smd(scores, radius=2, gamma=0.5)
     at = torch.arange(len(scores))
@@ -56,7 +56,7 @@ def discount(axes: Axes) -> None:
 
 @figure(height=2.8)
 def gate(axes: Axes) -> None:
-    """How much of the correction is let through at each compression ratio."""
+    """Draw the share of the correction that the gate applies at each compression ratio."""
     ratio = torch.linspace(0, 1, 101)
     for power, style in ((1, ":"), (2, "-"), (4, "--")):
         axes.plot(ratio, ratio**power, style, color=STRONG, label=f"p = {power}")
@@ -66,7 +66,7 @@ def gate(axes: Axes) -> None:
 
 @figure(height=1.6)
 def expander_mask(axes: Axes) -> None:
-    """The block mask: each row keeps 32 channels, each column 3 tokens."""
+    """Draw the block mask: each row keeps 32 channels, each column 3 tokens."""
     mask = kv.expander_mask(tokens=96, channels=1024, density=0.03125)
     tokens, channels = mask.nonzero(as_tuple=True)
     axes.scatter(channels, tokens, s=0.4, color=STRONG, linewidths=0, rasterized=True)
@@ -76,7 +76,7 @@ def expander_mask(axes: Axes) -> None:
 
 @figure(height=2.8)
 def spectrum(axes: Axes) -> None:
-    """Singular values of one graph of 960 tokens and of ten tiles of 96, against the bound."""
+    """Draw singular values of one graph of 960 tokens and of ten tiles of 96, against the bound."""
     for tile, colour, label in ((False, STRONG, "one graph"), (True, WEAK, "ten tiles")):
         mask = kv.expander_mask(tokens=960, channels=1024, density=0.03125, tile=tile)
         values = torch.linalg.svdvals(mask.double())
@@ -90,7 +90,7 @@ def spectrum(axes: Axes) -> None:
 
 @figure(height=3.4)
 def bytes_by_part(axes: Axes) -> None:
-    """What prompts weigh in each preset, in the mean, and what the paper prints."""
+    """Draw the mean size of prompts in each preset, and the size that the paper prints."""
     names = ("KCVT-3", "HEX-3", "LongBench-3", "HEX-4", "LongBench-4")
     prompts = (900, 1304, 1021)
     dense = torch.tensor([kv.kv_bytes(tokens, layers=1) for tokens in prompts])
@@ -114,7 +114,7 @@ def bytes_by_part(axes: Axes) -> None:
 
 @figure(height=3.6)
 def predicted(axes: Axes) -> None:
-    """What machine code predicts of an H100, beside goals and papers."""
+    """Draw the times predicted for an H100 from machine code, beside goals and papers."""
     rows = beside_goals(json.loads(PREDICTED.read_text())["rows"])
     names = [f"{row['operation']} {row['shape']}" for row in rows]
     times = [row["predicted"]["H100"]["us"] for row in rows]
@@ -159,7 +159,7 @@ def timings() -> str:
 
 
 def presses() -> dict[str, str]:
-    """Lay out what docs/kvpress_vectors.py found: how many vectors agree, and which do not."""
+    """Return tables of the results of docs/kvpress_vectors.py: agreeing and differing vectors."""
     found = json.loads((DOCS / "kvpress.json").read_text())["presses"]
     words = {
         "equal": "equal",
@@ -196,18 +196,18 @@ PEERS = {
 
 
 def costs() -> str:
-    """Lay out what docs/kvpress_costs.py measured, what is worst beside kvpress first."""
+    """Return a table of the figures of docs/kvpress_costs.py, the worst against kvpress first."""
     rows = list(csv.DictReader((DOCS / "kvpress_costs.csv").read_text().splitlines()))
     measures, lengths = ("step", "peak", "bytes"), sorted({row["tokens"] for row in rows}, key=int)
 
     def middle(library: str, system: str, tokens: str, what: str) -> float | None:
-        """Return the median of what was measured, if anything was."""
+        """Return the median of the measurements, or None if there are none."""
         place = [library, system, tokens]
         some = [row for row in rows if [row["library"], row["system"], row["tokens"]] == place]
         return median(float(row[what]) for row in some) if some else None
 
     def shares(library: str, system: str, tokens: str) -> list[float | None]:
-        """Return what a step, the peak and the bytes are beside the stock cache."""
+        """Return the step time, the peak and the bytes relative to the stock cache."""
         out = [middle(library, system, tokens, "ratio")]
         for what in ("peak", "bytes"):
             one, stock = (middle(library, name, tokens, what) for name in (system, "stock"))
@@ -244,7 +244,8 @@ def of_the_model() -> dict[str, str]:
     """Draw the papers' figures from the shipped model, as the command does by default.
 
     Returns:
-        What docs/pictures.md says of each: the figure with its caption, or why there is none.
+        The text of docs/pictures.md on each figure: the figure with its caption, or the reason why
+        there is none.
     """
     names = re.findall(r"figures/(\w+)\.txt", (DOCS / "pictures.md").read_text())
     try:
@@ -265,7 +266,7 @@ def of_the_model() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write every figure, the captions of those that a model draws, and the tables."""
+    """Write every figure, the captions of the model's figures, and the tables."""
     FOLDER.mkdir(exist_ok=True)
     draw_all()
     (FOLDER / "performance.txt").write_text(timings())

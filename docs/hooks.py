@@ -1,4 +1,4 @@
-"""What is made when the site is built: every equation, the laws, the errata by weight."""
+"""Pages that are generated when the site is built: equations, laws, errata by weight."""
 
 import ast
 import re
@@ -26,29 +26,29 @@ WEIGHTS = {
 }
 UNSEARCHED = ["---", "search:", "  exclude: true", "---"]
 HEADING = re.compile(r"^### (?P<title>.+) \{ #(?P<id>E-[A-Z]\d+) \.(?P<weight>\w+) \}$")
-# up to a full stop, unless that ends an abbreviation or a number
+# A sentence ends at a full stop that does not belong to an abbreviation or a number.
 SENTENCE = re.compile(r".*?(?<!\b[A-Z])(?<!Eq)(?<!Fig)(?<!Tab)(?<!App)(?<!\bvs)[.?!](?=\s|$)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to those that lie under docs/."""
+    """Return the files of the site with the generated pages added."""
     for name, text in pages():
         files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Leave code out of the search index, which every page loads: prose says what it shows."""
+    """Return the page with code excluded from the search index, which every page loads."""
     return re.sub(r'(<div class="[\w -]*highlight")(?=><pre>)', r"\1 data-search-exclude", html)
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Name what the theme leaves without a name for those who listen to a page."""
+    """Return the page with an accessible name for the theme's search dialog."""
     return output.replace('role="dialog">', 'role="dialog" aria-label="Search">')
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield where each generated page stands, and its text."""
+    """Yield the path and the text of each generated page."""
     yield "equations.md", index.page()
     yield "errata/index.md", errata()
     for path in sorted(index.HERE.rglob("test_*.py")):
@@ -57,7 +57,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def laws(path: Path) -> str:
-    """Return the page of a file of laws: each with its ids and its source, then the rest."""
+    """Return the page of a file of laws: each law with its ids and source, then the other code."""
     marks: dict[str, list[str]] = {}
     for spec, law in index.marked(path):
         marks.setdefault(law, []).append(spec)
@@ -78,12 +78,12 @@ def laws(path: Path) -> str:
 
 
 def code(lines: list[str]) -> list[str]:
-    """Return lines of Python as a block of code."""
+    """Return lines of Python as a fenced code block."""
     return ["````python", *lines, "````"]
 
 
 def errata() -> str:
-    """Return the page that lists the errata by how much they matter to an implementer."""
+    """Return the page that lists the errata by their weight for an implementer."""
     found: dict[str, dict[str, list[str]]] = {weight: {} for weight in WEIGHTS}
     for stem in PAPERS:
         for weight, line in entries(ERRATA / f"{stem}.md"):
@@ -108,7 +108,7 @@ def errata() -> str:
 
 
 def entries(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the weight of each erratum of a file and the line about it."""
+    """Yield the weight of each erratum of a file, and its line on the page."""
     lines = file.read_text().splitlines()
     for number, line in enumerate(lines):
         if heading := HEADING.match(line):

@@ -1,8 +1,8 @@
-"""Memory and speed beside kvpress: `python docs/kvpress_costs.py [TOKENS ...]`, on Linux.
+"""Compare memory and speed with kvpress: `python docs/kvpress_costs.py [TOKENS ...]`, on Linux.
 
-Where kvpress is installed its presses are measured, elsewhere `models.compressed`: call it in both
-environments. Each system reads a prompt in a process of its own; its row goes to
-docs/kvpress_costs.csv at once, and what has its rows there is not measured again.
+The script measures the presses of kvpress where it is installed, and `models.compressed` elsewhere:
+run it in both environments. Each system reads a prompt in its own process. Its row is written to
+docs/kvpress_costs.csv at once, and a system with all rows there is not measured again.
 """
 
 import csv
@@ -49,7 +49,7 @@ def model() -> Any:
 
 
 def read(one: Any, system: str, ids: torch.Tensor) -> Any:
-    """Read a prompt and compress it: ours as `compressed` does, theirs as their pipeline does."""
+    """Return the compressed cache of a prompt, from `compressed` or as kvpress' pipeline does."""
     if LIBRARY == "kvspec" and system != "stock":
         ratio = None if system in STAY else RATIO
         return import_module("optimized.models").compressed(one, system, ids, ratio=ratio)
@@ -60,7 +60,7 @@ def read(one: Any, system: str, ids: torch.Tensor) -> Any:
 
 
 def press(system: str) -> Any:
-    """Return a press; the model has no tokenizer, so KVzip's request gets a token a word."""
+    """Return a press; without a tokenizer, KVzip's request has one token for each word."""
     theirs, zipping = import_module("kvpress"), import_module("kvpress.presses.kvzip_press")
     words = SimpleNamespace(
         chat_template=None,
@@ -73,7 +73,7 @@ def press(system: str) -> Any:
 
 
 def step(one: Any, cache: Any, place: int) -> float:
-    """Return the CPU seconds of one more token: ours as `generate` asks, theirs as pipelines do."""
+    """Return the CPU seconds of one decode step, called as `generate` or kvpress' pipeline does."""
     given = dict(position_ids=torch.tensor([[place]]))
     if LIBRARY == "kvspec":
         given["attention_mask"] = torch.ones(1, place + 1, dtype=torch.long)
@@ -83,14 +83,14 @@ def step(one: Any, cache: Any, place: int) -> float:
 
 
 def resident(name: str) -> int:
-    """Return how many bytes the process has in memory (VmRSS), or had at most (VmHWM)."""
+    """Return the resident bytes of the process (VmRSS), or their maximum (VmHWM)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 @torch.no_grad()
 def measured(system: str, tokens: int) -> tuple[Any, ...]:
-    """Return the growth while a prompt is read, seconds, bytes kept, and what steps cost."""
+    """Return the peak growth of memory in prefill, its seconds, stored bytes, and step times."""
     torch.set_num_threads(1)
     ids = torch.randint(1, 512, (1, tokens), generator=torch.Generator().manual_seed(0))
     one, stock = model(), model()
@@ -98,12 +98,12 @@ def measured(system: str, tokens: int) -> tuple[Any, ...]:
     gc.collect()
     libc = ctypes.CDLL(None)
     libc.malloc_trim(0)
-    libc.mallopt(MMAP, 1 << 16)  # what is freed is gone at once, and the peak is what was alive
-    Path("/proc/self/clear_refs").write_text("5")  # the highest so far is forgotten
+    libc.mallopt(MMAP, 1 << 16)  # returns freed memory at once: the peak counts live memory
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     before, start = resident("VmRSS"), process_time()
     cache = read(one, system, ids)
     seconds, peak = process_time() - start, resident("VmHWM") - before
-    libc.mallopt(MMAP, 1 << 25)  # where malloc comes to by itself, since blocks of pages take time
+    libc.mallopt(MMAP, 1 << 25)  # malloc's own later value, since mmap is slow
     libc.mallopt(TRIM, 1 << 26)
     whole, held, pairs = DynamicCache(), 0, []
     for layer in range(CONFIG.num_hidden_layers):
@@ -111,7 +111,7 @@ def measured(system: str, tokens: int) -> tuple[Any, ...]:
     first = cache.get_seq_length() if LIBRARY == "kvspec" else tokens
     for n in range(WARM + STEPS):
         pairs.append((step(one, cache, first + n), step(stock, whole, tokens + n)))
-        if not held:  # a first step lays out anew what some hold, and lets go of views
+        if not held:  # the first step may change the layout and free views
             masked = [vars(layer.self_attn).get("masked_key_indices") for layer in one.model.layers]
             held = stored_bytes([cache.layers, masked])
     here, there = zip(*pairs[WARM:], strict=True)
@@ -120,7 +120,7 @@ def measured(system: str, tokens: int) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    """Measure every system of the library that is installed, short prompts first."""
+    """Measure every system of the installed library, short prompts first."""
     names = ("torch", "transformers", "kvpress")[: 3 if LIBRARY == "kvpress" else 2]
     found = " ".join(f"{name} {version(name)}" for name in names)
     where = hardware("cpu", 1), found, commit(), datetime.now(UTC).date().isoformat()

@@ -1,6 +1,6 @@
-"""Our worked vectors put to the scorers of kvpress: `python docs/kvpress_vectors.py`.
+"""Run our test vectors on the scorers of kvpress: `python docs/kvpress_vectors.py`.
 
-Writes docs/kvpress.json, in the environment that the page on kvpress tells how to make.
+The script writes docs/kvpress.json. The page on kvpress describes the environment it needs.
 """
 
 import json
@@ -27,15 +27,15 @@ from spec_tests.test_vectors import read
 
 FILE = Path(__file__).parent / "kvpress.json"
 CLOSE = 1e-5
-"""How far scores may be apart, as a share of the largest: kvpress' softmax is in float32."""
+"""Largest allowed relative difference of scores, since kvpress' softmax is in float32."""
 
 
 class Unasked(Exception):
-    """The press takes no such input."""
+    """The press does not support an input."""
 
 
 def attention(queries: Tensor, kv_heads: int, tokens: int) -> tuple[Any, Tensor, dict[str, Any]]:
-    """Return a layer without rotary embedding, and hidden states that are the queries."""
+    """Return an attention module without rotation, hidden states equal to the queries, kwargs."""
     heads, count, width = queries.shape[-3:]
     config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads)
     module = SimpleNamespace(config=config, head_dim=width, q_proj=nn.Identity())
@@ -53,7 +53,7 @@ def row(tensor: Tensor, axes: int = 4) -> Tensor:
 
 
 def unpadded(**inputs: Any) -> None:
-    """Refuse inputs that a press does not take."""
+    """Raise an error for inputs that a press does not support."""
     for name, given in inputs.items():
         if given is not None:
             raise Unasked(name)
@@ -68,7 +68,7 @@ def snapkv(
     valid: Any = None,
     log_sum_exp: Any = None,
 ) -> Tensor:
-    """Score as SnapKVPress does."""
+    """Return the scores of SnapKVPress."""
     unpadded(valid=valid, pooling=None if pooling == "average" else pooling)
     unpadded(log_sum_exp=log_sum_exp)
     keys = row(keys)
@@ -78,7 +78,7 @@ def snapkv(
 
 
 def knorm(keys: Tensor, valid: Any = None, shift: bool = False) -> Tensor:
-    """Score as KnormPress does."""
+    """Return the scores of KnormPress."""
     unpadded(valid=valid, shift=shift or None)
     return kvpress.KnormPress().score(None, None, row(keys), None, None, {})
 
@@ -86,21 +86,21 @@ def knorm(keys: Tensor, valid: Any = None, shift: bool = False) -> Tensor:
 def h2o_mass(
     queries: Tensor, keys: Tensor, mass: Any = None, valid: Any = None, log_sum_exp: Any = None
 ) -> Tensor:
-    """Score as ObservedAttentionPress does, by the weights that eager attention returns."""
+    """Return the scores of ObservedAttentionPress, from the weights of eager attention."""
     unpadded(mass=mass, valid=valid, log_sum_exp=log_sum_exp)
     weights = reference.attention_weights(queries, keys)
     return kvpress.ObservedAttentionPress().score(None, None, row(keys), None, row(weights), {})
 
 
 def h2o(**_: Any) -> Tensor:
-    """Say that ObservedAttentionPress has no budget, and no recent tokens."""
+    """Raise an error, since ObservedAttentionPress has no budget and no recent tokens."""
     raise Unasked("keep")
 
 
 def pyramidkv_budgets(
     keep: int, layers: int, tokens: Any, window: int = 32, beta: int = 20, exact: bool = False
 ) -> Tensor:
-    """Share a budget as PyramidKVPress does."""
+    """Return the layer budgets of PyramidKVPress."""
     unpadded(exact=exact or None)
     budgets = torch.empty(layers, *torch.as_tensor(tokens).shape, dtype=torch.int64)
     for layer, place in product(range(layers), range(budgets[0].numel())):
@@ -114,7 +114,7 @@ def pyramidkv_budgets(
 
 
 def rotary(frequencies: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Return what a model has for a rotary embedding."""
+    """Return a function that returns cosines and sines like a model's rotary embedding."""
 
     def turn(like: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         angles = places[..., None].to(like) * torch.cat([frequencies, frequencies]).to(like)
@@ -132,7 +132,7 @@ def expected_attention(
     epsilon: float = 0.0,
     valid: Any = None,
 ) -> Tensor:
-    """Score as ExpectedAttentionPress does, by these statistics."""
+    """Return the scores of ExpectedAttentionPress from these statistics."""
     unpadded(valid=valid)
     keys, values = row(keys), row(values)
     mean, covariance = row(statistics.mean, 3), row(statistics.covariance)
@@ -146,10 +146,10 @@ def expected_attention(
 def query_statistics(
     queries: Tensor, sinks: int = 4, valid: Any = None, past: Any = None
 ) -> QueryStatistics:
-    """Count as ExpectedAttentionPress does."""
+    """Return the query statistics of ExpectedAttentionPress."""
     unpadded(valid=valid, past=past)
     tokens, width = queries.shape[-2:]
-    queries = F.pad(queries, (0, width % 2))  # channels turn in pairs
+    queries = F.pad(queries, (0, width % 2))  # channels are rotated in pairs
     module, hidden, _ = attention(queries, 1, tokens)
     module.rotary_emb = rotary(torch.zeros(queries.shape[-1] // 2))
     press = kvpress.ExpectedAttentionPress(n_sink=sinks)
@@ -159,7 +159,7 @@ def query_statistics(
 
 
 def mean_rotation(frequencies: Tensor, start: int, future: int = 512) -> Tensor:
-    """Turn as ExpectedAttentionPress does."""
+    """Return the mean rotation of ExpectedAttentionPress."""
     width = 2 * len(frequencies)
     module = SimpleNamespace(head_dim=width, rotary_emb=rotary(frequencies))
     press = kvpress.ExpectedAttentionPress(n_future_positions=future)
@@ -178,7 +178,7 @@ def kvzip_chunk(
     repeat_valid: Any = None,
     past: Any = None,
 ) -> Tensor:
-    """Score one chunk as KVzipPress does behind a prefix of as many tokens as there are sinks."""
+    """Return KVzipPress' scores of one chunk, after a prefix of `sinks` tokens."""
     unpadded(valid=valid, repeat_valid=repeat_valid, past=past)
     press = kvzip_press(keys, sinks, chunk)
     repeated(press, queries, keys, repeat_keys, sinks + index * chunk)
@@ -195,7 +195,7 @@ def kvzip(
     valid: Any = None,
     repeat_valid: Any = None,
 ) -> Tensor:
-    """Score a context as KVzipPress does behind a prefix of as many tokens as there are sinks."""
+    """Return KVzipPress' scores of a context, after a prefix of `sinks` tokens."""
     unpadded(valid=valid, repeat_valid=repeat_valid, recent=recent or None)
     press = kvzip_press(keys, sinks, chunk)
     for index, (asking, echo) in enumerate(zip(queries, repeat_keys, strict=True)):
@@ -212,7 +212,7 @@ def kvzip_press(keys: Tensor, sinks: int, chunk: int) -> Any:
 
 
 def repeated(press: Any, queries: Tensor, keys: Tensor, echo: Tensor, start: int) -> None:
-    """Let a press score a chunk by its repetition."""
+    """Update a press' scores by the repetition of a chunk."""
     queries, keys, echo = queries.float(), row(keys).float(), row(echo).float()
     press.start_idx, press.end_idx = start, min(keys.shape[2], start + press.chunk_size)
     if queries.ndim > 3:
@@ -231,7 +231,7 @@ def fastkvzip(
     epsilon: float = 1e-6,
     valid: Any = None,
 ) -> Tensor:
-    """Score as the gate of FastKVzipPress does."""
+    """Return the scores of FastKVzipPress' gate."""
     del sinks, recent
     unpadded(valid=valid)
     heads, group, width, channels = weights.query.shape
@@ -253,20 +253,20 @@ def fastkvzip(
 
 
 def fastkvzip_loss(**_: Any) -> Tensor:
-    """Say that there is no trainer."""
+    """Raise an error, since kvpress has no trainer."""
     raise Unasked("a trainer")
 
 
 def kept_count(pool: int, ratio: float) -> int:
-    """Count as every press does."""
+    """Return the number of entries that every press keeps at a ratio."""
     return utils.compute_n_kept(pool, ratio)
 
 
 class Given(kvpress.ScorerPress):
-    """A press that is told its scores, and marks what is protected as the others do."""
+    """A press with given scores, in which protected tokens have the highest score."""
 
     def score(self, module: Any, *_: Any) -> Tensor:
-        """Return them."""
+        """Return the given scores."""
         return module.given
 
 
@@ -277,7 +277,7 @@ def retain(
     ratio: float | None = None,
     scope: str = "head",
 ) -> Tensor:
-    """Keep what a ScorerPress keeps."""
+    """Return the mask of entries that a ScorerPress keeps."""
     unpadded(scope=None if scope == "head" else scope)
     tokens = scores.shape[-1]
     if protected is not None:
@@ -294,13 +294,13 @@ def retain(
 
 
 def streaming_llm(keys: Tensor, sinks: int = 4, valid: Any = None) -> Tensor:
-    """Keep what StreamingLLMPress keeps at every budget from the sinks on."""
+    """Return the masks of StreamingLLMPress at every budget from the number of sinks on."""
     unpadded(valid=valid)
     return torch.stack([streamed(keys, sinks, keep) for keep in budgets(keys, sinks)])
 
 
 def streamed(keys: Tensor, sinks: int, keep: int) -> Tensor:
-    """Keep what StreamingLLMPress keeps."""
+    """Return the mask of tokens that StreamingLLMPress keeps at one budget."""
     places = torch.arange(keys.shape[-2]).double()[None, None, :, None]
     press = kvpress.StreamingLLMPress(1 - (keep + 0.5) / keys.shape[-2], n_sink=sinks)
     left, _ = press.compress(SimpleNamespace(head_dim=1), None, places, places, None, {})
@@ -308,7 +308,7 @@ def streamed(keys: Tensor, sinks: int, keep: int) -> Tensor:
 
 
 def budgets(keys: Tensor, sinks: int) -> range:
-    """Return the budgets that leave something to choose, or one that leaves one token out."""
+    """Return the budgets from the number of sinks on, at most all tokens but one."""
     tokens = keys.shape[-2]
     return range(min(sinks, tokens - 1), tokens)
 
@@ -329,18 +329,18 @@ ASKED: dict[str, dict[str, Callable[..., Any]]] = {
     "KVzipPress": {"kvzip_chunk": kvzip_chunk, "kvzip": kvzip},
     "FastKVzipPress": {"fastkvzip": fastkvzip, "fastkvzip_loss": fastkvzip_loss},
 }
-"""What of ours a press is asked, and how."""
+"""For each press, our functions that it corresponds to, and how to call it in their place."""
 
 
 def vectors() -> Iterator[dict[str, Any]]:
-    """Yield our worked vectors, by the folders they lie in."""
+    """Yield our test vectors with the names of their folders."""
     for file in sorted(Path(spec_tests.__file__).parent.glob("**/vectors.json")):
         for case in json.loads(file.read_text()):
             yield case | {"folder": file.parent.name}
 
 
 def verdicts(press: str) -> Iterator[dict[str, Any]]:
-    """Yield what a press says of each of the vectors."""
+    """Yield the verdict on a press for each test vector."""
     for case in vectors():
         ask = ASKED[press].get(case["function"])
         if ask is None or (case["function"] == "retain" and case["folder"] != "retain"):
@@ -357,7 +357,7 @@ def verdicts(press: str) -> Iterator[dict[str, Any]]:
 
 
 def compared(name: str, inputs: dict[str, Any], theirs: Any) -> dict[str, Any]:
-    """Hold what a press says against the specification, protected tokens left out."""
+    """Return how a press' result compares with the specification's, without protected tokens."""
     ours = getattr(reference, name)(**inputs)
     if name == "streaming_llm":
         keys = inputs["keys"]
@@ -382,17 +382,17 @@ def compared(name: str, inputs: dict[str, Any], theirs: Any) -> dict[str, Any]:
 
 
 def apart(one: Tensor, other: Tensor) -> float:
-    """Return the largest distance, as a share of the largest number."""
+    """Return the largest difference, relative to the largest number of `other`."""
     return float((one - other).abs().max() / other.abs().max().clamp(min=1e-300))
 
 
 def rounded(numbers: Tensor) -> list[float]:
-    """Return the first numbers, as a table shows them."""
+    """Return the first eight numbers, rounded to four digits."""
     return [float(f"{x:.4g}") for x in numbers[:8].tolist()]
 
 
 def main() -> None:
-    """Ask every press, and write what it says."""
+    """Run every press on the vectors, and write the verdicts."""
     names = ("kvpress", "transformers", "torch")
     found = {
         "versions": {name: version(name) for name in names},

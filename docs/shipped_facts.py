@@ -1,9 +1,9 @@
-"""What the default run does not ask: `python docs/shipped_facts.py [words | bytes]`.
+"""Ablations beyond the default run: `python docs/shipped_facts.py [words | bytes]`.
 
-Writes docs/shipped/words/facts.json. For KVzip, for HubKV with one part after the other taken away,
-and for each of the two with the budgets of the other's heads: how many facts are found, how that
-differs from KVzip with its interval, and what is left of the facts in the heads. For HEX in each of
-its modes: what a document costs that was decoded, in place of one that came at once.
+The script writes docs/shipped/words/facts.json. It measures KVzip, HubKV without each of its parts,
+and each of the two with the head budgets of the other. For these it reports the facts found, the
+difference from KVzip with its interval, and how much of the facts the heads keep. It also measures
+each mode of HEX on documents whose second half is decoded token by token.
 """
 
 import json
@@ -51,19 +51,19 @@ ORDER_OF = {
     "HubKV, as many of each head as KVzip": (HUBKV, BASE),
     "KVzip, as many of each head as HubKV": (BASE, HUBKV),
 }
-"""Who ranks the entries of a head, and whose head budgets are kept."""
+"""The system that ranks the entries of a head, and the system whose head budgets are used."""
 GRAPH_BASES = (*PAIRS["graphkv"], "expected_attention")
 GRAPH_RATIOS = (0.5, 0.75)
 SHUFFLED = ", shuffled"
-"""GraphKV whose graph is that of the same keys dealt to other tokens."""
+"""Suffix of GraphKV with a graph of the same keys, assigned to other tokens."""
 PRESETS = ("HEX-4", "HEX-3")
 MODES = {"at once": "append", "append": "append", "full": "full", "oracle": "oracle"}
 NEAR = 0.999
-"""KVzip's score of an entry that some query gives nearly all its attention."""
+"""KVzip's score of an entry that receives nearly all attention of some query."""
 
 
 def main(name: str) -> None:
-    """Measure every variant, and write what was found."""
+    """Measure every variant, and write the results."""
     given = parser().parse_args(["--model", name, *DOCUMENTS[name]])
     model, documents, settings = command.prepare(given)
     with command.threads(few=True), torch.inference_mode():
@@ -77,10 +77,10 @@ def main(name: str) -> None:
 
 
 class Mixed(Batch):
-    """Documents whose heads may keep as many entries by one system as another would."""
+    """A batch in which a system may use the head budgets of another one."""
 
     def kept(self, trial: Trial, kv: Any, clock: Clock) -> Tensor:
-        """Return which entries one trial keeps."""
+        """Return a mask of the entries that a trial keeps."""
         if trial.system.name not in ORDER_OF:
             return super().kept(trial, kv, clock)
         ranks, counts = ORDER_OF[trial.system.name]
@@ -98,9 +98,9 @@ class Mixed(Batch):
 def measured(
     model: Any, documents: Sequence[Document], settings: Settings, judged: Sequence[float]
 ) -> dict[str, Any]:
-    """Return how many of KVzip's scores are near 1, and what each variant does to facts.
+    """Return the share of KVzip's scores near 1, and the facts that each variant finds.
 
-    The ratios of `judged` are those at which the command's run compares HubKV with KVzip.
+    `judged` holds the ratios at which the command's run compares HubKV with KVzip.
     """
     systems = SYSTEMS | {name: BASE._replace(name=name) for name in ORDER_OF}
     rows = {
@@ -143,7 +143,7 @@ def measured(
 
 
 def figures(row: Row, values: list[Tensor]) -> dict[str, Any]:
-    """Return what one variant did to facts, and what it kept of their values in the heads."""
+    """Return the share of facts that a variant finds, and how much of their values heads keep."""
     touched = sum(int(value.any(-1).sum()) for value in values)
     return {
         "needles": sum(map(sum, row.found)) / len(values),
@@ -156,7 +156,7 @@ def figures(row: Row, values: list[Tensor]) -> dict[str, Any]:
 def by_tokens(
     row: Row, base: Row, sizes: Sequence[Sequence[int]], seed: int
 ) -> dict[int, dict[str, Any]]:
-    """Return how many facts a variant finds whose values have so many tokens, and KVzip."""
+    """Return the facts found and the difference from KVzip, by the number of tokens of values."""
     told = {}
     for size in sorted({one for some in sizes for one in some}):
         pairs = [
@@ -183,7 +183,7 @@ def compare(
     judged: Sequence[float],
     seed: int,
 ) -> None:
-    """Add how variants differ from KVzip and from HubKV; what a run judges is left to the run."""
+    """Add how variants differ from KVzip and HubKV, except for comparisons of the command's run."""
     asked: list[Asked] = []
     for (name, ratio), row in rows.items():
         for against in ("KVzip", "HubKV"):
@@ -197,11 +197,11 @@ def compare(
 
 
 Asked = tuple[dict[str, Any], str, list[float]]
-"""Where an answer goes, what it is about, and a difference for each document."""
+"""The dictionary for a result, the result's name, and a difference for each document."""
 
 
 def answer(asked: Sequence[Asked], seed: int) -> None:
-    """Write differences with their intervals, and their chances, corrected for all together."""
+    """Write mean differences with intervals, and p-values corrected for all comparisons."""
     corrected = holm(chances([sample for *_, sample in asked], seed))
     for (into, what, sample), p in zip(asked, corrected, strict=True):
         into[what] = list(interval(sample, seed))
@@ -209,10 +209,10 @@ def answer(asked: Sequence[Asked], seed: int) -> None:
 
 
 class Shuffled(Batch):
-    """Documents in which a graph may join tokens by the keys of others."""
+    """A batch in which GraphKV may build its graph from the keys of other tokens."""
 
     def kept(self, trial: Trial, kv: Any, clock: Clock) -> Tensor:
-        """Return which entries one trial keeps."""
+        """Return a mask of the entries that a trial keeps."""
         if not trial.system.name.endswith(SHUFFLED):
             return super().kept(trial, kv, clock)
         assert trial.ratio is not None
@@ -229,7 +229,7 @@ class Shuffled(Batch):
 
 
 def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
-    """Return how GraphKV differs from its base, and from itself with the keys of other tokens."""
+    """Return how GraphKV differs from its base, and from GraphKV with the keys of other tokens."""
     rows: dict[tuple[str, float], Row] = {}
     asked = [(base, ratio) for base in GRAPH_BASES for ratio in GRAPH_RATIOS]
     for base, ratio in asked:
@@ -260,7 +260,7 @@ def graphs(model: Any, documents: Sequence[Document], settings: Settings) -> lis
 
 
 def streamed(model: Any, documents: Sequence[Document], settings: Settings) -> dict[str, Any]:
-    """Return what HEX costs whose second half of a document came token by token, mode by mode."""
+    """Return what each mode of HEX costs if the second half of a document comes token by token."""
     rows = {(preset, mode): Row(Trial(BASE, None)) for preset in PRESETS for mode in MODES}
     rows["full", ""] = Row(Trial(BASE, None))
     for some in batches(documents):
@@ -303,7 +303,7 @@ def modes_of(rows: dict[tuple[str, str], Row], seed: int) -> dict[str, Any]:
 
 
 def decoded(step: Step, mode: str, config: optimized.HexConfig) -> tuple[Tensor, Tensor]:
-    """Return what is read of a layer whose second half came after the first, or with it."""
+    """Return a layer's restored keys and values; the second half is appended or prefilled."""
     parts = step.queries.half(), step.keys.half(), step.values.half()
     half = parts[1].shape[-2] // (1 if mode == "at once" else 2)
     cache = optimized.hex_prefill(*(x[..., :half, :] for x in parts), config=config)
@@ -313,7 +313,7 @@ def decoded(step: Step, mode: str, config: optimized.HexConfig) -> tuple[Tensor,
 
 
 def value_places(document: Document) -> list[slice]:
-    """Return where the values of a document's facts stand."""
+    """Return the positions of the values of a document's facts."""
     places, context = [], document.context
     for question in document.questions:
         value = question.answer[:-1]  # without the end of the line

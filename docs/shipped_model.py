@@ -1,7 +1,8 @@
-"""Tables of the docs from runs of `python -m optimized` on the shipped models, one a reading.
+"""Tables of the docs from runs of `python -m optimized` on the shipped models.
 
-The runs are docs/shipped/words/remedied.json and letter.json, as the command wrote them; beside
-them is what docs/shipped_facts.py measured. Of the model of bytes there is the same.
+There is one run for each reading: docs/shipped/words/remedied.json and letter.json, as the command
+wrote them. facts.json beside them is written by docs/shipped_facts.py. The model of bytes has the
+same files.
 """
 
 import json
@@ -24,7 +25,7 @@ CLAIMS = {
 SURE = 0.05
 BUDGETS = (50.0, 35.0, 25.0, 10.0, 5.0)
 SLACK = 0.5
-"""Of a percent: positions and offsets that are stored beside what is kept."""
+"""Tolerance of budgets in percent, for positions and offsets stored beside the entries."""
 
 
 def tables() -> dict[str, str]:
@@ -59,7 +60,7 @@ def of_model(folder: Path) -> dict[str, str]:
 
 
 def about(run: Figures) -> str:
-    """Say which run it was."""
+    """Return a sentence on the documents and versions of a run."""
     full, documents = run["rows"][0], run["documents"]["lengths"]
     lengths = ", ".join(map(str, sorted(set(documents))))
     versions = run["versions"]
@@ -73,7 +74,7 @@ def about(run: Figures) -> str:
 
 
 def evicted(run: Figures) -> Iterator[list[str]]:
-    """Lay out needles and bits of what evicts: a line a system, a column a ratio."""
+    """Yield needles and bits of systems that evict: a row for each system, a column a ratio."""
     rows = {(row["system"], row["ratio"]): row for row in run["rows"] if row["ratio"] is not None}
     ratios = sorted({ratio for _, ratio in rows})
     yield ["", *(f"{ratio:.0%} removed" for ratio in ratios)]
@@ -89,7 +90,7 @@ def cell(row: Figures) -> str:
 
 
 def stored(run: Figures) -> Iterator[list[str]]:
-    """Lay out what stores all entries: bytes, needles and bits."""
+    """Yield bytes, needles and bits of systems that store all entries."""
     yield ["", "bytes", "needles", "bits per byte"]
     for row in run["rows"]:
         if row["store"] is not None or row["system"] == "full":
@@ -103,7 +104,7 @@ def stored(run: Figures) -> Iterator[list[str]]:
 
 
 def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
-    """Lay out the differences of one claim under both readings, with their intervals."""
+    """Yield the differences of one claim under both readings, with their intervals."""
     yield [
         "",
         "removed",
@@ -122,7 +123,7 @@ def compared(runs: dict[str, Figures], claim: str) -> Iterator[list[str]]:
 
 
 def against_chance(run: Figures) -> Iterator[list[str]]:
-    """Lay out how scorers differ from a random choice at 90 %."""
+    """Yield how scorers differ from a random choice at 90 %."""
     yield ["", "bits", "needles"]
     for one in run["verdicts"]:
         if one["claim"] == "Scorers against chance" and one["ratio"] == 0.9:
@@ -130,7 +131,7 @@ def against_chance(run: Figures) -> Iterator[list[str]]:
 
 
 def best(run: Figures) -> str:
-    """Return the table of what is best within so many bytes, where its tests can be had."""
+    """Return the table of the best systems for each byte budget, if SciPy is installed."""
     try:
         return markdown(budgets(run))
     except ImportError as reason:
@@ -138,9 +139,9 @@ def best(run: Figures) -> str:
 
 
 def budgets(run: Figures) -> Iterator[list[str]]:
-    """Lay out what is best within so many bytes, and what cannot be told from it.
+    """Yield, for each byte budget, the best system and those not significantly different.
 
-    What the run compares is told by its verdict, the other comparisons of a line are corrected
+    A comparison of the run uses the run's p-value. The other comparisons of a row are corrected
     together.
     """
     from optimized.study.significance import chances, differences, holm
@@ -173,16 +174,16 @@ GOOD: dict[str, Callable[[Figures], list[float]]] = {
     "needles": lambda row: list(map(mean, row["found_by_document"])),
     "bits": lambda row: [-bits for bits in row["bits_by_document"]],
 }
-"""What is better where it is more, document by document."""
+"""Figures by document for which more is better."""
 
 
 def pair(what: str, one: Figures, other: Figures) -> tuple[str, frozenset[Any]]:
-    """Name a comparison of two rows."""
+    """Return the key of a comparison of two rows."""
     return what, frozenset((row["system"], row["ratio"]) for row in (one, other))
 
 
 def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -> list[Figures]:
-    """Return what fits a budget, the best first; of one system what spends most of it."""
+    """Return each system's largest row within a budget, the best system first."""
     rows = [row for row in run["rows"][1:] if row["refused"] is None]
     within = [row for row in rows if row["stored_percent"] <= budget + SLACK]
     spent = {row["system"]: row for row in sorted(within, key=lambda row: row["stored_percent"])}
@@ -190,9 +191,9 @@ def ranking(run: Figures, budget: float, of: Callable[[Figures], list[float]]) -
 
 
 def modes(measured: Figures) -> Iterator[list[str]]:
-    """Lay out what a cache costs whose second half came token by token, by mode.
+    """Yield what each mode of HEX costs if the second half comes token by token.
 
-    Strong is where a mode differs from appending.
+    A difference from appending is bold where its test is significant.
     """
     yield ["", "deviation of attention", "bits, against the full cache", "bits, against appending"]
     for preset, rows in measured["modes"].items():
@@ -210,14 +211,14 @@ def modes(measured: Figures) -> Iterator[list[str]]:
 
 
 def spread(interval: list[float], form: str, sure: bool = False) -> str:
-    """Return a mean with its interval, strong where a test is sure that it is not 0."""
+    """Return a mean with its interval, bold where a test finds that it is not 0."""
     middle, low, high = (format(bound, form) for bound in interval)
     text = f"{middle} ({low} … {high})"
     return f"**{text}**" if sure else text
 
 
 def about_facts(measured: Figures) -> str:
-    """Say what shipped_facts.py measured, and how crowded scores are."""
+    """Return sentences on the run of shipped_facts.py, and on the clustering of scores."""
     about = measured["about"]
     middle, low, high = (format(bound, ".2f") for bound in measured["autocorrelation"])
     return (
@@ -229,9 +230,9 @@ def about_facts(measured: Figures) -> str:
 
 
 def facts(measured: Figures, run: Figures) -> Iterator[list[str]]:
-    """Lay out how many facts each variant finds, and how that differs from KVzip.
+    """Yield the facts that each variant finds, and the differences from KVzip.
 
-    HubKV itself is judged by the run, where that has the ratio.
+    HubKV's own verdict is the run's, where the run has the ratio.
     """
     by_run = {str(one["ratio"]): one for one in run["verdicts"] if one["system"] == "kvzip+hubkv"}
     ratios = measured["ratios"]
@@ -249,7 +250,7 @@ def facts(measured: Figures, run: Figures) -> Iterator[list[str]]:
 
 
 def heads(measured: Figures) -> Iterator[list[str]]:
-    """Lay out what is left of facts in the heads at the ratio where HubKV differs most."""
+    """Yield how much of the facts the heads keep, at the ratio where HubKV differs most."""
     rows = measured["ratios"]["0.95"]
     yield ["", "bits per byte", "of values kept", "of heads with some, with all"]
     for name, row in rows.items():
@@ -258,7 +259,7 @@ def heads(measured: Figures) -> Iterator[list[str]]:
 
 
 def tokens(measured: Figures) -> Iterator[list[str]]:
-    """Lay out how many facts KVzip and HubKV find, by the tokens of their values."""
+    """Yield the facts that KVzip and HubKV find, by the number of tokens of their values."""
     ratios = measured["ratios"]
     sizes = next(iter(ratios.values()))["HubKV"]["by tokens"]
     yield ["value of", "facts", *(f"{float(ratio):.0%} removed" for ratio in ratios)]
@@ -272,7 +273,7 @@ def tokens(measured: Figures) -> Iterator[list[str]]:
 
 
 def graph(measured: Figures) -> Iterator[list[str]]:
-    """Lay out what GraphKV finds beside a graph that has nothing to do with the tokens."""
+    """Yield the facts that GraphKV finds, with its own graph and with keys of other tokens."""
     yield ["", "removed", "base", "GraphKV", "keys of other tokens", "the graph's own share"]
     for row in measured["graph"]:
         cells = [f"{share:.1%}" for share in row["needles"]]
@@ -282,7 +283,7 @@ def graph(measured: Figures) -> Iterator[list[str]]:
 
 
 def judged(one: Figures) -> Iterator[str]:
-    """Return differences with their intervals, strong where the verdict is that they differ."""
+    """Yield differences with their intervals, bold where the verdict is a difference."""
     forms = (("bits", "+.4f"), ("needles", "+.1%"))
     for (what, form), sign in zip(forms, one["signs"], strict=True):
         yield spread(one[what], form, sign in "+-")

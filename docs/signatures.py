@@ -1,4 +1,4 @@
-"""Show on the pages what the contract says: an extension of griffe, which reads docstrings."""
+"""A griffe extension that shows each function's argument checks on its page."""
 
 from collections.abc import Iterator
 from inspect import getdoc, unwrap
@@ -13,24 +13,24 @@ from reference._validation.docstrings import admits, admitted
 
 
 class Contracts(Extension):
-    """Take docstrings as `help` prints them, and say what each kind of argument admits."""
+    """Use docstrings as `help` prints them, and add the admissible values of each argument."""
 
     def on_function(self, *, func: Function, **_: Any) -> None:
-        """A function's arguments, each with its range, and what is refused."""
+        """Add a function's arguments with their ranges, and what it refuses."""
         as_printed(func)
 
     def on_class(self, *, cls: Class, **_: Any) -> None:
-        """Settings, each with its range."""
+        """Add the ranges of a class of settings."""
         as_printed(cls)
 
     def on_module(self, *, mod: Module, **_: Any) -> None:
-        """The kinds, for the template of their page."""
+        """Add the argument types to their module, for the template of its page."""
         if mod.path == types.__name__:
             mod.extra["contract"] = dict(words())
 
 
 def as_printed(shown: Function | Class) -> None:
-    """Give a public name the docstring that it has when it runs."""
+    """Set the docstring of a public name to the one it has at run time."""
     public = unwrap(vars(reference).get(shown.name, as_printed))
     if shown.docstring and shown.path == f"{getattr(public, '__module__', '')}.{shown.name}":
         shown.docstring.value = getdoc(public) or ""
@@ -39,7 +39,7 @@ def as_printed(shown: Function | Class) -> None:
 
 
 def words() -> Iterator[tuple[str, str]]:
-    """Yield the name of each kind, and what it admits."""
+    """Yield the name of each argument type, and the values it admits."""
     for name, kind in vars(types).items():
         if get_args(kind):
             yield name, admits(kind)

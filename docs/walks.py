@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 HUBKV, GRAPHKV, HEX = "hubkv/walk.md", "graphkv/walk.md", "hex/walk.md"
 COLOURS = (STRONG, WEAK, INK)
-WIDTH = 5.6  # inches; letters stay legible on a phone
+WIDTH = 5.6  # inches, so that letters stay legible on a phone
 
 
 def bars(
@@ -36,7 +36,7 @@ def above(axes: Axes, columns: int) -> None:
 def changed(
     axes: Axes, words: Sequence[str], before: torch.Tensor, after: torch.Tensor, said: str
 ) -> None:
-    """Draw scores as they were, and what a step makes of them before it."""
+    """Draw scores before a step, and the scores after it in front of them."""
     axes.bar(range(len(words)), before, 0.8, color=INK, alpha=0.35, label="score")
     colours = [STRONG if new >= old else WEAK for old, new in zip(before, after, strict=True)]
     axes.bar(range(len(words)), after, 0.45, color=colours, label=said)
@@ -67,13 +67,13 @@ def tiles(axes: Axes, columns: Sequence[str], rows: Mapping[str, Sequence[str | 
 
 
 def most(words: Iterable[str], row: torch.Tensor, count: int = 3) -> str:
-    """Say which words have the highest numbers of a row."""
+    """Return a phrase with the words that have the highest numbers of a row."""
     ranked = sorted(zip(row.tolist(), words, strict=True), key=lambda pair: -pair[0])
     return ", ".join(f"“{word}” {number:.2f}" for number, word in ranked[:count])
 
 
 def listed(words: Iterable[str], marks: torch.Tensor) -> str:
-    """Say which words are marked."""
+    """Return a phrase with the marked words."""
     return ", ".join(f"“{word}”" for word, mark in zip(words, marks, strict=True) if mark)
 
 
@@ -101,7 +101,7 @@ def hubkv_walk_score(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, page=HUBKV)
 def hubkv_walk_discount(axes: Axes, walk: SimpleNamespace) -> str:
-    """Hubs of the first head, and what the discount leaves of the rest."""
+    """Draw the hubs of the first head, and the discounted scores of the rest."""
     before, after, hubs = walk.scores[0], walk.discounted[0], walk.hubs[0]
     changed(axes, walk.words, before, after, "after the discount")
     at = hubs.nonzero().flatten()
@@ -148,7 +148,7 @@ def hubkv_walk_gate(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 2.4, HUBKV)
 def hubkv_walk_retain(axes: Axes, walk: SimpleNamespace) -> str:
-    """What Top-K keeps of each head, and what HubKV keeps."""
+    """Draw the words that Top-K and HubKV keep in each head."""
     rows = {
         f"{name}, {method}": mask[head]
         for head, name in enumerate(("first head", "second head"))
@@ -174,7 +174,7 @@ def hubkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.9, HUBKV)
 def hubkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
-    """What the query gets from the whole cache, from Top-K's and from HubKV's."""
+    """Draw the query's output from the full cache, from Top-K's and from HubKV's."""
     return compared(axes, walk, "HubKV", ("door and key", "cat"))
 
 
@@ -266,7 +266,7 @@ def graphkv_walk_decay(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.8, GRAPHKV)
 def graphkv_walk_retain(axes: Axes, walk: SimpleNamespace) -> str:
-    """What Top-K keeps of the layer, and what GraphKV keeps."""
+    """Draw the words that Top-K and GraphKV keep in the layer."""
     return retained(axes, walk, {"Top-K": walk.plain, "GraphKV": walk.kept[0]})
 
 
@@ -284,7 +284,7 @@ def graphkv_walk_store(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.9, GRAPHKV)
 def graphkv_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
-    """What the query gets from the whole cache, from Top-K's and from GraphKV's."""
+    """Draw the query's output from the full cache, from Top-K's and from GraphKV's."""
     return compared(axes, walk, "GraphKV", ("praise", "what is praised"))
 
 
@@ -310,7 +310,7 @@ def hex_walk_score(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 3.0, HEX)
 def hex_walk_retain(axes: Axes, walk: SimpleNamespace) -> str:
-    """Which entries of the span are kept, and by which mask."""
+    """Draw which entries of the span are kept, and by which mask."""
     words = walk.words[: len(walk.dynamic)]
     rows, said = {}, []
     pairs = zip(words, walk.expander.tolist(), walk.dynamic.tolist(), strict=True)
@@ -328,7 +328,7 @@ def hex_walk_retain(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 3.0, HEX)
 def hex_walk_channel(axes: Axes, walk: SimpleNamespace) -> str:
-    """One channel of the keys, the grid of its codes, and what is restored."""
+    """Draw one channel of the keys, the grid of its codes, and the restored values."""
     words = walk.words[: len(walk.channel)]
     low, step = float(walk.coded.minima), float(walk.coded.steps)
     for code in range(2**walk.config.bits):
@@ -354,7 +354,7 @@ def hex_walk_channel(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.7, HEX)
 def hex_walk_stream(axes: Axes, walk: SimpleNamespace) -> str:
-    """Which words are compressed, and which wait, after the prompt and at the end."""
+    """Draw which words are compressed and which are buffered, after the prompt and at the end."""
     rows, said = {}, []
     for name, cache in (("after the prompt", walk.prompt), ("six words later", walk.cache)):
         blocks = [block.dynamic.shape[-1] for block in cache.blocks]
@@ -371,7 +371,7 @@ def hex_walk_stream(axes: Axes, walk: SimpleNamespace) -> str:
 
 @figure(WIDTH, 1.4, HEX)
 def hex_walk_answer(axes: Axes, walk: SimpleNamespace) -> str:
-    """How far the output of attention is off, with the masks and without."""
+    """Draw the error of the attention output, with the masks and without."""
     outputs = {"HEX": walk.masked, "quantised alone": walk.unmasked}
     off = {name: float((output - walk.whole).norm()) for name, output in outputs.items()}
     shown = axes.barh(list(off), list(off.values()), 0.6, color=(STRONG, WEAK))
