@@ -14,19 +14,13 @@ import torch
 import walks  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_all, figure
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from shipped_model import tables
 
 import reference as kv
 from optimized.bench.report import (
     COLUMNS,
-    PREDICTED,
-    beside_goals,
     markdown,
     measurements,
-    miss,
-    predictions,
 )
 
 SHOWN, WHERE = COLUMNS[1:9], COLUMNS[9:]
@@ -110,36 +104,6 @@ def bytes_by_part(axes: Axes) -> None:
     axes.set(xlabel="percent of fp16", xlim=(0, 38))
     axes.invert_yaxis()
     axes.legend(ncols=6, loc="upper right", bbox_to_anchor=(1.0, 1.18), markerscale=0.5)
-
-
-@figure(height=3.6)
-def predicted(axes: Axes) -> None:
-    """Draw the times predicted for an H100 from machine code, beside goals and papers."""
-    rows = beside_goals(json.loads(PREDICTED.read_text())["rows"])
-    names = [f"{row['operation']} {row['shape']}" for row in rows]
-    times = [row["predicted"]["H100"]["us"] for row in rows]
-    colours = [WEAK if miss(row) > 1 else STRONG for row in rows]
-    axes.barh(names, times, color="none", edgecolor=colours, hatch="////", height=0.6)
-    axes.plot([row["goal"] for row in rows], names, "|", color=INK, markersize=9, mew=2.5)
-    papers = [(row["paper"], name) for row, name in zip(rows, names, strict=True) if row["paper"]]
-    axes.plot(*zip(*papers, strict=True), "x", color=INK, markersize=6)
-    axes.set(xscale="log", xlabel="µs on an H100, predicted, not measured")
-    axes.invert_yaxis()
-    axes.legend(
-        handles=[
-            Patch(facecolor="none", edgecolor=STRONG, hatch="////", label="predicted, goal met"),
-            Patch(facecolor="none", edgecolor=WEAK, hatch="////", label="predicted, goal missed"),
-            Line2D(
-                [], [], linestyle="", marker="|", color=INK, markersize=9, mew=2.5, label="goal"
-            ),
-            Line2D([], [], linestyle="", marker="x", color=INK, label="paper, its own hardware"),
-        ],
-        ncols=4,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        fontsize=8,
-    )
-    axes.tick_params(axis="y", labelsize=7)
 
 
 def timings() -> str:
@@ -270,7 +234,6 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     draw_all()
     (FOLDER / "performance.txt").write_text(timings())
-    (FOLDER / "predicted.txt").write_text(predictions())
     (FOLDER / "measured.txt").write_text(measurements())
     (FOLDER / "kvpress_costs.txt").write_text(costs())
     for name, text in (of_the_model() | tables() | presses()).items():

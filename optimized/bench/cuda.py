@@ -31,7 +31,7 @@ from optimized import kernels
 from optimized.bench.agreement import disagreeing
 from optimized.bench.comparison import moved
 from optimized.bench.operations import STEPS, Inputs, Named, Operation, operations, tuned
-from optimized.bench.report import MEASURED, PREDICTED, ROOT, replace, surroundings
+from optimized.bench.report import MEASURED, ROOT, replace, surroundings
 from reference._validation.contract import trusted
 
 SCHEMA = 1
@@ -230,7 +230,7 @@ def copying(clock: Clock) -> float:
     return 2 * source.nbytes / median(seconds)
 
 
-def measured(clock: Clock, one: Operation, bandwidth: float, predictions: list[Named]) -> Named:
+def measured(clock: Clock, one: Operation, bandwidth: float) -> Named:
     """Measure all sides of an operation; return its row."""
     row = about_row(one, copy_bytes_per_s=bandwidth)
     inputs = one.inputs(clock.device)
@@ -246,7 +246,7 @@ def measured(clock: Clock, one: Operation, bandwidth: float, predictions: list[N
             row[f"{name}_ratio"] = row[name]["us"] / row["kernel"]["us"]
     if "us" in row.get("graph", {}) and "us" in row.get("fp16", {}).get("graph", {}):
         row["fp16_graph_ratio"] = row["fp16"]["graph"]["us"] / row["graph"]["us"]
-    return row | expected(one, predictions, clock)
+    return row | expected(one)
 
 
 def about_row(one: Operation, **rest: object) -> Named:
@@ -301,18 +301,15 @@ def fastest(sides: dict[str, Named]) -> Named:
     return dict(fastest=name, us=there[name], sides=sides)
 
 
-def expected(one: Operation, predictions: list[Named], clock: Clock) -> Named:
-    """Return the goal, the prediction and the paper's figure of an operation, in microseconds."""
-    found = [
-        row for row in predictions if (row["operation"], row["shape"]) == (one.name, one.shape)
-    ]
-    if not found:
+def expected(one: Operation) -> Named:
+    """Return the goal and the paper's figure of an operation, in microseconds."""
+    from optimized.counts.gates import GATES
+
+    gate = next((gate for gate in GATES if (gate.name, gate.shape) == (one.name, one.shape)), None)
+    if gate is None:
         return {}
-    device = "" if clock.dry else torch.cuda.get_device_name(clock.device)
-    times = [time["us"] for name, time in found[0]["predicted"].items() if name in device]
-    return dict(
-        goal_us=found[0]["goal"], predicted_us=[*times, None][0], paper_us=found[0]["paper"]
-    )
+    goal, paper = (float(text) if text else None for text in (gate.goal, gate.paper))
+    return dict(goal_us=goal, paper_us=paper)
 
 
 def outputs(device: torch.device, only: str = "") -> dict[str, list[Tensor]]:
@@ -486,7 +483,7 @@ def line(row: Named) -> str:
     if "of_copy" in rated:
         rate = f"{rated['bytes_per_s'] / 1e9:.0f} GB/s"
         cells.append(f"{rate}, {rated['of_copy']:.0%} of a copy")
-    for name in ("goal", "predicted", "paper"):
+    for name in ("goal", "paper"):
         if row.get(f"{name}_us"):
             cells.append(f"{name} {row[f'{name}_us']:g} µs")
     return "; ".join(cells)
@@ -530,7 +527,6 @@ def run(
     record.agreed += [name for name in names if name not in apart]
     bandwidth = copying(clock)
     print(f"a copy passes {bandwidth / 1e9:.0f} GB/s", flush=True)
-    predictions = json.loads(PREDICTED.read_text())["rows"]
     rows = list[Named]()
 
     def add(row: Named) -> None:
@@ -547,7 +543,7 @@ def run(
             add(about_row(one, failed=DISAGREES, kernels=sorted(wrong)))
         else:
             try:
-                row = measured(clock, one, bandwidth, predictions)
+                row = measured(clock, one, bandwidth)
             except Exception as reason:
                 row = about_row(one, failed=refused(reason)["refused"])
             add(row)

@@ -18,8 +18,6 @@ import torch
 ROOT = Path(__file__).parents[2]
 MEASURED = ROOT / "docs/measured.json"
 """Where `python -m optimized.bench cuda` stores its measurements."""
-PREDICTED = ROOT / "docs/predicted.json"
-"""Where `python -m optimized.bench aot --write` stores its predictions."""
 Line = dict[str, str]
 COLUMNS: tuple[str, ...] = (
     *("bench", "row", "shape", "against", "against ms", "ms", "ratio", "first call ms"),
@@ -129,53 +127,11 @@ def replace(file: Path, text: str) -> None:
     os.replace(new.name, file)
 
 
-def beside_goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the predictions that have a goal."""
-    return [row for row in rows if row["goal"] is not None]
-
-
-def miss(row: dict[str, Any]) -> float:
-    """Return the predicted time of an operation on an H100 divided by its goal."""
-    return row["predicted"]["H100"]["us"] / row["goal"]
-
-
-def in_words(rows: list[dict[str, Any]]) -> tuple[str, str]:
-    """Return how many predictions miss their goal, and which ones by how much, as two texts."""
-    missing = [row for row in rows if miss(row) > 1]
-    names = [f"{row['operation']} {row['shape']} by {miss(row):.2f} ×" for row in missing]
-    count = f"{len(missing)} of {len(rows)} operations are predicted to miss their goal on an H100"
-    return count, "; ".join(names)
-
-
 def markdown(lines: Iterable[Sequence[str]]) -> str:
     """Return lines as a Markdown table with the first one as head."""
     head, *rest = lines
     rule = ["---"] * len(head)
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rest))
-
-
-def predictions(file: Path = PREDICTED) -> str:
-    """Return the predictions as Markdown."""
-    held = json.loads(file.read_text())
-    rows = beside_goals(held["rows"])
-    head = ["operation", "shape", "H100, predicted µs", "bound by", "H200, predicted µs"]
-    head += ["bound by", "goal on an H100, µs", "predicted ÷ goal", "paper, µs"]
-    lines = [head]
-    for row in held["rows"]:
-        times = [f"{cell}" for time in row["predicted"].values() for cell in time.values()]
-        goal, ratio = "", ""
-        if row["goal"] is not None:
-            goal = f"{row['goal']:g}"
-            ratio = f"{miss(row):.2f}" + ", **missed**" * (miss(row) > 1)
-        paper = "" if row["paper"] is None else f"{row['paper']:g}"
-        lines.append([row["operation"], row["shape"], *times, goal, ratio, paper])
-    count, names = in_words(rows)
-    words = f"Predicted, not measured: {count}{': ' * bool(names)}{names}."
-    return (
-        f"![{words}](figures/predicted.svg)\n\n"
-        f"*Predicted, not measured*, from what triton {held['triton']} compiles for sm_90: "
-        f"{count}. Papers measured theirs, on hardware of their own.\n\n{markdown(lines)}"
-    )
 
 
 def measurements(file: Path = MEASURED) -> str:

@@ -1,14 +1,12 @@
 """Recording the kernel launches of a call without running them, as on `meta` tensors."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
 from math import prod
-from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
@@ -22,7 +20,6 @@ class Launch(NamedTuple):
     grid: tuple[int, ...]
     arguments: dict[str, Any]  # constants included
     options: dict[str, int]  # such as num_warps
-    asked: Mapping[str, int] = MappingProxyType({})  # bytes that all programs gather, by argument
 
     @property
     def programs(self) -> int:
@@ -37,20 +34,6 @@ class Launch(NamedTuple):
     def lanes(self, instructions: float) -> float:
         """Return the lane-instructions of the grid, given the instructions of a warp."""
         return instructions * 32 * self.warps * self.programs
-
-    @property
-    def moved(self) -> int:
-        """The bytes of all tensors, each read or written once.
-
-        A gathered tensor counts the bytes that all programs gather, if they are fewer. Bytes that
-        several programs gather count several times.
-        """
-        tensors = {n: a for n, a in self.arguments.items() if isinstance(a, Tensor)}
-        bytes_of = dict[int, int]()
-        for name, tensor in tensors.items():
-            asked = min(tensor.nbytes, self.asked.get(name, tensor.nbytes))
-            bytes_of[id(tensor)] = max(asked, bytes_of.get(id(tensor), 0))
-        return sum(bytes_of.values())
 
 
 @contextmanager

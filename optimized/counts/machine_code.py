@@ -1,7 +1,6 @@
 """Kernels compiled without a GPU, and the instructions of their machine code.
 
-The compiler, the assembler and the disassembler come with Triton. Times derived from counted
-instructions and bytes are predictions, never measurements.
+The compiler, the assembler and the disassembler come with Triton.
 """
 
 import re
@@ -173,83 +172,3 @@ def parsed(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
     # the jump onto itself after a kernel's last exit is no loop
     loops = {(labels[label], stop) for stop, label in jumps if labels.get(label, stop) < stop - 1}
     return tuple(opcodes), tuple(sorted(loops))
-
-
-class Gpu(NamedTuple):
-    """The bandwidth of a copy in bytes a second, the multiprocessors, and their clock in hertz."""
-
-    bandwidth: float
-    processors: int
-    clock: float
-
-
-GPUS = {"H100": Gpu(3.0e12, 132, 1.755e9), "H200": Gpu(4.3e12, 132, 1.755e9)}
-GAP = 1.5e-6
-"""Seconds from one kernel of a CUDA graph to the next: an estimate."""
-
-LANES = {
-    "issue": 128,
-    "integer": 64,
-    "multiplier": 128,
-    "special": 16,
-    "float64": 64,
-    "memory pipe": 32,
-}
-"""Results a clock of one multiprocessor, from NVIDIA's guide for compute capability 9.0."""
-
-PIPES = {
-    "integer": (
-        *("LOP3", "PLOP3", "SHF", "IADD3", "ISETP", "SEL", "PRMT", "FMNMX", "FSETP", "FSEL"),
-        *("IMNMX", "VIMNMX", "LEA", "VOTE", "I2F", "F2I", "F2F", "I2FP", "F2FP", "IABS"),
-        *("SHL", "SHR", "BMSK", "SGXT", "VIADD", "VIADDMNMX", "IADD"),
-    ),
-    "multiplier": ("IMAD", "FFMA", "FMUL", "FADD"),
-    "special": ("MUFU", "POPC", "FLO", "BREV", "REDUX"),
-    "float64": ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"),
-    "memory pipe": ("LDG", "STG", "LDS", "STS", "SHFL", "RED", "ATOM", "ATOMG", "ATOMS", "LDSM"),
-}
-PIPE = {opcode: pipe for pipe, opcodes in PIPES.items() for opcode in opcodes}
-
-
-def busy(counts: dict[str, float]) -> dict[str, float]:
-    """Return the clocks for which a warp's instructions occupy each part of a multiprocessor."""
-    clocks = defaultdict[str, float](float)
-    for opcode, count in counts.items():
-        name, *words = opcode.split(".")
-        clocks["issue"] += count * WARP / LANES["issue"]
-        if name in ("HMMA", "HGMMA"):
-            clocks["tensor cores"] += count * multiplied(name, words)
-        elif pipe := PIPE.get(name):
-            wide = max([int(word) // 32 for word in words if word in ("64", "128")], default=1)
-            several = wide if pipe == "memory pipe" else 1
-            clocks[pipe] += count * several * WARP / LANES[pipe]
-    return clocks
-
-
-def multiplied(name: str, words: list[str]) -> float:
-    """Return the clocks of a matrix product: 2048 multiply-adds each for HGMMA, 2/3 for HMMA."""
-    shape = next(word for word in words if re.fullmatch(r"\d+(x\d+)*", word))
-    if name == "HMMA":
-        depth = {"16816": 16, "1688": 8}[shape]
-        return 16 * 8 * depth / 2048 * 1.5
-    rows, columns, depth = map(int, shape.split("x"))
-    return rows * columns * depth / 4 / 2048  # four warps share a product, and each issues it
-
-
-class Prediction(NamedTuple):
-    """The seconds of an operation, and the resource that takes most of them."""
-
-    seconds: float
-    bound: str
-
-
-def predicted(launches: list[Launch], counts: list[dict[str, float]], gpu: Gpu) -> Prediction:
-    """Return the sum of the kernels' times; the busiest resource of a kernel sets its time."""
-    spent = defaultdict[str, float](float, launches=len(launches) * GAP)
-    for launch, count in zip(launches, counts, strict=True):
-        rounds = -(-launch.programs // gpu.processors) * launch.warps
-        times = {part: clocks * rounds / gpu.clock for part, clocks in busy(count).items()}
-        times["bandwidth"] = launch.moved / gpu.bandwidth
-        part = max(times, key=times.__getitem__)
-        spent[part] += times[part]
-    return Prediction(sum(spent.values()), max(spent, key=spent.__getitem__))

@@ -3,14 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import torch
 
 from optimized import kernels
 from optimized.bench.report import ROOT
 from optimized.counts import aot, gates, machine_code
 from optimized.counts.gates import GATES
-from optimized.counts.launches import Launch, launched
-from optimized.counts.machine_code import GPUS, WARP, Code, busy, parsed, predicted
+from optimized.counts.machine_code import Code, parsed
 
 EVERY = [gate.title for gate in GATES]
 LISTING = """
@@ -66,8 +64,6 @@ def test_what_does_not_compile_is_a_row_and_a_miss(monkeypatch, capsys):
     monkeypatch.setattr(aot, "ProcessPoolExecutor", ThreadPoolExecutor)
     monkeypatch.setattr(machine_code, "compiled", compiled)
     monkeypatch.setattr(gates, "GATES", GATES[:1])
-    monkeypatch.setattr(aot, "stale", lambda _: False)
-    monkeypatch.setattr(aot, "replace", lambda *_: pytest.fail("written"))
     with pytest.raises(SystemExit) as ended:
         aot.main()
     printed = capsys.readouterr().out.splitlines()
@@ -78,10 +74,6 @@ def test_what_does_not_compile_is_a_row_and_a_miss(monkeypatch, capsys):
     assert all("does not compile: RuntimeError: no such target" in line for line in missed)
     assert sum(line.endswith("does not compile") for line in printed) == 2 * launches
     assert any(line.startswith(GATES[0].title) for line in printed), "the rest is judged"
-    codes[90] = None
-    with pytest.raises(SystemExit):
-        aot.main(write=True)
-    assert "predicted.json is left as it is" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("version", "ended"), [("3.6.0", 0), (f"{aot.BUDGETED}.9", 1)])
@@ -94,7 +86,6 @@ def test_what_is_beyond_a_budget_is_a_miss_of_the_triton_it_is_of(
     monkeypatch.setattr(aot, "installed", lambda _: version)
     monkeypatch.setattr(machine_code, "compiled", lambda *_: slow)
     monkeypatch.setattr(gates, "GATES", GATES[:1])
-    monkeypatch.setattr(aot, "stale", lambda _: False)
     with pytest.raises(SystemExit) as stopped:
         aot.main()
     assert stopped.value.code == ended
@@ -106,31 +97,3 @@ def test_what_is_beyond_a_budget_is_a_miss_of_the_triton_it_is_of(
 
 def test_ci_compiles_with_the_triton_of_the_budgets():
     assert f"\ntriton=={aot.BUDGETED}." in (ROOT / "constraints.txt").read_text()
-
-
-def test_an_instruction_keeps_its_part_of_the_processor_busy():
-    clocks = busy({"FADD": 4, "LOP3.LUT": 4, "MUFU.EX2": 4, "LDG.E.128": 4, "HMMA.16816.F32": 4})
-    wanted = {"issue": 5, "integer": 2, "multiplier": 1, "special": 8}
-    wanted |= {"memory pipe": 16, "tensor cores": 6}
-    assert clocks == wanted
-
-
-def test_what_is_gathered_counts_as_often_as_it_is_asked_for_and_never_above_all_of_it():
-    whole, part = torch.empty(2, 1000, dtype=torch.int8, device="meta")
-    launch = Launch(None, (1,), dict(read=whole, gathered=part, size=3), {})
-    assert launch.moved == 2000
-    assert launch._replace(asked=dict(gathered=300)).moved == 1300
-    assert launch._replace(asked=dict(gathered=3000)).moved == 2000
-    twice = launch._replace(arguments=dict(read=whole, gathered=whole), asked=dict(gathered=300))
-    assert twice.moved == 1000, "it is read as well"
-
-
-def test_a_time_is_that_of_what_is_busiest():
-    gpu, launches = GPUS["H100"], launched(GATES[0].call)[:1]
-    idle = predicted(launches, [{}], gpu)
-    assert idle.bound == "bandwidth"
-    assert idle.seconds > launches[0].moved / gpu.bandwidth
-    working = predicted(launches, [{"FADD": 10000}], gpu)
-    assert working.bound == "issue"
-    lanes = 10000 * WARP * 4 * launches[0].programs
-    assert working.seconds > lanes / (gpu.processors * gpu.clock * 128)
