@@ -51,7 +51,7 @@ def times(name: str, device: str, threads: int) -> list[report.Line]:
 def main() -> None:
     """Test agreement, time, print, and with `--write` write the table."""
     if sys.argv[1:] == ["aot"]:
-        import_module("optimized.counts.aot").main()
+        import_module("optimized.bench.aot").main()
     if sys.argv[1:2] == ["cuda"]:
         return import_module("optimized.bench.cuda").main(sys.argv[2:])
     given = arguments()

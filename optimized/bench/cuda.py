@@ -303,7 +303,7 @@ def fastest(sides: dict[str, Named]) -> Named:
 
 def expected(one: Operation) -> Named:
     """Return the goal and the paper's figure of an operation, in microseconds."""
-    from optimized.counts.gates import GATES
+    from optimized.bench.resource_budgets import GATES
 
     gate = next((gate for gate in GATES if (gate.name, gate.shape) == (one.name, one.shape)), None)
     if gate is None:

@@ -1,6 +1,6 @@
 """The operations that are timed on a GPU, in their order, at the shapes that goals are set for.
 
-An operation that `gates` predicts has the same name and shape there. Small shapes run the same
+An operation of `resource_budgets` has the same name and shape there. Small shapes run the same
 calls in Triton's interpreter.
 """
 

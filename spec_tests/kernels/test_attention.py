@@ -8,7 +8,7 @@ import torch
 
 import reference
 from optimized import kernels, vector
-from optimized.counts.launches import launched
+from optimized.bench.launches import launched
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.attention.strategies import log_sum_exp
 from spec_tests.kernels.interpreter import small_blocks

@@ -19,7 +19,7 @@ import reference
 from optimized import _dispatch, kernels, vector
 from optimized._dispatch import dispatch
 from optimized.bench.comparison import moved
-from optimized.counts.launches import recorded
+from optimized.bench.launches import recorded
 from optimized.kernels.hex.attention import attended
 from optimized.layout import PackedCache
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import reference
 from optimized import vector
 from optimized.bench.comparison import moved
-from optimized.counts.launches import launched
+from optimized.bench.launches import launched
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.kernels.interpreter import GRID, ORDERS, programs
 from spec_tests.kernels.wide import wide

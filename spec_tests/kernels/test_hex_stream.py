@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import optimized
 import reference
 from optimized import kernels
-from optimized.counts.launches import recorded
+from optimized.bench.launches import recorded
 from optimized.kernels.hex._stream import decoded
 from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.layout import TILE, PackedCache

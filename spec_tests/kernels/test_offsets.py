@@ -9,7 +9,7 @@ import torch
 from triton.runtime import interpreter
 
 import reference
-from optimized.counts.launches import recorded
+from optimized.bench.launches import recorded
 from optimized.layout import TILE, PackedCache, laid
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.kernels.interpreter import programs

@@ -15,7 +15,7 @@ import optimized
 import reference
 from optimized import kernels, vector
 from optimized.bench.comparison import moved
-from optimized.counts.launches import launched, recorded
+from optimized.bench.launches import launched, recorded
 from reference._validation.contract import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.strategies import graphkv_refine

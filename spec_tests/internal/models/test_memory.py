@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import optimized
-from optimized.counts.memory import most_alive
+from optimized.bench.memory import most_alive
 from optimized.models.systems import selector, system_named
 
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from optimized import distributed
-from optimized.counts.ranks import counted
+from optimized.bench.communication_volume import counted
 
 MOST = 4
 TIMEOUT = 30

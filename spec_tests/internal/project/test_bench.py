@@ -420,7 +420,7 @@ def test_inputs_are_drawn_anew_but_for_masks_and_places():
 def test_operations_bear_the_names_and_shapes_that_have_goals():
     pytest.importorskip("triton")
     from optimized.bench.operations import operations
-    from optimized.counts.gates import GATES
+    from optimized.bench.resource_budgets import GATES
 
     goals = {(gate.name, gate.shape) for gate in GATES if gate.goal}
     # padded or not, `attention_mass` is the same kernel

@@ -1,8 +1,8 @@
 """`python -m optimized.bench aot`: compile the kernels and check their machine code, without a GPU.
 
-Every row of `gates` is compiled ahead of time. For sm_80 and sm_90 it must not spill, must fit into
-shared memory and must keep its budget of instructions. For sm_100 and gfx942 it must compile. A row
-that fails shows the reason and counts as a miss.
+Every row of `resource_budgets` is compiled ahead of time. For sm_80 and sm_90 it must not spill,
+must fit into shared memory and must keep its budget of instructions. For sm_100 and gfx942 it must
+compile. A row that fails shows the reason and counts as a miss.
 """
 
 import os
@@ -33,8 +33,8 @@ KERNELS: Cells = (
 def main() -> None:
     """Compile, print the table, and exit with an error on a miss."""
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
-    from optimized.counts.gates import GATES
-    from optimized.counts.machine_code import SHARED, source
+    from optimized.bench.machine_code import SHARED, source
+    from optimized.bench.resource_budgets import GATES
 
     found = [gate.launches for gate in GATES]
     sources = dict.fromkeys(source(launch) for launches in found for launch in launches)
@@ -57,7 +57,7 @@ def main() -> None:
 
 def code_or_error(wanted: Any, target: Any) -> Any:
     """Return the machine code of a kernel, or in one line why it does not compile."""
-    from optimized.counts import machine_code
+    from optimized.bench import machine_code
 
     try:
         return machine_code.compiled(wanted, target)
@@ -78,7 +78,7 @@ def checked_rows(
 
     `beyond` takes the misses that depend on the version of Triton.
     """
-    from optimized.counts.machine_code import SHARED
+    from optimized.bench.machine_code import SHARED
 
     rows, total, budget = list[Cells](), 0.0, gate.budgets.get(target)
     for launch, code in zip(launches, codes, strict=True):

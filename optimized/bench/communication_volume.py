@@ -1,4 +1,4 @@
-"""`python -m optimized.counts.ranks`: count the exchanges between ranks and their bytes.
+"""`python -m optimized.bench.communication_volume`: count exchanges between ranks and bytes.
 
 The bytes are those of the tensors that one of two ranks passes to collectives, not those on a
 network. No time is measured.

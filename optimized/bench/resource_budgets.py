@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from optimized import kernels
-from optimized.counts.launches import Launch, launched, recorded
+from optimized.bench.launches import Launch, launched, recorded
 from optimized.kernels.evict import counted, gathered
 from optimized.kernels.hex.attention import attended
 from optimized.kernels.hex.compress import coded_span, restored

@@ -1,1 +1,0 @@
-"""Costs that are counted, not timed: launches, instructions, communication volume and memory."""
