@@ -44,8 +44,8 @@ test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by
   sum_scaled_twice: logits are scaled twice
   - (logits - log_sum_exp[..., h, t, None]).exp()
   + (scale * logits - log_sum_exp[..., h, t, None]).exp()
-test_a_log_sum_exp_of_other_logits_is_refused[attention_weights]
-  any_sum: a log-sum-exp of other logits is taken
+test_a_log_sum_exp_that_is_not_finite_is_refused[attention_weights]
+  infinite_sum: a log-sum-exp that is not finite is taken
   - aligned, finite_logits, finite_sums)
   + aligned, finite_logits)
 test_the_weights_of_a_query_sum_to_one

@@ -87,26 +87,17 @@ def test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by(impl, 
 
 long: Any = [torch.randn(h, 40, 4, generator=torch.Generator().manual_seed(h)) for h in (4, 2)]
 sums = log_sum_exp(*long)
-OTHERS = {
-    "of base two": sums / math.log(2),
-    "of unscaled logits": log_sum_exp(*long, scale=1.0),
-    "of another head": sums.roll(1, 0),
-    "of the query before": sums.roll(1, 1),
-    "of all keys": log_sum_exp(*long, causal=False),
-    "but for the last query": torch.cat([sums[:, :-1], sums[:, -1:] + 1], 1),
-    "but for a query that sees nothing": sums.masked_fill(torch.arange(40) == 7, -torch.inf),
-}
 
 
 @pytest.mark.door
 @pytest.mark.spec("HEX-3.1a", "HEX-3.3a", "GraphKV-H2O", "GraphKV-SnapKV")
 @pytest.mark.parametrize("name", ["attention_weights", "attention_mass", "h2o_mass", "snapkv"])
-def test_a_log_sum_exp_of_other_logits_is_refused(impl, name):
+def test_a_log_sum_exp_that_is_not_finite_is_refused(impl, name):
     function = getattr(impl, name)
     function(*long, log_sum_exp=sums)
-    for other in OTHERS.values():
+    for bad in (-torch.inf, torch.inf, torch.nan):
         with impl.refuses("log_sum_exp"):
-            function(*long, log_sum_exp=other)
+            function(*long, log_sum_exp=sums.masked_fill(torch.arange(40) == 7, bad))
 
 
 @pytest.mark.spec("HEX-3.1a")
