@@ -14,7 +14,7 @@ import torch
 import walks  # noqa: F401  registers the pictures of the walks
 from drawing import DOCS, FOLDER, INK, STRONG, WEAK, draw_all, figure
 from matplotlib.axes import Axes
-from shipped_model import tables
+from shipped_tables import tables
 
 import reference as kv
 from optimized.bench.report import (
@@ -123,7 +123,7 @@ def timings() -> str:
 
 
 def presses() -> dict[str, str]:
-    """Return tables of the results of docs/kvpress_vectors.py: agreeing and differing vectors."""
+    """Return tables of docs/kvpress_conformance.py: agreeing and differing vectors."""
     found = json.loads((DOCS / "kvpress.json").read_text())["presses"]
     words = {
         "equal": "equal",

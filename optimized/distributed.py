@@ -23,7 +23,7 @@ from torch.distributed import ProcessGroup
 import optimized
 from optimized import kernels, vector
 from optimized._dispatch import its_gpu
-from optimized.vector.hubkv.calibration import variation
+from optimized.vector.hubkv.head_calibration import variation
 from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
 from optimized.vector.retain import cut, sortable
 from reference._validation.contract import contract, requires
@@ -39,7 +39,7 @@ from reference._validation.types import (
     Scope,
     Whole,
 )
-from reference.hubkv.calibration import bounded
+from reference.hubkv.head_calibration import bounded
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.retain import covers_protected, kept_count, pooled, unpooled

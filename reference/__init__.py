@@ -10,7 +10,7 @@ from reference._validation.contract import guarded as _guarded
 from reference._validation.docstrings import documented as _documented
 from reference.attention import attention, attention_error, attention_weights
 from reference.compress import compress, select
-from reference.decoding import (
+from reference.decoding_compression import (
     DecodingCache,
     DecodingConfig,
     DecodingView,
@@ -31,13 +31,12 @@ from reference.graphkv.key_analysis import (
 )
 from reference.graphkv.needle import hide_needle, needle_recall
 from reference.graphkv.refine import GraphSettings, concatenate_heads, graphkv_refine
-from reference.hex.ablation import Sensitivity, sensitivity
 from reference.hex.attention import HexAttention, hex_attention
 from reference.hex.cache import HexCache, hex_append, hex_prefill, hex_read, hex_recompress
 from reference.hex.compress import HexBlock, hex_compress, hex_mask, hex_reconstruct
 from reference.hex.connectivity import bipartite_adjacency, component_count, is_connected
 from reference.hex.csr import CSR, from_csr, to_csr
-from reference.hex.decode import HexDecoded, hex_decode
+from reference.hex.decode_step import HexDecoded, hex_decode
 from reference.hex.expander import (
     Degrees,
     Expander,
@@ -59,9 +58,10 @@ from reference.hex.random_biregular import (
     double_edge_swaps,
     half_edge_pairing,
 )
+from reference.hex.sensitivity import Sensitivity, sensitivity
 from reference.hex.size import HexBytes, PaperSize, hex_bytes, hex_size, paper_size
 from reference.hex.spectrum import is_ramanujan, ramanujan_bound, second_singular_value
-from reference.hex.subtile import (
+from reference.hex.subtile_expander import (
     SubtileExpander,
     subtile_codes,
     subtile_expander,
@@ -69,13 +69,12 @@ from reference.hex.subtile import (
     subtile_permutations,
 )
 from reference.hubkv.baselines import head_budgets, ungated_refine
-from reference.hubkv.calibration import calibrate, head_weights, selectivity
 from reference.hubkv.compress import hubkv_compress, hubkv_select
 from reference.hubkv.coverage import coverage, coverage_weights, marginal_gain, overlap
 from reference.hubkv.coverage_kernels import gaussian_kernel, window_kernel
 from reference.hubkv.discount import discount, hub_mask, smd
-from reference.hubkv.gate import gate
 from reference.hubkv.greedy import greedy, lazy_greedy
+from reference.hubkv.head_calibration import calibrate, head_weights, selectivity
 from reference.hubkv.locality import (
     NmsSettings,
     attention_density,
@@ -84,17 +83,18 @@ from reference.hubkv.locality import (
     distance_profile,
     nms,
 )
+from reference.hubkv.ratio_gate import gate
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
-from reference.hubkv.segments import random_order, segment_coverage, uniform_spread
+from reference.hubkv.segment_coverage import random_order, segment_coverage, uniform_spread
 from reference.hubkv.span_retention import ChainDiagnostic, retained_chains
 from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
 from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill, gear_read
 from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read
 from reference.quantizers.low_rank import LowRank, low_rank
 from reference.quantizers.outliers import outlier_mask
-from reference.quantizers.published import kivi_share, quantizer_sizes
+from reference.quantizers.published_sizes import kivi_share, quantizer_sizes
 from reference.quantizers.size import QuantizerBytes, gear_size, kivi_size, quantizer_bytes
-from reference.ragged import ragged_attention
+from reference.ragged_attention import ragged_attention
 from reference.refinement import refine
 from reference.retain import kept_count, modular_utility, ranking, retain
 from reference.scorers.cake import cake, cake_preference

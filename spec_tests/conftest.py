@@ -13,14 +13,14 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 import reference
+from spec_tests.called_functions import asked, may_ask, needs
 from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_ours
 from spec_tests.limits import SECONDS
-from spec_tests.report.faults import LEVELS
-from spec_tests.report.kinds import there_are
+from spec_tests.report.fault_localization import LEVELS
 from spec_tests.report.plugin import Plugin
 from spec_tests.report.summary import PAPERS, unknown
-from spec_tests.requirements import asked, may_ask, needs
+from spec_tests.report.test_kinds import there_are
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(

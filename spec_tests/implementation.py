@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import reference
-from spec_tests.adapters import Own, handed, is_record, own_records, result_of, taken
 from spec_tests.index import are_ours, source
 from spec_tests.limits import SECONDS, Limit
+from spec_tests.record_conversion import Own, handed, is_record, own_records, result_of, taken
 from spec_tests.report.calls import mapped, recorded
 
 LACKS = "needs a name that the module lacks"

@@ -17,9 +17,9 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
-from spec_tests.adapters import RECORDS, Own, taken
 from spec_tests.implementation import COMPOSED
 from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, is_drawn
+from spec_tests.record_conversion import RECORDS, Own, taken
 from spec_tests.report.calls import mapped, tensors
 
 

@@ -2,7 +2,7 @@
 
 The rows of NAME are in `bench_NAME.py`, a pytest-benchmark file in this folder:
 
-    from optimized.bench.comparison import timing, versus
+    from optimized.bench.timing_harness import timing, versus
 
     ROWS = [versus("gate", "[8, 4096] float32", lambda: dict(scores=..., corrected=..., ratio=0.9))]
     test_timing = timing(ROWS)

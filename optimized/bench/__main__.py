@@ -53,7 +53,7 @@ def main() -> None:
     if sys.argv[1:] == ["aot"]:
         import_module("optimized.bench.aot").main()
     if sys.argv[1:2] == ["cuda"]:
-        return import_module("optimized.bench.cuda").main(sys.argv[2:])
+        return import_module("optimized.bench.gpu_benchmarks").main(sys.argv[2:])
     given = arguments()
     names = given.names or NAMES
     modules = [import_module(f"optimized.bench.bench_{name}") for name in names]

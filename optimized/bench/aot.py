@@ -33,8 +33,8 @@ KERNELS: Cells = (
 def main() -> None:
     """Compile, print the table, and exit with an error on a miss."""
     os.environ.pop("TRITON_INTERPRET", None)  # before anything imports triton
+    from optimized.bench.instruction_budgets import GATES
     from optimized.bench.machine_code import SHARED, source
-    from optimized.bench.resource_budgets import GATES
 
     found = [gate.launches for gate in GATES]
     sources = dict.fromkeys(source(launch) for launches in found for launch in launches)

@@ -15,7 +15,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 import optimized as kv
 from optimized import models
-from optimized.bench.comparison import Inputs, Row, timing
+from optimized.bench.timing_harness import Inputs, Row, timing
 from optimized.models.decoding_cache import DecodingLayer
 from optimized.models.hex import HexLayer
 from optimized.models.layer import AttendingCache

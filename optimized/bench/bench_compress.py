@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import optimized as kv
-from optimized.bench.comparison import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, normal, timing, versus
 
 ALSO = ("select",)
 KV_HEADS, WIDTH, TOKENS, KEEP, INTERVAL = 8, 64, 1024, 256, 128

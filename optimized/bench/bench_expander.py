@@ -12,7 +12,7 @@ import networkx
 import torch
 
 import optimized as kv
-from optimized.bench.comparison import Row, both_sides, measure, versus
+from optimized.bench.timing_harness import Row, both_sides, measure, versus
 
 ALSO = ("half_edge_pairing", "double_edge_swaps", "connecting_swaps")
 SIZES = ((96, 1024, "< 150"), (1920, 1024, "< 150"), (8160, 1024, "< 150"), (4096, 4096, "< 3000"))

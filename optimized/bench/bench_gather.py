@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.comparison import Inputs, Row, normal, timing
+from optimized.bench.timing_harness import Inputs, Row, normal, timing
 
 HEADS, WIDTH = 8, 128
 TOKENS = (4096, 8192, 16384, 32768)

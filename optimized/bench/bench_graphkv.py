@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized.bench.comparison import Row, normal, timing, versus
+from optimized.bench.timing_harness import Row, normal, timing, versus
 
 TOKENS, SOURCES, COUNT, KEEP = 8192, 153, 64, 512
 LAYER = f"[8, {TOKENS}, 128] float32"

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.comparison import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, normal, timing, versus
 
 ALSO = ("hex_mask",)
 KV_HEADS, QUERY_HEADS, WIDTH, BLOCK, PROMPT = 8, 16, 128, 96, 960

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.comparison import Inputs, Row, timing, versus
+from optimized.bench.timing_harness import Inputs, Row, timing, versus
 
 RATIO = 0.95
 PAPER = {

@@ -15,7 +15,7 @@ import optimized as kv
 from optimized import models
 from optimized.bench.bench_attention import CONFIG, KV_HEADS, model
 from optimized.bench.bench_scorers import gate
-from optimized.bench.comparison import Inputs, Row, timing
+from optimized.bench.timing_harness import Inputs, Row, timing
 
 ALSO = ("hubkv_compress", "graphkv_compress", "fastkvzip", "snapkv", "pyramidkv_budgets")
 BASES = ("snapkv", "pyramidkv", "knorm")

@@ -1,7 +1,7 @@
 """KIVI's and GEAR's caches: 8 kv heads of 128 channels, prompts of ten blocks of 96 tokens."""
 
 import optimized as kv
-from optimized.bench.comparison import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, normal, timing, versus
 
 KV_HEADS, WIDTH, PROMPT, BLOCK = 8, 128, 960, 20
 SHORT = 96

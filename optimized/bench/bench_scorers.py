@@ -3,7 +3,7 @@
 import torch
 
 import optimized as kv
-from optimized.bench.comparison import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, normal, timing, versus
 
 KV_HEADS, QUERY_HEADS, WIDTH, TOKENS, WINDOW, HIDDEN = 8, 32, 128, 1024, 32, 1024
 CHUNK = TOKENS // 2

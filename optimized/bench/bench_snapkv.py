@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.comparison import Inputs, Row, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, Row, normal, timing, versus
 
 KV_HEADS, QUERY_HEADS, WIDTH, WINDOW, KERNEL = 8, 32, 128, 32, 5
 TOKENS = (4096, 8192, 16384, 32768)

@@ -18,7 +18,7 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from optimized.bench.launches import Launch
+from optimized.bench.launch_recorder import Launch
 
 Target = int | str
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

@@ -21,9 +21,9 @@ from triton.runtime.jit import JITFunction
 
 import optimized as kv
 from optimized import kernels, vector
+from optimized.hex_packed_layout import PackedCache
 from optimized.kernels.hex import attention as launcher
 from optimized.kernels.hex.attention import CODES, PROGRAMS, attended
-from optimized.layout import PackedCache
 
 Named = dict[str, Any]
 Rivals = Mapping[str, Callable[..., object]]

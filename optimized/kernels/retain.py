@@ -16,8 +16,9 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._device import is_one_row
-from optimized.kernels._planes import (
+from optimized.kernels._attention_common import PROGRAMS
+from optimized.kernels._numerics import is_one_row
+from optimized.kernels._score_bit_planes import (
     GROUP,
     PTX,
     equals,
@@ -29,7 +30,6 @@ from optimized.kernels._planes import (
     tallied,
     unmarked,
 )
-from optimized.kernels._tiles import PROGRAMS
 from reference._validation.contract import scanning
 from reference._validation.preconditions import AXES
 from reference.retain import covers_protected, kept_count, pooled

@@ -8,7 +8,7 @@ except ImportError as missing:
     ) from missing
 
 from optimized.models.attach import attach, detach
-from optimized.models.compressed import compressed
+from optimized.models.compress_prompt import compressed
 from optimized.models.compressing import compressing
 from optimized.models.decoding_cache import DecodingTransformersCache
 from optimized.models.eviction import EvictionCache

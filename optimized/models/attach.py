@@ -9,7 +9,8 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.attention import (
     NAME,
     Attentive,
@@ -22,7 +23,6 @@ from optimized.models.attention import (
     pass_hidden,
     register_attention,
 )
-from optimized.models.kinds import PreTrainedModel
 from optimized.models.self_check import Proof, run_self_check
 
 ONE_AT_A_TIME = threading.RLock()

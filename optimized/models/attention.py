@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
 from reference.precision import widen
 
 NAME = "kvspec"

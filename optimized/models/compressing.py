@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import detach, is_attached
-from optimized.models.compressed import compressed, parts_of
-from optimized.models.kinds import PreTrainedModel
+from optimized.models.compress_prompt import compressed, parts_of
 
 
 class Compressing:

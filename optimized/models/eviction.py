@@ -10,7 +10,7 @@ from torch import Tensor
 
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
 from optimized.models.attention import (
     Softmax,
     causal,

@@ -10,12 +10,12 @@ from torch import Tensor
 import optimized
 from optimized import Scored, kernel_of
 from optimized._dispatch import its_gpu, on_gpu
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
 from optimized.models.attention import Softmax
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import RestoringLayer
-from optimized.vector.hex import decode as laid
+from optimized.vector.hex import decode_step as laid
 from reference._validation.contract import contract
 from reference.hex.cache import buffer_space
 
@@ -61,7 +61,7 @@ class HexLayer(RestoringLayer):
         checked((held, query, keys, values), {})
         if not on_gpu((query, self.held)) or kernel_of("hex_decode") is None:
             return laid.decoded(self.held, query, keys, values)
-        from optimized.kernels.hex._stream import decoded
+        from optimized.kernels.hex._packed_decode import decoded
 
         with its_gpu((query,)):
             return decoded(self.held, query, keys, values)

@@ -18,7 +18,7 @@ from transformers.cache_utils import (
 )
 
 import optimized
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
 from optimized.models.attention import Attentive, Ours, Softmax, Unfollowed
 
 

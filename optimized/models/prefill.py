@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
 from optimized.models.eviction import EvictionCache, EvictionLayer, Observer
-from optimized.models.kinds import PreTrainedModel
 from optimized.models.layer import AttendingCache, Digest
 from reference._validation.checks import must_be
 from reference._validation.types import Positive

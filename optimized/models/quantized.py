@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
 from optimized.models.attention import Softmax, dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer, without_autocast
 

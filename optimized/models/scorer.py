@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from optimized import Scored
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.eviction import EvictionCache
-from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step
 from optimized.vector.scorers._padding import protected_ends
 from reference._validation.checks import must_be

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 import optimized
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.attention import (
     CHECKING,
     attentions,
@@ -27,7 +28,6 @@ from optimized.models.attention import (
     unrotated_queries,
 )
 from optimized.models.eviction import EvictionCache, EvictionLayer
-from optimized.models.kinds import PreTrainedModel
 from reference.precision import widen
 
 CALLS = ((0, 8), (8, 12))

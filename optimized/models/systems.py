@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import optimized
 from optimized import GraphSettings
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
 from optimized.models.scorer import Scope
 from optimized.models.scorers import SCORERS
 from optimized.readings import READINGS

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from optimized.models import errors as refuse
+from optimized.models import refusals as refuse
 from optimized.models.eviction import map_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
 from optimized.models.quantized_eviction import restored, stored
 from optimized.models.selection import kept_entries
-from optimized.study.clock import Clock
 from optimized.study.documents import Document
-from optimized.study.judge import Judge
-from optimized.study.results import Row, Settings, Trial
+from optimized.study.metrics import Judge
 from optimized.study.score_runner import Panel
+from optimized.study.timing import Clock
+from optimized.study.trials import Row, Settings, Trial
 
 BATCH = 8
 """Number of documents in one batch."""

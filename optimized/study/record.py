@@ -6,10 +6,10 @@ from importlib import metadata
 from math import isfinite
 from typing import Any
 
-from optimized.study.compared import remedies
 from optimized.study.documents import Document, overlapping
-from optimized.study.results import Row
+from optimized.study.paired_comparison import remedies
 from optimized.study.significance import differences, fewest, interval, shares, verdicts
+from optimized.study.trials import Row
 
 SCHEMA = 5
 LEAST = 0.1

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from optimized.study import chart, gallery, table
+from optimized.study import chart, report_figures, table
 from optimized.study.pictures import Picture
 from optimized.study.significance import WORDS
 
@@ -63,7 +63,7 @@ def page(figures: dict[str, Any], shown: Sequence[Picture] = ()) -> str:
         rows_table(figures),
         *(f"<p class=soft>{escape(note)}</p>" for note in notes),
         *heats(rows, figures),
-        *gallery.papers(shown),
+        *report_figures.papers(shown),
         "<h2>How this was measured</h2>",
         *measured(figures),
     ]
@@ -155,7 +155,7 @@ def figure(svg: str | None, caption: str) -> str:
     """Return the HTML of a chart above its caption."""
     if svg is None:
         return "<p>Nothing was measured.</p>"
-    return gallery.figure(svg, caption, caption.partition(":")[0])
+    return report_figures.figure(svg, caption, caption.partition(":")[0])
 
 
 def rows_table(figures: dict[str, Any]) -> str:

@@ -16,8 +16,8 @@ from optimized.models.scorer import Scorer, Scores
 from optimized.models.scorers import SCORERS, scorer
 from optimized.models.scorers.h2o import H2O
 from optimized.models.systems import settings_of
-from optimized.study.clock import Clock
-from optimized.study.results import Settings, Trial
+from optimized.study.timing import Clock
+from optimized.study.trials import Settings, Trial
 
 
 class Panel:

@@ -12,8 +12,8 @@ from reference._validation import checks
 from reference._validation.contract import requires, scanning
 from reference._validation.preconditions import affordable, covers
 from reference._validation.types import FiniteAbove0, Importance, NonNegative, OpenFraction, Whole
-from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
+from reference.hubkv.head_calibration import bounded, calibrate, head_weights, selectivity
 from reference.precision import widen
 
 

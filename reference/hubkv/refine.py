@@ -18,9 +18,9 @@ from reference._validation.types import (
     Ratio,
     Whole,
 )
-from reference.hubkv.calibration import bounded, calibrate, head_weights, selectivity
 from reference.hubkv.discount import smd
-from reference.hubkv.gate import gate
+from reference.hubkv.head_calibration import bounded, calibrate, head_weights, selectivity
+from reference.hubkv.ratio_gate import gate
 from reference.precision import widen
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.compress.rows import alone, counts, entries, marked, of_row, rows
+from spec_tests.compress.batch_rows import alone, counts, entries, marked, of_row, rows
 from spec_tests.compress.strategies import compress, compress_into_hex, pools_of, without_store
 from spec_tests.hex.cache.strategies import BLOCK, configs, streams
 from spec_tests.hex.cache.streams import assert_same_cache

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.rows import counts
+from spec_tests.compress.batch_rows import counts
 from spec_tests.inputs import SCORED
 
 

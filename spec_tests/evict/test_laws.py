@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.rows import entries
+from spec_tests.compress.batch_rows import entries
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import optimized
-from spec_tests.scorers.allocations import largest
+from spec_tests.scorers.largest_allocation import largest
 
 SOURCES, TOKENS = 600, 4000
 

@@ -72,7 +72,7 @@ retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
   + match &= equals(p[i], prefix,
 """)
 
-mutant = kernel_mutants_of("_planes.py", block=32)
+mutant = kernel_mutants_of("_score_bit_planes.py", block=32)
 mutant("""
 retain/test_laws.py::test_few_values_of_half_precision_are_cut_exactly
   kernel_minus_zero_below: minus zero is below zero
@@ -156,9 +156,9 @@ scorers/h2o/test_laws.py::test_a_weight_is_what_the_log_sum_exp_leaves_of_a_logi
   + given, log_sum_exp = False, None
 """)
 
-mutant = kernel_mutants_of("ragged.py", block=2)
+mutant = kernel_mutants_of("ragged_attention.py", block=2)
 mutant("""
-ragged/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
+ragged_attention/test_laws.py::test_after_no_eviction_it_is_attention_over_the_whole
   kernel_sums_as_they_were: a larger logit leaves the sum of powers before it as it was
   - before = total * tl.exp2((high - base) * 1.4426950408889634)
   + before = total
@@ -224,7 +224,7 @@ hex/attention/test_laws.py::test_heads_of_a_models_width_read_what_is_restored
   + beyond -= tl.zeros([32], tl.float32)
 """)
 
-mutant = kernel_mutants_of("_device.py", block=1024)
+mutant = kernel_mutants_of("_numerics.py", block=1024)
 mutant("""
 hubkv/refine/test_laws.py::test_refined_scores_are_rounded_once[torch.bfloat16]
   kernel_cut_off: what is rounded to bfloat16 is cut off
@@ -236,7 +236,7 @@ hubkv/discount/test_laws.py::test_a_product_halfway_between_two_numbers_goes_to_
   + even = (bits + 0x8000) >> 16
 """)
 
-mutant = kernel_mutants_of("_tiles.py", block=32)
+mutant = kernel_mutants_of("_attention_common.py", block=32)
 mutant("""
 scorers/h2o/test_laws.py::test_mass_is_what_every_query_of_the_group_hands_out
   kernel_last_channel: the last channel of a narrow row is left out

@@ -8,7 +8,7 @@ import torch
 
 import reference
 from optimized import kernels, vector
-from optimized.bench.launches import launched
+from optimized.bench.launch_recorder import launched
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.attention.strategies import log_sum_exp
 from spec_tests.kernels.interpreter import small_blocks
@@ -116,7 +116,7 @@ def test_rows_are_multiplied_as_stored_only_where_all_are_stored_alike(dtype):
     """A product of two dtypes does not compile on a GPU, which the interpreter cannot show."""
     new, left = torch.ones(1, 1, 16, dtype=torch.bfloat16), torch.ones(3, 16, dtype=dtype)
     cache = reference.RaggedCache(left, left, torch.arange(3), torch.tensor([0, 3]))
-    with patch("optimized.kernels._tiles.InterpretedFunction", ()):
+    with patch("optimized.kernels._attention_common.InterpretedFunction", ()):
         launches = launched(lambda: kernels.ragged_attention(new, cache, new, new))
     assert launches[0].arguments["NATIVE"] == (dtype == torch.bfloat16)
 

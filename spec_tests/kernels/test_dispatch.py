@@ -18,10 +18,10 @@ import optimized
 import reference
 from optimized import _dispatch, kernels, vector
 from optimized._dispatch import dispatch
-from optimized.bench.comparison import moved
-from optimized.bench.launches import recorded
+from optimized.bench.launch_recorder import recorded
+from optimized.bench.timing_harness import moved
+from optimized.hex_packed_layout import PackedCache
 from optimized.kernels.hex.attention import attended
-from optimized.layout import PackedCache
 from reference import GraphSettings, HexConfig, HubSettings, RaggedCache, Scored
 from reference._validation.contract import trusted
 from spec_tests.accuracy import cast

@@ -9,7 +9,7 @@ import torch
 
 import reference
 from optimized import kernels, vector
-from optimized.bench.launches import launched
+from optimized.bench.launch_recorder import launched
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.kernels.interpreter import small_blocks
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import reference
 from optimized import vector
-from optimized.bench.comparison import moved
-from optimized.bench.launches import launched
+from optimized.bench.launch_recorder import launched
+from optimized.bench.timing_harness import moved
 from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.kernels.hex_cache_strategy import wide
 from spec_tests.kernels.interpreter import GRID, ORDERS, programs
-from spec_tests.kernels.wide import wide
 
 home = import_module("optimized.kernels.hex.attention")
 few = settings(max_examples=4)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import reference
 from optimized import vector
-from optimized.layout import TILE, PackedCache, Run, first_entries
+from optimized.hex_packed_layout import TILE, PackedCache, Run, first_entries
 from optimized.vector.hex.compress import hex_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks

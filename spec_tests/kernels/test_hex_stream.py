@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 import optimized
 import reference
 from optimized import kernels
-from optimized.bench.launches import recorded
-from optimized.kernels.hex._stream import decoded
+from optimized.bench.launch_recorder import recorded
+from optimized.hex_packed_layout import TILE, PackedCache
+from optimized.kernels.hex._packed_decode import decoded
 from optimized.kernels.hex.attention import CODES, WIDTHS, taken
-from optimized.layout import TILE, PackedCache
-from optimized.vector.hex import decode as processor
+from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.cache_layout import Laid
 from reference._validation.contract import trusted
 from reference.hex.cache import buffer_space, with_new_tokens
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.hex.cache.strategies import MODES
-from spec_tests.kernels.wide import wide
+from spec_tests.kernels.hex_cache_strategy import wide
 
 pytest.importorskip("transformers")
 

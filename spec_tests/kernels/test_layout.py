@@ -9,14 +9,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from optimized import HexConfig, stored_bytes
 from optimized._dispatch import tensors
+from optimized.hex_packed_layout import (
+    AHEAD,
+    KEPT,
+    STACKED,
+    TILE,
+    PackedCache,
+    laid,
+    lifted,
+    places,
+)
 from optimized.kernels.hex._sparse_entries import tables
-from optimized.layout import AHEAD, KEPT, STACKED, TILE, PackedCache, laid, lifted, places
-from optimized.vector.hex._codes import along, fields, slots
+from optimized.vector.hex._packed_products import along, fields, slots
 from optimized.vector.hex.cache_layout import Laid
 from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
-from spec_tests.kernels.wide import coded, wide
+from spec_tests.kernels.hex_cache_strategy import coded, wide
 
 WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ import torch
 from triton.runtime import interpreter
 
 import reference
-from optimized.bench.launches import recorded
-from optimized.layout import TILE, PackedCache, laid
+from optimized.bench.launch_recorder import recorded
+from optimized.hex_packed_layout import TILE, PackedCache, laid
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.kernels.interpreter import programs
 

@@ -6,10 +6,10 @@ import pytest
 
 from optimized import kernels
 from optimized.bench import aot, machine_code
-from optimized.bench import resource_budgets as gates
+from optimized.bench import instruction_budgets as gates
+from optimized.bench.instruction_budgets import GATES
 from optimized.bench.machine_code import Code, parsed
 from optimized.bench.report import ROOT
-from optimized.bench.resource_budgets import GATES
 
 EVERY = [gate.title for gate in GATES]
 LISTING = """

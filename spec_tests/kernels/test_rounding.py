@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from optimized.kernels._device import rounded, widened, with_numbers
+from optimized.kernels._numerics import rounded, widened, with_numbers
 from spec_tests.accuracy import assert_equal
 
 HALVES = [torch.bfloat16, torch.float16]

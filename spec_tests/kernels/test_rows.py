@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import optimized
 import reference
 from optimized import kernels, vector
-from optimized.bench.comparison import moved
-from optimized.bench.launches import launched, recorded
+from optimized.bench.launch_recorder import launched, recorded
+from optimized.bench.timing_harness import moved
 from reference._validation.contract import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.strategies import graphkv_refine

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from spec_tests.report.faults import LEVELS
+from spec_tests.report.fault_localization import LEVELS
 from spec_tests.report.summary import left_out, paper, unknown, verdicts
 from spec_tests.report.terminal import following, tests
 from spec_tests.report.tex import as_mathml

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import reference
-from spec_tests.adapters import RECORDS
+from spec_tests.record_conversion import RECORDS
 from spec_tests.report.calls import dense, elements
 
 PLAIN = (torch.float32, torch.int64, torch.bool)

@@ -11,11 +11,12 @@ import pytest
 
 import reference
 from spec_tests.accuracy import are_equal
+from spec_tests.called_functions import needs, text
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
+from spec_tests.report.blame import follows, hanging, steps
 from spec_tests.report.calls import UNFAULTED, Call
-from spec_tests.report.composed import follows, hanging, steps
-from spec_tests.report.faults import (
+from spec_tests.report.fault_localization import (
     CHANGES,
     CRASH,
     ERRORS,
@@ -30,7 +31,6 @@ from spec_tests.report.faults import (
 )
 from spec_tests.report.literals import differing, shown, snippet
 from spec_tests.report.shrink import least
-from spec_tests.requirements import needs, text
 
 ANSWERS = "gives the reference's answer"
 SENTENCES = {

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis.errors import HypothesisException
 
+from spec_tests.called_functions import needs
 from spec_tests.implementation import LACKS, Implementation, Unheard, under_test
 from spec_tests.limits import limited_memory
 from spec_tests.report import html, summary, terminal
 from spec_tests.report.calls import LAST, unfaulted
-from spec_tests.report.faults import LEVELS, NEVER, Fault, diagnosed
-from spec_tests.report.kinds import Tests, kind_of, received, sent
+from spec_tests.report.fault_localization import LEVELS, NEVER, Fault, diagnosed
 from spec_tests.report.messages import claims, equations_of
-from spec_tests.requirements import needs
+from spec_tests.report.test_kinds import Tests, kind_of, received, sent
 
 FAILURES = (Exception, pytest.fail.Exception)
 THERE = "tests there are"

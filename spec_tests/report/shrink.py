@@ -11,9 +11,17 @@ from torch import Tensor
 
 import reference
 from spec_tests.limits import DoesNotEnd, Limit
-from spec_tests.report.axes import axes, is_name, leaves, replaced
+from spec_tests.report.axis_names import axes, is_name, leaves, replaced
 from spec_tests.report.calls import Call
-from spec_tests.report.faults import Fault, Inputs, asked, is_ordinary, judged, milder, shows
+from spec_tests.report.fault_localization import (
+    Fault,
+    Inputs,
+    asked,
+    is_ordinary,
+    judged,
+    milder,
+    shows,
+)
 from spec_tests.report.literals import WHOLE, literal, same
 
 MANY = 9

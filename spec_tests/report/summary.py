@@ -14,9 +14,9 @@ import torch
 
 from spec_tests.implementation import Implementation
 from spec_tests.index import ROOT, equations, source
-from spec_tests.report import faults
-from spec_tests.report.faults import LEVELS
-from spec_tests.report.kinds import OF_LEVEL, ORDER, Tests, kinds
+from spec_tests.report import fault_localization as faults
+from spec_tests.report.fault_localization import LEVELS
+from spec_tests.report.test_kinds import OF_LEVEL, ORDER, Tests, kinds
 from spec_tests.report.tex import printed
 
 FORMAT = 2
@@ -34,7 +34,14 @@ EDGES = {
     "ties": " where numbers tie",
 }
 KINDS = (
-    *(faults.SIGNATURE, faults.NEVER, faults.VALUES, faults.KIND, faults.LAW, faults.CRASH),
+    *(
+        faults.SIGNATURE,
+        faults.NEVER,
+        faults.VALUES,
+        faults.KIND,
+        faults.LAW,
+        faults.CRASH,
+    ),
     *(faults.CHANGES, faults.LENIENT, faults.OTHER_ERROR),
 )
 MOST = 2

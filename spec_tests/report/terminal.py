@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spec_tests.report.faults import LEVELS
+from spec_tests.report.fault_localization import LEVELS
 from spec_tests.report.summary import left_out, paper, unknown, verdicts
 from spec_tests.report.tex import as_text
 

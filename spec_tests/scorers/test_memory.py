@@ -8,7 +8,7 @@ import torch
 import optimized
 import reference
 from spec_tests.attention.strategies import log_sum_exp
-from spec_tests.scorers.allocations import largest
+from spec_tests.scorers.largest_allocation import largest
 
 ours = pytest.mark.parametrize("module", [reference, optimized])
 

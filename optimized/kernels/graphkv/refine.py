@@ -26,7 +26,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._device import widened
+from optimized.kernels._numerics import widened
 from reference._validation import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.precision import widen

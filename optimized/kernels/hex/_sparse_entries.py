@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from optimized.kernels._device import widened
-from optimized.layout import TILE
+from optimized.hex_packed_layout import TILE
+from optimized.kernels._numerics import widened
 from optimized.vector.hex.cache_layout import kept_by
 from reference.hex.presets import HexConfig
 

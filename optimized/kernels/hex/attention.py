@@ -1,4 +1,4 @@
-"""Decode attention over a HEX cache: products with its packed codes in `optimized.layout`.
+"""Decode attention over a HEX cache: products with its codes in `optimized.hex_packed_layout`.
 
 A program has some tiles of a key head and up to eight of its query heads, the columns. The steps of
 the keys scale the queries, and their minima add one number a column. The steps and minima of the
@@ -19,9 +19,9 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._device import rounded, widened
+from optimized.hex_packed_layout import TILE, PackedCache
+from optimized.kernels._numerics import rounded, widened
 from optimized.kernels.hex._sparse_entries import ROOM, add_keys, add_values, begin, tables
-from optimized.layout import TILE, PackedCache
 from optimized.vector.hex.cache_layout import known, mask_alone
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache

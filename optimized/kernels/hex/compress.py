@@ -14,9 +14,9 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._device import rounded, widened
-from optimized.kernels._tiles import DTYPES, WIDEST
-from optimized.layout import TILE
+from optimized.hex_packed_layout import TILE
+from optimized.kernels._attention_common import DTYPES, WIDEST
+from optimized.kernels._numerics import rounded, widened
 from optimized.vector.hex.compress import hex_mask
 from reference._validation.contract import scanning
 from reference.hex.compress import HexBlock

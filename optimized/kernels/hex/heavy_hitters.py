@@ -16,8 +16,8 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._device import widened
-from optimized.kernels._tiles import PROGRAMS, fits, native, product, room, tile
+from optimized.kernels._attention_common import PROGRAMS, fits, native, product, room, tile
+from optimized.kernels._numerics import widened
 from reference._validation import checks
 
 BLOCK = 128  # keys of a program in pass two, queries in pass one; half as many of the other

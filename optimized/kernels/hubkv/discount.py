@@ -7,7 +7,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._device import rounded, widened
+from optimized.kernels._numerics import rounded, widened
 
 BLOCK = 1024
 RADII = 8

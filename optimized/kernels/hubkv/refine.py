@@ -14,8 +14,8 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._device import is_one_row, rounded, widened
-from optimized.kernels._planes import beside, columns
+from optimized.kernels._numerics import is_one_row, rounded, widened
+from optimized.kernels._score_bit_planes import beside, columns
 from optimized.kernels.hubkv.discount import RADII
 from reference._validation import checks
 from reference.hubkv.refine import HubSettings

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from optimized import vector
 from optimized._dispatch import forward
-from optimized.kernels._tiles import fits
+from optimized.kernels._attention_common import fits
 from optimized.kernels.hex.heavy_hitters import columns
 from reference._validation import checks
 

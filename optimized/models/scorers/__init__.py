@@ -6,8 +6,8 @@ from typing import Any
 
 import optimized
 from optimized._dispatch import modules
-from optimized.models import errors as refuse
-from optimized.models.kinds import PreTrainedModel
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.scorer import Scorer
 
 SCORERS: dict[str, type[Scorer]] = {

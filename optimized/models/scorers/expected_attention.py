@@ -5,9 +5,9 @@ from typing import Any
 
 import optimized
 from optimized import Scored
+from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import decoder_of
-from optimized.models.kinds import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, unrotated
 from optimized.models.scorer import ReadLayer, Scorer, Scores, lengths, options
 

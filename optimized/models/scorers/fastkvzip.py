@@ -8,8 +8,8 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models import errors as refuse
-from optimized.models.kinds import PreTrainedModel
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.layer import whole_layers
 from optimized.models.prefill import Step
 from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends

@@ -8,8 +8,8 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models import errors as refuse
-from optimized.models.kinds import PreTrainedModel
+from optimized.models import refusals as refuse
+from optimized.models._typing import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, install_watchers
 from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
 

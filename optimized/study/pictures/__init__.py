@@ -20,7 +20,7 @@ from optimized.study.pictures import (
 )
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.drawing import draw
-from optimized.study.results import Settings
+from optimized.study.trials import Settings
 
 
 class Picture(NamedTuple):

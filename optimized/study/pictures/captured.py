@@ -13,8 +13,8 @@ from optimized.models.layer import whole_layers
 from optimized.models.prefill import Step, prefill
 from optimized.models.systems import system_named
 from optimized.study.documents import Document
-from optimized.study.results import Settings, Trial
 from optimized.study.score_runner import Panel
+from optimized.study.trials import Settings, Trial
 
 DOCUMENTS = 8
 """Number of documents whose scores are used: the longest ones."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from optimized.vector.hex import compress
-from optimized.vector.hex._codes import Slots, Stream
+from optimized.vector.hex._packed_products import Slots, Stream
 from optimized.vector.hex.cache_layout import Laid, Spans, Whole, kept_of, picked
 from optimized.vector.hex.expander import static_mask
 from reference._validation import checks

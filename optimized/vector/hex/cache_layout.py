@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from optimized.vector.hex._codes import slots
+from optimized.vector.hex._packed_products import slots
 from optimized.vector.hex.expander import static_mask
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from optimized.vector.hubkv.calibration import variation
+from optimized.vector.hubkv.head_calibration import variation
 from optimized.vector.hubkv.refine import hubkv_refine
 
 

@@ -6,11 +6,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from optimized.vector.hubkv.calibration import variation
 from optimized.vector.hubkv.discount import strongest_neighbours
+from optimized.vector.hubkv.head_calibration import variation
 from reference._validation import checks
 from reference._validation.contract import scanning
-from reference.hubkv.calibration import head_weights
+from reference.hubkv.head_calibration import head_weights
 from reference.precision import widen
 
 # Non-negative floats except minus zero order like the integers with the same bits, and integers

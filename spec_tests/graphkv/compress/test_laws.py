@@ -11,7 +11,7 @@ from torch import Tensor
 
 from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.rows import counts, entries
+from spec_tests.compress.batch_rows import counts, entries
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, GRAPHS, bare, seeds, setting
 from spec_tests.strategies import booleans

@@ -10,12 +10,12 @@ import optimized
 import reference
 from optimized.vector.hex import attention, cache_layout, compress, packing
 from optimized.vector.hex.cache_layout import Laid
-from optimized.vector.hex.decode import decoded
+from optimized.vector.hex.decode_step import decoded
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal, cast
 from spec_tests.hex.attention.oracle import read, restored_mass
 from spec_tests.hex.attention.strategies import asked
 from spec_tests.hex.cache.strategies import BLOCK, half_cache
-from spec_tests.kernels.wide import coded, wide
+from spec_tests.kernels.hex_cache_strategy import coded, wide
 from spec_tests.strategies import masked
 
 unpadded = asked(padded=st.just(False))

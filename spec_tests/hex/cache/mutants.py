@@ -37,7 +37,7 @@ test_full_from_originals_is_compressing_once
   oracle_is_blind: the oracle compresses what the cache holds
   - if cache.config.mode == "oracle":
   + if cache.config.mode == "no oracle":
-hex/decode/test_laws.py::test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries
+hex/decode_step/test_laws.py::test_mass_and_output_over_a_cache_in_half_precision_are_of_unrounded_entries
   mass_of_what_is_rounded: mass is drawn by entries that are rounded to the type of the cache
   - attention_mass(queries, read_unrounded(cache)[0])
   + attention_mass(queries, hex_read(cache)[0])

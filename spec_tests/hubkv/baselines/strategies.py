@@ -7,7 +7,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.from_signature import choices
-from spec_tests.hubkv.calibration.strategies import bad_bounds, epsilons, mask, scores
+from spec_tests.hubkv.head_calibration.strategies import bad_bounds, epsilons, mask, scores
 from spec_tests.hubkv.refine.strategies import corrected, correction, layered
 from spec_tests.strategies import Refusal
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.rows import alone, counts, entries, marked, of_row, rows
+from spec_tests.compress.batch_rows import alone, counts, entries, marked, of_row, rows
 from spec_tests.hubkv.compress.strategies import hubkv_compress
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import DECIDED, HUBS, bare, setting, spread

@@ -3,7 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.hubkv.calibration.strategies import (
+from spec_tests.hubkv.discount.strategies import gammas, shapes
+from spec_tests.hubkv.head_calibration.strategies import (
     bad_bounds,
     bounds,
     epsilons,
@@ -11,8 +12,7 @@ from spec_tests.hubkv.calibration.strategies import (
     scores,
     taus,
 )
-from spec_tests.hubkv.discount.strategies import gammas, shapes
-from spec_tests.hubkv.gate.strategies import powers, ratios
+from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
 from spec_tests.strategies import booleans, grid, tokens
 
 short = st.integers(0, 4)

@@ -15,10 +15,10 @@ from spec_tests.accuracy import (
     assert_optimal,
     assert_rounded_once,
 )
-from spec_tests.hubkv.calibration.strategies import bounds
 from spec_tests.hubkv.discount.strategies import gammas
 from spec_tests.hubkv.discount.test_laws import every_dtype, rivals, window_with_a_unique_maximum
-from spec_tests.hubkv.gate.strategies import powers, ratios
+from spec_tests.hubkv.head_calibration.strategies import bounds
+from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
 from spec_tests.hubkv.refine import oracle
 from spec_tests.hubkv.refine.strategies import knobs
 from spec_tests.inputs import INPUTS

@@ -22,7 +22,7 @@ from spec_tests.internal.models.random_model import (
     transformers,
     unmodified,
 )
-from spec_tests.scorers.allocations import largest
+from spec_tests.scorers.largest_allocation import largest
 
 
 @every_architecture

@@ -60,7 +60,7 @@ def elsewhere(tmp_path_factory):
 @pytest.fixture(scope="session")
 def suite(elsewhere):
     """Return a function that runs the suite from another folder, in one process for all runs."""
-    command = [sys.executable, "-m", "spec_tests.internal.project.runs"]
+    command = [sys.executable, "-m", "spec_tests.internal.project.suite_worker"]
     place = os.environ | {"PYTHONPATH": str(ROOT)}
     pipes: dict[str, Any] = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with subprocess.Popen(command, cwd=elsewhere, env=place, **pipes) as runs:

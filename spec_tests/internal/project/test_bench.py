@@ -30,7 +30,7 @@ def dry(tmp_path_factory):
     pytest.importorskip("triton")
     if torch.cuda.is_available():
         pytest.skip("with a GPU kernels are not interpreted")
-    from optimized.bench import cuda
+    from optimized.bench import gpu_benchmarks
     from optimized.bench.operations import operations
 
     few, seen = [], set[tuple[str, str]]()
@@ -40,11 +40,14 @@ def dry(tmp_path_factory):
         seen.add((one.step, one.name))
     file, done = tmp_path_factory.mktemp("cuda") / "rows.json", []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuda, "operations", lambda _: few)
-        patch.setattr(cuda, "disagreeing", lambda *given: done.append(given) or set())
-        patch.setattr(cuda, "copying", lambda _: done.append("copy") or 1e9)
-        patch.setattr(cuda, "interpreted", lambda _: cuda.outputs(torch.device("cpu")))
-        rows = cuda.run(cuda.DryClock(torch.device("cpu")), [*cuda.STEPS, "bits"], file)
+        patch.setattr(gpu_benchmarks, "operations", lambda _: few)
+        patch.setattr(gpu_benchmarks, "disagreeing", lambda *given: done.append(given) or set())
+        patch.setattr(gpu_benchmarks, "copying", lambda _: done.append("copy") or 1e9)
+        patch.setattr(
+            gpu_benchmarks, "interpreted", lambda _: gpu_benchmarks.outputs(torch.device("cpu"))
+        )
+        clock = gpu_benchmarks.DryClock(torch.device("cpu"))
+        rows = gpu_benchmarks.run(clock, [*gpu_benchmarks.STEPS, "bits"], file)
     return rows, json.loads(file.read_text()), done
 
 
@@ -57,20 +60,20 @@ def test_a_run_on_a_gpu_begins_with_the_agreement_of_every_kernel(dry):
 
 def test_a_step_alone_asks_for_the_agreement_of_its_own_kernels():
     pytest.importorskip("triton")
-    from optimized.bench import cuda
+    from optimized.bench import gpu_benchmarks
     from optimized.bench.operations import operations
 
     chosen = [one for one in operations(small=True) if one.step == "select"]
-    assert set(cuda.concerned(chosen)) == {"hubkv_refine", "retain"}
+    assert set(gpu_benchmarks.concerned(chosen)) == {"hubkv_refine", "retain"}
 
 
 class Bench:
     """The benchmark command with small operations, some of which may be set to fail."""
 
-    def __init__(self, cuda, file, patch):
+    def __init__(self, gpu, file, patch):
         from optimized.bench.operations import Inputs, Operation
 
-        self.cuda, self.file, self.done = cuda, file, []
+        self.gpu, self.file, self.done = gpu, file, []
         self.apart, self.failing, self.code = set[str](), dict[str, BaseException](), "a"
 
         def one(step, name, shape):
@@ -95,15 +98,15 @@ class Bench:
             self.done.append(sorted(names))
             return self.apart & {*names}
 
-        patch.setattr(cuda, "operations", lambda _: few)
-        patch.setattr(cuda, "disagreeing", disagreeing)
-        patch.setattr(cuda, "code", lambda: self.code)
+        patch.setattr(gpu, "operations", lambda _: few)
+        patch.setattr(gpu, "disagreeing", disagreeing)
+        patch.setattr(gpu, "code", lambda: self.code)
         patch.setenv("TRITON_INTERPRET", "1")
 
     def __call__(self, *words):
         """Return what a run did: the agreement tests it ran, and the operations it called."""
         self.done.clear()
-        self.cuda.main(["--dry-run", "--json", str(self.file), *words])
+        self.gpu.main(["--dry-run", "--json", str(self.file), *words])
         return list(dict.fromkeys(map(str, self.done)))
 
     @property
@@ -116,9 +119,9 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch, tmp_path):
     pytest.importorskip("triton")
-    from optimized.bench import cuda
+    from optimized.bench import gpu_benchmarks
 
-    return Bench(cuda, tmp_path / "rows.json", monkeypatch)
+    return Bench(gpu_benchmarks, tmp_path / "rows.json", monkeypatch)
 
 
 def test_only_rows_that_hold_a_text_are_measured(bench):
@@ -156,8 +159,8 @@ def test_what_is_on_file_is_measured_again_if_asked_and_the_rest_stays(bench):
 
 
 def test_bits_are_compared_anew_and_written_once(bench, monkeypatch):
-    outputs = bench.cuda.outputs
-    monkeypatch.setattr(bench.cuda, "interpreted", lambda only: outputs("cpu", only))
+    outputs = bench.gpu.outputs
+    monkeypatch.setattr(bench.gpu, "interpreted", lambda only: outputs("cpu", only))
     for _ in range(2):
         assert bench("bits", "--only", "retain")[1:] == ["('retain', '[4]')", "('retain', '[5]')"]
     assert bench.rows == [[("retain [4]", None), ("retain [5]", None)]]
@@ -193,8 +196,8 @@ def test_what_does_not_agree_is_not_measured_and_the_rest_is(bench):
 
 def test_a_process_that_lost_the_gpu_leaves_the_rest_to_another(bench, monkeypatch):
     gone = []
-    monkeypatch.setattr(bench.cuda.DryClock, "lost", lambda _: bench.done[-1] == ("retain", "[5]"))
-    monkeypatch.setattr(bench.cuda.os, "execv", lambda _, words: gone.append(words))
+    monkeypatch.setattr(bench.gpu.DryClock, "lost", lambda _: bench.done[-1] == ("retain", "[5]"))
+    monkeypatch.setattr(bench.gpu.os, "execv", lambda _, words: gone.append(words))
     bench("select", "evict", "--anew")
     assert bench.rows == [[("retain", "[4]"), ("retain", "[5]")]]
     assert gone[0][1:4] == ["-m", "optimized.bench", "cuda"]
@@ -206,7 +209,7 @@ def test_a_process_that_lost_the_gpu_leaves_the_rest_to_another(bench, monkeypat
 def gpu(monkeypatch):
     """A fake GPU clock, and its actions in order."""
     pytest.importorskip("triton")
-    from optimized.bench import cuda
+    from optimized.bench import gpu_benchmarks
 
     done, ticks = [], iter(range(0, 10**4, 5))
 
@@ -242,7 +245,7 @@ def gpu(monkeypatch):
     fakes |= dict(get_device_properties=lambda _: SimpleNamespace(L2_cache_size=8))
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    clock = cuda.Clock(torch.device("cpu"))
+    clock = gpu_benchmarks.Clock(torch.device("cpu"))
     monkeypatch.setattr(clock, "flushed", SimpleNamespace(zero_=lambda: done.append("flush")))
     return clock, done
 
@@ -273,7 +276,7 @@ def test_a_graph_is_captured_of_what_was_seen_to_wait_for_nothing(gpu):
 
 
 def test_a_gpu_is_lost_to_who_failed_to_capture_or_read_what_is_not_there(gpu, monkeypatch):
-    from optimized.bench import cuda
+    from optimized.bench import gpu_benchmarks
 
     clock, done = gpu
 
@@ -288,7 +291,7 @@ def test_a_gpu_is_lost_to_who_failed_to_capture_or_read_what_is_not_there(gpu, m
     def illegal():
         raise RuntimeError("an illegal memory access was encountered")
 
-    other = cuda.Clock(torch.device("cpu"))
+    other = gpu_benchmarks.Clock(torch.device("cpu"))
     assert not other.lost()
     monkeypatch.setattr(torch.cuda, "synchronize", illegal)
     assert other.lost()
@@ -395,23 +398,23 @@ def test_a_dry_run_is_never_shown_as_measured(dry, tmp_path):
 
 def test_a_dry_run_is_not_written_where_measurements_are(capsys):
     pytest.importorskip("triton")
-    from optimized.bench import cuda
+    from optimized.bench import gpu_benchmarks
 
     with pytest.raises(SystemExit):
-        cuda.arguments(["--dry-run", "--json", str(report.MEASURED)])
+        gpu_benchmarks.arguments(["--dry-run", "--json", str(report.MEASURED)])
     assert "measured.json" in capsys.readouterr().err
 
 
 def test_inputs_are_drawn_anew_but_for_masks_and_places():
     pytest.importorskip("triton")
-    from optimized.bench import cuda
+    from optimized.bench import gpu_benchmarks
     from optimized.bench.operations import operations
 
     for one in operations(small=True):
         inputs = one.inputs(torch.device("cpu"))
-        before = [x.clone() for x in cuda.tensors(list(inputs))]
-        cuda.redraw(inputs, 1)
-        pairs = zip(before, cuda.tensors(list(inputs)), strict=True)
+        before = [x.clone() for x in gpu_benchmarks.tensors(list(inputs))]
+        gpu_benchmarks.redraw(inputs, 1)
+        pairs = zip(before, gpu_benchmarks.tensors(list(inputs)), strict=True)
         for old, new in pairs:
             drawn = new.is_floating_point() or new.dtype in (torch.int32, torch.uint8)
             assert torch.equal(old, new) == (not drawn or not new.numel()), one
@@ -419,8 +422,8 @@ def test_inputs_are_drawn_anew_but_for_masks_and_places():
 
 def test_operations_bear_the_names_and_shapes_that_have_goals():
     pytest.importorskip("triton")
+    from optimized.bench.instruction_budgets import GATES
     from optimized.bench.operations import operations
-    from optimized.bench.resource_budgets import GATES
 
     goals = {(gate.name, gate.shape) for gate in GATES if gate.goal}
     # padded or not, `attention_mass` is the same kernel

@@ -49,7 +49,7 @@ def shown() -> dict[str, list[Path]]:
 def name_at(place: str) -> str:
     """Return the public name of a reference in the docs, or the file if it is one.
 
-    `hubkv.gate.gate` is the function `gate`; `retain` alone is a file.
+    `hubkv.ratio_gate.gate` is the function `gate`; `retain` alone is a file.
     """
     file = f"{place}.py"
     return file if (REFERENCE / file).exists() else place.rpartition(".")[2]

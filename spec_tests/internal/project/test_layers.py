@@ -19,7 +19,7 @@ import optimized
 import reference
 from optimized import kernels, vector
 from optimized._dispatch import dispatch, on_gpu
-from spec_tests.internal.project.layers import ALLOWED_LOOPS, loops, slow
+from spec_tests.internal.project.loop_analysis import ALLOWED_LOOPS, loops, slow
 
 TABLE = Path(optimized.__file__)
 FILES = sorted(

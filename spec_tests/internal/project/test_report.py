@@ -13,13 +13,13 @@ import torch
 from jsonschema import Draft202012Validator
 
 import reference
-from spec_tests import requirements
+from spec_tests import called_functions
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
 from spec_tests.report import summary, tex
+from spec_tests.report.blame import follows, steps
 from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfaulted
-from spec_tests.report.composed import follows, steps
-from spec_tests.report.faults import asked, diagnosed
+from spec_tests.report.fault_localization import asked, diagnosed
 from spec_tests.report.literals import differing, literal, shown
 from spec_tests.report.messages import matching_mutants
 from spec_tests.report.plugin import Plugin, write_whole
@@ -662,9 +662,9 @@ def test_every_equation_reads_as_text_and_as_mathml():
 
 def test_what_is_not_collected_asks_for_nothing_that_is_offered():
     for file in HERE.rglob("test_*.py"):
-        if "getattr(impl" not in requirements.text(file):
-            for name in requirements.functions(file):
-                assert requirements.asked(file, name) <= requirements.mentioned(file), (
+        if "getattr(impl" not in called_functions.text(file):
+            for name in called_functions.functions(file):
+                assert called_functions.asked(file, name) <= called_functions.mentioned(file), (
                     file,
                     name,
                 )

@@ -90,7 +90,7 @@ def test_the_examples_are_read_and_worked_without_pytorch():
 
 
 def test_a_press_is_asked_with_every_argument_that_a_vector_may_have():
-    file = ast.parse((ROOT / "docs/kvpress_vectors.py").read_text())
+    file = ast.parse((ROOT / "docs/kvpress_conformance.py").read_text())
     asks = {node.name: node.args for node in file.body if isinstance(node, ast.FunctionDef)}
     (asked,) = (node for node in file.body if ast.unparse(node).startswith("ASKED:"))
     pairs = {

@@ -23,10 +23,10 @@ from optimized.models.self_check import Proof
 from optimized.models.systems import REFINEMENTS, refinement, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
-from optimized.study.compared import DEFAULT
 from optimized.study.documents import Maker
+from optimized.study.overrides import KINDS, RECORDS, read
+from optimized.study.paired_comparison import DEFAULT
 from optimized.study.record import SCHEMA
-from optimized.study.settings import KINDS, RECORDS, read
 from optimized.tiny import WORDS
 from optimized.tiny.tokens import Tokens
 from spec_tests.internal.models.random_model import LATENT

@@ -19,13 +19,13 @@ pytest.importorskip("transformers")
 
 from optimized.models.systems import system_named
 from optimized.study.chart import quality, series
-from optimized.study.compared import everything
-from optimized.study.gallery import embedded
+from optimized.study.paired_comparison import everything
 from optimized.study.pictures.drawing import INK, PAGE
 from optimized.study.record import needless
 from optimized.study.report import verdict_line
-from optimized.study.results import Row, Trial
+from optimized.study.report_figures import embedded
 from optimized.study.significance import fewest
+from optimized.study.trials import Row, Trial
 from spec_tests.internal.study.command_model import main
 
 LETTER = 5

@@ -11,7 +11,7 @@ from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.cake import oracle
 from spec_tests.scorers.cake.strategies import cake, cake_preference, observed
 from spec_tests.scorers.padded import masks
-from spec_tests.scorers.rows import alone, assert_rows
+from spec_tests.scorers.padding_invariance import alone, assert_rows
 from spec_tests.strategies import grid, real
 
 pytestmark = pytest.mark.spec("GraphKV-CAKE")

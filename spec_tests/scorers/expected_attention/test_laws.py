@@ -10,7 +10,7 @@ from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.expected_attention import oracle
 from spec_tests.scorers.expected_attention.strategies import expected_attention
 from spec_tests.scorers.padded import masks
-from spec_tests.scorers.rows import starts
+from spec_tests.scorers.padding_invariance import starts
 from spec_tests.strategies import grid, signed
 
 pytestmark = pytest.mark.spec("HubKV-ExpectedAttention")

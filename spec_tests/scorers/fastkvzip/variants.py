@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from reference import Scored
-from spec_tests.scorers.attending import ends, exact, real
+from spec_tests.scorers.dense_attention import ends, exact, real
 from spec_tests.variants.make import variant
 
 

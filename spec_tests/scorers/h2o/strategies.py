@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.scorers.attended import (
+from spec_tests.scorers.attention_inputs import (
     bad_attention,
     batches,
     cache,

@@ -3,7 +3,7 @@
 import torch
 
 from reference import Scored
-from spec_tests.scorers.attending import exact, last, real, weights
+from spec_tests.scorers.dense_attention import exact, last, real, weights
 from spec_tests.variants.make import variant
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close
 from spec_tests.inputs import INPUTS
-from spec_tests.scorers.attended import crowds
+from spec_tests.scorers.attention_inputs import crowds
 from spec_tests.scorers.knorm import oracle
-from spec_tests.scorers.rows import assert_rows
+from spec_tests.scorers.padding_invariance import assert_rows
 from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("GraphKV-KNorm")

@@ -7,7 +7,7 @@ import torch
 
 from reference import Scored
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.scorers.attending import real
+from spec_tests.scorers.dense_attention import real
 from spec_tests.variants.make import variant
 
 

@@ -9,7 +9,7 @@ from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.kvzip import oracle
 from spec_tests.scorers.kvzip.strategies import chunk_count, kvzip, kvzip_chunk
 from spec_tests.scorers.padded import masks
-from spec_tests.scorers.rows import starts
+from spec_tests.scorers.padding_invariance import starts
 from spec_tests.strategies import real, signed
 
 pytestmark = pytest.mark.spec("HubKV-KVzip")

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from reference import Scored
-from spec_tests.scorers.attending import ends, exact, real
+from spec_tests.scorers.dense_attention import ends, exact, real
 from spec_tests.variants.make import variant
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from reference import QueryStatistics
-from spec_tests.scorers.attending import exact, real
+from spec_tests.scorers.dense_attention import exact, real
 from spec_tests.variants.make import variant
 
 

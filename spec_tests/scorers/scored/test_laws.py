@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal, cast
 from spec_tests.inputs import SCORED
-from spec_tests.scorers.attended import attended
-from spec_tests.scorers.rows import alone
+from spec_tests.scorers.attention_inputs import attended
+from spec_tests.scorers.padding_invariance import alone
 from spec_tests.strategies import signed
 
 pytestmark = pytest.mark.spec(

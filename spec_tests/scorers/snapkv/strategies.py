@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.from_signature import choices
-from spec_tests.scorers.attended import bad_attention, cache, maybe_known, queries, valid
+from spec_tests.scorers.attention_inputs import bad_attention, cache, maybe_known, queries, valid
 from spec_tests.scorers.padded import bad_padding
 from spec_tests.strategies import Refusal
 

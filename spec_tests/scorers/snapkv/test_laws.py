@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.attention.strategies import shifts
 from spec_tests.inputs import INPUTS
-from spec_tests.scorers.attended import attended, crowds, known
-from spec_tests.scorers.rows import assert_rows
+from spec_tests.scorers.attention_inputs import attended, crowds, known
+from spec_tests.scorers.padding_invariance import assert_rows
 from spec_tests.scorers.snapkv import oracle
 from spec_tests.strategies import signed
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from reference import Scored
-from spec_tests.scorers.attending import exact, last, real, weights
+from spec_tests.scorers.dense_attention import exact, last, real, weights
 from spec_tests.variants.make import variant
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from spec_tests.scorers.attended import attended, cache, valid
+from spec_tests.scorers.attention_inputs import attended, cache, valid
 from spec_tests.scorers.padded import bad_padding
 from spec_tests.strategies import signed
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.scorers.rows import alone
+from spec_tests.scorers.padding_invariance import alone
 from spec_tests.scorers.streaming_llm import oracle
 
 pytestmark = pytest.mark.spec("HubKV-StreamingLLM")

@@ -3,7 +3,7 @@
 import torch
 
 from reference import Scored
-from spec_tests.scorers.attending import ends, real
+from spec_tests.scorers.dense_attention import ends, real
 from spec_tests.variants.make import variant
 
 

@@ -1,0 +1,406 @@
+"""Run our test vectors on the scorers of kvpress: `python docs/kvpress_conformance.py`.
+
+The script writes docs/kvpress.json. The page on kvpress describes the environment it needs.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import kvpress  # pyright: ignore[reportMissingImports]
+import torch
+import torch.nn.functional as F
+from kvpress import utils  # pyright: ignore[reportMissingImports]
+from kvpress.presses.fastkvzip_press import (  # pyright: ignore[reportMissingImports]
+    FastKVzipGate,
+)
+from torch import Tensor, nn
+
+import reference
+import spec_tests
+from reference import GateWeights, QueryStatistics
+from spec_tests.test_vectors import read
+
+FILE = Path(__file__).parent / "kvpress.json"
+CLOSE = 1e-5
+"""Largest allowed relative difference of scores, since kvpress' softmax is in float32."""
+
+
+class Unasked(Exception):
+    """The press does not support an input."""
+
+
+def attention(queries: Tensor, kv_heads: int, tokens: int) -> tuple[Any, Tensor, dict[str, Any]]:
+    """Return an attention module without rotation, hidden states equal to the queries, kwargs."""
+    heads, count, width = queries.shape[-3:]
+    config = SimpleNamespace(num_attention_heads=heads, num_key_value_heads=kv_heads)
+    module = SimpleNamespace(config=config, head_dim=width, q_proj=nn.Identity())
+    hidden = queries.new_zeros(1, tokens, heads * width)
+    hidden[:, tokens - count :] = queries.movedim(-3, -2).reshape(1, count, -1)
+    turn = queries.new_ones(1, tokens, width), queries.new_zeros(1, tokens, width)
+    return module, hidden, {"position_embeddings": turn}
+
+
+def row(tensor: Tensor, axes: int = 4) -> Tensor:
+    """Return a tensor as a batch of one row."""
+    if tensor.ndim == axes and len(tensor) > 1:
+        raise Unasked("several rows")
+    return tensor if tensor.ndim == axes else tensor[None]
+
+
+def unpadded(**inputs: Any) -> None:
+    """Raise an error for inputs that a press does not support."""
+    for name, given in inputs.items():
+        if given is not None:
+            raise Unasked(name)
+
+
+def snapkv(
+    queries: Tensor,
+    keys: Tensor,
+    window: int = 32,
+    kernel: int = 5,
+    pooling: str = "average",
+    valid: Any = None,
+    log_sum_exp: Any = None,
+) -> Tensor:
+    """Return the scores of SnapKVPress."""
+    unpadded(valid=valid, pooling=None if pooling == "average" else pooling)
+    unpadded(log_sum_exp=log_sum_exp)
+    keys = row(keys)
+    module, hidden, kwargs = attention(queries, *keys.shape[1:3])
+    press = kvpress.SnapKVPress(window_size=window, kernel_size=kernel)
+    return press.score(module, hidden, keys, keys, None, kwargs)
+
+
+def knorm(keys: Tensor, valid: Any = None, shift: bool = False) -> Tensor:
+    """Return the scores of KnormPress."""
+    unpadded(valid=valid, shift=shift or None)
+    return kvpress.KnormPress().score(None, None, row(keys), None, None, {})
+
+
+def h2o_mass(
+    queries: Tensor, keys: Tensor, mass: Any = None, valid: Any = None, log_sum_exp: Any = None
+) -> Tensor:
+    """Return the scores of ObservedAttentionPress, from the weights of eager attention."""
+    unpadded(mass=mass, valid=valid, log_sum_exp=log_sum_exp)
+    weights = reference.attention_weights(queries, keys)
+    return kvpress.ObservedAttentionPress().score(None, None, row(keys), None, row(weights), {})
+
+
+def h2o(**_: Any) -> Tensor:
+    """Raise an error, since ObservedAttentionPress has no budget and no recent tokens."""
+    raise Unasked("keep")
+
+
+def pyramidkv_budgets(
+    keep: int, layers: int, tokens: Any, window: int = 32, beta: int = 20, exact: bool = False
+) -> Tensor:
+    """Return the layer budgets of PyramidKVPress."""
+    unpadded(exact=exact or None)
+    budgets = torch.empty(layers, *torch.as_tensor(tokens).shape, dtype=torch.int64)
+    for layer, place in product(range(layers), range(budgets[0].numel())):
+        count = int(torch.as_tensor(tokens).flatten()[place])
+        config = SimpleNamespace(num_hidden_layers=layers)
+        module = SimpleNamespace(config=config, layer_idx=layer)
+        press = kvpress.PyramidKVPress(1 - min(1, keep / max(1, count)), window, beta=beta)
+        share = press.get_layer_budget(module, count) if press.compression_ratio else count
+        budgets[layer].view(-1)[place] = share
+    return budgets
+
+
+def rotary(frequencies: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Return a function that returns cosines and sines like a model's rotary embedding."""
+
+    def turn(like: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        angles = places[..., None].to(like) * torch.cat([frequencies, frequencies]).to(like)
+        return angles.cos(), angles.sin()
+
+    return turn
+
+
+def expected_attention(
+    statistics: QueryStatistics,
+    keys: Tensor,
+    values: Tensor,
+    rotation: Tensor,
+    sinks: int = 4,
+    epsilon: float = 0.0,
+    valid: Any = None,
+) -> Tensor:
+    """Return the scores of ExpectedAttentionPress from these statistics."""
+    unpadded(valid=valid)
+    keys, values = row(keys), row(values)
+    mean, covariance = row(statistics.mean, 3), row(statistics.covariance)
+    press = kvpress.ExpectedAttentionPress(n_sink=sinks, epsilon=epsilon)
+    turned = mean @ rotation.mT, rotation @ covariance @ rotation.mT
+    vars(press)["get_query_statistics"] = lambda *_: turned
+    module, _, _ = attention(mean[..., None, :], *keys.shape[1:3])
+    return press.score(module, torch.empty(0), keys, values, None, {})
+
+
+def query_statistics(
+    queries: Tensor, sinks: int = 4, valid: Any = None, past: Any = None
+) -> QueryStatistics:
+    """Return the query statistics of ExpectedAttentionPress."""
+    unpadded(valid=valid, past=past)
+    tokens, width = queries.shape[-2:]
+    queries = F.pad(queries, (0, width % 2))  # channels are rotated in pairs
+    module, hidden, _ = attention(queries, 1, tokens)
+    module.rotary_emb = rotary(torch.zeros(queries.shape[-1] // 2))
+    press = kvpress.ExpectedAttentionPress(n_sink=sinks)
+    mean, covariance = press.get_query_statistics(module, hidden)
+    none = torch.empty(0)
+    return QueryStatistics(none, none, mean[..., :width], covariance[..., :width, :width])
+
+
+def mean_rotation(frequencies: Tensor, start: int, future: int = 512) -> Tensor:
+    """Return the mean rotation of ExpectedAttentionPress."""
+    width = 2 * len(frequencies)
+    module = SimpleNamespace(head_dim=width, rotary_emb=rotary(frequencies))
+    press = kvpress.ExpectedAttentionPress(n_future_positions=future)
+    turned, _ = press.apply_avg_rope(module, torch.eye(width).double(), None, start)
+    return turned.mT
+
+
+def kvzip_chunk(
+    queries: Tensor,
+    keys: Tensor,
+    repeat_keys: Tensor,
+    index: int,
+    chunk: int = 2000,
+    sinks: int = 4,
+    valid: Any = None,
+    repeat_valid: Any = None,
+    past: Any = None,
+) -> Tensor:
+    """Return KVzipPress' scores of one chunk, after a prefix of `sinks` tokens."""
+    unpadded(valid=valid, repeat_valid=repeat_valid, past=past)
+    press = kvzip_press(keys, sinks, chunk)
+    repeated(press, queries, keys, repeat_keys, sinks + index * chunk)
+    return press.score_val[0]
+
+
+def kvzip(
+    queries: tuple[Tensor, ...],
+    keys: Tensor,
+    repeat_keys: tuple[Tensor, ...],
+    chunk: int = 2000,
+    sinks: int = 4,
+    recent: int | None = None,
+    valid: Any = None,
+    repeat_valid: Any = None,
+) -> Tensor:
+    """Return KVzipPress' scores of a context, after a prefix of `sinks` tokens."""
+    unpadded(valid=valid, repeat_valid=repeat_valid, recent=recent or None)
+    press = kvzip_press(keys, sinks, chunk)
+    for index, (asking, echo) in enumerate(zip(queries, repeat_keys, strict=True)):
+        repeated(press, asking, keys, echo, sinks + index * chunk)
+    return press.score_val[0]
+
+
+def kvzip_press(keys: Tensor, sinks: int, chunk: int) -> Any:
+    """Return a press that has read a context."""
+    press = kvpress.KVzipPress(n_sink=sinks, chunk_size=chunk)
+    press.score_val = row(keys).new_zeros(1, 1, *row(keys).shape[1:3])
+    press.context_length = row(keys).shape[2]
+    return press
+
+
+def repeated(press: Any, queries: Tensor, keys: Tensor, echo: Tensor, start: int) -> None:
+    """Update a press' scores by the repetition of a chunk."""
+    queries, keys, echo = queries.float(), row(keys).float(), row(echo).float()
+    press.start_idx, press.end_idx = start, min(keys.shape[2], start + press.chunk_size)
+    if queries.ndim > 3:
+        raise Unasked("several rows")
+    module, hidden, kwargs = attention(queries, keys.shape[1], echo.shape[2])
+    module.layer_idx = 0
+    whole = torch.cat([keys, echo], 2)
+    press.score_kvzip(module, hidden, whole, whole, None, kwargs)
+
+
+def fastkvzip(
+    hidden: Tensor,
+    weights: GateWeights,
+    sinks: int = 4,
+    recent: int | None = None,
+    epsilon: float = 1e-6,
+    valid: Any = None,
+) -> Tensor:
+    """Return the scores of FastKVzipPress' gate."""
+    del sinks, recent
+    unpadded(valid=valid)
+    heads, group, width, channels = weights.query.shape
+    gate = FastKVzipGate(0, channels, heads, group, torch.float64, width, weights.learned.shape[1])
+    gate.double().load_state_dict(
+        {
+            "q_proj.weight": weights.query.reshape(-1, channels),
+            "q_proj.bias": weights.query_bias.reshape(-1),
+            "k_proj.weight": weights.key.reshape(-1, channels),
+            "q_norm.weight": weights.query_scale,
+            "k_norm.weight": weights.key_scale,
+            "k_base": weights.learned[:, None],
+            "b": weights.bias[:, None],
+        }
+    )
+    gate.q_norm.variance_epsilon = gate.k_norm.variance_epsilon = epsilon
+    with torch.no_grad():
+        return gate(hidden[None])
+
+
+def fastkvzip_loss(**_: Any) -> Tensor:
+    """Raise an error, since kvpress has no trainer."""
+    raise Unasked("a trainer")
+
+
+def kept_count(pool: int, ratio: float) -> int:
+    """Return the number of entries that every press keeps at a ratio."""
+    return utils.compute_n_kept(pool, ratio)
+
+
+class Given(kvpress.ScorerPress):
+    """A press with given scores, in which protected tokens have the highest score."""
+
+    def score(self, module: Any, *_: Any) -> Tensor:
+        """Return the given scores."""
+        return module.given
+
+
+def retain(
+    scores: Tensor,
+    protected: Tensor | None = None,
+    keep: int | None = None,
+    ratio: float | None = None,
+    scope: str = "head",
+) -> Tensor:
+    """Return the mask of entries that a ScorerPress keeps."""
+    unpadded(scope=None if scope == "head" else scope)
+    tokens = scores.shape[-1]
+    if protected is not None:
+        scores = scores.masked_fill(protected, scores.max().item() + 1)
+    share = ratio if keep is None else 1 - (keep + 0.5) / tokens
+    assert share is not None
+    places = torch.arange(tokens).double().expand(1, scores[..., 0].numel(), -1)[..., None]
+    module = SimpleNamespace(given=scores.view(places.shape[:-1]), head_dim=1)
+    press = Given(share)
+    left, _ = press.compress(module, None, places, places, None, {})
+    return (
+        torch.zeros_like(places[..., 0]).scatter_(-1, left[..., 0].long(), 1).bool().view_as(scores)
+    )
+
+
+def streaming_llm(keys: Tensor, sinks: int = 4, valid: Any = None) -> Tensor:
+    """Return the masks of StreamingLLMPress at every budget from the number of sinks on."""
+    unpadded(valid=valid)
+    return torch.stack([streamed(keys, sinks, keep) for keep in budgets(keys, sinks)])
+
+
+def streamed(keys: Tensor, sinks: int, keep: int) -> Tensor:
+    """Return the mask of tokens that StreamingLLMPress keeps at one budget."""
+    places = torch.arange(keys.shape[-2]).double()[None, None, :, None]
+    press = kvpress.StreamingLLMPress(1 - (keep + 0.5) / keys.shape[-2], n_sink=sinks)
+    left, _ = press.compress(SimpleNamespace(head_dim=1), None, places, places, None, {})
+    return torch.zeros(keys.shape[-2]).scatter_(-1, left.flatten().long(), 1).bool()
+
+
+def budgets(keys: Tensor, sinks: int) -> range:
+    """Return the budgets from the number of sinks on, at most all tokens but one."""
+    tokens = keys.shape[-2]
+    return range(min(sinks, tokens - 1), tokens)
+
+
+ASKED: dict[str, dict[str, Callable[..., Any]]] = {
+    "compute_n_kept": {"kept_count": kept_count},
+    "ScorerPress": {"retain": retain},
+    "SnapKVPress": {"snapkv": snapkv},
+    "PyramidKVPress": {"pyramidkv_budgets": pyramidkv_budgets},
+    "ObservedAttentionPress": {"h2o_mass": h2o_mass, "h2o": h2o},
+    "KnormPress": {"knorm": knorm},
+    "StreamingLLMPress": {"streaming_llm": streaming_llm},
+    "ExpectedAttentionPress": {
+        "expected_attention": expected_attention,
+        "query_statistics": query_statistics,
+        "mean_rotation": mean_rotation,
+    },
+    "KVzipPress": {"kvzip_chunk": kvzip_chunk, "kvzip": kvzip},
+    "FastKVzipPress": {"fastkvzip": fastkvzip, "fastkvzip_loss": fastkvzip_loss},
+}
+"""For each press, our functions that it corresponds to, and how to call it in their place."""
+
+
+def vectors() -> Iterator[dict[str, Any]]:
+    """Yield our test vectors with the names of their folders."""
+    for file in sorted(Path(spec_tests.__file__).parent.glob("**/vectors.json")):
+        for case in json.loads(file.read_text()):
+            yield case | {"folder": file.parent.name}
+
+
+def verdicts(press: str) -> Iterator[dict[str, Any]]:
+    """Yield the verdict on a press for each test vector."""
+    for case in vectors():
+        ask = ASKED[press].get(case["function"])
+        if ask is None or (case["function"] == "retain" and case["folder"] != "retain"):
+            continue
+        inputs, said = read(case["inputs"]), {"function": case["function"], "vector": case["id"]}
+        try:
+            theirs = ask(**inputs)
+        except Unasked as reason:
+            yield said | {"verdict": "unasked", "lacks": str(reason)}
+        except AssertionError as error:
+            yield said | {"verdict": "refused", "lacks": str(error)}
+        else:
+            yield said | compared(case["function"], inputs, theirs)
+
+
+def compared(name: str, inputs: dict[str, Any], theirs: Any) -> dict[str, Any]:
+    """Return how a press' result compares with the specification's, without protected tokens."""
+    ours = getattr(reference, name)(**inputs)
+    if name == "streaming_llm":
+        keys = inputs["keys"]
+        every = (
+            reference.retain(*ours, keep=keep)[0] for keep in budgets(keys, inputs.get("sinks", 4))
+        )
+        ours = torch.stack(list(every))
+    if isinstance(ours, QueryStatistics):
+        ours, theirs = (torch.cat([x.mean[..., None], x.covariance], -1) for x in (ours, theirs))
+    asked: Any = ...
+    if scored := isinstance(ours, reference.Scored):
+        ours, asked = ours.scores, ~ours.protected
+    ours, theirs = (torch.as_tensor(x).double() for x in (ours, theirs))
+    ours, theirs = ours[asked].flatten(), theirs.reshape(ours.shape)[asked].flatten()
+    numbers = dict(ours=rounded(ours), kvpress=rounded(theirs))
+    scale = float(ours @ theirs / (ours @ ours).clamp(min=1e-300))
+    if apart(theirs, ours) <= CLOSE:
+        return dict(verdict="equal")
+    if scored and scale > 0 and apart(theirs, scale * ours) <= CLOSE:
+        return dict(verdict="factor", factor=round(scale, 4)) | numbers
+    return dict(verdict="different") | numbers
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference, relative to the largest number of `other`."""
+    return float((one - other).abs().max() / other.abs().max().clamp(min=1e-300))
+
+
+def rounded(numbers: Tensor) -> list[float]:
+    """Return the first eight numbers, rounded to four digits."""
+    return [float(f"{x:.4g}") for x in numbers[:8].tolist()]
+
+
+def main() -> None:
+    """Run every press on the vectors, and write the verdicts."""
+    names = ("kvpress", "transformers", "torch")
+    found = {
+        "versions": {name: version(name) for name in names},
+        "close": CLOSE,
+        "presses": {press: list(verdicts(press)) for press in ASKED},
+    }
+    FILE.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Decoding over a HEX cache that stays in the kernels' layout from one token to the next."""
+
+from torch import Tensor
+
+from optimized import vector
+from optimized._dispatch import learning
+from optimized.hex_packed_layout import TILE, PackedCache
+from optimized.kernels.hex.attention import attended, taken
+from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
+from optimized.vector.hex.decode_step import full
+from reference._validation import checks
+from reference.hex.cache import HexCache, with_added_mass, with_new_tokens
+from reference.hex.decode_step import HexDecoded
+
+
+def decoded(
+    cache: HexCache | PackedCache, queries: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, HexCache | PackedCache]:
+    """Return the result of `hex_decode`, with the cache in the kernels' layout once they fit.
+
+    Falls back to PyTorch for several tokens, for gradients, and for blocks of partial tiles, which
+    would take more memory in the layout of the kernels.
+    """
+    fine = queries.shape[-2] == 1 and not learning((queries, keys, values, cache))
+    if isinstance(cache, HexCache):
+        fine = fine and cache.config.block % TILE == 0 and taken(queries, cache, None)
+    if fine and isinstance(cache, HexCache):
+        cache = PackedCache.of(cache)
+    if isinstance(cache, HexCache) or not fine:
+        whole = cache.cache() if isinstance(cache, PackedCache) else cache
+        return vector.hex_decode(whole, queries, keys, values)
+    cache = cache._replace(rest=with_new_tokens(cache.rest, keys, values))
+    remembered = cache.rest.mass.shape[-1] > 0
+    output, mass = attended(queries, cache, mass=True, of_all=remembered)
+    assert mass is not None
+    checks.in_range("queries", mass)
+    cache = cache._replace(rest=with_added_mass(cache.rest, mass))
+    return HexDecoded(output, full(cache, compress_oldest_block, compress_if_full))

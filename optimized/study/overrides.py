@@ -1,0 +1,95 @@
+"""Settings that the option `--set` changes."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, get_type_hints
+
+import torch
+
+import optimized
+from optimized.models.refusals import did_you_mean, known_name
+from optimized.models.scorers import SCORERS
+from optimized.models.systems import REFINEMENTS, System, usual
+from reference._validation.contract import compiled
+from reference._validation.docstrings import admits, choices_of, members
+
+Changes = tuple[tuple[str, str, Any], ...]
+"""Changed settings: the part of a system, the setting, its value."""
+
+RECORDS = {name: usual(name, "letter") for name in REFINEMENTS} | {"hex": optimized.HexConfig()}
+KINDS: dict[str, dict[str, Any]] = {
+    name: get_type_hints(type(usual), include_extras=True) for name, usual in RECORDS.items()
+} | {name: kinds for name, scorer in SCORERS.items() if (kinds := scorer.kinds())}
+"""The type of each setting of each part."""
+
+WORDS = {str(word): word for word in (None, True, False, torch.float16, torch.float32)} | {
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
+
+
+def read(texts: Iterable[str]) -> Changes:
+    """Return the changes in texts `NAME.SETTING=VALUE`; the last one of a setting counts.
+
+    Raises:
+        ValueError: there is no such part or setting, or the value is not admissible.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        part, dot, setting = name.partition(".")
+        if not (dot and equals):
+            raise ValueError(
+                f"--set must be NAME.SETTING=VALUE, such as hubkv.gamma=0.7, got {text!r}"
+            )
+        known_name("--set NAME", part, KINDS)
+        known_name(f"--set {part}.SETTING", setting, KINDS[part])
+        found.setdefault(part, {})[setting] = value_of(name, KINDS[part][setting], value)
+    for part in found.keys() & RECORDS.keys():
+        whole = RECORDS[part]._replace(**found[part])
+        check = compiled(f"--set {part}", type(whole))
+        assert check is not None
+        check(whole, {})
+    return tuple((part, *one) for part, some in found.items() for one in some.items())
+
+
+def value_of(name: str, kind: Any, text: str) -> Any:
+    """Return the value of a text, of a type that an annotation admits.
+
+    Raises:
+        ValueError: the annotation does not admit the value.
+    """
+    value: Any = WORDS.get(text, text)
+    for number in (float, int):
+        with suppress(ValueError):
+            value = number(text)
+    check = compiled(f"--set {name}", kind)
+    try:
+        if check is not None:
+            check(value, {})
+    except (TypeError, ValueError) as error:
+        said = admits(kind)
+        article = {"number": "a ", "integer": "an "}.get(said.split()[0].rstrip(","), "")
+        words = [str(one) for base, marks in members(kind) for one in choices_of(base, marks)]
+        raise ValueError(
+            f"--set {name} must be {article}{said}, got {text!r}{did_you_mean(text, words)}"
+        ) from error
+    return value
+
+
+def changed(systems: Sequence[System], changes: Changes) -> list[System]:
+    """Return systems with the changes of their own parts.
+
+    Raises:
+        ValueError: no system has the part of a change.
+    """
+    for part, setting, _ in changes:
+        if not any(part in one.parts for one in systems):
+            raise ValueError(
+                f"--set {part}.{setting} must be of a system that is measured, got --systems "
+                f"without {part}"
+            )
+    return [
+        one._replace(changes=tuple(each for each in changes if each[0] in one.parts))
+        for one in systems
+    ]

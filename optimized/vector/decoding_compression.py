@@ -1,0 +1,57 @@
+"""Compression while decoding, all rows and heads at once."""
+
+import torch
+from torch import Tensor
+
+import reference
+from optimized._rebind import rebind
+from optimized.vector.compress import Rows, best, ranked, refine_rows
+from optimized.vector.evict import evict
+from reference import decoding_compression
+from reference._validation.preconditions import AXES
+from reference.compress import vectors_compared
+from reference.decoding_compression import DecodingConfig, DecodingView, in_text
+from reference.graphkv.refine import GraphSettings
+from reference.scorers.scored import Scored
+
+
+def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tensor:
+    scores, place, here = view.scores, view.positions, view.present
+    vectors = vectors_compared(config.refinement, view.keys, view.values, None)
+    if config.scope == "model":
+        scores, place, here = (x.movedim(0, -3) for x in (scores, place, here))
+        vectors = {name: x.movedim(0, -4) for name, x in vectors.items()}
+        seen = seen[0] if len(seen) else seen.sum(0)
+    between = [1] * (scores.ndim - seen.ndim)
+    heads = scores.shape[seen.ndim : -1].numel()
+    window = torch.full_like(seen, config.recent or 0)
+    if config.recent is None:
+        held = here.flatten(seen.ndim).sum(-1) // max(1, heads)
+        window = (seen if config.length == "seen" else held) // 50
+    window = window.clamp(max=config.target - config.sinks)
+    shielded = (place < config.sinks) | (place >= (seen - window).view(*seen.shape, *between))
+    shielded = shielded & here
+    one = Scored(scores.masked_fill(~here, 0), shielded | ~here)
+    real = here.flatten(seen.ndim, -2).any(-2).sum(-1)
+    refined = _refined(Rows(one, vectors, None, real), place, seen, config)
+    pools = here.flatten(-AXES[config.scope])
+    full = config.target * scores.shape[-AXES[config.scope] : -1].numel()
+    budgets = pools.sum(-1).clamp(max=full)
+    kept = best(ranked(refined, ~here), shielded, budgets, config.scope)
+    return kept.movedim(-3, 0) if config.scope == "model" else kept
+
+
+def _refined(rows: Rows, place: Tensor, seen: Tensor, config: DecodingConfig) -> Tensor:
+    """Return scores refined with neighbours in the cache, or in the original text."""
+    stay = torch.full_like(seen, config.target), 1, seen, config.ratio
+    if not config.original_positions or isinstance(config.refinement, GraphSettings):
+        return refine_rows(rows, config.refinement, *stay)
+    if not (length := int(seen.max()) if seen.numel() else 0):
+        return rows.scored.scores
+    text = rows._replace(scored=in_text(rows.scored, place, length))
+    return refine_rows(text, config.refinement, *stay).gather(-1, place.clamp(min=0))
+
+
+shrunk = rebind(decoding_compression.shrunk, survivors=survivors, evict=evict)
+decoding_start = rebind(reference.decoding_start, shrunk=shrunk)
+decoding_append = rebind(reference.decoding_append, shrunk=shrunk)

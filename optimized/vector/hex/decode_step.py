@@ -1,0 +1,68 @@
+"""A decoding step: one attention pass yields the output and the mass that ranks heavy hitters."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from optimized.vector.hex.attention import attend, hex_attention, learning, multiplied
+from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
+from optimized.vector.hex.cache_layout import Laid
+from reference._validation import checks
+from reference.hex.cache import HexCache, buffer_space, with_added_mass, with_new_tokens
+from reference.hex.decode_step import HexDecoded
+from reference.precision import widest
+
+
+def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexDecoded:
+    output, start, length = torch.empty_like(queries), 0, keys.shape[-2]
+    while start < length:
+        stop = min(length, start + buffer_space(cache))
+        asked, *new = (x[..., start:stop, :] for x in (queries, keys, values))
+        cache = with_new_tokens(cache, *new)
+        output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
+        assert mass is not None
+        checks.in_range("queries", mass)
+        cache, start = compress_if_full(with_added_mass(cache, mass)), stop
+    return HexDecoded(output, cache)
+
+
+def decoded(
+    cache: HexCache | Laid, queries: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, HexCache | Laid]:
+    """Return what `hex_decode` does; the cache stays laid out from one token to the next."""
+    exact = widest(queries, keys)
+    anew = queries.shape[-2] != 1 or learning(queries, cache)
+    anew |= torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
+    if isinstance(cache, HexCache) and not anew and multiplied(cache, exact):
+        cache = Laid.of(cache)
+    if isinstance(cache, HexCache) or anew:
+        whole = cache.cache() if isinstance(cache, Laid) else cache
+        return hex_decode(whole, queries, keys, values)
+    cache = cache._replace(rest=with_new_tokens(cache.rest, keys, values))
+    output, mass = attend(queries, cache, None, True, None)
+    checks.in_range("queries", mass)
+    return output, full(cache._replace(rest=with_added_mass(cache.rest, mass)))
+
+
+def full(
+    cache: Any,
+    compress_oldest_block: Callable[[HexCache], HexCache] = compress_oldest_block,
+    compress_if_full: Callable[[HexCache], HexCache] = compress_if_full,
+) -> Any:
+    """Return the cache after compressing its residual buffer, if that is full.
+
+    Args:
+        cache: a cache in either layout.
+        compress_oldest_block: compresses a block; the vectorised function or that of the kernels.
+        compress_if_full: compresses the whole cache, in the modes that need it.
+    """
+    rest = cache.rest
+    if buffer_space(rest):
+        return cache
+    if rest.config.mode == "append" or cache.blocks < rest.config.period:
+        # compress_oldest_block only tests whether there are blocks, so runs can replace them
+        after = compress_oldest_block(rest._replace(blocks=cache.runs))
+        return cache.followed(after.blocks[-1], after._replace(blocks=()))
+    return type(cache).of(compress_if_full(cache.cache()))

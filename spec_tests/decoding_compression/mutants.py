@@ -1,0 +1,70 @@
+"""Mutants of compression while decoding."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("decoding_compression")
+mutant("""
+vector:positions-count-from-the-first-real-token
+  padded_positions: positions count from the start of the padding
+  - positions = place.clamp(min=-1)
+  + positions = (place + (place >= 0) * (tokens - seen[..., None])).clamp(min=-1)
+test_a_prompt_is_compressed_as_any_cache_is
+  prompt_waits: a long prompt waits for the first interval
+  - return shrunk(view, seen, config)
+  + return shrunk(view, seen, config._replace(target=max(1, tokens)))._replace(config=config)
+decoding_compression/test_stream.py::test_any_sequence_of_steps_keeps_order_values_counts_and_the_protected
+  pending_lost: what is left of a chunk after a compression is dropped
+  - start = new.stop
+  + start = length
+  pending_first: pending keys come first
+  - [laid_out(stored.keys, cache, here), cache.pending_keys]
+  + [cache.pending_keys, laid_out(stored.keys, cache, here)]
+test_it_holds_what_a_list_of_entries_would
+  whole_chunks: a chunk is compressed as it came, whatever its size
+  - keys.shape[-2], cache.config.interval
+  + keys.shape[-2], max(
+  +         cache.config.interval, cache.pending_scores.shape[-1] + keys.shape[-2])
+  compacted_positions: positions are those of the compacted cache
+  - left._replace(positions=view.positions[kept].view(shape))
+  + left
+test_the_gate_sees_all_that_was_removed_of_the_text
+  local_gate: the gate sees the last update alone
+  - max(0.0, 1 - config.target / max(1, tokens))
+  + config.interval / (config.target + config.interval)
+test_raw_scores_survive_refinement
+  refined_scores_stored: refined scores are stored, and refined again
+  -         view.scores[kept].view(shape)
+  +         refine(Scored(view.scores, ~view.present), config.refinement, keep=config.target,
+  +                keys=view.keys, values=view.values)[kept].view(shape)
+vector:what-waits-is-added-to-what-stayed-and-best-of-both-stays
+  mass_too_late: mass is not added before a compression
+  -     if mass is not None:
+  +     if mass is not None and cache.config.interval > (
+  +         cache.pending_scores.shape[-1] + keys.shape[-2]
+  +     ):
+test_sinks_are_so_by_their_first_position_and_stay
+  sinks_of_the_cache: sinks are protected in the prompt alone
+  - (place < config.sinks)
+  + ((place < config.sinks) & (tokens <= place.shape[-1]))
+test_neighbours_are_so_in_the_cache_or_in_the_text
+  always_the_text: neighbours are those of the text, whatever was asked
+  - if not config.original_positions or isinstance
+  + if isinstance
+test_the_window_is_a_fiftieth_of_all_tokens_seen
+  window_of_the_cache: the recent window is a fiftieth of the cache before it shrinks
+  - tokens if config.length == "seen" else int
+  + int
+vector:as-many-entries-as-heads-and-as-long-as-wide
+  dense_by_its_shape: a store passes for a dense one by its lengths alone
+            return part
+  +     if part.shape == here.shape:
+  +         return part[..., None, :].expand(*here.shape, *part.shape[1:])
+test_head_weights_decide_what_decoding_keeps_by_default
+  decoding_head_by_head: each head keeps its own target, which leaves head weights idle
+  - scope: Scope = "model"
+  + scope: Scope = "head"
+test_entries_of_all_layers_compete_by_default
+  decoding_layer_by_layer: each layer has a budget of its own
+  - scope: Scope = "model"
+  + scope: Scope = "layer"
+""")

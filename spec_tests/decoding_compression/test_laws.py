@@ -1,0 +1,289 @@
+"""Compression while decoding: HubKV §4.3."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference import DecodingConfig, GraphSettings, HubSettings, NmsSettings, Scored
+from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.compress.batch_rows import rows
+from spec_tests.decoding_compression import oracle
+from spec_tests.decoding_compression.strategies import append, caches, configs, part, start, streams
+from spec_tests.inputs import INPUTS
+from spec_tests.refinement.strategies import bare, hub_settings, nms_settings, spread
+from spec_tests.strategies import real
+
+pytestmark = pytest.mark.spec("HubKV-4.3")
+
+plain = st.none() | hub_settings | nms_settings
+
+
+def held(impl, cache):
+    """Return the positions each head holds."""
+    view = impl.decoding_read(cache)
+    rows = zip(view.positions.flatten(0, -2), view.present.flatten(0, -2), strict=True)
+    return [place[here].tolist() for place, here in rows]
+
+
+@given(st.data(), configs(refinements=plain), st.integers(0, 8), st.integers(0, 8))
+def test_it_holds_what_a_list_of_entries_would(impl, data, config, prompt, decoded):
+    layers, heads = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
+    stream = data.draw(streams(config, prompt + decoded, (layers, 2), heads))
+
+    def refine(layer, ratio, outside):
+        return impl.refine(Scored(layer, outside), config.refinement, keep=0, ratio=ratio)
+
+    cache = impl.decoding_start(*part(stream, 0, prompt), config)
+    cache = impl.decoding_append(cache, *part(stream, prompt))
+    found, scores = iter(held(impl, cache)), stream[2]
+    expected = [
+        oracle.simulate(scores[:, row, :, :prompt], scores[:, row, :, prompt:], config, refine)
+        for row in range(2)
+    ]
+    for layer in range(layers):
+        for row in range(2):
+            for head in range(heads):
+                assert next(found) == [place for place, _ in expected[row][layer, head]]
+
+
+@given(append(), st.sampled_from([1, 2, 3]))
+def test_tokens_may_come_in_any_chunks(impl, x, size):
+    x["mass"] = None
+    stream, cache = (x["keys"], x["values"], x["scores"]), x["cache"]
+    for low in range(0, x["scores"].shape[-1], size):
+        cache = impl.decoding_append(cache, *part(stream, low, low + size))
+    assert_equal(cache, impl.decoding_append(**x))
+
+
+@given(start(), st.integers(0, 5), st.data())
+def test_a_padded_row_goes_on_as_it_does_alone(impl, x, decoded, data):
+    config, shape = x["config"], x["scores"].shape
+    new = data.draw(streams(config, decoded, shape[:-2], shape[-2]))
+    view = impl.decoding_read(impl.decoding_append(impl.decoding_start(**x), *new))
+    for at, begin in rows(x | dict(scored=bare(x["scores"]), scope=config.scope)):
+        prompt = part([x[name][at] for name in ("keys", "values", "scores")], begin)
+        alone = impl.decoding_append(impl.decoding_start(*prompt, config), *(y[at] for y in new))
+        apart = impl.decoding_read(alone)
+        width = apart.present.shape[-1]
+        here = slice(view.present.shape[-1] - width, None)
+        assert not view.present[at][..., : here.start].any()
+        for now, then in zip(view[:2], apart[:2], strict=True):
+            assert_equal(now[at][..., here, :], then)
+        for now, then in zip(view[2:], apart[2:], strict=True):
+            assert_equal(now[at][..., here], then)
+
+
+@given(start(refinements=plain))
+def test_a_prompt_is_compressed_as_any_cache_is(impl, x):
+    config, scores = x["config"], x["scores"]
+    tokens = scores.shape[-1]
+    x["valid"] = None
+    config = config._replace(original_positions=False, ratio=None)
+    cache = impl.decoding_start(**x | dict(config=config))
+    heads = dict(head=1, layer=scores.shape[-2], model=scores.shape[0] * scores.shape[-2])
+    recent = 0 if config.recent is None else config.recent  # fewer than 50 tokens
+    recent = min(recent, config.target - config.sinks)
+    protected = impl.protected_mask(tokens, config.sinks, recent).expand(scores.shape).clone()
+    keep = min(config.target, tokens) * heads[config.scope]
+    expected = impl.compress(
+        x["keys"], x["values"], Scored(scores, protected), keep=keep, scope=config.scope,
+        refinement=config.refinement,
+    )  # fmt: skip
+    assert_equal(cache.stored, expected)
+
+
+@given(INPUTS["decoding_append"])
+def test_raw_scores_survive_refinement(impl, x):
+    """What is stored is what was given, whatever the entry was worth after refinement."""
+    x["mass"] = None
+    before, cache = impl.decoding_read(x["cache"]), impl.decoding_append(**x)
+    after = impl.decoding_read(cache)
+    seen = x["cache"].seen
+    for head in range(before.scores.shape[:-1].numel()):
+        old = before.positions.flatten(0, -2)[head].tolist()
+        known = dict(zip(old, before.scores.flatten(0, -2)[head].tolist(), strict=True))
+        first = int(seen.flatten()[head // before.scores.shape[-2]])
+        known |= dict(enumerate(x["scores"].flatten(0, -2)[head].tolist(), first))
+        places, scores = after.positions.flatten(0, -2)[head], after.scores.flatten(0, -2)[head]
+        for place, score in zip(places.tolist(), scores.tolist(), strict=True):
+            assert score == (known[place] if place >= 0 else 0)
+
+
+@given(append(refinements=st.none()))
+def test_mass_is_added_to_the_scores_of_what_is_held(impl, x):
+    cache, mass = x["cache"], x["mass"]
+    view = impl.decoding_read(cache)
+    if mass is None:
+        mass = torch.ones_like(view.scores)
+    nothing = part([x["keys"], x["values"], x["scores"]], 0, 0)
+    after = impl.decoding_read(impl.decoding_append(cache, *nothing, mass=mass))
+    expected = torch.where(view.present, view.scores + mass, 0)
+    assert_equal(after, view._replace(scores=expected))
+    spoilt = mass.where(view.present, torch.nan)
+    assert_equal(impl.decoding_append(**x | dict(mass=spoilt)),
+                 impl.decoding_append(**x | dict(mass=mass)))  # fmt: skip
+
+
+@pytest.mark.spec("GraphKV-H2O")
+@given(real(2, 2, 9, 4), st.integers(1, 9), st.integers(1, 3))
+def test_attention_mass_over_prompt_and_decoding_is_that_of_one_pass(impl, x, prompt, step):
+    """H2O: the prompt's columns, then each new query's weights on all that is held and itself."""
+    queries, keys = x
+
+    config = DecodingConfig(9, 2, "head", sinks=0)
+    early = slice(prompt)
+    scores = impl.h2o_mass(queries[:, early], keys[:, early])
+    cache = impl.decoding_start(keys[:, early], keys[:, early], scores, config)
+    for first in range(prompt, 9, step):
+        new = slice(first, first + step)
+        view = impl.decoding_read(cache)
+        weights = impl.h2o_mass(queries[:, new], torch.cat([view.keys, keys[:, new]], -2))
+        older = view.keys.shape[-2]
+        cache = impl.decoding_append(
+            cache, keys[:, new], keys[:, new], weights[:, older:], weights[:, :older]
+        )
+    once = impl.h2o_mass(queries.double(), keys.double())
+    assert_close(impl.decoding_read(cache).scores, once, 9.0)
+
+
+@given(caches())
+def test_a_cache_weighs_what_it_holds(impl, cache):
+    """No storage outlives its tokens: 4 bytes a number and a score, 8 a position and a count."""
+    new = torch.zeros(*cache.pending_scores.shape[:-1], 1)
+    rows = torch.zeros(*new.shape, cache.pending_keys.shape[-1])
+    after = impl.decoding_append(cache, rows, rows, new)
+    entry = 2 * rows.shape[-1] * 4 + 4
+    pending = after.pending_scores.numel()
+    count = after.scores.numel()
+    bounds = 8 * (new.numel() + 1) if hasattr(after.stored, "offsets") else 0
+    expected = (count + pending) * entry + 8 * count + bounds + 8 * after.seen.numel()
+    assert impl.stored_bytes(after) == expected
+
+
+@given(start(scopes=("head",)))
+def test_below_the_target_nothing_is_lost(impl, x):
+    tokens = x["scores"].shape[-1]
+    x["config"] = x["config"]._replace(target=max(2, tokens))
+    there = torch.ones_like(x["scores"], dtype=torch.bool)
+    if x["valid"] is not None:
+        there = spread(x["valid"], x["scores"].shape, "head")
+    expected = [list(range(int(row.sum()))) for row in there.flatten(0, -2)]
+    assert held(impl, impl.decoding_start(**x)) == expected
+
+
+@pytest.mark.spec("HubKV-10")
+def test_the_gate_sees_all_that_was_removed_of_the_text(impl):
+    """Of 17 tokens 2 stay: λ is (1 - 2/17)², and 0.79 beside 0.8 falls to 0.48.
+
+    The last update alone removed 5 of 7: (5/7)² would leave 0.59 of it, more than the 0.55 of the
+    token that stands apart.
+    """
+    scores = torch.tensor([[0.001] * 12 + [0.8, 0.79, 0.002, 0.002, 0.55]])
+    stream = scores[..., None], scores[..., None], scores
+    config = DecodingConfig(2, 5, "head", sinks=0, recent=0, refinement=HubSettings(tau=0.0))
+    for ratio, expected in ((None, [12, 16]), (5 / 7, [12, 13])):
+        config = config._replace(ratio=ratio)
+        cache = impl.decoding_start(*part(stream, 0, 12), config)
+        cache = impl.decoding_append(cache, *part(stream, 12))
+        assert cache.stored.positions.tolist() == [expected]
+
+
+@pytest.mark.parametrize("settings", [HubSettings(1, tau=0.0), NmsSettings(1, 0.5)], ids=str)
+@pytest.mark.parametrize(("in_the_text", "expected"), [(False, [1, 10]), (True, [1, 5])])
+def test_neighbours_are_so_in_the_cache_or_in_the_text(impl, settings, in_the_text, expected):
+    """Tokens 1, 5, 8 and 10 stand side by side in the cache, and far apart in the text."""
+    keys, scores = torch.zeros(1, 10, 1), torch.zeros(1, 10)
+    scores[0, 1], scores[0, 5], scores[0, 8] = 0.75, 0.625, 0.375
+    config = DecodingConfig(3, 1, "head", sinks=0, recent=0)
+    cache = impl.decoding_start(keys, keys, scores, config)
+    later = config._replace(
+        target=2, refinement=settings, ratio=1.0, original_positions=in_the_text
+    )
+    new = torch.tensor([[0.5]])
+    cache = impl.decoding_append(cache._replace(config=later), keys[:, :1], keys[:, :1], new)
+    assert cache.stored.positions.tolist() == [expected]
+
+
+@pytest.mark.spec("HubKV-11")
+def test_sinks_are_so_by_their_first_position_and_stay(impl):
+    keys = torch.zeros(1, 8, 1)
+    config = DecodingConfig(3, 2, "head", sinks=2, recent=1)
+    cache = impl.decoding_start(keys, keys, torch.zeros(1, 8), config)
+    assert cache.stored.positions.tolist() == [[0, 1, 7]]
+    for _ in range(4):
+        cache = impl.decoding_append(cache, keys[:, :2], keys[:, :2], torch.ones(1, 2))
+    assert cache.stored.positions.tolist() == [[0, 1, 15]]
+
+
+@pytest.mark.spec("HubKV-11")
+@pytest.mark.parametrize("scope", ["head", "layer", "model"])
+@given(st.integers(60, 300), st.integers(0, 99), st.integers(0, 3), st.integers(5, 9))
+def test_the_window_is_a_fiftieth_of_all_tokens_seen(impl, scope, tokens, padding, updates, target):
+    """Older tokens score higher: what is kept of the late ones is kept for being recent."""
+    for length in ("seen", "held"):
+        config = DecodingConfig(target, 10, scope, sinks=2, length=length)
+        valid = torch.arange(tokens + padding) >= torch.tensor([[0], [padding]])
+        valid = valid if scope == "model" else valid[None]
+        scores = -torch.arange(tokens + padding + 10.0 * updates).expand(1, 2, 1, -1)
+        stream = scores[..., None], scores[..., None], scores
+        cache = impl.decoding_start(*part(stream, 0, tokens + padding), config, valid)
+        cache = impl.decoding_append(cache, *part(stream, tokens + padding))
+        for row, seen in enumerate((tokens + padding, tokens)):
+            left = list(range(seen))
+            for update in range(updates + 1):
+                if update:
+                    left += range(seen, seen + 10)
+                    seen += 10
+                window = min((seen if length == "seen" else len(left)) // 50, target - 2)
+                left = left[: target - window] + left[len(left) - window :]
+            assert cache.stored.positions[0, row, 0].tolist() == left
+
+
+@pytest.mark.spec("HubKV-11")
+def test_after_the_prompt_and_update_of_the_paper_330_tokens_are_recent(impl):
+    """Of 16384 + 128 tokens, at a target of 1024; of the 1152 held, 2 % are 23."""
+    scores = -torch.arange(16512.0).view(1, 1, -1)
+    stream = scores[..., None], scores[..., None], scores
+    for length, recent in (("seen", 330), ("held", 23)):
+        config = DecodingConfig(1024)._replace(length=length)
+        cache = impl.decoding_start(*part(stream, 0, 16384), config)
+        cache = impl.decoding_append(cache, *part(stream, 16384))
+        places = cache.stored.positions.flatten()
+        assert places[-recent:].tolist() == [*range(16512 - recent, 16512)]
+        assert places[-recent - 1] < 16512 - recent - 1
+
+
+@pytest.mark.spec("HubKV-13")
+def test_entries_of_all_layers_compete_by_default(impl):
+    keys, scores = torch.zeros(2, 2, 3, 1), torch.zeros(2, 2, 3)
+    scores[0, 0] = 1.0
+    scores[1, 1, 2] = 0.5
+    cache = impl.decoding_start(keys, keys, scores, impl.DecodingConfig(1, sinks=0))
+    assert cache.stored.offsets.diff().tolist() == [3, 0, 0, 1]
+
+
+@pytest.mark.spec("HubKV-9")
+def test_head_weights_decide_what_decoding_keeps_by_default(impl):
+    """Two entries in all: 0.6 twice in a flat head, unless its weight lets the other's 0.55 by."""
+    keys, scores = torch.zeros(1, 2, 4, 1), torch.full((1, 2, 4), 0.6)
+    scores[0, 1] = torch.tensor([0.0, 0.0, 0.0, 0.55])
+    for tau, kept in ((0.0, [2, 0]), (0.5, [1, 1])):
+        config = impl.DecodingConfig(1, refinement=impl.HubSettings(0, tau=tau), ratio=1.0, sinks=0)
+        cache = impl.decoding_start(keys, keys, scores, config)
+        assert impl.decoding_read(cache).present.sum(-1).tolist() == [kept]
+        cache = impl.decoding_start(keys, keys, scores, config._replace(scope="head"))
+        assert impl.decoding_read(cache).present.sum(-1).tolist() == [[1, 1]]
+
+
+@pytest.mark.spec("GraphKV-4.1")
+def test_the_graph_compares_what_the_cache_still_holds(impl):
+    """Token 0 is gone when its copy 8 comes: what is like nothing that is left stays as it is."""
+    keys = torch.eye(9)[None].clone()
+    keys[0, 8] = keys[0, 1]
+    stream = keys, keys, torch.tensor([[0.1, 0.9, 0.8, 0.1, 0.1, 0.1, 0.1, 0.1, 0.85]])
+    config = DecodingConfig(2, 1, "head", sinks=0, recent=0, refinement=GraphSettings(1))
+    cache = impl.decoding_start(*part(stream, 0, 8), config)
+    assert cache.stored.positions.tolist() == [[1, 2]]
+    cache = impl.decoding_append(cache, *part(stream, 8))
+    assert cache.stored.positions.tolist() == [[1, 2]]

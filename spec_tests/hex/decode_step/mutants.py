@@ -1,0 +1,15 @@
+"""Mutants of a step of decoding with a HEX cache."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/decode_step")
+mutant("""
+test_a_decoded_token_reads_the_cache_before_it_and_itself
+  blind_to_itself: a decoded token reads what was there before it came
+  - hex_attention(part[0], held).output
+  + hex_attention(part[0], cache, causal=False).output
+test_decoding_stores_what_appending_stores
+  decoded_twice: decoded tokens are stored twice
+  - cache, start = hex_append(cache, *part), stop
+  + cache, start = hex_append(hex_append(cache, *part), *part), stop
+""")

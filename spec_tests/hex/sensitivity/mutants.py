@@ -1,0 +1,11 @@
+"""Mutants of the cost of settings."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/sensitivity")
+mutant("""
+test_keeping_everything_costs_no_error_and_more_bytes
+  no_error_at_all: decoded queries see the exact cache
+  - torch.cat(deviations, -1).mean()
+  + torch.cat(deviations, -1).mean() * 0
+""")

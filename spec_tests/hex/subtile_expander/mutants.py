@@ -1,0 +1,19 @@
+"""Mutants of sub-tiles."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hex/subtile_expander")
+mutant("""
+test_a_seed_and_a_draw_name_codes
+  same_codes_again: the number of the draw is ignored
+  - RandomState([seed, draw, 2])
+  + RandomState([seed, 0, 2])
+test_no_seed_gives_codes_of_a_mask_over_the_bound
+  first_codes: the first codes are taken, whatever their mask
+  - if is_ramanujan(subtile_mask(subtile_permutations(codes, width), subtile)):
+  + if True:
+vector:a-code-unfolds
+  affine_permutation: the carry of the multiplication is not folded back: no shift
+  - (y ^ y >> shift)
+  + y
+""")

@@ -1,0 +1,47 @@
+"""Mutants of head statistics and weights."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("hubkv/head_calibration")
+mutant("""
+test_selectivity_is_that_of_the_content_alone
+  statistics_of_everything: protected tokens count
+  - wide[head] if protected is None else wide[head][~protected[head]]
+  + wide[head]
+test_layers_are_averaged_apart
+  one_mean_for_all: one mean over all layers
+  - average = c.mean(-1, keepdim=True)
+  + average = c.mean()
+vector:weights-are-clipped-last
+  clipped_first: clipped before the power
+  - return (share**tau).clamp(minimum, maximum)
+  + return share.clamp(minimum, maximum) ** tau
+test_scale_does_not_matter_without_epsilon
+  epsilon_at_least: an epsilon that nobody asked for
+  - content.mean() + epsilon
+  + content.mean() + max(epsilon, 1e-6)
+test_selectivity_is_deviation_over_mean
+  sample_deviation: the sample's deviation, not the population's
+  - std(correction=0)
+  + std(correction=min(1, len(content) - 1))
+test_equal_scores_have_no_selectivity
+  noisy_constant: a difference of squares leaves equal scores a deviation
+  - (content - content.min()).std(correction=0)
+  + ((content**2).mean() - content.mean() ** 2).abs().sqrt()
+test_weights_forget_the_size_of_the_selectivity
+  a_mean_of_its_own: a constant beside the mean
+  - c / average
+  + (c + 1e-3) / (average + 1e-3)
+test_weights_stay_within_the_bounds
+  unclipped: nothing is clipped
+  - (share**tau).clamp(minimum, maximum)
+  + share**tau
+test_a_layer_without_any_selectivity_weighs_one
+  unguarded_quotient: 0 / 0 where no head is selective
+  - torch.where(average > 0, c / average, 1)
+  + c / average
+test_weights_are_not_rounded_before_they_multiply
+  rounded_weights: the weights are rounded to the scores' precision first
+  - widen(weights)
+  + weights.to(scores.dtype)
+""")

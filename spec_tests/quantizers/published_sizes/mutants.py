@@ -1,0 +1,19 @@
+"""Mutants of the sizes printed for KIVI and GEAR."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("quantizers/published_sizes")
+mutant("""
+test_the_sizes_printed_for_kivi_are_a_formula_of_three_prompts
+  one_scale_a_group: a group has one scale
+  - 2 / group
+  + 1 / group
+test_ours_is_the_mean_over_prompts
+  size_of_the_mean_prompt: prompts are averaged before they are weighed
+  - partial(weigh, method), prompts,
+  + partial(weigh, method), [sum(prompts) // len(prompts)],
+test_ours_is_what_the_layouts_weigh
+  eight_heads: every model has eight heads
+  +     kv_heads = 8
+        def weigh(
+""")

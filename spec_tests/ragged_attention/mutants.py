@@ -1,0 +1,23 @@
+"""Mutants of attention over heads of different lengths."""
+
+from spec_tests.mutants.make import mutants_of
+
+mutant = mutants_of("ragged_attention")
+mutant("""
+vector:two-heads-of-one-and-three-entries
+  neighbours_entries: a head reads the entries of the next one too
+  - int(cache.offsets[number + 1])
+  + int(cache.offsets[min(number + 2, len(cache.offsets) - 1)])
+vector:later-new-tokens-are-not-seen
+  new_tokens_from_the_future: a query sees new tokens after its own
+  - if not (causal and j > at)
+  + if not (causal and j > tokens)
+test_a_query_that_sees_nothing_reads_nothing
+  padding_sees_nothing: a query at padding does not see its own token
+  - bool(valid[(*row, j)]) or (causal and j == at)
+  + bool(valid[(*row, j)])
+test_each_head_attends_to_its_own_entries_and_to_the_new_tokens
+  ragged_heads_dealt_in_turn: query head h reads entry head h modulo their number
+  - place = (*row, h // group)
+  + place = (*row, h % keys.shape[-3])
+""")

@@ -1,0 +1,94 @@
+"""Attention over heads of different lengths: HEX §3.1 on what GraphKV §4.1 leaves."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from spec_tests.accuracy import assert_as_accurate, assert_equal
+from spec_tests.ragged_attention.strategies import attending
+
+
+def whole(queries, cache, keys, values, valid, causal, scale):
+    """Attend to full tensors in which all that no query of a head may see is gone."""
+    outputs, column = torch.zeros_like(queries), torch.arange(keys.shape[-2])
+    heads, count = queries.shape[-3:-1]
+    for number, place in enumerate(np.ndindex(*keys.shape[:-2])):
+        span = slice(cache.offsets[number], cache.offsets[number + 1])
+        flags = column >= 0 if valid is None else valid[place[:-1]]
+        for head, t in product(range(heads // keys.shape[-3]), range(count)):
+            at = (*place[:-1], place[-1] * (heads // keys.shape[-3]) + head)
+            last = len(column) - count + t
+            seen = (flags | (column == last)) & (column <= last) if causal else flags
+            both = zip(cache[:2], (keys, values), strict=True)
+            left = [torch.cat([old[span], new[place][seen]])[None] for old, new in both]
+            one = queries[at][None, t : t + 1]
+            outputs[at][t] = reference.attention(one, left[0], left[1], False, scale)[0, 0]
+    return outputs
+
+
+whole.__name__ = "attention"  # so that the rounding of its sums is judged as of those
+
+
+@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
+@given(attending())
+def test_each_head_attends_to_its_own_entries_and_to_the_new_tokens(impl, x):
+    assert_as_accurate(impl.ragged_attention(**x), whole, x)
+
+
+@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
+@given(st.integers(0, 2**16), st.integers(1, 4), st.integers(0, 3))
+def test_after_no_eviction_it_is_attention_over_the_whole(impl, seed, new, old):
+    generator = torch.Generator().manual_seed(seed)
+    queries, keys, values = (
+        torch.randn(2, heads, old + new, 4, generator=generator) for heads in (6, 3, 3)
+    )
+    kept = torch.ones(2, 3, old, dtype=torch.bool)
+    left = reference.evict(keys[..., :old, :], values[..., :old, :], kept)
+    offsets = torch.arange(7) * old
+    left = [part.flatten(0, 2) for part in left]
+    cache = reference.RaggedCache(left[0], left[1], left[2], offsets)
+    last = queries[..., old:, :]
+    output = impl.ragged_attention(last, cache, keys[..., old:, :], values[..., old:, :])
+    assert_as_accurate(output, reference.attention, dict(queries=last, keys=keys, values=values))
+
+
+@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
+@given(attending())
+def test_a_head_is_moved_by_no_entry_of_another(impl, x):
+    output = impl.ragged_attention(**x)
+    heads = x["keys"].shape[:-2].numel()
+    for number in range(heads):
+        own = torch.zeros(len(x["cache"].keys), 1, dtype=torch.bool)
+        own[x["cache"].offsets[number] : x["cache"].offsets[number + 1]] = True
+        other = [torch.where(own, part, part + 3) for part in x["cache"][:2]]
+        moved = impl.ragged_attention(
+            **x | dict(cache=x["cache"]._replace(keys=other[0], values=other[1]))
+        )
+        shape = heads, -1, *output.shape[-2:]
+        if output.numel():
+            assert_equal(moved.reshape(shape)[number], output.reshape(shape)[number])
+
+
+@pytest.mark.spec("HEX-3.1a")
+def test_a_query_that_sees_nothing_reads_nothing(impl):
+    none, new = torch.ones(0, 2), torch.ones(1, 2, 2)
+    cache = reference.RaggedCache(none, none, torch.arange(0), torch.tensor([0, 0]))
+    seen = torch.tensor([False, False])
+    output = impl.ragged_attention(new, cache, new, new, seen, causal=False)
+    assert_equal(output, torch.zeros_like(new))
+    assert_equal(impl.ragged_attention(new, cache, new, new, seen), new)
+
+
+@pytest.mark.spec("HEX-3.1a", "GraphKV-4.1")
+@given(attending(), st.sampled_from([torch.float16, torch.float64]))
+def test_entries_may_be_stored_in_another_precision_than_new_tokens(impl, x, dtype):
+    keys, values = (part.to(dtype) for part in x["cache"][:2])
+    x["cache"] = x["cache"]._replace(keys=keys, values=values)
+    output = impl.ragged_attention(**x)
+    assert output.dtype == x["queries"].dtype
+    assert_as_accurate(output, whole, x)

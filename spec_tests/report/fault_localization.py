@@ -1,0 +1,271 @@
+"""Find the call of a failed test that is at fault, the kind of its fault, and the edge it needs.
+
+A call is at fault if its outcome differs from the specification's. An edge is a property of the
+inputs, such as strided memory, an axis of one element, −0, a dtype other than float32, or ties. The
+call is repeated while one property after another is removed. The fault needs the first property
+whose removal makes it disappear. If it remains without any of them, it occurs on ordinary input.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import reference
+from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
+from spec_tests.inputs import is_drawn
+from spec_tests.limits import DoesNotEnd
+from spec_tests.report.axis_names import axes, leaves, replaced
+from spec_tests.report.calls import Call, dense, elements, kept, mapped, tensors
+
+LEVELS = ("values", "edges", "errors")
+VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
+LENIENT, OTHER_ERROR = "missing errors", "errors of another type"
+CHANGES, LAW = "changes its arguments", "breaks a law"
+NEVER, SIGNATURE = "does not end", "another signature"
+ERRORS = (LENIENT, OTHER_ERROR)
+LARGE = 2**15
+"""Number of input elements above which a call is not compared with the reference."""
+
+
+Inputs = dict[str, Any]
+Change = Callable[[str, Inputs], Inputs]  # of a function's inputs
+
+
+class Fault(NamedTuple):
+    """A fault of a call, or a law that two values break."""
+
+    kind: str
+    edge: str  # the property of the inputs that the fault needs, or ""
+    call: Call | None
+    expected: Any = None
+    got: Any = None  # of a law: the compared value, not necessarily a call's outcome
+
+    @property
+    def level(self) -> str:
+        """The level at which the function fails."""
+        if self.kind in ERRORS or isinstance(self.expected, TypeError | ValueError):
+            return "errors"
+        return "edges" if self.edge or self.kind == CHANGES else "values"
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether an input is empty although the fault does not need that."""
+        inputs = tensors(self.call.inputs) if self.call else []
+        return self.edge != "empty" and not all(tensor.numel() for tensor in inputs)
+
+
+def diagnosed(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
+    """Return the fault of the first call at fault, or else that of the law itself.
+
+    `compared` holds the two values of the law's failed comparison.
+    """
+    calls = [*calls]
+    for call in calls:
+        if kind := judged(call.name, call.inputs, call.outcome):
+            edge = "" if kind in (*ERRORS, NEVER) else milder(call, kind)[0]
+            return Fault(kind, edge, call, asked(getattr(reference, call.name), call.inputs))
+    for call in calls:
+        if not are_equal(mapped(whole, call.inputs), mapped(whole, mapped(kept, call.passed))):
+            return Fault(CHANGES, "", call, call.inputs)
+    showing = [call for call in calls if compared and are_equal(call.outcome, compared[0])]
+    edge = "gradients" if any(map(learns, calls)) else "dtype" if any(map(is_half, calls)) else ""
+    return Fault(LAW, edge, next(iter(showing or calls[::-1]), None), *compared[::-1])
+
+
+def judged(
+    name: str,
+    inputs: Inputs,
+    outcome: Any,
+    spec: Callable[..., Any] | None = None,
+    patient: bool = True,
+) -> str:
+    """Return the kind of fault of an outcome, or "" if it is right or cannot be compared.
+
+    `spec` is the function to compare with, by default the reference's. Values that are far off are
+    compared under other roundings only if `patient`.
+    """
+    if isinstance(outcome, DoesNotEnd):
+        return NEVER
+    if elements(inputs) > LARGE:
+        return ""
+    right: Callable[..., Any] = spec or getattr(reference, name)
+    expected = asked(right, inputs)
+    if isinstance(expected, TypeError | ValueError):
+        if not isinstance(outcome, Exception):
+            return LENIENT
+        return "" if isinstance(outcome, TypeError | ValueError) else OTHER_ERROR
+    if isinstance(expected, Exception):
+        return ""
+    if isinstance(outcome, Exception):
+        return CRASH
+    if is_drawn(name, inputs):  # one call alone does not determine the values
+        return "" if alike(outcome, expected) else KIND
+    try:
+        with quiet():
+            assert_as_accurate(outcome, right, inputs, patient=patient)
+    except Exception:
+        return VALUES if alike(outcome, expected) else KIND
+    return ""
+
+
+def explains(spec: Callable[..., Any], call: Call) -> bool:
+    """Whether another function gives the outcome of a call."""
+    expected = asked(spec, call.inputs)
+    if isinstance(expected, Exception) or isinstance(call.outcome, Exception):
+        return type(expected) is type(call.outcome)
+    return not judged(call.name, call.inputs, call.outcome, spec, patient=False)
+
+
+def asked(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
+    """Return the result of a call or its exception; the inputs are not modified."""
+    try:
+        with quiet():
+            return function(**mapped(Tensor.clone, inputs))
+    except Exception as error:
+        return error
+
+
+def quiet() -> warnings.catch_warnings:
+    """Return a context that ignores warnings."""
+    return warnings.catch_warnings(action="ignore")
+
+
+def alike(actual: Any, expected: Any) -> bool:
+    """Whether two results have the same structure, types, shapes and dtypes."""
+    if isinstance(expected, Tensor):
+        same = isinstance(actual, Tensor) and actual.shape == expected.shape
+        return same and actual.dtype == expected.dtype
+    if isinstance(expected, tuple | list):
+        several = isinstance(actual, tuple | list) and len(actual) == len(expected)
+        return several and all(map(alike, actual, expected))
+    return type(actual) is type(expected)
+
+
+def milder(call: Call, kind: str) -> tuple[str, Inputs]:
+    """Return the edge that a fault of a kind needs, or "", and simpler inputs that show it too.
+
+    The simpler inputs lack the properties before that edge which could be removed.
+    """
+    inputs = call.inputs
+    for edge, change in EDGES.items():
+        less = change(call.name, inputs)
+        if has(edge, call) or differ(less, inputs):
+            if isinstance(asked(getattr(reference, call.name), less), Exception):
+                continue  # the inputs are no longer admissible
+            if judged(call.name, less, asked(call.function, less), patient=False) != kind:
+                return edge, inputs
+            inputs = less
+    return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
+
+
+def shows(edge: str, call: Call, kind: str) -> bool:
+    """Whether a call's fault needs an edge, and its inputs have no removable one before it."""
+    found, plainer = milder(call, kind)
+    return found == edge and not differ(plainer, call.inputs)
+
+
+def is_ordinary(name: str, inputs: Inputs) -> bool:
+    """Whether inputs have no property that can be removed."""
+    others = (change(name, inputs) for change in EDGES.values())
+    return not any(
+        differ(less, inputs) and not isinstance(asked(getattr(reference, name), less), Exception)
+        for less in others
+    )
+
+
+def has(edge: str, call: Call) -> bool:
+    """Whether the passed tensors have a property that a copy loses: their layout or gradients."""
+    if edge == "layout":
+        return not all(tensor.is_contiguous() for tensor in tensors(call.passed))
+    return edge == "gradients" and learns(call)
+
+
+def learns(call: Call) -> bool:
+    """Whether a tensor of a call requires gradients."""
+    return any(tensor.requires_grad for tensor in tensors(call.passed))
+
+
+def is_half(call: Call) -> bool:
+    """Whether a call has tensors of half precision."""
+    return any(is_float(t) and t.dtype.itemsize < 4 for t in tensors(call.passed))
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor as a dense one."""
+    return tensor if dense(tensor) else tensor.to_dense()
+
+
+def filled(tensor: Tensor) -> Tensor:
+    """Return a tensor with one element along each empty axis."""
+    return tensor if tensor.numel() else tensor.new_zeros([max(n, 1) for n in tensor.shape])
+
+
+def several(name: str, inputs: Inputs) -> Inputs:
+    """Return inputs with each axis of one element doubled, except batch axes."""
+    made = inputs
+    for key, field, value in leaves(inputs):
+        for at, axis in enumerate(axes(name, key, field, value)):
+            if axis.isidentifier() and value.shape[at] == 1:
+                value = torch.cat([value, value], at)
+                made = replaced(made, key, field, value)
+    return made
+
+
+def differ(inputs: Any, others: Any) -> bool:
+    """Whether tensors differ in dtype, shape, a number or the sign of a zero."""
+    return any(
+        one.dtype != other.dtype
+        or one.shape != other.shape
+        or not torch.equal(one, other)
+        or not torch.equal(one.signbit(), other.signbit())
+        for one, other in zip(tensors(inputs), tensors(others), strict=True)
+    )
+
+
+def unsigned(tensor: Tensor) -> Tensor:
+    """Return a tensor with 0 in place of −0."""
+    return tensor + 0.0 if is_float(tensor) else tensor
+
+
+def single(tensor: Tensor) -> Tensor:
+    """Return a floating-point tensor as float32."""
+    return tensor.float() if is_float(tensor) else tensor
+
+
+def moderate(tensor: Tensor) -> Tensor:
+    """Return a tensor scaled so that its largest number is 1, if it was huge or tiny."""
+    if not is_float(tensor) or not (tensor.isfinite() & (tensor != 0)).any():
+        return tensor
+    largest = tensor.double().abs().where(tensor.isfinite(), 0).max()
+    far = not 2**-20 <= largest <= 2**20
+    return (tensor.double() / largest).to(tensor.dtype) if far else tensor
+
+
+def apart(tensor: Tensor) -> Tensor:
+    """Return a tensor with distinct finite numbers: a small ramp is mixed in if some are equal."""
+    finite = tensor[tensor.isfinite()] if is_float(tensor) else tensor.new_empty(0)
+    if finite.unique().numel() == finite.numel():
+        return tensor
+    ramp = torch.linspace(1, 0, tensor.numel() + 2, dtype=torch.float64)[1:-1]
+    mixed = tensor + 2**-10 * (ramp.reshape(tensor.shape) - tensor.double())
+    return torch.where(tensor.isfinite(), mixed, tensor).to(tensor.dtype)
+
+
+def each(change: Callable[[Tensor], Tensor]) -> Change:
+    """Return a change of inputs that applies `change` to every tensor."""
+    return lambda _, inputs: mapped(change, inputs)
+
+
+EDGES: dict[str, Change] = {
+    "layout": each(Tensor.clone),
+    "gradients": each(Tensor.detach),
+    "empty": each(filled),
+    "single": several,
+    "negative zero": each(unsigned),
+    "dtype": each(single),
+    "range": each(moderate),
+    "ties": each(apart),
+}

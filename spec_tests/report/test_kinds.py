@@ -1,0 +1,94 @@
+"""The kinds of tests that exist for each function, and whether they were run."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reference
+from spec_tests.called_functions import asked, functions, may_ask, needs
+from spec_tests.implementation import Implementation, under_test
+from spec_tests.index import HERE
+
+KINDS = {
+    "test_agreement.py": "agreement",
+    "test_common_laws.py": "common laws",
+    "test_vectors.py": "vectors",
+    "test_errors.py": "errors",
+}
+"""The kind of the tests of a file; all other files hold laws."""
+LAWS = "laws"
+ORDER = ("vectors", LAWS, "common laws", "agreement", "errors")
+OF_LEVEL = {"values": ORDER[:-1], "edges": ORDER[:-1], "errors": ORDER[-1:]}
+OURS = ("internal",)
+"""Folders of tests of this repository."""
+Tests = Counter[tuple[str, str, str]]  # of a module, by function and kind
+
+
+def kind_of(file: Path) -> str:
+    """Return the kind of the tests of a file."""
+    return KINDS.get(file.name, LAWS) if file.parent == HERE else LAWS
+
+
+def there_are(
+    collected: Iterable[pytest.Item],
+    items: Iterable[pytest.Item],
+    impls: Iterable[Implementation],
+    level: str,
+) -> Tests:
+    """Return the number of tests by module, function and kind.
+
+    It counts the `items` of the run, and the tests in files of which nothing was `collected`: the
+    paths on the command line left these files out.
+    """
+    found: Tests = Counter()
+    for item in items:
+        if isinstance(item, pytest.Function) and (impl := under_test(item)) is not None:
+            found.update((impl.name, name, kind_of(item.path)) for name in needs(item))
+    seen = {item.path for item in collected}
+    for file in (file for file in HERE.rglob("test_*.py") if file not in seen):
+        if file.relative_to(HERE).parts[0] not in OURS:
+            for impl in impls:
+                found.update((impl.name, n, kind_of(file)) for n in held(file, impl))
+    return Counter({of: n for of, n in found.items() if of[2] != "errors" or level == "errors"})
+
+
+def held(file: Path, impl: Implementation) -> Iterator[str]:
+    """Yield the functions of a module that each test of a file calls, once for each test."""
+    offered = impl.judged - impl.lacks
+    if not may_ask(file, offered):
+        return
+    if file.parent == HERE:
+        yield from offered & (worked() if kind_of(file) == "vectors" else offered)
+        return
+    for test in functions(file):
+        if test.startswith("test_") and impl.offers(names := asked(file, test)):
+            yield from names
+
+
+def worked() -> frozenset[str]:
+    """Return the functions that have vectors."""
+    texts = [file.read_text() for file in HERE.rglob("vectors.json")]
+    return frozenset(n for n in reference.__all__ if any(f'"function": "{n}"' in t for t in texts))
+
+
+def kinds(there: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
+    """Return, for each kind of test of a function, whether they were run, in part or not."""
+    found = {}
+    for kind in ORDER:
+        of = module, name, kind
+        if number := max(there[of], ran[of]):
+            found[kind] = "run" if ran[of] == number else "in part" if ran[of] else "not run"
+    return found
+
+
+def sent(tests: Tests) -> list[Any]:
+    """Return counts as lists, which xdist can send between processes."""
+    return [[*of, number] for of, number in tests.items()]
+
+
+def received(rows: Iterable[Any]) -> Tests:
+    """Return counts from the lists that `sent` makes."""
+    return Counter({(module, name, kind): number for module, name, kind, number in rows})
