@@ -19,8 +19,8 @@ from shipped_tables import tables
 import reference as kv
 from optimized.bench.report import (
     COLUMNS,
+    gpu_measurements_markdown,
     markdown,
-    measurements,
 )
 
 SHOWN, WHERE = COLUMNS[1:9], COLUMNS[9:]
@@ -234,7 +234,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     draw_all()
     (FOLDER / "performance.txt").write_text(timings())
-    (FOLDER / "measured.txt").write_text(measurements())
+    (FOLDER / "measured.txt").write_text(gpu_measurements_markdown())
     (FOLDER / "kvpress_costs.txt").write_text(costs())
     for name, text in (of_the_model() | tables() | presses()).items():
         (FOLDER / f"{name}.txt").write_text(text)

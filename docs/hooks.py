@@ -52,14 +52,14 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "equations.md", index.page()
     yield "errata/index.md", errata()
     for path in sorted(index.HERE.rglob("test_*.py")):
-        if index.marked(path):
-            yield index.law_page(str(path.relative_to(index.HERE))), laws(path)
+        if index.spec_marked_tests(path):
+            yield index.law_page_path(str(path.relative_to(index.HERE))), laws(path)
 
 
 def laws(path: Path) -> str:
     """Return the page of a file of laws: each law with its ids and source, then the other code."""
     marks: dict[str, list[str]] = {}
-    for spec, law in index.marked(path):
+    for spec, law in index.spec_marked_tests(path):
         marks.setdefault(law, []).append(spec)
     place = path.relative_to(index.HERE)
     top = "/".join([".."] * len(place.parts))
@@ -69,7 +69,7 @@ def laws(path: Path) -> str:
         if isinstance(node, ast.FunctionDef) and node.name in marks:
             first = min(part.lineno for part in [node, *node.decorator_list]) - 1
             ids = [f"[{i}]({top}/equations.md#{i})" for i in dict.fromkeys(marks[node.name])]
-            claim = index.claim(node.name)
+            claim = index.law_as_sentence(node.name)
             heading = f"## {claim[0].upper()}{claim[1:]} {{ #{node.name} }}"
             lines += ["", heading, "", ", ".join(ids), "", *code(rest[first : node.end_lineno])]
             rest[first : node.end_lineno] = [""] * (node.end_lineno - first)

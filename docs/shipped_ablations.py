@@ -26,7 +26,7 @@ from optimized.models.systems import remedied, system_named
 from optimized.study import command
 from optimized.study.documents import Document
 from optimized.study.evaluate import Batch, batches
-from optimized.study.metrics import Judge
+from optimized.study.metrics import DocumentMetrics
 from optimized.study.paired_comparison import PAIRS
 from optimized.study.significance import chances, differences, holm, interval, shares
 from optimized.study.timing import Clock
@@ -267,7 +267,7 @@ def streamed(model: Any, documents: Sequence[Document], settings: Settings) -> d
         steps: list[Step] = []
         ids = torch.tensor([document.context for document in some], device=model.device)
         prompt = prefill(model, ids, watch=[steps.append])
-        judge = Judge(model, prompt, some)
+        judge = DocumentMetrics(model, prompt, some)
         for (preset, mode), row in rows.items():
             with prompt.cache.undone():
                 for layer, step in zip(prompt.cache.evictable(), steps, strict=True):

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from reference._validation.contract import contract
+from reference._validation.contract import compile_contract
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ def dispatch(
     """
     spec = unwrap(spec)
     fit(vector, spec)
-    hold = contract(spec)
+    hold = compile_contract(spec)
 
     @wraps(spec, assigned=("__name__", "__qualname__", "__doc__", "__annotations__"))
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,7 +45,7 @@ def dispatch(
         body = kernel() if on_gpu(given) else None
         if body is None:
             return vector(*args, **kwargs)
-        with its_gpu(given):
+        with gpu_context(given):
             return body(*args, **kwargs)
 
     return call
@@ -87,7 +87,7 @@ def on_gpu(arguments: Iterable[object]) -> bool:
     return place is not None
 
 
-def its_gpu(arguments: tuple[object, ...]) -> torch.cuda.device:
+def gpu_context(arguments: tuple[object, ...]) -> torch.cuda.device:
     """Return a context in which the GPU of the arguments is the current device.
 
     Triton launches on the current device, wherever the tensors are.
@@ -106,7 +106,7 @@ def learning(arguments: Iterable[object]) -> bool:
     )
 
 
-def forward(vector: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def gradient_fallback(vector: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator of launchers that falls back to `vector` where gradients are needed."""
 
     def decorate(launcher: Callable[P, R]) -> Callable[P, R]:

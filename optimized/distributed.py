@@ -22,11 +22,17 @@ from torch.distributed import ProcessGroup
 
 import optimized
 from optimized import kernels, vector
-from optimized._dispatch import its_gpu
+from optimized._dispatch import gpu_context
 from optimized.vector.hubkv.head_calibration import variation
-from optimized.vector.hubkv.refine import Content, common_content, content_of, refine_by, slabs
+from optimized.vector.hubkv.refine import (
+    Content,
+    common_content,
+    content_and_mask,
+    refine_by,
+    slabs,
+)
 from optimized.vector.retain import cut, sortable
-from reference._validation.contract import contract, requires
+from reference._validation.contract import compile_contract, requires
 from reference._validation.preconditions import pooled_budget, scoped
 from reference._validation.types import (
     Above0,
@@ -153,7 +159,7 @@ def hubkv_refine(
     ranks, notes = check_on_all(group, hold, "scores", scores, -2, dict(ratio=ratio) | named)
     scores = scores.contiguous()
     if kernel := _kernel(scores, radius):
-        with its_gpu((scores,)):
+        with gpu_context((scores,)):
             return run_on_all(ranks.group, lambda: kernel(scores, ratio, protected, knobs, ranks))
     stretches = {note for note in notes if note[0] != NO_HEAD}
     start, stop = stretches.pop() if len(stretches) == 1 else (NO_STRETCH, NO_STRETCH)
@@ -402,7 +408,7 @@ def _selectivity(
         if sum(ranks.heads) > 1 == raw[..., 0].numel():
             raw = raw.repeat(2, 1, 1)
             aside = None if aside is None else aside.repeat(2, 1, 1)
-        content, inside = content_of(raw, aside)
+        content, inside = content_and_mask(raw, aside)
         flat[slab] = variation(content, epsilon, inside)[:rows]
     return found
 
@@ -437,4 +443,6 @@ def _last_keys(
     return found.to(dtype), missing, total
 
 
-_hold_weights, _hold_refine, _hold_retain = map(contract, (head_weights, hubkv_refine, retain))
+_hold_weights, _hold_refine, _hold_retain = map(
+    compile_contract, (head_weights, hubkv_refine, retain)
+)

@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from optimized.vector.hex.cache_layout import kept_by, kind, mask_alone
+from optimized.vector.hex.cache_layout import kept_by, kind, mask_settings
 from optimized.vector.hex.packing import pack_bits, unpack_bits
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -217,7 +217,7 @@ def lifted(words: Tensor, bits: int, width: int, kind: str, tokens: int) -> Tens
     return codes.flatten(-3, -2)[..., :tokens, :]
 
 
-def first_entries(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
+def tile_entry_starts(dynamic: Tensor, counts: Tensor, width: int) -> Tensor:
     """Return the index of the first kept entry of each tile.
 
     Args:
@@ -243,7 +243,7 @@ def run(some: list[HexBlock], cache: HexCache) -> Run:
     def words(kind: str) -> Tensor:
         return laid(unpack_bits(stacked(f"{kind[:-1]}_words"), bits, length).mT, bits, kind)
 
-    mask, dynamic = mask_alone(cache.config), stacked("dynamic")
+    mask, dynamic = mask_settings(cache.config), stacked("dynamic")
     heads, width = first.key_steps.shape[-2:]
     counts = kept_by(mask, length, heads, width, torch.device("cpu")).counts
     return Run(
@@ -253,7 +253,7 @@ def run(some: list[HexBlock], cache: HexCache) -> Run:
         torch.cat([block.kept_keys for block in some]),
         torch.cat([block.kept_values for block in some]),
         tuple(block.kept_keys.numel() for block in some),
-        dynamic, first_entries(dynamic, counts, width),
+        dynamic, tile_entry_starts(dynamic, counts, width),
     )  # fmt: skip
 
 

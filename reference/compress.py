@@ -51,7 +51,7 @@ def has_pools(scored: Scored, scope: str) -> None:
         raise ValueError(f"scored.{error}") from error
 
 
-def rows_padded(valid: Tensor | None, scored: Scored, scope: str) -> None:
+def check_valid_shape(valid: Tensor | None, scored: Scored, scope: str) -> None:
     """Refuse a mask that has not one flag for each token of a row, layers left out."""
     flagged(valid, scored.scores, scope)
 
@@ -99,7 +99,7 @@ def of_one_dtype(keys: Tensor, values: Tensor, store: HexConfig | None) -> None:
         alike(keys, values)
 
 
-@requires(has_pools, rows_padded, left_padded, fits_pools, comparable, refinable)
+@requires(has_pools, check_valid_shape, left_padded, fits_pools, comparable, refinable)
 def select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -146,7 +146,7 @@ def select(
     """
     vectors = vectors_compared(refinement, keys, values, queries)
     kept = torch.zeros_like(scored.protected)
-    for row in each_row(scored, scope, valid, vectors):
+    for row in unpadded_rows(scored, scope, valid, vectors):
         protected = row.scored.protected
         pools = protected.flatten(-AXES[scope])
         budgets = row_budgets(keep, ratio, row, pools)
@@ -157,7 +157,14 @@ def select(
 
 
 @requires(
-    has_pools, rows_padded, left_padded, fits_pools, comparable, refinable, storable, of_one_dtype
+    has_pools,
+    check_valid_shape,
+    left_padded,
+    fits_pools,
+    comparable,
+    refinable,
+    storable,
+    of_one_dtype,
 )
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
@@ -232,9 +239,9 @@ def select_for_hex(
 ) -> Tensor:
     """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
     vectors = vectors_compared(refinement, keys, values, queries)
-    scored, share, span = for_hex(scored, keep, ratio, store)
+    scored, share, span = hex_selection_inputs(scored, keep, ratio, store)
     exact = scored.protected.new_zeros(*scored.protected.shape[:-2], span)
-    for row in each_row(scored, scope, valid, vectors):
+    for row in unpadded_rows(scored, scope, valid, vectors):
         tokens = max(0, row.scored.scores.shape[-1] - (scored.scores.shape[-1] - span))
         shields = row.scored.protected[..., :tokens].any(-2)
         recent = recent_mask(tokens, 0 if store.carry_recent else store.recent)
@@ -248,7 +255,7 @@ def select_for_hex(
     return exact
 
 
-def for_hex(
+def hex_selection_inputs(
     scored: Scored, keep: int | Tensor | None, ratio: float | None, store: HexConfig
 ) -> tuple[Scored, float | None, int]:
     """Return the scores as HEX weighs them, the share that it removes, and its span."""
@@ -261,7 +268,7 @@ def for_hex(
     return scored._replace(scores=scores), share, span_length(store, tokens)
 
 
-def each_row(
+def unpadded_rows(
     scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str, Tensor] | None = None
 ) -> Iterator[Row]:
     """Walk through the batch rows, each without its padding."""

@@ -10,7 +10,7 @@ from reference._validation import checks
 from reference._validation.contract import requires
 from reference._validation.preconditions import AXES, at_most, left_padded, scoped
 from reference._validation.types import Positive, Ratio, Scope, Whole
-from reference.compress import each_row, flagged, vectors_compared
+from reference.compress import flagged, unpadded_rows, vectors_compared
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
 from reference.precision import widen
@@ -179,7 +179,7 @@ def decoding_start(
     place = torch.arange(tokens, device=seen.device) - tokens + seen[..., None]
     positions = place.clamp(min=-1)[..., None, :].expand(scores.shape)
     view = DecodingView(keys, values, widen(scores), positions, positions >= 0)
-    return shrunk(view, seen, config)
+    return compress_to_target(view, seen, config)
 
 
 @requires(waiting, joining, usable, addable)
@@ -222,7 +222,7 @@ def decoding_append(
         cache = holding(cache, keys[..., new, :], values[..., new, :], scores[..., new])
         start = new.stop
         if cache.pending_scores.shape[-1] == interval:
-            cache = shrunk(decoding_read(cache), cache.seen, cache.config)
+            cache = compress_to_target(decoding_read(cache), cache.seen, cache.config)
     return cache
 
 
@@ -296,7 +296,7 @@ def holding(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) 
     )
 
 
-def shrunk(view: DecodingView, seen: Tensor, config: DecodingConfig) -> DecodingCache:
+def compress_to_target(view: DecodingView, seen: Tensor, config: DecodingConfig) -> DecodingCache:
     """Compress all that is held to the target."""
     kept = survivors(view, seen, config)
     left = evict(view.keys, view.values, kept)
@@ -318,7 +318,7 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
     there = view.present.any(-2)
     held = Scored(view.scores, ~view.present)
     kept = torch.zeros_like(view.present)
-    for row in each_row(held, scope, there.any(0) if scope == "model" else there, vectors):
+    for row in unpadded_rows(held, scope, there.any(0) if scope == "model" else there, vectors):
         here, place = view.present[row.place], view.positions[row.place]
         if not here.any():
             continue

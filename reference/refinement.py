@@ -5,7 +5,7 @@ from torch import Tensor
 
 from reference._validation.contract import requires, within
 from reference._validation.preconditions import multiple
-from reference._validation.types import Finite, Importance, Range, Ratio, Whole
+from reference._validation.types import BoundsTest, Finite, Importance, Ratio, Whole
 from reference.graphkv.refine import GraphSettings, covers_window, graphkv_refine
 from reference.hubkv.locality import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
@@ -15,7 +15,7 @@ from reference.scorers.scored import Scored
 Refinement = HubSettings | GraphSettings | NmsSettings
 """Settings, which say what refines."""
 
-FINITE, IMPORTANT = (Range.of([vars(kind)["values"]]) for kind in (Finite, Importance))
+FINITE, IMPORTANT = (BoundsTest.of([vars(kind)["values"]]) for kind in (Finite, Importance))
 
 
 def comparable(

@@ -10,7 +10,7 @@ TAKES_VALUE |= {"--report-html", "--report-json", "--examples", "--paper", "--ca
 TAKES_VALUE |= {"-k", "-m", "-n", "-p", "-c", "-W"}
 
 
-def arguments(given: list[str]) -> list[str]:
+def pytest_arguments(given: list[str]) -> list[str]:
     """Return pytest's arguments: a bare word becomes `--impl WORD`, others stay as they are."""
     out = [str(Path(__file__).parent), "-p", "no:cacheprovider", "--import-mode=importlib"]
     out += ["-p", "no:benchmark"]  # it would create a folder
@@ -31,4 +31,4 @@ if __name__ == "__main__":
     import pytest
 
     sys.path.insert(0, "")  # modules of the current folder are importable
-    sys.exit(pytest.main(arguments(sys.argv[1:])))
+    sys.exit(pytest.main(pytest_arguments(sys.argv[1:])))

@@ -35,7 +35,7 @@ def needs(item: pytest.Function) -> frozenset[str]:
     return found
 
 
-def may_ask(file: Path, offered: frozenset[str]) -> bool:
+def may_call_any(file: Path, offered: frozenset[str]) -> bool:
     """Whether some test of a file may call an offered name: a fast check of the text alone."""
     by_name = "getattr(impl" in text(file) or "SCORED" in text(file)
     return by_name or bool(mentioned(file) & offered)
@@ -71,8 +71,8 @@ def asked(file: Path, test: str) -> frozenset[str]:
     waiting, found = [(file, test)], set[str]()
     while waiting:
         place = waiting.pop()
-        if place not in seen and place[1] in functions(place[0]):
-            here = functions(place[0])[place[1]]
+        if place not in seen and place[1] in names_by_function(place[0]):
+            here = names_by_function(place[0])[place[1]]
             found |= here.names
             waiting += [imported(place[0]).get(name, (place[0], name)) for name in here.functions]
         seen.add(place)
@@ -80,7 +80,7 @@ def asked(file: Path, test: str) -> frozenset[str]:
 
 
 @cache
-def functions(file: Path) -> dict[str, Asked]:
+def names_by_function(file: Path) -> dict[str, Asked]:
     """Return the names in the body of each function of a file, without those in decorators."""
     found = {}
     for node in parsed(file).body:

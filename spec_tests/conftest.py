@@ -13,14 +13,14 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 import reference
-from spec_tests.called_functions import asked, may_ask, needs
+from spec_tests.called_functions import asked, may_call_any, needs
 from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
-from spec_tests.index import are_ours
+from spec_tests.index import are_only_named_in_papers
 from spec_tests.limits import SECONDS
 from spec_tests.report.fault_localization import LEVELS
 from spec_tests.report.plugin import Plugin
-from spec_tests.report.summary import PAPERS, unknown
-from spec_tests.report.test_kinds import there_are
+from spec_tests.report.summary import PAPERS, lines_on_misspelt_names
+from spec_tests.report.test_kinds import count_tests_by_kind
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -159,7 +159,7 @@ def offers_nothing(impl: Implementation) -> str:
     message = f"{impl.name} offers no function {of}, such as {first_lacking(impl)}"
     if impl.unasked:
         message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, with --ours"
-    return message + "".join(f"; {line}" for line in unknown(impl.misspelt))
+    return message + "".join(f"; {line}" for line in lines_on_misspelt_names(impl.misspelt))
 
 
 def first_lacking(impl: Implementation) -> str:
@@ -175,7 +175,7 @@ def pytest_ignore_collect(collection_path, config):
         return True
     offered = [impl.judged - impl.lacks for impl in config.stash[IMPLEMENTATIONS]]
     idle = collection_path.name.startswith("test_") and collection_path.parent != HERE
-    return (idle and not any(may_ask(collection_path, names) for names in offered)) or None
+    return (idle and not any(may_call_any(collection_path, names) for names in offered)) or None
 
 
 class WithoutTriton(pytest.Module):
@@ -216,7 +216,9 @@ def pytest_collection_modifyitems(config, items):
     plugin = config.pluginmanager.getplugin(REPORT)
     collected, items[:] = [*items], [item for item in items if is_applicable(item)]
     if plugin:
-        plugin.there = there_are(collected, items, config.stash[IMPLEMENTATIONS], plugin.level)
+        plugin.there = count_tests_by_kind(
+            collected, items, config.stash[IMPLEMENTATIONS], plugin.level
+        )
     for item in items:
         impl = under_test(item)
         if impl and not impl.ours:  # a warning of a third-party module is no failure
@@ -255,7 +257,9 @@ def is_applicable(item: pytest.Item) -> bool:
         return False
     if impl.composed & needs(item) and not item.config.getoption("--impl"):
         return item.path.parent == HERE  # not the laws, which stand in folders
-    return impl.asked or not are_ours(i for mark in item.iter_markers("spec") for i in mark.args)
+    return impl.asked or not are_only_named_in_papers(
+        i for mark in item.iter_markers("spec") for i in mark.args
+    )
 
 
 def expect_failures(file: str, items: list[pytest.Item]) -> None:

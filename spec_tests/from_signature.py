@@ -10,13 +10,13 @@ from annotated_types import GroupedMetadata
 from hypothesis import strategies as st
 from torch import Tensor
 
-from reference._validation.contract import FLAG, NUMBERS, SEVERAL, kind_of
+from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
 from reference._validation.docstrings import choices_of, members
-from reference._validation.types import Range
+from reference._validation.types import BoundsTest
 from spec_tests.strategies import Refusal, longer, spoiler
 
 
-def choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, Any]]:
+def draw_choices(spec: Callable[..., Any], *but: str) -> st.SearchStrategy[dict[str, Any]]:
     """Return a strategy for the flags and words of a function or settings, except `but`."""
     listed = {
         name: [False, True] if base is bool else choices_of(base, marks)
@@ -57,7 +57,7 @@ def refusals(spec: Callable[..., Any], good: dict[str, Any]) -> Iterator[Refusal
 
 def _tensor(name: str, annotation: Any, axes: set[str], several: bool) -> Iterator[Refusal]:
     kinds, names = annotation.dtype.dtypes, annotation.dim_str.split()
-    word = kind_of(annotation)[0]
+    word = tensor_kind(annotation)[0]
     other = torch.int64 if "bool" in kinds else torch.bool
     yield Refusal(name, lambda t: t.to(other), TypeError, word)
     if not several:
@@ -69,7 +69,7 @@ def _tensor(name: str, annotation: Any, axes: set[str], several: bool) -> Iterat
     if names and names[-1] in axes and names[-1] not in ("width", "_"):
         yield Refusal(name, longer, ValueError, "shape")
     axes |= set(names)
-    if bounds := Range.of([getattr(annotation.dtype, "values", None)]):
+    if bounds := BoundsTest.of([getattr(annotation.dtype, "values", None)]):
         for bad in (nan, inf, -inf, -1.0) if "float32" in kinds else (-1,):
             if not bounds.hold(bad):
                 yield Refusal(name, spoiler(bad), ValueError, bounds.said)
@@ -78,7 +78,7 @@ def _tensor(name: str, annotation: Any, axes: set[str], several: bool) -> Iterat
 def _number(name: str, kind: type, marks: list[Any]) -> Iterator[Refusal]:
     for bad in ("0.5", True, torch.tensor(0.5), *([1.5] if kind is int else [])):
         yield Refusal(name, bad, TypeError, NUMBERS[kind][0])
-    if bounds := Range.of(marks):
+    if bounds := BoundsTest.of(marks):
         for bad in outside(kind, marks):
             if not bounds.hold(bad):
                 yield Refusal(name, bad, ValueError, bounds.said)

@@ -14,9 +14,16 @@ import pytest
 import torch
 
 import reference
-from spec_tests.index import are_ours, source
+from spec_tests.index import are_only_named_in_papers, source_equations
 from spec_tests.limits import SECONDS, Limit
-from spec_tests.record_conversion import Own, handed, is_record, own_records, result_of, taken
+from spec_tests.record_conversion import (
+    Own,
+    handed,
+    is_record,
+    own_records,
+    return_annotation,
+    taken,
+)
 from spec_tests.report.calls import mapped, recorded
 
 LACKS = "needs a name that the module lacks"
@@ -42,7 +49,7 @@ def layers_on(device: str) -> tuple[str, ...]:
     return tuple(name for name in OURS if name not in idle)
 
 
-class Unheard(pytest.skip.Exception):
+class DtypeNotSupported(pytest.skip.Exception):
     """The module is not called: its array library lacks the dtype."""
 
 
@@ -86,14 +93,20 @@ class Implementation:
     @cached_property
     def wanted(self) -> frozenset[str]:
         """The public names that a test may use."""
-        return frozenset(n for n in reference.__all__ if self.asked or not are_ours(source(n)))
+        return frozenset(
+            n
+            for n in reference.__all__
+            if self.asked or not are_only_named_in_papers(source_equations(n))
+        )
 
     @cached_property
     def judged(self) -> frozenset[str]:
         """The public names that the run reports on: all wanted ones, or those of one paper."""
         start = f"{self.paper}-"
         return frozenset(
-            n for n in self.wanted if not self.paper or any(i.startswith(start) for i in source(n))
+            n
+            for n in self.wanted
+            if not self.paper or any(i.startswith(start) for i in source_equations(n))
         )
 
     @cached_property
@@ -199,7 +212,7 @@ class Implementation:
 
     def crossing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return `function` wrapped: its device, the module's records, and the time limit apply."""
-        here, hint = self.device.type == "cpu", result_of(name)
+        here, hint = self.device.type == "cpu", return_annotation(name)
         if here and self.ours:
             return function
 

@@ -27,13 +27,13 @@ def equations() -> dict[str, dict[str, Any]]:
     return tomllib.loads(file.read_text())
 
 
-def source(name: str) -> list[str]:
+def source_equations(name: str) -> list[str]:
     """Return the ids under `Source:` in a public name's docstring."""
     section = (getdoc(getattr(reference, name)) or "").partition("Source:")[2]
     return ID.findall(section.partition("Reading:")[0])
 
 
-def are_ours(ids: Iterable[str]) -> bool:
+def are_only_named_in_papers(ids: Iterable[str]) -> bool:
     """Whether there are ids, and the papers define none of them but only name them."""
     known, cited = equations(), set(ids)
     return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
@@ -43,7 +43,7 @@ def cited_by_code() -> dict[str, list[str]]:
     """Return, for each equation, the public names that state it."""
     found: dict[str, list[str]] = {}
     for name in reference.__all__:
-        for spec in source(name):
+        for spec in source_equations(name):
             found.setdefault(spec, []).append(name)
     return found
 
@@ -52,7 +52,7 @@ def cited_by_tests() -> dict[str, list[str]]:
     """Return, for each equation, the laws and vectors that are marked with it."""
     found: dict[str, list[str]] = {}
     for path in sorted(HERE.rglob("test_*.py")):
-        for spec, test in marked(path):
+        for spec, test in spec_marked_tests(path):
             found.setdefault(spec, []).append(f"{path.relative_to(HERE)}::{test}")
     for path in sorted(HERE.rglob("vectors.json")):
         for case in json.loads(path.read_text()):
@@ -61,7 +61,7 @@ def cited_by_tests() -> dict[str, list[str]]:
     return found
 
 
-def marked(path: Path, idle: bool = False) -> list[tuple[str, str]]:
+def spec_marked_tests(path: Path, idle: bool = False) -> list[tuple[str, str]]:
     """Return the pairs of an equation and a test of one file that `spec` marks declare.
 
     By default these are tests with an `impl` fixture, which check an implementation; with `idle`
@@ -105,7 +105,9 @@ def page() -> str:
         lines += ["| Id | Statement | Functions | Checked by |", "| --- | --- | --- | --- |"]
         for spec, entry in equations().items():
             if spec.startswith(f"{paper}-"):
-                functions = ", ".join(f"[`{name}`][{path_of(name)}]" for name in code.get(spec, []))
+                functions = ", ".join(
+                    f"[`{name}`][{dotted_path(name)}]" for name in code.get(spec, [])
+                )
                 title = entry["title"].replace("|", r"\|")
                 where = f"{title} <small>({entry['where']})</small>"
                 cells = (functions or nowhere(entry), checks(tests.get(spec, [])))
@@ -113,7 +115,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def path_of(name: str) -> str:
+def dotted_path(name: str) -> str:
     """Return the dotted path of a public name, as the docs link to it."""
     return f"{unwrap(getattr(reference, name)).__module__}.{name}"
 
@@ -137,15 +139,15 @@ def checks(tests: list[str]) -> str:
 def law_link(test: str) -> str:
     """Return a link to a law's source, with its claim as the text."""
     path, law = test.split("::")
-    return f"[{claim(law)}]({law_page(path)}#{law})"
+    return f"[{law_as_sentence(law)}]({law_page_path(path)}#{law})"
 
 
-def law_page(path: str) -> str:
+def law_page_path(path: str) -> str:
     """Return the page of a file of laws, from the root of the docs."""
     return f"laws/{path.removesuffix('.py')}.md"
 
 
-def claim(law: str) -> str:
+def law_as_sentence(law: str) -> str:
     """Return a law's name as a sentence."""
     return law.removeprefix("test_").replace("_", " ")
 

@@ -43,7 +43,7 @@ def joined(part: str, *more: dict[str, Any]) -> dict[str, Any]:
     return every
 
 
-def is_drawn(name: str, inputs: dict[str, Any]) -> bool:
+def depends_on_random_stream(name: str, inputs: dict[str, Any]) -> bool:
     """Whether a result depends on a random stream or on names, which differ between modules."""
     if name not in DRAWN:
         return False

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spec_tests.implementation import Unheard
+from spec_tests.implementation import DtypeNotSupported
 
 DTYPES = {
     **{torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16},
@@ -108,5 +108,5 @@ def numpy_dtype(dtype: torch.dtype) -> Any:
         Unheard: NumPy has none.
     """
     if dtype not in DTYPES:
-        raise Unheard(f"NumPy has no {str(dtype).removeprefix('torch.')}")
+        raise DtypeNotSupported(f"NumPy has no {str(dtype).removeprefix('torch.')}")
     return DTYPES[dtype]

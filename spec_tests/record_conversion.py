@@ -62,7 +62,7 @@ def taken(value: Any, hint: Any, own: Own) -> Any:
 
 
 @cache
-def result_of(name: str) -> Any:
+def return_annotation(name: str) -> Any:
     """Return the return annotation of a public function."""
     return get_type_hints(unwrap(getattr(reference, name)), include_extras=False).get("return")
 

@@ -65,13 +65,13 @@ def always(inputs: dict[str, Any]) -> bool:  # noqa: ARG001 of any inputs
     return True
 
 
-def masked(inputs: Any) -> bool:
+def needs_expander_mask(inputs: Any) -> bool:
     """Whether settings among the inputs need an expander mask, which depends on a random stream."""
     if isinstance(inputs, HexConfig):
         return 0 < inputs.density < 1
     if isinstance(inputs, dict):
-        return masked(tuple(inputs.values()))
-    return isinstance(inputs, tuple | list) and any(map(masked, inputs))
+        return needs_expander_mask(tuple(inputs.values()))
+    return isinstance(inputs, tuple | list) and any(map(needs_expander_mask, inputs))
 
 
 class Refusal(NamedTuple):

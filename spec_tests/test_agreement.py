@@ -18,12 +18,12 @@ from torch import Tensor
 import reference
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.implementation import COMPOSED
-from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, is_drawn
+from spec_tests.inputs import CORNERS, DRAWN, GOOD, INPUTS, depends_on_random_stream
 from spec_tests.record_conversion import RECORDS, Own, taken
 from spec_tests.report.calls import mapped, tensors
 
 
-def is_floating(name: str) -> bool:
+def takes_floats(name: str) -> bool:
     """Whether a function takes floating-point tensors."""
     return any(tensor.is_floating_point() for tensor in tensors(GOOD[name]))
 
@@ -93,7 +93,7 @@ def agree(impl, name, inputs):
         same = cast(inputs, dtype)
         try:
             result = function(**same)
-            if impl.ours or not is_drawn(name, same):
+            if impl.ours or not depends_on_random_stream(name, same):
                 assert_as_accurate(result, spec, same, known)
         except Exception as error:
             error.add_note(f"at {dtype}")
@@ -111,7 +111,7 @@ def test_calling_convention(impl, name, data):
     before = deepcopy(inputs)
     held_to_its_types(spec, function)(**inputs)
     result = function(**strided)
-    if impl.ours or not is_drawn(name, before):
+    if impl.ours or not depends_on_random_stream(name, before):
         assert_as_accurate(result, spec, before)
     for k, v in before.items():
         assert_equal(inputs[k], v)

@@ -11,9 +11,9 @@ import reference
 from spec_tests.accuracy import assert_as_accurate
 from spec_tests.inputs import GOOD, INPUTS
 from spec_tests.report.calls import mapped, tensors
-from spec_tests.test_agreement import OF_MEMORY, is_floating
+from spec_tests.test_agreement import OF_MEMORY, takes_floats
 
-every_floating = pytest.mark.parametrize("name", sorted({*filter(is_floating, GOOD)} - OF_MEMORY))
+every_floating = pytest.mark.parametrize("name", sorted({*filter(takes_floats, GOOD)} - OF_MEMORY))
 
 
 @pytest.mark.own

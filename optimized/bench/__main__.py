@@ -15,7 +15,7 @@ import torch
 
 import reference
 from optimized.bench import report
-from optimized.bench.agreement import agree, pytest
+from optimized.bench.agreement import check_agreement, run_pytest
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
@@ -43,7 +43,7 @@ def times(name: str, device: str, threads: int) -> list[report.Line]:
         options = (f"--benchmark-json={out}", "--benchmark-quiet")
         options += (f"--bench-device={device}", f"--bench-threads={threads}")
         file = str(HERE / f"bench_{name}.py")
-        if failed := pytest(file, "-q", "-p", "no:cacheprovider", *options):
+        if failed := run_pytest(file, "-q", "-p", "no:cacheprovider", *options):
             sys.exit(failed)
         return report.lines(name, json.loads(out.read_text())["benchmarks"], device, threads)
 
@@ -59,7 +59,7 @@ def main() -> None:
     modules = [import_module(f"optimized.bench.bench_{name}") for name in names]
     also = {function for one in modules for function in getattr(one, "ALSO", ())}
     named = {word for one in modules for row in one.ROWS for word in row.name.split(" + ")}
-    agree(sorted(also | named & {*reference.__all__}), given.device)
+    check_agreement(sorted(also | named & {*reference.__all__}), given.device)
     found = [line for name in names for line in times(name, given.device, given.threads)]
     print(report.table(found))
     if given.write:

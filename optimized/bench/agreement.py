@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 
-def pytest(*words: str) -> int:
+def run_pytest(*words: str) -> int:
     """Run pytest in a separate process; return its exit code."""
     return subprocess.run([sys.executable, "-m", "pytest", *words], check=False).returncode
 
@@ -21,10 +21,10 @@ def agreement(functions: list[str], device: str, *words: str) -> int:
     file = Path(suite.origin).with_name("test_agreement.py")
     tests = " or ".join(f"[optimized-{name}]" for name in functions)
     chosen = ("-k", tests, "--impl", "optimized", "--device", device)
-    return pytest(str(file), "-q", "-p", "no:cacheprovider", *chosen, *words)
+    return run_pytest(str(file), "-q", "-p", "no:cacheprovider", *chosen, *words)
 
 
-def agree(functions: list[str], device: str) -> None:
+def check_agreement(functions: list[str], device: str) -> None:
     """Run the agreement tests of functions; exit if one fails."""
     if functions and (failed := agreement(functions, device)):
         sys.exit(failed)

@@ -15,7 +15,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 import optimized as kv
 from optimized import models
-from optimized.bench.timing_harness import Inputs, Row, timing
+from optimized.bench.timing_harness import Case, Inputs, timing_test
 from optimized.models.decoding_cache import DecodingLayer
 from optimized.models.hex import HexLayer
 from optimized.models.layer import AttendingCache
@@ -159,7 +159,7 @@ def step(dtype: torch.dtype, full: DynamicCache, ours: Any, compressed: bool) ->
 
 ROWS = [
     *(
-        Row("hex_attention", f"{tokens} tokens, {bits} bits, {str(dtype)[6:]}{against[0]}",
+        Case("hex_attention", f"{tokens} tokens, {bits} bits, {str(dtype)[6:]}{against[0]}",
             partial(compressed, tokens, bits, dtype), by_code, against[1], against[2])
         for tokens in (1024, 4096, 8192)
         for bits in (3, 4)
@@ -167,13 +167,13 @@ ROWS = [
         for against in (("", rebuilding, "hex_read"), (", stock", stock, "full precision"))
     ),
     *(
-        Row("ragged_attention", f"{tokens} tokens, {SHARE:.0%} evicted, {str(dtype)[6:]}",
+        Case("ragged_attention", f"{tokens} tokens, {SHARE:.0%} evicted, {str(dtype)[6:]}",
             partial(evicted, tokens, dtype), by_head, stock, "full precision")
         for tokens in (1024, 4096, 8192)
         for dtype in (torch.float32, torch.bfloat16)
     ),
     *(
-        Row("decoding step", f"{tokens} tokens, {store}, {str(dtype)[6:]}",
+        Case("decoding step", f"{tokens} tokens, {store}, {str(dtype)[6:]}",
             partial(filled, tokens, store, dtype),
             partial(step, compressed=True), partial(step, compressed=False), "full precision")
         for tokens in (1024, 4096, 8192)
@@ -182,4 +182,4 @@ ROWS = [
     ),
 ]  # fmt: skip
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

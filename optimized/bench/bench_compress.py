@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import optimized as kv
-from optimized.bench.timing_harness import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, compare, normal, timing_test
 
 ALSO = ("select",)
 KV_HEADS, WIDTH, TOKENS, KEEP, INTERVAL = 8, 64, 1024, 256, 128
@@ -40,26 +40,26 @@ def going_on(scope: str, tokens: int) -> Inputs:
 
 
 ROWS = [
-    versus("compress", LAYER, scored),
-    versus("compress", f"{LAYER}, heads apart", lambda: scored(scope="layer")),
-    versus("compress", f"{LAYER}, stored as HEX-3",
+    compare("compress", LAYER, scored),
+    compare("compress", f"{LAYER}, heads apart", lambda: scored(scope="layer")),
+    compare("compress", f"{LAYER}, stored as HEX-3",
            lambda: scored(scope="layer", store=kv.hex_preset("HEX-3"))),
-    versus("compress", f"{LAYER}, NMS", lambda: scored(refinement=kv.NmsSettings())),
-    versus("hubkv_compress", LAYER, lambda: scored(scope="layer", refinement=kv.HubSettings())),
-    versus("graphkv_compress", LAYER, lambda: scored(refinement=GRAPH)),
+    compare("compress", f"{LAYER}, NMS", lambda: scored(refinement=kv.NmsSettings())),
+    compare("hubkv_compress", LAYER, lambda: scored(scope="layer", refinement=kv.HubSettings())),
+    compare("graphkv_compress", LAYER, lambda: scored(refinement=GRAPH)),
     *(
         row
         for scope in ("head", "layer")
         for row in (
-            versus("decoding_start", f"{LAYER}, scope {scope}", lambda at=scope: started(at)),
-            versus("decoding_append", f"one token, scope {scope}",
+            compare("decoding_start", f"{LAYER}, scope {scope}", lambda at=scope: started(at)),
+            compare("decoding_append", f"one token, scope {scope}",
                    lambda at=scope: going_on(at, 1)),
-            versus("decoding_append", f"{INTERVAL} tokens, scope {scope}",
+            compare("decoding_append", f"{INTERVAL} tokens, scope {scope}",
                    lambda at=scope: going_on(at, INTERVAL)),
-            versus("decoding_read", f"{KEEP} entries a head, scope {scope}",
+            compare("decoding_read", f"{KEEP} entries a head, scope {scope}",
                    lambda at=scope: dict(cache=going_on(at, 1)["cache"])),
         )
     ),
 ]  # fmt: skip
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

@@ -12,7 +12,12 @@ import networkx
 import torch
 
 import optimized as kv
-from optimized.bench.timing_harness import Row, both_sides, measure, versus
+from optimized.bench.timing_harness import (
+    Case,
+    compare,
+    measure,
+    parametrize_sides,
+)
 
 ALSO = ("half_edge_pairing", "double_edge_swaps", "connecting_swaps")
 SIZES = ((96, 1024, "< 150"), (1920, 1024, "< 150"), (8160, 1024, "< 150"), (4096, 4096, "< 3000"))
@@ -37,7 +42,7 @@ def sizes(tokens: int, channels: int) -> dict[str, int]:
 
 
 ROWS = [
-    Row(
+    Case(
         "random_expander",
         f"{tokens} × {channels}",
         lambda tokens=tokens, channels=channels: sizes(tokens, channels),
@@ -49,13 +54,13 @@ ROWS = [
     for tokens, channels, paper in SIZES
 ]
 ROWS += [
-    versus("random_expander", "96 × 1024, by loops", lambda: sizes(96, 1024)),
-    versus("is_ramanujan", "960 × 1024", lambda: dict(mask=kv.expander_mask(960, 1024, 0.03125))),
+    compare("random_expander", "96 × 1024, by loops", lambda: sizes(96, 1024)),
+    compare("is_ramanujan", "960 × 1024", lambda: dict(mask=kv.expander_mask(960, 1024, 0.03125))),
 ]
 
 
-@both_sides(ROWS)
-def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+@parametrize_sides(ROWS)
+def test_timing(benchmark: Any, device: torch.device, row: Case, side: str) -> None:
     """Time one side; record how many edges the slow side loses."""
     measure(benchmark, device, row, side)
     if row.against == "networkx":

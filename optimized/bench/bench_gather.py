@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.timing_harness import Inputs, Row, normal, timing
+from optimized.bench.timing_harness import Case, Inputs, normal, timing_test
 
 HEADS, WIDTH = 8, 128
 TOKENS = (4096, 8192, 16384, 32768)
@@ -83,7 +83,7 @@ def one_by_one(keys: Tensor, values: Tensor, kept: Tensor) -> list[Tensor]:
 
 RAGGED = 32768
 ROWS = [
-    Row(
+    Case(
         "evict",
         f"[1, {HEADS}, {RAGGED}, {WIDTH}] float32, 90% removed, heads apart",
         lambda: ragged(RAGGED),
@@ -92,7 +92,7 @@ ROWS = [
         "one head after another",
     ),
     *(
-        Row(
+        Case(
             "evict",
             f"[1, {HEADS}, {tokens}, {WIDTH}] float32, {ratio:.0%} removed",
             lambda tokens=tokens, ratio=ratio: layer(tokens, ratio),
@@ -104,7 +104,7 @@ ROWS = [
         for tokens in TOKENS
     ),
     *(
-        Row(
+        Case(
             "retain + evict",
             f"[1, {HEADS}, {tokens}, {WIDTH}] {str(dtype)[6:]}, {ratio:.0%} removed",
             partial(scored, tokens, dtype),
@@ -135,4 +135,4 @@ def test_both_ways_keep_the_same_tokens(ratio: float, tied: bool) -> None:
     assert (worst >= scores.masked_fill(kept, -torch.inf).amax(-1)).all()
 
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

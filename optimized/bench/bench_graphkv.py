@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import reference
-from optimized.bench.timing_harness import Row, normal, timing, versus
+from optimized.bench.timing_harness import Case, compare, normal, timing_test
 
 TOKENS, SOURCES, COUNT, KEEP = 8192, 153, 64, 512
 LAYER = f"[8, {TOKENS}, 128] float32"
@@ -48,9 +48,9 @@ def banished() -> dict[str, Any]:
     return {name: value for name, value in graph().items() if name != "weights"}
 
 
-def refining(what: str, **choices: Any) -> Row:
+def refining(what: str, **choices: Any) -> Case:
     """Return a row of the whole refinement with some settings."""
-    return versus("graphkv_refine", LAYER + what, lambda: layer() | choices)
+    return compare("graphkv_refine", LAYER + what, lambda: layer() | choices)
 
 
 ROWS = [
@@ -58,18 +58,18 @@ ROWS = [
     refining(", three rounds", rounds=3),
     refining(", per head", per_head=True),
     refining(", per head, window excluded", per_head=True, exclude_window=True),
-    versus("source_tokens", "[8, 8192] float32", lambda: dict(scores=uniform(8, 8192), count=153)),
-    versus("edges", LAYER, lambda: dict(keys=normal(1, 8, TOKENS, 128), sources=sources(8))),
-    versus("neighbours", GRAPH, lambda: dict(weights=uniform(SOURCES, TOKENS), sources=sources())
+    compare("source_tokens", "[8, 8192] float32", lambda: dict(scores=uniform(8, 8192), count=153)),
+    compare("edges", LAYER, lambda: dict(keys=normal(1, 8, TOKENS, 128), sources=sources(8))),
+    compare("neighbours", GRAPH, lambda: dict(weights=uniform(SOURCES, TOKENS), sources=sources())
            | dict(count=COUNT)),
-    *(versus("decay", f"{GRAPH}, {rule}", lambda rule=rule: graph() | dict(rule=rule))
+    *(compare("decay", f"{GRAPH}, {rule}", lambda rule=rule: graph() | dict(rule=rule))
       for rule in ("product", "sequential", "sum")),
-    versus("decay", f"{GRAPH}, three rounds", lambda: graph() | dict(rounds=3)),
-    versus("enhance", GRAPH, graph),
-    versus("banish", GRAPH, banished),
-    versus("cosine_matrix", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
-    versus("cosine_distribution", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
-    versus("principal_components", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
+    compare("decay", f"{GRAPH}, three rounds", lambda: graph() | dict(rounds=3)),
+    compare("enhance", GRAPH, graph),
+    compare("banish", GRAPH, banished),
+    compare("cosine_matrix", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
+    compare("cosine_distribution", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
+    compare("principal_components", FEW, lambda: dict(keys=normal(1, 4, 256, 128))),
 ]  # fmt: skip
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

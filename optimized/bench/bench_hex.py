@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.timing_harness import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, compare, normal, timing_test
 
 ALSO = ("hex_mask",)
 KV_HEADS, QUERY_HEADS, WIDTH, BLOCK, PROMPT = 8, 16, 128, 96, 960
@@ -62,22 +62,22 @@ def decoded(prompt_length: int, tokens: int) -> Inputs:
 
 ROWS = [
     *(
-        versus("attention_mass", GROUPED.format(n), lambda n=n: attended(n))
+        compare("attention_mass", GROUPED.format(n), lambda n=n: attended(n))
         for n in (BLOCK, PROMPT)
     ),
-    versus("h2o_mask", "[8, 8192] float32", lambda: dict(mass=normal(3, 8, 8192).abs())),
-    versus("quantise", "[1024, 96] float32", lambda: dict(x=normal(1, 1024, BLOCK), bits=3)),
-    *(versus("kcvt", DENSE.format(n), lambda n=n: dense(n)) for n in (BLOCK, PROMPT)),
-    versus("pack_bits", "[1024, 96], 3 bits", lambda: dict(codes=codes(1024, BLOCK), bits=3)),
-    versus("pack_bits", "[1024, 960], 3 bits", lambda: dict(codes=codes(1024, PROMPT), bits=3)),
-    versus("unpack_bits", "[1024, 96], 3 bits", lambda: words(1024, BLOCK)),
-    versus("unpack_bits", "[1024, 960], 3 bits", lambda: words(1024, PROMPT)),
-    *(versus("hex_compress", DENSE.format(n), lambda n=n: span(n)) for n in (BLOCK, PROMPT)),
-    *(versus("hex_reconstruct", DENSE.format(n), lambda n=n: block(n)) for n in (BLOCK, PROMPT)),
-    versus("hex_prefill", GROUPED.format(PROMPT), lambda: prompt(PROMPT)),
-    versus("hex_append", f"one token after {PROMPT}", lambda: decoded(PROMPT, 1)),
-    versus("hex_append", f"{BLOCK} tokens after {PROMPT}", lambda: decoded(PROMPT, BLOCK)),
-    versus("hex_read", f"{PROMPT} tokens", lambda: dict(cache=decoded(PROMPT, 0)["cache"])),
+    compare("h2o_mask", "[8, 8192] float32", lambda: dict(mass=normal(3, 8, 8192).abs())),
+    compare("quantise", "[1024, 96] float32", lambda: dict(x=normal(1, 1024, BLOCK), bits=3)),
+    *(compare("kcvt", DENSE.format(n), lambda n=n: dense(n)) for n in (BLOCK, PROMPT)),
+    compare("pack_bits", "[1024, 96], 3 bits", lambda: dict(codes=codes(1024, BLOCK), bits=3)),
+    compare("pack_bits", "[1024, 960], 3 bits", lambda: dict(codes=codes(1024, PROMPT), bits=3)),
+    compare("unpack_bits", "[1024, 96], 3 bits", lambda: words(1024, BLOCK)),
+    compare("unpack_bits", "[1024, 960], 3 bits", lambda: words(1024, PROMPT)),
+    *(compare("hex_compress", DENSE.format(n), lambda n=n: span(n)) for n in (BLOCK, PROMPT)),
+    *(compare("hex_reconstruct", DENSE.format(n), lambda n=n: block(n)) for n in (BLOCK, PROMPT)),
+    compare("hex_prefill", GROUPED.format(PROMPT), lambda: prompt(PROMPT)),
+    compare("hex_append", f"one token after {PROMPT}", lambda: decoded(PROMPT, 1)),
+    compare("hex_append", f"{BLOCK} tokens after {PROMPT}", lambda: decoded(PROMPT, BLOCK)),
+    compare("hex_read", f"{PROMPT} tokens", lambda: dict(cache=decoded(PROMPT, 0)["cache"])),
 ]
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.timing_harness import Inputs, Row, timing, versus
+from optimized.bench.timing_harness import Case, Inputs, compare, timing_test
 
 RATIO = 0.95
 PAPER = {
@@ -79,9 +79,9 @@ def eager_refine_and_sort(scores: Tensor, protected: Tensor) -> Tensor:
     return torch.zeros_like(refined, dtype=torch.bool).scatter_(-1, order, True)
 
 
-def of_the_paper(tokens: int, batch: int) -> Row:
+def of_the_paper(tokens: int, batch: int) -> Case:
     """Return the row of refinement and selection at one shape of the paper."""
-    return Row(
+    return Case(
         "hubkv_refine + retain",
         f"[36, {batch}, 8, {tokens}] bfloat16",
         lambda: table5(tokens, batch),
@@ -92,25 +92,25 @@ def of_the_paper(tokens: int, batch: int) -> Row:
     )
 
 
-def modest(name: str, what: str = "", **rest: Any) -> Row:
+def modest(name: str, what: str = "", **rest: Any) -> Case:
     """Return the row of a function of scores, compared with the reference."""
     shape = f"[4, 8, 1024] float32{what}"
-    return versus(name, shape, lambda: dict(scores=seeded(4, 8, 1024), **rest))
+    return compare(name, shape, lambda: dict(scores=seeded(4, 8, 1024), **rest))
 
 
 SHAPE = (4, 8, 1024)
 WHOLE = "[36, 1, 8, 32768] bfloat16"
 ROWS = [
     *(of_the_paper(tokens, batch) for tokens, batch in PAPER),
-    Row("hubkv_refine", WHOLE, lambda: table5(32768, 1), refine, eager_refine, "eager refinement"),
+    Case("hubkv_refine", WHOLE, lambda: table5(32768, 1), refine, eager_refine, "eager refinement"),
     modest("hub_mask"),
     modest("discount", hubs=seeded(*SHAPE) > 0.5),
     modest("smd"),
     modest("selectivity"),
-    versus("head_weights", "[4, 8] float32", lambda: dict(selectivity=seeded(4, 8))),
+    compare("head_weights", "[4, 8] float32", lambda: dict(selectivity=seeded(4, 8))),
     modest("calibrate", weights=seeded(4, 8)),
     modest("gate", corrected=seeded(*SHAPE) / 2, ratio=RATIO),
-    versus("protected_mask", "32768 tokens", lambda: dict(tokens=32768)),
+    compare("protected_mask", "32768 tokens", lambda: dict(tokens=32768)),
     modest("hubkv_refine", ratio=RATIO),
     modest("hubkv_refine", ", scattered mask", ratio=RATIO, protected=seeded(*SHAPE) > 0.5),
     modest("shift_scores"),
@@ -119,4 +119,4 @@ ROWS = [
     modest("head_budgets", ", hybrid", keep=128, rule="hybrid"),
 ]
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

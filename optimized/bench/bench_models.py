@@ -15,7 +15,7 @@ import optimized as kv
 from optimized import models
 from optimized.bench.bench_attention import CONFIG, KV_HEADS, model
 from optimized.bench.bench_scorers import gate
-from optimized.bench.timing_harness import Inputs, Row, timing
+from optimized.bench.timing_harness import Case, Inputs, timing_test
 
 ALSO = ("hubkv_compress", "graphkv_compress", "fastkvzip", "snapkv", "pyramidkv_budgets")
 BASES = ("snapkv", "pyramidkv", "knorm")
@@ -63,13 +63,13 @@ def generated(ids: Tensor, cache: models.EvictionCache, count: int) -> None:
 
 ROWS = [
     *(
-        Row("time to first token", f"fastkvzip, {tokens} tokens, {RATIO:.0%} removed",
+        Case("time to first token", f"fastkvzip, {tokens} tokens, {RATIO:.0%} removed",
             partial(prompt, tokens), partial(first_token, refinement=kv.HubSettings()),
             partial(first_token, refinement=None), "without HubKV")
         for tokens in LENGTHS
     ),
     *(
-        Row("decoding latency", f"{name}, {tokens} tokens, {KEEP} kept, {NEW} new",
+        Case("decoding latency", f"{name}, {tokens} tokens, {KEEP} kept, {NEW} new",
             partial(prompt, tokens), partial(answer, name=name, refinement=GRAPH),
             partial(answer, name=name, refinement=None), "without GraphKV")
         for name in BASES
@@ -77,4 +77,4 @@ ROWS = [
     ),
 ]  # fmt: skip
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

@@ -1,7 +1,7 @@
 """KIVI's and GEAR's caches: 8 kv heads of 128 channels, prompts of ten blocks of 96 tokens."""
 
 import optimized as kv
-from optimized.bench.timing_harness import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, compare, normal, timing_test
 
 KV_HEADS, WIDTH, PROMPT, BLOCK = 8, 128, 960, 20
 SHORT = 96
@@ -31,27 +31,27 @@ def gear(tokens: int) -> Inputs:
 
 
 ROWS = [
-    versus("kivi_prefill", DENSE.format(SHORT), lambda: prompt(SHORT)),
-    versus("kivi_append", f"one token after {PROMPT}", lambda: kivi(1)),
-    versus("kivi_append", f"32 tokens after {PROMPT}", lambda: kivi(32)),
-    versus("kivi_read", f"{PROMPT} tokens", lambda: dict(cache=kivi(0)["cache"])),
-    versus("outlier_mask", "[1024, 960] float32", lambda: dict(x=normal(3, 1024, 960))),
-    versus("low_rank", DENSE.format(PROMPT), lambda: dict(x=span("channel")["x"], rank=4)),
+    compare("kivi_prefill", DENSE.format(SHORT), lambda: prompt(SHORT)),
+    compare("kivi_append", f"one token after {PROMPT}", lambda: kivi(1)),
+    compare("kivi_append", f"32 tokens after {PROMPT}", lambda: kivi(32)),
+    compare("kivi_read", f"{PROMPT} tokens", lambda: dict(cache=kivi(0)["cache"])),
+    compare("outlier_mask", "[1024, 960] float32", lambda: dict(x=normal(3, 1024, 960))),
+    compare("low_rank", DENSE.format(PROMPT), lambda: dict(x=span("channel")["x"], rank=4)),
     *(
-        versus("gear_compress", f"{DENSE.format(PROMPT)}, by {by}", lambda by=by: span(by))
+        compare("gear_compress", f"{DENSE.format(PROMPT)}, by {by}", lambda by=by: span(by))
         for by in ("channel", "token")
     ),
     *(
-        versus(
+        compare(
             "gear_reconstruct",
             f"{DENSE.format(PROMPT)}, by {by}",
             lambda by=by: dict(block=kv.gear_compress(**span(by))),
         )
         for by in ("channel", "token")
     ),
-    versus("gear_prefill", DENSE.format(PROMPT), lambda: prompt(PROMPT)),
-    versus("gear_append", f"{BLOCK} tokens after {PROMPT}", lambda: gear(BLOCK)),
-    versus("gear_read", f"{PROMPT} tokens", lambda: dict(cache=gear(0)["cache"])),
+    compare("gear_prefill", DENSE.format(PROMPT), lambda: prompt(PROMPT)),
+    compare("gear_append", f"{BLOCK} tokens after {PROMPT}", lambda: gear(BLOCK)),
+    compare("gear_read", f"{PROMPT} tokens", lambda: dict(cache=gear(0)["cache"])),
 ]
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

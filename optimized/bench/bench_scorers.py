@@ -3,7 +3,7 @@
 import torch
 
 import optimized as kv
-from optimized.bench.timing_harness import Inputs, normal, timing, versus
+from optimized.bench.timing_harness import Inputs, compare, normal, timing_test
 
 KV_HEADS, QUERY_HEADS, WIDTH, TOKENS, WINDOW, HIDDEN = 8, 32, 128, 1024, 32, 1024
 CHUNK = TOKENS // 2
@@ -62,19 +62,19 @@ def mass() -> Inputs:
 
 
 ROWS = [
-    versus("cake", f"{LAYER}, a window of {WINDOW}", asked),
-    versus("cake_preference", f"{LAYER}, a window of {WINDOW}", asked),
-    versus("cake_cascade", "32 layers", lambda: dict(preferences=normal(0, 32).abs())
+    compare("cake", f"{LAYER}, a window of {WINDOW}", asked),
+    compare("cake_preference", f"{LAYER}, a window of {WINDOW}", asked),
+    compare("cake_cascade", "32 layers", lambda: dict(preferences=normal(0, 32).abs())
            | dict(keep=512, tokens=TOKENS)),
-    versus("query_statistics", f"[{QUERY_HEADS}, {TOKENS}, {WIDTH}] float32",
+    compare("query_statistics", f"[{QUERY_HEADS}, {TOKENS}, {WIDTH}] float32",
            lambda: dict(queries=normal(0, QUERY_HEADS, TOKENS, WIDTH))),
-    versus("expected_attention", LAYER, moments),
-    versus("kvzip_chunk", f"{LAYER}, a chunk of {CHUNK}", repetition),
-    versus("kvzip", f"{LAYER}, chunks of {CHUNK}", repetitions),
-    versus("fastkvzip", f"[{TOKENS}, {HIDDEN}] float32",
+    compare("expected_attention", LAYER, moments),
+    compare("kvzip_chunk", f"{LAYER}, a chunk of {CHUNK}", repetition),
+    compare("kvzip", f"{LAYER}, chunks of {CHUNK}", repetitions),
+    compare("fastkvzip", f"[{TOKENS}, {HIDDEN}] float32",
            lambda: dict(hidden=normal(5, TOKENS, HIDDEN), weights=gate())),
-    versus("h2o", f"[{KV_HEADS}, {TOKENS}] float32", mass),
-    versus("streaming_llm", LAYER, lambda: dict(keys=normal(1, KV_HEADS, TOKENS, WIDTH))),
+    compare("h2o", f"[{KV_HEADS}, {TOKENS}] float32", mass),
+    compare("streaming_llm", LAYER, lambda: dict(keys=normal(1, KV_HEADS, TOKENS, WIDTH))),
 ]  # fmt: skip
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

@@ -13,7 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import optimized as kv
-from optimized.bench.timing_harness import Inputs, Row, normal, timing, versus
+from optimized.bench.timing_harness import (
+    Case,
+    Inputs,
+    compare,
+    normal,
+    timing_test,
+)
 
 KV_HEADS, QUERY_HEADS, WIDTH, WINDOW, KERNEL = 8, 32, 128, 32, 5
 TOKENS = (4096, 8192, 16384, 32768)
@@ -21,7 +27,7 @@ KEEP = 512
 LAYER = f"[1, {KV_HEADS}, {{}}, {WIDTH}] {{}}, {QUERY_HEADS} query heads"
 
 
-def layer(tokens: int, dtype: torch.dtype = torch.float32) -> Inputs:
+def layer_inputs(tokens: int, dtype: torch.dtype = torch.float32) -> Inputs:
     """Return the last queries and all keys of a layer."""
     queries = normal(0, 1, QUERY_HEADS, WINDOW, WIDTH).to(dtype)
     return dict(queries=queries, keys=normal(1, 1, KV_HEADS, tokens, WIDTH).to(dtype))
@@ -70,14 +76,14 @@ def forward(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 ROWS = [
     *(
-        Row("snapkv", LAYER.format(tokens, str(dtype)[6:]), partial(layer, tokens, dtype),
+        Case("snapkv", LAYER.format(tokens, str(dtype)[6:]), partial(layer_inputs, tokens, dtype),
             scores, usual_scores, "the usual way")
         for dtype in (torch.float32, torch.bfloat16)
         for tokens in TOKENS
     ),
-    versus("snapkv", "one window against the reference, 4096 tokens", lambda: layer(4096)),
-    versus("h2o_mass", "a decoding step, 4096 tokens", lambda: last_query(4096)),
-    Row(
+    compare("snapkv", "one window against the reference, 4096 tokens", lambda: layer_inputs(4096)),
+    compare("h2o_mass", "a decoding step, 4096 tokens", lambda: last_query(4096)),
+    Case(
         "h2o_mass",
         f"a prompt of {PROMPT} tokens, {QUERY_HEADS} heads, bfloat16",
         lambda: prompt(PROMPT),
@@ -85,13 +91,13 @@ ROWS = [
         forward,
         "attention forward",
     ),
-    versus("knorm", LAYER.format(4096, "float32"), lambda: dict(keys=layer(4096)["keys"])),
+    compare("knorm", LAYER.format(4096, "float32"), lambda: dict(keys=layer_inputs(4096)["keys"])),
 ]  # fmt: skip
 
 
 def last_query(tokens: int) -> Inputs:
     """Return one query, all keys, and the mass before it."""
-    x = layer(tokens)
+    x = layer_inputs(tokens)
     before = normal(3, 1, KV_HEADS, tokens - 1).abs()
     return dict(queries=x["queries"][..., -1:, :], keys=x["keys"], mass=before)
 
@@ -104,4 +110,4 @@ def test_both_ways_keep_the_same_tokens(tokens: int) -> None:
     assert torch.equal(ours, theirs)
 
 
-test_timing = timing(ROWS)
+test_timing = timing_test(ROWS)

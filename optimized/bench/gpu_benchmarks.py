@@ -29,8 +29,15 @@ from torch import Tensor
 
 from optimized import kernels
 from optimized.bench.agreement import disagreeing
-from optimized.bench.operations import STEPS, Inputs, Named, Operation, operations, tuned
-from optimized.bench.report import MEASURED, ROOT, replace, surroundings
+from optimized.bench.operations import (
+    STEPS,
+    Inputs,
+    Named,
+    Operation,
+    operations,
+    override_launch_options,
+)
+from optimized.bench.report import MEASURED, ROOT, surroundings, write_atomically
 from optimized.bench.timing_harness import moved
 from reference._validation.contract import trusted
 
@@ -234,7 +241,7 @@ def measured(clock: Clock, one: Operation, bandwidth: float) -> Named:
     """Measure all sides of an operation; return its row."""
     row = about_row(one, copy_bytes_per_s=bandwidth)
     inputs = one.inputs(clock.device)
-    with trusted(), tuned(one.options) if one.options else nullcontext():
+    with trusted(), override_launch_options(one.options) if one.options else nullcontext():
         if one.kernel is not None:
             row |= of_kernel(clock, one, inputs, bandwidth)
         if one.eager is not None:
@@ -434,7 +441,7 @@ class Record:
         if self.file is not None:
             run = dict(about=self.about, agreed=self.agreed, rows=self.rows)
             said = dict(schema_version=SCHEMA, runs=[*self.others, run])
-            replace(self.file, json.dumps(said, indent=1) + "\n")
+            write_atomically(self.file, json.dumps(said, indent=1) + "\n")
 
 
 def code_of(about: Named) -> Named:
@@ -494,7 +501,7 @@ def asked(steps: list[str], small: bool, only: str = "") -> list[Operation]:
     return [one for one in operations(small) if one.step in steps and only in one.title]
 
 
-def concerned(some: list[Operation]) -> list[str]:
+def launchers_of(some: list[Operation]) -> list[str]:
     """Return the names of the launchers that some operations use."""
     names = {word for one in some if one.kernel for word in one.name.split(" + ")}
     return [name for name in kernels.LAUNCHERS if name in names]
@@ -521,7 +528,7 @@ def run(
     if anew:
         record.forget([about_row(one) for one in some])
     everything = bits and not only
-    names = list(kernels.LAUNCHERS) if everything else concerned(some + bits)
+    names = list(kernels.LAUNCHERS) if everything else launchers_of(some + bits)
     names = [name for name in names if name not in record.agreed]
     apart = disagreeing(names, str(clock.device))
     record.agreed += [name for name in names if name not in apart]

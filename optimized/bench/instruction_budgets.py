@@ -14,7 +14,7 @@ from torch import Tensor
 from optimized import kernels
 from optimized.bench.launch_recorder import Launch, launched, recorded
 from optimized.hex_packed_layout import TILE, PackedCache, Run
-from optimized.kernels.evict import counted, gathered
+from optimized.kernels.evict import gathered, kept_per_block
 from optimized.kernels.hex.attention import attended
 from optimized.kernels.hex.compress import coded_span, restored
 from reference import HexCache, hex_preset
@@ -172,7 +172,7 @@ def of_eviction(tokens: int, share: float, **rest: Any) -> Gate:
     return Gate(
         "evict",
         f"[1, {KV_HEADS}, {tokens}, {CHANNELS}] bfloat16, {share:.0%} left",
-        lambda: gathered(cache, torch.empty_like(cache), kept, counted(kept), left),
+        lambda: gathered(cache, torch.empty_like(cache), kept, kept_per_block(kept), left),
         kept.numel(),
         **rest,
     )

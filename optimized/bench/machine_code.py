@@ -141,7 +141,7 @@ def compiled(wanted: Source, target: Target) -> Code:
         return Code(int(vectors[1]) if vectors else 0, sum(map(int, spilled)), shared, (), ())
     usage = tool("cuobjdump", "--dump-resource-usage", made.asm["cubin"])
     registers = re.search(r"REG:(\d+)", usage)
-    instructions, loops = parsed(tool("nvdisasm", "-c", made.asm["cubin"]))
+    instructions, loops = parse_disassembly(tool("nvdisasm", "-c", made.asm["cubin"]))
     spills = sum(opcode.startswith(("STL", "LDL")) for opcode in instructions)
     return Code(int(registers[1]) if registers else 0, spills, shared, instructions, loops)
 
@@ -155,7 +155,7 @@ def tool(name: str, option: str, binary: bytes) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def parsed(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
+def parse_disassembly(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
     """Return the opcodes of disassembled code, and its loops in order."""
     labels: dict[str, int] = {}
     opcodes: list[str] = []

@@ -53,7 +53,7 @@ class Operation(NamedTuple):
     rivals: Rivals = NONE
     """Attention in half precision, by name; the fastest counts."""
     options: Named = MappingProxyType({})  # pyright: ignore[reportAssignmentType]
-    """Launch options for `tuned`, in place of the launcher's own."""
+    """Launch options for `override_launch_options`, in place of the launcher's own."""
 
     @property
     def title(self) -> str:
@@ -326,7 +326,7 @@ def operations(small: bool) -> list[Operation]:
 
 
 @contextmanager
-def tuned(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
+def override_launch_options(options: Named, kernel: str = "codes_kernel") -> Iterator[None]:
     """Return a context that launches one kernel with other options.
 
     Names in capitals are constants of the launcher's module.

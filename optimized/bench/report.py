@@ -116,10 +116,10 @@ def write(found: list[Line], file: Path = ROOT / "docs/performance.csv") -> None
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(kept + found)
-    replace(file, text.getvalue())
+    write_atomically(file, text.getvalue())
 
 
-def replace(file: Path, text: str) -> None:
+def write_atomically(file: Path, text: str) -> None:
     """Write a file atomically."""
     with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, newline="") as new:
         new.write(text)
@@ -134,7 +134,7 @@ def markdown(lines: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *rest))
 
 
-def measurements(file: Path = MEASURED) -> str:
+def gpu_measurements_markdown(file: Path = MEASURED) -> str:
     """Return the measurements on GPUs as Markdown, without dry runs."""
     runs = json.loads(file.read_text())["runs"] if file.exists() else []
     parts = [on_gpu(run) for run in runs if not run["about"]["dry_run"]]

@@ -14,7 +14,7 @@ import reference
 Inputs = dict[str, Any]
 
 
-class Row(NamedTuple):
+class Case(NamedTuple):
     """A fast function, the slow one it is compared with, and their inputs."""
 
     name: str
@@ -26,9 +26,9 @@ class Row(NamedTuple):
     paper: str = ""  # milliseconds that a paper reports for the fast side, on its own hardware
 
 
-def versus(name: str, shape: str, inputs: Callable[[], Inputs]) -> Row:
+def compare(name: str, shape: str, inputs: Callable[[], Inputs]) -> Case:
     """Return the row that compares a public function with that of the reference."""
-    return Row(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
+    return Case(name, shape, inputs, getattr(optimized, name), getattr(reference, name))
 
 
 def normal(seed: int, *shape: int) -> Tensor:
@@ -36,7 +36,7 @@ def normal(seed: int, *shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
+def parametrize_sides(rows: list[Case]) -> pytest.MarkDecorator:
     """Return the mark that runs a test for both sides of each row, one right after the other."""
     labels = [(row.name, row.shape) for row in rows]
     assert len(set(labels)) == len(rows), "two rows have the same name and shape"
@@ -48,17 +48,17 @@ def both_sides(rows: list[Row]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("row", "side"), cases)
 
 
-def timing(rows: list[Row]) -> Callable[..., None]:
+def timing_test(rows: list[Case]) -> Callable[..., None]:
     """Return the test that times one side of a row."""
 
-    @both_sides(rows)
-    def test_timing(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+    @parametrize_sides(rows)
+    def test_timing(benchmark: Any, device: torch.device, row: Case, side: str) -> None:
         measure(benchmark, device, row, side)
 
     return test_timing
 
 
-def measure(benchmark: Any, device: torch.device, row: Row, side: str) -> None:
+def measure(benchmark: Any, device: torch.device, row: Case, side: str) -> None:
     """Time one side: the first call, then 3 to 30 rounds, as many as fit into 2 seconds."""
     inputs = moved(row.inputs(), device)
     work = row.fast if side == "fast" else row.slow

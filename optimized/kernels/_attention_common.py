@@ -35,7 +35,7 @@ def product(one, other, NATIVE: tl.constexpr):
         return tl.dot(widened(one), widened(other), input_precision="ieee")
 
 
-def fits(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:
+def kernels_support(queries: Tensor, keys: Tensor, beside: Tensor | None = None) -> bool:
     """Whether the kernels support these rows, and a further tensor `beside` them.
 
     If not, the caller falls back to PyTorch.

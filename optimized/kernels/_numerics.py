@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 
-def with_numbers(patch: Any) -> Any:
+def patch_index_conversion(patch: Any) -> Any:
     """Return a patch of Triton's interpreter that converts an array of one element to an integer.
 
     numpy 2.4 refuses the conversion of Triton 3.6.
@@ -23,7 +23,7 @@ def with_numbers(patch: Any) -> Any:
 if triton.knobs.runtime.interpret:
     from triton.runtime import interpreter
 
-    interpreter._patch_lang_tensor = with_numbers(interpreter._patch_lang_tensor)
+    interpreter._patch_lang_tensor = patch_index_conversion(interpreter._patch_lang_tensor)
 
 
 @triton.jit
@@ -54,6 +54,6 @@ def rounded(x, dtype: tl.constexpr):
         return x.to(dtype)
 
 
-def is_one_row(mask: Tensor) -> bool:
+def is_row_broadcast(mask: Tensor) -> bool:
     """Whether all rows of a mask share one row of memory, as after `expand`."""
     return not any(mask.stride()[:-1]) and mask.stride(-1) == 1

@@ -76,13 +76,13 @@ def words(scores, t, left, part: tl.constexpr, EVEN: tl.constexpr, PTX: tl.const
 
 
 @triton.jit
-def columns(x, COUNT: tl.constexpr):
+def split_columns(x, COUNT: tl.constexpr):
     """Return the columns of a matrix."""
     if COUNT == 2:
         return tl.split(x)
     else:
         even, odd = apart(x)
-        one, other = columns(even, COUNT // 2), columns(odd, COUNT // 2)
+        one, other = split_columns(even, COUNT // 2), split_columns(odd, COUNT // 2)
         found = ()
         for i in tl.static_range(COUNT // 2):
             found += (one[i], other[i])
@@ -101,7 +101,7 @@ def planes(scores, t, left, EVEN: tl.constexpr, PTX: tl.constexpr):
     x = exchanged(tl.join(one, two), 4, 0x0F0F0F0F)
     x = exchanged(tl.permute(x, (0, 1, 2, 4, 3)), 2, 0x33333333)
     x = exchanged(tl.permute(x, (0, 2, 3, 4, 1)), 1, 0x55555555)
-    p = columns(tl.reshape(x, (t.shape[0], 16)), 16)
+    p = split_columns(tl.reshape(x, (t.shape[0], 16)), 16)
     # minus zero is zero: it is negative only where another bit is set
     some = p[0]
     for i in tl.static_range(1, 15):
@@ -155,7 +155,7 @@ def marks(flags, t, left, EVEN: tl.constexpr):
 
 
 @triton.jit
-def unmarked(flags, plane, t, left, EVEN: tl.constexpr):
+def store_marks(flags, plane, t, left, EVEN: tl.constexpr):
     """Write a plane as bytes that are 0 or 1."""
     for part in tl.static_range(2):
         i = part * 16 + tl.arange(0, 16)
@@ -168,7 +168,7 @@ def unmarked(flags, plane, t, left, EVEN: tl.constexpr):
 
 
 @triton.jit
-def beside(x, COUNT: tl.constexpr):
+def join_columns(x, COUNT: tl.constexpr):
     """Return the matrix of some columns."""
     if COUNT == 2:
         return tl.join(x[0], x[1])
@@ -177,12 +177,12 @@ def beside(x, COUNT: tl.constexpr):
         for i in tl.static_range(COUNT // 2):
             even += (x[2 * i],)
             odd += (x[2 * i + 1],)
-        both = tl.join(beside(even, COUNT // 2), beside(odd, COUNT // 2))
+        both = tl.join(join_columns(even, COUNT // 2), join_columns(odd, COUNT // 2))
         return tl.reshape(both, (both.shape[0], COUNT))
 
 
 @triton.jit
-def tallied(p, match, BITS: tl.constexpr, PTX: tl.constexpr):
+def digit_histogram(p, match, BITS: tl.constexpr, PTX: tl.constexpr):
     """Return the histogram of the matching keys over some planes, two counts in a word."""
     bins = (match,)
     for step in tl.static_range(BITS):
@@ -192,5 +192,5 @@ def tallied(p, match, BITS: tl.constexpr, PTX: tl.constexpr):
         for i in tl.static_range(2**step):
             more += (bins[i] & other, bins[i] & plane)
         bins = more
-    one, other = apart(ones(beside(bins, 2**BITS), PTX))
+    one, other = apart(ones(join_columns(bins, 2**BITS), PTX))
     return one | (other << 16)

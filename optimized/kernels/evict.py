@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
+from optimized._dispatch import gradient_fallback
 from reference.evict import DenseCache, RaggedCache
 
 BLOCK = 64
@@ -61,13 +61,13 @@ def copy_kernel(
     copy_rows(values, left_values, i, place, marked, WIDTH, CHANNELS)
 
 
-@forward(vector.evict)
+@gradient_fallback(vector.evict)
 def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCache:
     if not keys.numel():
         return vector.evict(keys, values, kept)
     *heads, _, width = keys.shape
     kept = kept.contiguous()
-    counts = counted(kept)
+    counts = kept_per_block(kept)
     many = counts.sum(-1)
     offsets = F.pad(many.cumsum(0), (1, 0))
     entries, fewest, most = torch.stack([offsets[-1], many.min(), many.max()]).tolist()
@@ -78,7 +78,7 @@ def evict(keys: Tensor, values: Tensor, kept: Tensor) -> DenseCache | RaggedCach
     return DenseCache(left[0].view(*shape, width), left[1].view(*shape, width), left[2].view(shape))
 
 
-def counted(kept: Tensor) -> Tensor:
+def kept_per_block(kept: Tensor) -> Tensor:
     """Return how many entries each block of each head keeps."""
     tokens = kept.shape[-1]
     heads, blocks = kept.numel() // tokens, triton.cdiv(tokens, BLOCK)

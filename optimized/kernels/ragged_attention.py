@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
+from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import (
     DTYPES,
     PROGRAMS,
@@ -145,7 +145,7 @@ def join_kernel(
     tl.store(out + row * WIDTH + d, rounded(found, out.dtype.element_ty), mask=d < WIDTH)
 
 
-@forward(vector.ragged_attention)
+@gradient_fallback(vector.ragged_attention)
 def ragged_attention(
     queries: Tensor,
     cache: RaggedCache,

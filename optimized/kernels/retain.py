@@ -15,20 +15,20 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
+from optimized._dispatch import gradient_fallback
 from optimized.kernels._attention_common import PROGRAMS
-from optimized.kernels._numerics import is_one_row
+from optimized.kernels._numerics import is_row_broadcast
 from optimized.kernels._score_bit_planes import (
     GROUP,
     PTX,
+    digit_histogram,
     equals,
     leading,
     marks,
     ones,
     planes,
     present,
-    tallied,
-    unmarked,
+    store_marks,
 )
 from reference._validation.contract import scanning
 from reference._validation.preconditions import AXES
@@ -273,7 +273,7 @@ def tally_kernel(
         q = ()
         for i in tl.static_range(BITS):
             q += (p[SHIFT + i] | hidden,)
-        total += tallied(q, match, BITS, PTX)
+        total += digit_histogram(q, match, BITS, PTX)
     both = tl.sum(total, 0)
     count = tl.reshape(tl.join(both & 0xFFFF, both >> 16), (2**BITS,)).to(tl.int32)
     bins = tl.arange(0, 2**BITS)
@@ -320,11 +320,11 @@ def fill_kernel(
         count = ones(equal, PTX).to(tl.int32)
         taken = tl.minimum(tl.maximum(room - tl.cumsum(count, 0) + count, 0), count)
         marked = above | tl.where(taken < count, leading(equal, taken.to(tl.uint32), PTX), equal)
-        unmarked(kept + start + first, marked, t, left - first, EVEN)
+        store_marks(kept + start + first, marked, t, left - first, EVEN)
         room -= tl.sum(count, 0)
 
 
-@forward(vector.retain)
+@gradient_fallback(vector.retain)
 def retain(
     scores: Tensor,
     protected: Tensor | None,
@@ -404,7 +404,7 @@ def retain(
 def laid_out(protected: Tensor, block: int) -> tuple[Tensor, int]:
     """Return a mask and the length after which it repeats; one shared by all rows is not copied."""
     tokens = protected.shape[-1]
-    if is_one_row(protected) and tokens % block == 0:
+    if is_row_broadcast(protected) and tokens % block == 0:
         return protected[(0,) * (protected.dim() - 1)], tokens
     return protected.contiguous(), protected.numel()
 

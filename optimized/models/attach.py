@@ -9,21 +9,21 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.attention import (
     NAME,
-    Attentive,
+    CallAwareCache,
     attentions,
     decoder_of,
-    expand_alone,
-    expand_for_ours,
     implementation,
     input_device,
     pass_hidden,
     register_attention,
+    unwrap_latent_expansion,
+    wrap_latent_expansion,
 )
-from optimized.models.self_check import Proof, run_self_check
+from optimized.models.self_check import ModelTraits, run_self_check
 
 ONE_AT_A_TIME = threading.RLock()
 """Only one thread attaches or detaches at a time; a model that runs meanwhile does not wait."""
@@ -32,7 +32,7 @@ ONE_AT_A_TIME = threading.RLock()
 class Attachment:
     """A forward pre-hook of the decoder that passes the inputs of a call to our cache."""
 
-    def __init__(self, own: str, shown: Proof, mark: int) -> None:
+    def __init__(self, own: str, shown: ModelTraits, mark: int) -> None:
         self.mark = mark
         """A number that identifies the model among others of its shape."""
         self.own = own
@@ -48,10 +48,10 @@ class Attachment:
         if given:
             inputs = dict(zip(signature(decoder.forward).parameters, given, strict=False)) | inputs
         cache = inputs.get("past_key_values")
-        if not isinstance(cache, Attentive):
+        if not isinstance(cache, CallAwareCache):
             return None
         cache.check_model(self.mark, self.shown.carries, self.shown.layers)
-        refuse.weights(inputs.get("output_attentions"))
+        checks.weights(inputs.get("output_attentions"))
         return (), cache.prepare_call(decoder, inputs)
 
 
@@ -66,15 +66,15 @@ class Beginning:
         """Return the inputs of one call of the model within `generate`."""
         cache, first = more.get("past_key_values"), more.get("is_first_iteration")
         every = more.get("next_sequence_length") is not None  # all ids, and not only the new ones
-        if isinstance(cache, Attentive):
-            refuse.uncached(more.get("use_cache"))
-        if isinstance(cache, Attentive) and first and every:
+        if isinstance(cache, CallAwareCache):
+            checks.uncached(more.get("use_cache"))
+        if isinstance(cache, CallAwareCache) and first and every:
             cache.check_prefix(input_ids)
             if seen := cache.get_seq_length():
-                refuse.ends_in_text(more.get("attention_mask"))
+                checks.ends_in_text(more.get("attention_mask"))
                 read = (*cache.looked, "mm_encoder_outputs")
                 more = {name: x for name, x in more.items() if name not in read}
-            refuse.text_alone(self.config, input_ids[:, seen:])
+            checks.text_alone(self.config, input_ids[:, seen:])
             if not getattr(more.get("token_type_ids"), "any", bool)():
                 more.pop("token_type_ids", None)  # else the model creates a mask for images
         return self.prepare(input_ids, *given, **more)
@@ -104,7 +104,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             "model must have no adapter that learns a prompt, since it replaces the cache it is "
             f"given, got {adapter.peft_type}"
         )
-    refuse.no_model(model)
+    checks.no_model(model)
     if input_device(model).type == "meta":
         raise ValueError("model must have weights, got a model on the device 'meta'")
     with ONE_AT_A_TIME:
@@ -114,7 +114,7 @@ def attach(model: PreTrainedModel) -> PreTrainedModel:
             known = Attachment(own, run_self_check(model), mark_of(model))
             modules = attentions(decoder)
             for one in modules:
-                expand_for_ours(one)
+                wrap_latent_expansion(one)
             hooked = ((decoder, known), *((one, pass_hidden) for one in modules))
             for module, hook in hooked:
                 module.register_forward_pre_hook(hook, with_kwargs=True)
@@ -135,7 +135,7 @@ def detach(model: PreTrainedModel) -> PreTrainedModel:
             decoder.set_attn_implementation(known.own)
             vars(model).pop("prepare_inputs_for_generation", None)
             for module in (decoder, *attentions(decoder)):
-                expand_alone(module)
+                unwrap_latent_expansion(module)
                 named = module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs
                 for key, hook in list(named[0].items()):
                     if hook is known or hook is pass_hidden:
@@ -159,7 +159,7 @@ def attachment(model: PreTrainedModel) -> Attachment | None:
 
 def is_attached(model: PreTrainedModel) -> bool:
     """Return whether a model is attached."""
-    refuse.no_model(model)
+    checks.no_model(model)
     return attachment(model) is not None
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from reference.precision import widen
 
 NAME = "kvspec"
@@ -52,7 +52,7 @@ class Attendable(Protocol):
         ...
 
 
-class Attentive:
+class CallAwareCache:
     """A cache that receives the inputs of each call of a model."""
 
     looked: tuple[str, ...]
@@ -79,14 +79,14 @@ class Attentive:
         raise NotImplementedError
 
 
-class Unfollowed:
+class UnsupportedMask:
     """A marker for an attention mask that our layers cannot apply.
 
     It is no error by itself, since some models create masks that they never use.
     """
 
 
-class Ours(int):
+class MarkedMaskOffset(int):
     """The offset of a mask; its type marks the mask as one for a layer of ours."""
 
 
@@ -132,7 +132,7 @@ def attentions(decoder: nn.Module) -> list[nn.Module]:
     layers = [*getattr(decoder, "layers", ())]
     every: list[Any] = [getattr(layer, "self_attn", None) for layer in layers]
     found = [one for one in every if isinstance(getattr(one, "layer_idx", None), int)]
-    refuse.unlike_llama(decoder, len(layers), found)
+    checks.unlike_llama(decoder, len(layers), found)
     return found
 
 
@@ -153,7 +153,7 @@ def unrotated_queries(attention: nn.Module, hidden: Tensor, width: int) -> Tenso
     return Softmax(scale).standard(queries)
 
 
-def own_attention(own: str, module: nn.Module) -> Callable[..., Any]:
+def native_attention(own: str, module: nn.Module) -> Callable[..., Any]:
     """Return the model's attention function of this name; `eager` is in its module's file."""
     if own != "eager":
         from transformers.modeling_utils import AttentionInterface
@@ -184,14 +184,14 @@ class Expanding:
         return latent, turned
 
 
-def expand_for_ours(attention: nn.Module) -> None:
+def wrap_latent_expansion(attention: nn.Module) -> None:
     """Make an attention module accept a layer of ours in place of latent rows."""
     if hasattr(attention, EXPAND):
         vars(attention)[EXPAND] = Expanding(getattr(attention, EXPAND))
 
 
-def expand_alone(attention: nn.Module) -> None:
-    """Undo `expand_for_ours`."""
+def unwrap_latent_expansion(attention: nn.Module) -> None:
+    """Undo `wrap_latent_expansion`."""
     vars(attention).pop(EXPAND, None)
 
 
@@ -204,7 +204,7 @@ def pass_hidden(
     cache of ours.
     """
     cache = (inputs or {}).get("past_key_values")
-    if isinstance(cache, Attentive):
+    if isinstance(cache, CallAwareCache):
         assert inputs is not None
         assert isinstance(attention.layer_idx, int)
         cache.store_hidden(attention.layer_idx, given[0] if given else inputs["hidden_states"])
@@ -224,7 +224,7 @@ def attend(
     Inputs have heads before tokens; the output has tokens before heads.
     """
     if isinstance(key, Tensor):
-        own_or_check = CHECKING.get() or own_attention(own, module)
+        own_or_check = CHECKING.get() or native_attention(own, module)
         return own_or_check(module, query, key, value, attention_mask, **how)
     if not CHECKING.get() and pass_hidden not in module._forward_pre_hooks.values():
         raise ValueError("model must be prepared by `attach(model)`, got the name alone")
@@ -239,11 +239,11 @@ def attend_to(
     **how: Any,
 ) -> tuple[Tensor, None]:
     """Return the attention output over a layer of ours, after checks of the arguments."""
-    refuse.unvaried(dropout, how)
-    refuse.packed(isinstance(attention_mask, Unfollowed))
+    checks.unvaried(dropout, how)
+    checks.packed(isinstance(attention_mask, UnsupportedMask))
     if attention_mask is not None and attention_mask.shape[1:3] == (1, 1):
         attention_mask = attention_mask[:, 0, 0]
-    refuse.flags(attention_mask)
+    checks.require_batch_token_mask(attention_mask)
     out = layer.attend(query, attention_mask, softmax_of(query, **how))
     return out.transpose(1, 2).contiguous(), None
 
@@ -268,7 +268,7 @@ def mask(
     mask_function: Callable[..., Any] | None = None,
     attention_mask: Tensor | None = None,
     **more: Any,
-) -> Tensor | Unfollowed | None:
+) -> Tensor | UnsupportedMask | None:
     """Return which tokens are not padding; our layers are causal without a larger mask.
 
     For every other layer, return the mask of the model's own attention.
@@ -276,7 +276,7 @@ def mask(
     from transformers.masking_utils import AttentionMaskInterface, causal_mask_function
 
     mask_function = causal_mask_function if mask_function is None else mask_function
-    if not isinstance(kv_offset, Ours):
+    if not isinstance(kv_offset, MarkedMaskOffset):
         known, own = AttentionMaskInterface(), "eager" if CHECKING.get() else own
         if own not in known:
             return None
@@ -284,10 +284,10 @@ def mask(
         asked |= dict(mask_function=mask_function, attention_mask=attention_mask)
         return known[own](**asked, **more)
     if mask_function is not causal_mask_function:
-        return Unfollowed()
+        return UnsupportedMask()
     again = attention_mask is not None and 2 * attention_mask.shape[1] == kv_length
     if not again:  # a call that repeats the seen tokens has a longer mask, which the cache cuts
-        refuse.mask(attention_mask, batch_size, kv_length)
+        checks.mask(attention_mask, batch_size, kv_length)
     if attention_mask is None or bool(attention_mask.all()):
         return None
     return attention_mask[:, None, None]  # some models slice the query axis

@@ -13,14 +13,14 @@ from torch import Tensor
 
 import optimized
 from optimized import DecodingConfig, GraphSettings, HexConfig, Scored, kept_count
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import attach
 from optimized.models.attention import input_device
 from optimized.models.decoding_cache import SCORES, DecodingTransformersCache
 from optimized.models.fastkvzip_gates import load_gates
 from optimized.models.hex import HexTransformersCache
-from optimized.models.layer import AttendingCache, is_latent, whole_layers
+from optimized.models.layer import AttendingCache, count_full_attention_layers, is_latent
 from optimized.models.prefill import Prefilled, prefill, read
 from optimized.models.quantized import QUANTIZERS, QuantizedTransformersCache
 from optimized.models.quantized_eviction import QuantizedEvictionCache
@@ -30,8 +30,8 @@ from optimized.models.selection import kept_entries
 from optimized.models.systems import (
     System,
     hex_settings,
-    refinement,
-    refinement_of,
+    refinement_name,
+    refinement_settings,
     settings_of,
     system_named,
 )
@@ -98,42 +98,42 @@ def compressed(
         ValueError: there is no such system or setting, a budget is missing or superfluous, an
             input is none of a decoder's, or the model cannot be attached.
     """
-    one, made, store = parts_of(system, refined)
+    one, made, store = resolve_system(system, refined)
     if input_ids is None:
         raise TypeError(
             "input_ids must be given: `compressed(model, system, "
             "**tokenizer(text, return_tensors='pt'))`"
         )
     takes = SCORERS[one.scorer].takes if one.scorer in SCORERS else ()
-    looked = refuse.inputs(model, one.name, takes, others)
-    refuse.token_ids(input_ids, attention_mask)
-    refuse.implementation(kv)
+    looked = checks.inputs(model, one.name, takes, others)
+    checks.token_ids(input_ids, attention_mask)
+    checks.require_implementation_module(kv)
     if one.store is not None or one.then is not None:
-        refuse.not_again(one.name, interval, "codes are not compressed again")
+        checks.not_again(one.name, interval, "codes are not compressed again")
     must_be("interval", interval, Positive | None)
     keep = int(keep) if isinstance(keep, np.integer) else keep
-    refuse.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
+    checks.budgeted(one.name, one.evicts or interval is not None, ratio, keep)
     layered = isinstance(ratio, Sequence) or isinstance(keep, Sequence)
-    refuse.layered(one, SCORERS, layered, interval)
-    refuse.one_of("reading", reading, READINGS)
+    checks.reject_per_layer_budgets(one, SCORERS, layered, interval)
+    checks.one_of("reading", reading, READINGS)
     if refined is not None and not (one.evicts or str(one.store).startswith("hex")):
         raise ValueError(
             f"refined must be None for {one.name!r}, which has no scores to refine, got {refined}"
         )
-    refuse.no_settings(settings)
+    checks.no_settings(settings)
     own = dict(settings or {})
     if made is not None or not one.evicts:
-        refuse.settings(one.name, own, ())
+        checks.settings(one.name, own, ())
     attach(model)
     if one.then is not None or one.store is not None or interval is not None:
-        refuse.latent(is_latent(model.config))
+        checks.latent(is_latent(model.config))
     if layered:
         name = "keep" if ratio is None else "ratio"
-        refuse.one_a_layer(name, pairs(ratio, keep), whole_layers(model.config))
+        checks.one_a_layer(name, pairs(ratio, keep), count_full_attention_layers(model.config))
         one = one._replace(scope="layer" if one.scope == "model" else one.scope)
-    refuse.elsewhere(model, input_ids)
-    refuse.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
-    refuse.seen_at_once(model, input_ids, looked, chunk)
+    checks.elsewhere(model, input_ids)
+    checks.in_vocabulary(input_ids, len(next(model.get_input_embeddings().parameters())))
+    checks.check_image_inputs(model, input_ids, looked, chunk)
     tightest = max(ratio) if isinstance(ratio, Sequence) else ratio
     fewest = min(keep) if isinstance(keep, Sequence) else keep
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
@@ -141,20 +141,22 @@ def compressed(
         looked = but_last(looked, input_ids)
         input_ids, mask = input_ids[:, :-1], mask[:, :-1]
     if interval is not None:
-        refuse.one_of("scorer of a system with an interval", one.scorer, SCORES)
+        checks.one_of("scorer of a system with an interval", one.scorer, SCORES)
         known = ("weights",) if SCORERS[str(one.scorer)].gated else ()
-        refuse.settings(f"{one.scorer} with an interval", own, known)
+        checks.settings(f"{one.scorer} with an interval", own, known)
         if SCORERS[str(one.scorer)].negative and one.refinement is not None:
-            refuse.not_again(one.name, interval, "negative scores are not refined")
-        refuse.in_one_call("with an interval", chunk)
+            checks.not_again(one.name, interval, "negative scores are not refined")
+        checks.in_one_call("with an interval", chunk)
         target: Any = keep or kept_of(int(mask.sum(-1).max()), 1, tightest, None)
         scope: Scope = "layer" if one.scope == "model" else one.scope
-        config = DecodingConfig(target, interval, scope, fix_neighbours(refinement(one, reading)))
+        config = DecodingConfig(
+            target, interval, scope, fix_neighbours(refinement_settings(one, reading))
+        )
         gates = with_gates(model, str(one.scorer), own).get("weights")
         cache = DecodingTransformersCache(model.config, config, str(one.scorer), gates, kv)
         return read_prompt(model, cache, input_ids, mask, looked)
     if one.store in QUANTIZERS:
-        refuse.in_one_call(f"for {one.name!r}", chunk)
+        checks.in_one_call(f"for {one.name!r}", chunk)
         outliers = reading == "remedied"
         cache = QuantizedTransformersCache(model.config, one.store, outliers, kv)
         return read_prompt(model, cache, input_ids, mask, looked)
@@ -212,7 +214,7 @@ def pairs(ratio: Any, keep: Any) -> list[tuple[float | None, int | None]]:
     return [(one, None) for one in ratio] if keep is None else [(None, one) for one in keep]
 
 
-def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
+def resolve_system(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfig | None]:
     """Return the system, the scorer if one was given, and the settings of HEX if given."""
     made, store = None, None
     if isinstance(system, str):
@@ -220,13 +222,13 @@ def parts_of(system: Any, refined: Any) -> tuple[System, Scorer | None, HexConfi
     elif isinstance(system, Scorer):
         one, made = System(system.name, system.name, None, system.scope), system.fresh_copy()
     elif not isinstance(system, HexConfig):
-        refuse.no_system(system)
+        checks.no_system(system)
     else:
-        refuse.hex_settings(system)
+        checks.hex_settings(system)
         one, store = System("hex", "h2o", store="hex"), system
     if refined is not None:
-        kind = refinement_of(refined)
-        refuse.other_refinement(one.name, one.refinement, kind)
+        kind = refinement_name(refined)
+        checks.other_refinement(one.name, one.refinement, kind)
         one = one._replace(refinement=kind, settings=refined)
     return one, made, store
 
@@ -245,7 +247,7 @@ def with_gates(model: PreTrainedModel, name: str, own: dict[str, Any]) -> dict[s
     """Return the settings of a scorer, with the FastKVzip gates from the model's folder."""
     if not SCORERS[name].gated or "weights" in own:
         return own
-    folder, count = Path(str(model.name_or_path)), whole_layers(model.config)
+    folder, count = Path(str(model.name_or_path)), count_full_attention_layers(model.config)
     return own | {"weights": load_gates(folder, count, input_device(model))}
 
 
@@ -279,7 +281,7 @@ def compress_to_hex(
     except ValueError as error:
         if not str(error).startswith("density"):
             raise
-        refuse.no_such_mask(one.name, error)
+        checks.raise_hex_density_error(one.name, error)
     if ids.shape[1] == 1:
         return cache
     mass = scorer("h2o", model, kv)
@@ -289,7 +291,7 @@ def compress_to_hex(
     keys = [layer.whole[0][..., 0].float() for layer in prompt.cache.whole_layers()]
     paid = [mass.memory.get(place, torch.zeros_like(one)) for place, one in enumerate(keys)]
     heavy = [Scored(each, torch.zeros_like(each, dtype=torch.bool)) for each in paid]
-    refined = refinement(one, reading)
+    refined = refinement_settings(one, reading)
     return HexTransformersCache.of_prompt(prompt, heavy, kv.compress, store, kv, refinement=refined)
 
 

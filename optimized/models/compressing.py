@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import detach, is_attached
-from optimized.models.compress_prompt import compressed, parts_of
+from optimized.models.compress_prompt import compressed, resolve_system
 
 
 class Compressing:
@@ -31,8 +31,8 @@ class Compressing:
         if more.get("past_key_values") is not None:
             return self.own(ids, *given, **more)
         told = more.get("generation_config") or self.model.generation_config
-        refuse.compressing_uncached(more.get("use_cache", told.use_cache))
-        takes = set(signature(self.model.forward).parameters) - {*refuse.TEXT, "attention_mask"}
+        checks.compressing_uncached(more.get("use_cache", told.use_cache))
+        takes = set(signature(self.model.forward).parameters) - {*checks.TEXT, "attention_mask"}
         read: dict[str, Any] = {
             name: x for name, x in more.items() if name in takes and isinstance(x, Tensor)
         }
@@ -68,14 +68,14 @@ def compressing(
         TypeError: there is no such option, or the model is no language model.
         ValueError: the model is in another `compressing`, or `compressed` raises it in a call.
     """
-    refuse.options(options)
+    checks.require_compress_options(options)
     attached = is_attached(model)
-    one = parts_of(system, options.get("refined"))[0]
+    one = resolve_system(system, options.get("refined"))[0]
     evicts = one.evicts or options.get("interval") is not None
-    refuse.budgeted(one.name, evicts, options.get("ratio"), options.get("keep"))
+    checks.budgeted(one.name, evicts, options.get("ratio"), options.get("keep"))
     before: Any = vars(model).get("generate")
     own: Any = model.generate
-    refuse.nested(isinstance(before, Compressing))
+    checks.nested(isinstance(before, Compressing))
 
     vars(model)["generate"] = Compressing(model, own, system, options)
     try:

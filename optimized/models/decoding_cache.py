@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models.attention import Softmax, causal, dense_attention, weighted_attention
-from optimized.models.layer import AttendingCache, AttendingLayer, whole_layers
-from optimized.models.scorer import Arriving, Scorer
+from optimized.models.layer import AttendingCache, AttendingLayer, count_full_attention_layers
+from optimized.models.scorer import NewTokens, Scorer
 from optimized.models.scorers import SCORERS
 
 SCORES = [name for name, one in SCORERS.items() if one.decodes]
@@ -49,7 +49,7 @@ class DecodingLayer(AttendingLayer):
 
     def scores(self, keys: Tensor, hidden: Tensor | None, valid: Tensor | None) -> Tensor | None:
         """Return the scores of new tokens; None where scores are sums of received attention."""
-        new = Arriving(keys, hidden, valid, self.seen - keys.shape[2], self.gate)
+        new = NewTokens(keys, hidden, valid, self.seen - keys.shape[2], self.gate)
         return self.scorer.arriving(self.kv, new)
 
     def step(
@@ -106,18 +106,18 @@ class DecodingTransformersCache(AttendingCache):
         weights: Any = None,
         kv: ModuleType = optimized,
     ) -> None:
-        refuse.one_of("score", score, SCORES)
-        refuse.decoding_settings(settings)
-        refuse.of_model(settings)
+        checks.one_of("score", score, SCORES)
+        checks.decoding_settings(settings)
+        checks.require_scope_within_layer(settings)
         scorer = SCORERS[score]
         if scorer.negative and settings.refinement is not None:
             raise ValueError(
                 f"settings.refinement must be None with score {score!r}, whose scores are "
                 f"negative, got {settings.refinement}"
             )
-        count = whole_layers(config)
+        count = count_full_attention_layers(config)
         if scorer.gated:
-            refuse.gates(weights, count)
+            checks.gates(weights, count)
         gates = iter(weights if weights is not None else [None] * count)
         super().__init__(config, lambda: DecodingLayer(settings, scorer, next(gates), kv))
 

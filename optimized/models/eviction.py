@@ -10,7 +10,7 @@ from torch import Tensor
 
 import optimized
 from optimized import DenseCache, RaggedCache, Scored
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models.attention import (
     Softmax,
     causal,
@@ -59,7 +59,7 @@ class EvictionLayer(AttendingLayer):
         if self.arriving is not None:
             keys, values, hidden = self.take_arriving()
             if self.old is not None and softmax.plain:
-                refuse.infinite(query, keys, values)
+                checks.require_finite_states(query, keys, values)
             self.keys = torch.cat([self.keys, keys], 2)
             self.values = torch.cat([self.values, values], 2)
             if self.observe is not None:
@@ -124,7 +124,7 @@ class EvictionLayer(AttendingLayer):
         if isinstance(left, DenseCache):
             self.keys, self.values = left.keys, left.values
         else:
-            self.old = without_positions(left.keys, left.values, left.offsets)
+            self.old = ragged_without_positions(left.keys, left.values, left.offsets)
             self.keys, self.values = map_both(lambda x: x[:, :, :0].clone(), *self.whole)
         self.evicted, self.seen_before = True, self.seen
         self.last = (left.positions.flatten() == self.seen - 1).nonzero()[:, 0].tolist()
@@ -138,12 +138,12 @@ class EvictionLayer(AttendingLayer):
         elif self.last:
             bounds = torch.arange(heads + 1, device=dense[0].device) * held
             flat = map_both(lambda x: x.flatten(0, 2), *dense)
-            keys, values, _, offsets = self.old or without_positions(*flat, bounds)
+            keys, values, _, offsets = self.old or ragged_without_positions(*flat, bounds)
             stays = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
             stays[self.last] = False
             gone = F.pad((~stays).cumsum(0), (1, 0))
             left = map_both(lambda x: x[stays], keys, values)
-            self.old = without_positions(*left, offsets - gone[offsets])
+            self.old = ragged_without_positions(*left, offsets - gone[offsets])
             self.keys, self.values = map_both(lambda x: x[:, :, :0].clone(), *dense)
         self.seen -= 1
         if self.seen < self.seen_before:
@@ -166,7 +166,9 @@ class EvictionLayer(AttendingLayer):
             last = last[torch.cat(spans)]
             places = torch.cat(spans).to(keys.device)
             offsets = F.pad(self.old.offsets.diff()[pools].cumsum(0), (1, 0))
-            self.old = without_positions(*map_both(lambda x: x[places], *self.old[:2]), offsets)
+            self.old = ragged_without_positions(
+                *map_both(lambda x: x[places], *self.old[:2]), offsets
+            )
         self.last = last.flatten().nonzero()[:, 0].tolist()
         self.keys, self.values = map_both(lambda x: x[rows], keys, values)
 
@@ -206,7 +208,7 @@ class LatentLayer(EvictionLayer):
     def attend(self, query: Tensor, valid: Tensor | None, softmax: Softmax) -> Tensor:
         """Add the new rows, expand all rows left, and return the attention output over them."""
         expand, self.expand = self.expand, None
-        refuse.unexpanded(expand is None)
+        checks.unexpanded(expand is None)
         assert expand is not None
         assert self.keys is not None
         new, _, hidden = self.take_arriving()
@@ -267,7 +269,7 @@ class EvictionCache(AttendingCache):
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
         if self.states and not self.before:
-            refuse.nothing_new(self.get_seq_length())
+            checks.nothing_new(self.get_seq_length())
         for layer in self.layers:
             if hasattr(layer, "take_back"):
                 layer.take_back()
@@ -293,7 +295,7 @@ class EvictionCache(AttendingCache):
                 was evicted before.
         """
         layers = self.whole_layers()
-        refuse.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], self.valid)
+        checks.masks(list(kept), [tuple(layer.whole[0].shape[:-1]) for layer in layers], self.valid)
         for layer, one in zip(layers, kept, strict=True):
             layer.adopt(kv.evict(*layer.whole, one))
 
@@ -327,15 +329,17 @@ class EvictionCache(AttendingCache):
                 or the cache is empty or was compressed before.
         """
         layers = self.whole_layers()
-        refuse.one_a_layer("scored", scored, len(layers))
-        settings |= refuse.scope(compressor, scope, budgets)
+        checks.one_a_layer("scored", scored, len(layers))
+        settings |= checks.scope(compressor, scope, budgets)
         if settings.get("valid") is not None:
-            refuse.padding(settings["valid"], self.valid)
+            checks.padding(settings["valid"], self.valid)
         elif self.valid is not None:
             settings["valid"] = self.valid
-        refuse.refined(compressor, settings.get("refinement"), scored, settings.get("valid"))
+        checks.require_refinable_scores(
+            compressor, settings.get("refinement"), scored, settings.get("valid")
+        )
         if budgets is not None:
-            refuse.one_a_layer("budgets", budgets, len(layers))
+            checks.one_a_layer("budgets", budgets, len(layers))
         if settings.get("scope") == "model":
             keys, values = map(torch.stack, zip(*(layer.whole for layer in layers), strict=True))
             both = Scored(*(torch.stack(parts) for parts in zip(*scored, strict=True)))
@@ -370,7 +374,7 @@ def map_both(
     return first, first if values is keys else change(values)
 
 
-def without_positions(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
+def ragged_without_positions(keys: Tensor, values: Tensor, offsets: Tensor) -> RaggedCache:
     """Return a ragged cache that stores no positions, since its keys are already rotated."""
     return RaggedCache(keys, values, offsets[:1].expand(len(keys)), offsets)
 

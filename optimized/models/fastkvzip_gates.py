@@ -12,7 +12,7 @@ from torch import Tensor
 import optimized
 from optimized import GateWeights, train_fastkvzip
 from optimized.models._typing import PreTrainedModel
-from optimized.models.layer import key_heads, whole_layers
+from optimized.models.layer import count_full_attention_layers, key_heads
 from optimized.models.prefill import Step, prefill
 from optimized.models.scorers.kvzip import KVzip
 
@@ -63,7 +63,7 @@ def learn_gates(
             `sinks` of KVzip.
     """
     asking = {name: how.pop(name) for name in ("prompt", "chunk", "sinks") if name in how}
-    layers = whole_layers(model.config)
+    layers = count_full_attention_layers(model.config)
     hidden: list[list[Tensor]] = [[] for _ in range(layers)]
     targets: list[list[Tensor]] = [[] for _ in range(layers)]
 

@@ -9,17 +9,17 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored, kernel_of
-from optimized._dispatch import its_gpu, on_gpu
-from optimized.models import refusals as refuse
+from optimized._dispatch import gpu_context, on_gpu
+from optimized.models import argument_checks as checks
 from optimized.models.attention import Softmax
 from optimized.models.layer import AttendingCache, AttendingLayer, key_heads
 from optimized.models.prefill import Prefilled
 from optimized.models.quantized import RestoringLayer
 from optimized.vector.hex import decode_step as laid
-from reference._validation.contract import contract
+from reference._validation.contract import compile_contract
 from reference.hex.cache import buffer_space
 
-checked = contract(unwrap(optimized.hex_decode))
+checked = compile_contract(unwrap(optimized.hex_decode))
 
 
 class HexLayer(RestoringLayer):
@@ -63,7 +63,7 @@ class HexLayer(RestoringLayer):
             return laid.decoded(self.held, query, keys, values)
         from optimized.kernels.hex._packed_decode import decoded
 
-        with its_gpu((query,)):
+        with gpu_context((query,)):
             return decoded(self.held, query, keys, values)
 
     def room(self, new: int) -> int:
@@ -109,7 +109,7 @@ class HexTransformersCache(AttendingCache):
         settings: optimized.HexConfig = optimized.HexConfig(),  # noqa: B008
         kv: ModuleType = optimized,
     ) -> None:
-        refuse.hex_settings(settings)
+        checks.hex_settings(settings)
         if isinstance(config, AttendingCache):
             held = next(one.keys for one in config.layers if isinstance(one, AttendingLayer))
             assert held is not None
@@ -147,10 +147,10 @@ class HexTransformersCache(AttendingCache):
             ValueError: the compressor raises it, or scores have another number of layers.
         """
         whole = prompt.cache.whole_layers()
-        refuse.one_a_layer("scored", scored, len(whole))
-        refuse.refined(compressor, how.get("refinement"), scored, None)
+        checks.one_a_layer("scored", scored, len(whole))
+        checks.require_refinable_scores(compressor, how.get("refinement"), scored, None)
         cache = cls(prompt.cache, settings, kv)
-        scope = dict.fromkeys(refuse.scope(compressor, None, None), "layer")
+        scope = dict.fromkeys(checks.scope(compressor, None, None), "layer")
         layers = (layer for layer in cache.layers if isinstance(layer, HexLayer))
         for layer, source, one in zip(layers, whole, scored, strict=True):
             layer.lazy_initialization(*source.whole)

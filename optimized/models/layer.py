@@ -18,8 +18,8 @@ from transformers.cache_utils import (
 )
 
 import optimized
-from optimized.models import refusals as refuse
-from optimized.models.attention import Attentive, Ours, Softmax, Unfollowed
+from optimized.models import argument_checks as checks
+from optimized.models.attention import CallAwareCache, MarkedMaskOffset, Softmax, UnsupportedMask
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[Any]:
@@ -90,8 +90,8 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None
-        refuse.same_batch(key_states, self.keys.shape[0])
-        refuse.narrowed(value_states.dtype, self.keys.dtype)
+        checks.same_batch(key_states, self.keys.shape[0])
+        checks.narrowed(value_states.dtype, self.keys.dtype)
         self.arriving = key_states, value_states
         return self, self
 
@@ -117,7 +117,7 @@ class AttendingLayer(LastingLayer, CacheLayerMixin):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the length of a mask over all tokens seen, and where it starts."""
-        return self.seen + query_length, Ours(0)
+        return self.seen + query_length, MarkedMaskOffset(0)
 
     def get_max_length(self) -> int:
         """Return -1: there is no limit."""
@@ -227,14 +227,14 @@ def own_layers(config: Any) -> list[Any]:
     try:
         layers = DynamicCache(config=config).layers
     except AttributeError as error:
-        refuse.unlayered(config.model_type, error)
-    refuse.known_layers(config, layers)
+        checks.raise_unknown_layer_kinds(config.model_type, error)
+    checks.known_layers(config, layers)
     return layers
 
 
 def sees_all(layer: Any) -> bool:
     """Return whether a layer caches the keys and values of the whole text."""
-    return type(layer).__name__ in refuse.WHOLE
+    return type(layer).__name__ in checks.WHOLE
 
 
 def build_layers(
@@ -252,7 +252,7 @@ def build_layers(
             for one in config.layers
         ]
         held = [one.expands for one in config.layers if isinstance(one, AttendingLayer)]
-        refuse.latent(any(held) and not whole().expands)
+        checks.latent(any(held) and not whole().expands)
         return every, deepcopy(config.states, memo)
     layers: list[Any] = []
     states = {}
@@ -265,12 +265,12 @@ def build_layers(
             layers.append(WindowLayer(one.sliding_window))
         else:  # a recurrent state alone, or no cache at all
             layers.append(states.get(index, one))
-    refuse.sharing(config, layers)
-    refuse.latent(is_latent(config) and not whole().expands)
+    checks.sharing(config, layers)
+    checks.latent(is_latent(config) and not whole().expands)
     return layers, states
 
 
-def whole_layers(config: Any) -> int:
+def count_full_attention_layers(config: Any) -> int:
     """Return how many layers of a model see the whole text."""
     return sum(map(sees_all, own_layers(config)))
 
@@ -297,7 +297,7 @@ WITH_TEXT = 4
 def flags_of(masks: dict[str, Any], seen: int, new: int) -> Tensor | None:
     """Return which tokens are not padding, from the attention masks of a model's decoder."""
     mask = masks.get("full_attention")
-    refuse.both_ways(isinstance(mask, Unfollowed))
+    checks.both_ways(isinstance(mask, UnsupportedMask))
     if mask is None:
         return None
     flags = mask[:, 0, 0].to(torch.bool)
@@ -361,7 +361,7 @@ class Digest:
         return bool((torch.as_tensor(self.number) == torch.as_tensor(other.number)).all())
 
 
-class AttendingCache(Cache, Attentive):
+class AttendingCache(Cache, CallAwareCache):
     """A cache of layers that compute their own attention, with its size in bytes.
 
     It records which tokens were padding, the next position of each row, a digest of the ids and
@@ -398,7 +398,7 @@ class AttendingCache(Cache, Attentive):
     @property
     def max_cache_len(self) -> int:
         """Raise an error: only an adapter reads this, to replace the cache by one of its own."""
-        refuse.unsupported("prefix tuning", "generate without the adapter")
+        checks.unsupported("prefix tuning", "generate without the adapter")
 
     def store_hidden(self, layer: int, hidden: Tensor) -> None:
         """Store the hidden states at the input of a layer's attention until it attends."""
@@ -413,15 +413,15 @@ class AttendingCache(Cache, Attentive):
         seen = self.get_seq_length()
         counting = [layer for layer in self.layers if isinstance(layer, CacheLayerMixin)]
         late = any(x.get_seq_length() != seen or vars(x).get("arriving") for x in counting)
-        refuse.interrupted(late)
+        checks.interrupted(late)
         new = inputs.get("input_ids")
         new = inputs["inputs_embeds"] if new is None else new
-        refuse.some_new(new, seen)
+        checks.some_new(new, seen)
         if isinstance(inputs.get("attention_mask"), dict):  # one mask for each kind of layer
             inputs["attention_mask"] = flags_of(inputs["attention_mask"], seen, new.shape[1])
-        refuse.flags(inputs.get("attention_mask"))
+        checks.require_batch_token_mask(inputs.get("attention_mask"))
         if seen:
-            refuse.same_batch(new, len(self.ends))
+            checks.same_batch(new, len(self.ends))
             if self.same_again(new.shape[1], inputs):
                 self.take_back()
                 known = None if self.valid is None else self.valid[:, : seen - 1]
@@ -433,7 +433,7 @@ class AttendingCache(Cache, Attentive):
                     if inputs.get(name) is not None:
                         inputs[name] = inputs[name][:, -1:]
                 inputs["position_ids"] = inputs["position_ids"][..., -1:]
-        refuse.all_again(seen > 0 and self.repeats(inputs.get("input_ids")), seen)
+        checks.all_again(seen > 0 and self.repeats(inputs.get("input_ids")), seen)
         mask, given, count = inputs.get("attention_mask"), inputs.get("position_ids"), new.shape[1]
         places = self.continued_positions(mask, given, new, seen)
         if places is not None:
@@ -447,9 +447,9 @@ class AttendingCache(Cache, Attentive):
             before = [end - left for end, left in zip(self.ends, gone, strict=True)] if seen else []
             every = new.new_ones(new.shape[:2], dtype=torch.bool) if real is None else real
             places, ends, ahead = self.new_positions(given, every, before)
-        refuse.learned(decoder, places)
+        checks.learned(decoder, places)
         if seen:
-            refuse.growing(getattr(decoder, "rotary_emb", None), max(self.ends), places)
+            checks.growing(getattr(decoder, "rotary_emb", None), max(self.ends), places)
         self.valid, self.ends, self.ahead = valid, ends, ahead
         named = inputs.get("input_ids") is not None and not any(gone)
         self.digest = self.digest.of(new, real) if self.digest is not None and named else None
@@ -509,9 +509,9 @@ class AttendingCache(Cache, Attentive):
             if known is None:
                 return None, none
             return torch.cat([known, known.new_ones(new.shape[:2])], 1), none
-        refuse.mask(mask, new.shape[0], seen + new.shape[1])
+        checks.mask(mask, new.shape[0], seen + new.shape[1])
         valid = mask.to(torch.bool)
-        gone = refuse.remembered(valid[:, :seen], known, self.evicts and not self.states)
+        gone = checks.count_hidden_tail(valid[:, :seen], known, self.evicts and not self.states)
         return None if bool(valid.all()) else valid, gone.tolist()
 
     def new_positions(
@@ -533,7 +533,9 @@ class AttendingCache(Cache, Attentive):
             if not before:
                 starts = places.gather(1, real.long().argmax(1, keepdim=True))[:, 0]
             known = None if self.valid is None else (~self.valid).sum(-1).tolist()
-            refuse.going_on(places, starts[:, None] + steps, real, known or [-1] * len(real))
+            checks.require_continuing_positions(
+                places, starts[:, None] + steps, real, known or [-1] * len(real)
+            )
         return places + ahead, (starts + real.sum(1)).tolist(), ahead
 
     def positions_on_axes(
@@ -567,13 +569,13 @@ class AttendingCache(Cache, Attentive):
             seen: how many tokens came before.
         """
         if not seen and real is not None:
-            refuse.false_on_the_left("attention_mask", real)
+            checks.require_left_padding("attention_mask", real)
         if self.states:
-            refuse.states(self.carries, count, real, seen)
+            checks.check_recurrent_calls(self.carries, count, real, seen)
 
     def take_back(self) -> None:
         """Remove the last token, so that it can be read again."""
-        refuse.nothing_new(self.get_seq_length())
+        checks.nothing_new(self.get_seq_length())
 
     def reset(self) -> None:
         """Forget every token."""
@@ -589,7 +591,7 @@ class AttendingCache(Cache, Attentive):
             carries: whether its recurrent states continue when a call brings several tokens.
             layers: how many layers its cache has.
         """
-        refuse.another_model(self.reader not in (None, reader), len(self.layers), layers)
+        checks.another_model(self.reader not in (None, reader), len(self.layers), layers)
         self.reader, self.carries = reader, carries
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
@@ -630,7 +632,7 @@ class AttendingCache(Cache, Attentive):
         Raises:
             NotImplementedError: the cache stores codes, whose rows cannot be selected.
         """
-        refuse.rows(self.evicts)
+        checks.reject_row_selection(self.evicts)
         indices = indices.cpu()  # layers keep a part of their bookkeeping on the CPU
         for layer in {id(one): one for one in (*self.layers, *self.states.values())}.values():
             if isinstance(layer, LastingLayer):
@@ -643,7 +645,7 @@ class AttendingCache(Cache, Attentive):
     def crop(self, tokens_to_remove: int) -> None:
         """Raise an error: tokens cannot be removed, as assisted decoding needs."""
         del tokens_to_remove
-        refuse.unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
+        checks.unsupported("assisted decoding (crop)", "greedy, sampling and beams are")
 
     def check_prefix(self, ids: Tensor) -> None:
         """Refuse ids that do not begin with those that were seen.
@@ -657,10 +659,10 @@ class AttendingCache(Cache, Attentive):
             if bool((each == each[:, :1]).all()):
                 self.batch_repeat_interleave(count // rows)
         seen = self.get_seq_length()
-        refuse.begun(seen, ids.shape[1])
+        checks.require_all_seen_ids(seen, ids.shape[1])
         if seen and len(ids) == len(self.ends) and self.digest is not None:
             known = None if self.valid is None else self.valid[:, :seen]
-            refuse.another_text(not self.digest.same(Digest().of(ids[:, :seen], known)))
+            checks.require_seen_prefix(not self.digest.same(Digest().of(ids[:, :seen], known)))
 
     def __copy__(self) -> Self:
         """Return an independent copy; it shares tensors, which are never changed in place."""

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import attentions, decoder_of, unrotated_queries
@@ -87,9 +87,9 @@ def prefill(
     require_attachment(model)
     if not isinstance(watch, Sequence) or not all(map(callable, watch)):
         raise TypeError(f"watch must be a list of functions, got {watch!r}")
-    refuse.token_ids(input_ids, attention_mask)
+    checks.token_ids(input_ids, attention_mask)
     must_be("chunk", chunk, Positive | None)
-    refuse.seen_at_once(model, input_ids, looked, chunk)
+    checks.check_image_inputs(model, input_ids, looked, chunk)
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
     cache = EvictionCache(model.config)
     cache.open = True
@@ -132,7 +132,7 @@ def read(
                 **{name: x[:, start:stop] for name, x in counted.items()},
                 **first,
             ).logits[:, -1]
-            refuse.unread(cache.get_seq_length())
+            checks.require_cached_prompt(cache.get_seq_length())
             first, counted = {}, positions
     cache.looked = tuple(looked)
     if cache.digest is None:  # the decoder got embeddings of images, and no ids

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import optimized
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models.attention import Softmax, dense_attention
 from optimized.models.layer import AttendingCache, AttendingLayer, without_autocast
 
@@ -136,5 +136,5 @@ class QuantizedTransformersCache(AttendingCache):
     def __init__(
         self, config: Any, name: str, exact_outliers: bool = False, kv: ModuleType = optimized
     ) -> None:
-        refuse.one_of("name", name, QUANTIZERS)
+        checks.one_of("name", name, QUANTIZERS)
         super().__init__(config, lambda: QuantizedLayer(name, exact_outliers, kv))

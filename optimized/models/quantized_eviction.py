@@ -10,9 +10,9 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized.models.attention import Softmax
-from optimized.models.eviction import EvictionCache, EvictionLayer, without_positions
+from optimized.models.eviction import EvictionCache, EvictionLayer, ragged_without_positions
 from optimized.models.layer import AttendingCache, AttendingLayer
-from optimized.models.systems import System, hex_settings, refinement
+from optimized.models.systems import System, hex_settings, refinement_settings
 
 
 def stored(
@@ -28,7 +28,7 @@ def stored(
     if mass is None:
         mass = keys.new_zeros(keys.shape[:-1], dtype=torch.float32)
     scored = Scored(mass, torch.zeros_like(mass, dtype=torch.bool))
-    settings, refined = hex_settings(system, reading), refinement(system, reading)
+    settings, refined = hex_settings(system, reading), refinement_settings(system, reading)
     return kv.compress(keys, values, scored, store=settings, refinement=refined)
 
 
@@ -99,7 +99,9 @@ class Codes:
             both = zip((keys, values), since, strict=True)
             layer.keys, layer.values = (torch.cat([old.to(new), new], 2) for old, new in both)
         else:
-            layer.old = without_positions(keys.to(since[0]), values.to(since[1]), self.offsets)
+            layer.old = ragged_without_positions(
+                keys.to(since[0]), values.to(since[1]), self.offsets
+            )
             layer.keys, layer.values = since
 
 

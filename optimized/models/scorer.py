@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from optimized import Scored
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.eviction import EvictionCache
 from optimized.models.prefill import Prefilled, Step
@@ -31,7 +31,7 @@ class Scores(NamedTuple):
     layers."""
 
 
-class ReadLayer(NamedTuple):
+class PromptLayer(NamedTuple):
     """One layer of a prompt that was read: the input of every scorer."""
 
     layer: int
@@ -41,7 +41,7 @@ class ReadLayer(NamedTuple):
     keep: int
 
 
-class Arriving(NamedTuple):
+class NewTokens(NamedTuple):
     """New tokens of one layer of a cache that is compressed while the model decodes."""
 
     keys: Float[Tensor, "batch kv_heads tokens width"]
@@ -90,7 +90,7 @@ class Scorer:
     """Its colour in pictures."""
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
-        refuse.settings(self.name, settings, self.takes)
+        checks.settings(self.name, settings, self.takes)
         must_be("window", settings.get("window"), Positive | None)
         self.model, self.kv, self.settings = model, kv, settings
         self.memory: dict[int, Any] = {}
@@ -105,7 +105,7 @@ class Scorer:
     @classmethod
     def scopes(cls) -> tuple[Scope, ...]:
         """Return its scopes; a scorer that shares the budget among layers has no `"model"`."""
-        return refuse.OF_ONE_LAYER if cls.sharing else refuse.SCOPES
+        return checks.OF_ONE_LAYER if cls.sharing else checks.SCOPES
 
     @classmethod
     def kinds(cls) -> dict[str, Any]:
@@ -148,15 +148,15 @@ class Scorer:
                 "`prefill(model, ids, watch=[scorer.watch])`"
             )
         layers = enumerate(layer.whole for layer in prompt.cache.whole_layers())
-        read = (ReadLayer(index, *held, prompt.valid, keep) for index, held in layers)
+        read = (PromptLayer(index, *held, prompt.valid, keep) for index, held in layers)
         return Scores(tuple(map(self.scored, read)), self.budgets(prompt, keep))
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         raise NotImplementedError
 
     @staticmethod
-    def arriving(kv: ModuleType, new: Arriving) -> Tensor | None:
+    def arriving(kv: ModuleType, new: NewTokens) -> Tensor | None:
         """Return the scores of new tokens; None where scores are sums of received attention."""
         del kv, new
 
@@ -184,7 +184,7 @@ def lengths(prompt: Prefilled) -> Int[Tensor, " batch"]:
     return torch.full((batch,), tokens, device=prompt.input_ids.device)
 
 
-def ends(read: ReadLayer, sinks: int = 4, recent: int | None = None) -> Tensor:
+def ends(read: PromptLayer, sinks: int = 4, recent: int | None = None) -> Tensor:
     """Return a mask of the first and last real tokens of each row, which are protected."""
     batch, heads, tokens, _ = read.keys.shape
     valid = read.valid

@@ -11,7 +11,7 @@ from optimized import Scored
 from optimized.models.eviction import pool_budgets
 from optimized.models.prefill import Prefilled
 from optimized.models.scorer import Scores
-from optimized.models.systems import System, selector
+from optimized.models.systems import System, selection_call
 
 
 def kept_entries(
@@ -36,7 +36,7 @@ def kept_entries(
         keep: mean number of entries that a head keeps, in place of a ratio.
         rows: the batch rows to select in; the mask is False in all others.
     """
-    name, settings = selector(system, reading)
+    name, settings = selection_call(system, reading)
     select = getattr(kv, name)
     settings["valid"] = prompt.valid if rows is None or prompt.valid is None else prompt.valid[rows]
     layers = [layer.whole for layer in prompt.cache.whole_layers()]

@@ -11,21 +11,21 @@ from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache
 
 import optimized
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.attention import (
     CHECKING,
     attentions,
     decoder_of,
     dense_attention,
-    expand_alone,
-    expand_for_ours,
     implementation,
     input_device,
-    own_attention,
+    native_attention,
     register_attention,
     softmax_of,
     unrotated_queries,
+    unwrap_latent_expansion,
+    wrap_latent_expansion,
 )
 from optimized.models.eviction import EvictionCache, EvictionLayer
 from reference.precision import widen
@@ -50,7 +50,7 @@ class Found(NamedTuple):
     """Its queries against projections that are rotated as a whole."""
 
 
-class Proof(NamedTuple):
+class ModelTraits(NamedTuple):
     """Properties of a model that passed the self-check."""
 
     rotates: bool
@@ -61,7 +61,7 @@ class Proof(NamedTuple):
     """How many layers its cache has."""
 
 
-def run_self_check(model: PreTrainedModel) -> Proof:
+def run_self_check(model: PreTrainedModel) -> ModelTraits:
     """Return the properties of a model, after a self-check on a short random prompt.
 
     The check compares every layer that sees the whole text with the layer's own result.
@@ -80,7 +80,7 @@ def run_self_check(model: PreTrainedModel) -> Proof:
     decoder = decoder_of(model)
     cache, modules = EvictionCache(decoder.config), attentions(decoder)
     lost = {n for n, layer in enumerate(cache.layers) if isinstance(layer, EvictionLayer)}
-    refuse.unfound(named, len(lost - {one.layer_idx for one in modules}))
+    checks.unfound(named, len(lost - {one.layer_idx for one in modules}))
     own, training = implementation(decoder), model.training
     name = register_attention(own)
     decoder.set_attn_implementation(name)
@@ -90,7 +90,7 @@ def run_self_check(model: PreTrainedModel) -> Proof:
         model.eval()
     checking = CHECKING.set(compare_attention)
     for one in modules:
-        expand_for_ours(one)
+        wrap_latent_expansion(one)
     try:
         if (kept := implementation(decoder)) != name:
             raise ValueError(
@@ -117,11 +117,11 @@ def run_self_check(model: PreTrainedModel) -> Proof:
         for hook in hooks:
             hook.remove()
         for one in modules:
-            expand_alone(one)
+            unwrap_latent_expansion(one)
         decoder.set_attn_implementation(own)
     if len(run.found) != len(cache.evictable()) * len(CALLS):
         raise ValueError("model must call the attention of every layer once")
-    refuse.unlike_widths(named, [layer.whole for layer in cache.evictable()])
+    checks.require_equal_widths(named, [layer.whole for layer in cache.evictable()])
     formula, module, rotation = torch.tensor(run.found).amax(0).tolist()
     for moved, allowed in ((formula, SHARP), (module, run.loose)):
         if not moved <= allowed:
@@ -130,7 +130,7 @@ def run_self_check(model: PreTrainedModel) -> Proof:
                 f"{named!r}, whose attention moves by {moved:.2g} of its size on a random "
                 f"prompt, {allowed:.2g} being allowed"
             )
-    return Proof(rotation <= run.loose, carries, len(cache.layers))
+    return ModelTraits(rotation <= run.loose, carries, len(cache.layers))
 
 
 class Run:
@@ -183,7 +183,7 @@ class Run:
             return
         if "past_key_values" not in inputs:
             raise ValueError("model must hand `past_key_values` to its attention by name")
-        refuse.masks_by_kind(type(module).__name__, inputs.get("attention_mask"))
+        checks.masks_by_kind(type(module).__name__, inputs.get("attention_mask"))
         queries: list[Tensor] = []
         ours.observe = lambda query, *_: queries.append(query)
         flags = self.mask[:, : self.new.stop].bool().to(output[0].device)
@@ -229,9 +229,9 @@ def compare_attention(
         # in the mask it would be NaN at padding.
         lowest = torch.finfo(torch.float32).min
         attention_mask = attention_mask.to(queries.dtype).clamp(min=lowest)
-        refuse.added(type(module).__name__, attention_mask)
+        checks.reject_additive_bias(type(module).__name__, attention_mask)
         seen = attention_mask[:, 0, -1] == 0  # the last query sees all real tokens
-    eager = own_attention("eager", module)
+    eager = native_attention("eager", module)
     own = eager(module, queries, keys, values, attention_mask, **how)[0]
     ours = dense_attention(queries, keys, values, seen, softmax_of(query, **how)).transpose(1, 2)
     real = torch.ones_like(own[..., 0, 0], dtype=torch.bool)

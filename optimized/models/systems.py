@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import optimized
 from optimized import GraphSettings
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models.scorer import Scope
 from optimized.models.scorers import SCORERS
 from optimized.readings import READINGS
@@ -75,7 +75,7 @@ def system_named(name: str) -> System:
     before, arrow, then = name.partition(">")
     if arrow:
         evicting = system_named(before)
-        refuse.known_name("store", then, STORES)
+        checks.known_name("store", then, STORES)
         if not evicting.evicts:
             raise ValueError(f"system must evict before '>', got {name!r}")
         return evicting._replace(name=name, then=then)
@@ -94,7 +94,7 @@ def system_named(name: str) -> System:
         return System(name, scorer, refinement or None, store=first)
     named = ["full", *STORES, *SCORERS, *(f"{s}+{r}" for s in SCORERS for r in REFINEMENTS)]
     misspelt = first not in (*STORES, *SCORERS) or not known
-    asked = (refuse.did_you_mean(name, named) if misspelt else "") or "."
+    asked = (checks.did_you_mean(name, named) if misspelt else "") or "."
     if at and scopes and known and scope not in scopes:
         asked = f": {first} has @{', @'.join(scopes)}."
     raise ValueError(
@@ -106,7 +106,7 @@ def system_named(name: str) -> System:
     )
 
 
-def refinement_of(settings: Any) -> str:
+def refinement_name(settings: Any) -> str:
     """Return the name of the refinement that has settings of this type."""
     kinds = dict(zip(KINDS, REFINEMENTS, strict=True))
     if not isinstance(settings, KINDS):
@@ -123,7 +123,7 @@ def settings_of(scorer: str, reading: str) -> dict[str, Any]:
     return {"exact": reading == "remedied"} if "exact" in SCORERS[scorer].takes else {}
 
 
-def selector(one: System, reading: str) -> tuple[str, dict[str, Any]]:
+def selection_call(one: System, reading: str) -> tuple[str, dict[str, Any]]:
     """Return the name of a system's selection function, and its settings without the budget.
 
     Args:
@@ -133,7 +133,7 @@ def selector(one: System, reading: str) -> tuple[str, dict[str, Any]]:
     Returns:
         `"select"`, `"hubkv_select"` or `"graphkv_select"`, and its settings.
     """
-    settings = refinement(one, reading)
+    settings = refinement_settings(one, reading)
     if one.refinement == "hubkv":
         return "hubkv_select", dict(refinement=settings, scope=one.scope)
     if isinstance(settings, GraphSettings) and one.scope == "head":
@@ -142,9 +142,9 @@ def selector(one: System, reading: str) -> tuple[str, dict[str, Any]]:
     return "select", dict(refinement=settings, scope=one.scope)
 
 
-def refinement(one: System, reading: str) -> Any:
+def refinement_settings(one: System, reading: str) -> Any:
     """Return the settings of a system's refinement under a reading."""
-    refuse.one_of("readings", reading, READINGS)
+    checks.one_of("readings", reading, READINGS)
     if one.refinement is None:
         return None
     if one.settings:

@@ -23,7 +23,7 @@ import optimized
 import reference
 from optimized.models.attach import attach
 from optimized.models.fastkvzip_gates import FILE, load_gates
-from optimized.models.layer import whole_layers
+from optimized.models.layer import count_full_attention_layers
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import System
 from optimized.study import documents, evaluate, parity_check, report, table
@@ -150,11 +150,11 @@ def prepare(
     folder = MODELS.get(given.model, Path(given.model))
     model, tokenizer = load(folder, on)
     fits(model, given)
-    text = documents.held_out() if given.text is None else documents.read(given.text)
+    text = documents.held_out() if given.text is None else documents.load_text_file(given.text)
     maker = documents.Maker(text, tokenizer)
     lengths = documents.lengths(given.context)
     made = maker.documents(given.seed, given.documents, lengths, given.continuation, given.needles)
-    gates = load_gates(folder, whole_layers(model.config), on)
+    gates = load_gates(folder, count_full_attention_layers(model.config), on)
     kv, other = {
         "optimized": (optimized, None),
         "reference": (reference, optimized),
@@ -166,7 +166,7 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, Any], list[Picture]]:
     """Measure all systems of a run, and return the figures and the pictures."""
     chosen = changed(systems_named(given.systems), read(given.set or ()))
     with threads(few=True):
-        for name in parity_check.changed():
+        for name in parity_check.disagreeing_functions():
             said = f"optimized.{name} no longer computes reference.{name}"
             print(f"python -m optimized: warning: {said}", file=sys.stderr)
     model, texts, settings = prepare(given)

@@ -43,7 +43,7 @@ def held_out() -> str:
     return "\n\n".join(files("heldout").values())
 
 
-def read(file: Path) -> str:
+def load_text_file(file: Path) -> str:
     """Return the text of a file.
 
     Raises:
@@ -171,7 +171,7 @@ class Maker:
         return sorted(made, key=lambda document: len(document.context))
 
 
-def overlapping(documents: list[Document]) -> bool:
+def have_overlap(documents: list[Document]) -> bool:
     """Return whether two documents share some text, which makes verdicts overconfident."""
     spans = sorted(document.lines for document in documents)
     return any(second[0] < first[1] for first, second in pairwise(spans))

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models.eviction import map_both
 from optimized.models.layer import WindowLayer
 from optimized.models.prefill import prefill
 from optimized.models.quantized_eviction import restored, stored
 from optimized.models.selection import kept_entries
 from optimized.study.documents import Document
-from optimized.study.metrics import Judge
-from optimized.study.score_runner import Panel
+from optimized.study.metrics import DocumentMetrics
+from optimized.study.score_runner import PromptScorers
 from optimized.study.timing import Clock
 from optimized.study.trials import Row, Settings, Trial
 
@@ -76,7 +76,7 @@ class Batch:
     ) -> None:
         self.device, self.settings = model.device, settings
         ids = torch.tensor([document.context for document in documents], device=model.device)
-        self.panel = Panel(model, ids.shape[1], rows, settings, place)
+        self.panel = PromptScorers(model, ids.shape[1], rows, settings, place)
         self.prompt = prefill(model, ids, watch=self.panel.watchers())
         self.cache = self.prompt.cache
         for layer in self.cache.layers:  # the papers' caches have 16 bits
@@ -84,7 +84,7 @@ class Batch:
                 layer.keys, layer.values = map_both(Tensor.half, layer.keys, layer.values)
                 if isinstance(layer, WindowLayer):
                     layer.held = []  # the last token is not removed any more
-        self.judge = Judge(model, self.prompt, documents)
+        self.judge = DocumentMetrics(model, self.prompt, documents)
 
     def measure(self, rows: Sequence[Row], step: Callable[[str], None]) -> None:
         """Measure every trial on this batch, and add the results to its row."""
@@ -133,7 +133,7 @@ class Batch:
     def quantise(self, row: Row, clock: Clock) -> int:
         """Replace the cache by the restored entries of a quantiser; return the stored bytes."""
         system, kv = row.trial.system, self.settings.kv
-        refuse.latent(any(layer.expands for layer in self.cache.evictable()))
+        checks.latent(any(layer.expands for layer in self.cache.evictable()))
         windows = [one for one in self.cache.layers if isinstance(one, WindowLayer)]
         nbytes = kv.stored_bytes([windows, self.cache.states])
         mass: list[Tensor | None] = [None] * len(self.cache.evictable())

@@ -26,7 +26,7 @@ class Probe(NamedTuple):
     values: Tensor
 
 
-class Judge:
+class DocumentMetrics:
     """Measurements of a model on documents that it has read, with any state of their cache."""
 
     def __init__(

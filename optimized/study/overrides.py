@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import torch
 
 import optimized
-from optimized.models.refusals import did_you_mean, known_name
+from optimized.models.argument_checks import did_you_mean, known_name
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, usual
 from reference._validation.contract import compiled

@@ -13,7 +13,7 @@ from optimized.models.systems import (
     settings_of,
     system_named,
 )
-from optimized.models.systems import refinement as refinement_of
+from optimized.models.systems import refinement_settings as refinement_of
 
 PAIRS = {
     "hubkv": ("kvzip", "fastkvzip"),
@@ -65,7 +65,7 @@ def everything() -> list[str]:
     return [*names, *STORES, *hexes]
 
 
-def remedies(one: System, reading: str) -> list[str]:
+def corrections_in_use(one: System, reading: str) -> list[str]:
     """Return the corrections that a system uses under a reading, each with its erratum."""
     if reading == "letter":
         return []

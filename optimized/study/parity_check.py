@@ -17,7 +17,7 @@ RELATIVE, ABSOLUTE = 1e-4, 1e-5
 """Tolerances for rounding; masks and counts must be equal."""
 
 
-def calls() -> dict[str, Callable[[ModuleType], Any]]:
+def sample_calls() -> dict[str, Callable[[ModuleType], Any]]:
     """Return a call of each function that the command uses, by the function's name."""
     draw = torch.Generator().manual_seed(0)
     queries, keys, values = torch.randn(3, 1, HEADS, TOKENS, WIDTH, generator=draw)
@@ -55,9 +55,9 @@ def calls() -> dict[str, Callable[[ModuleType], Any]]:
     }
 
 
-def changed() -> Iterator[str]:
+def disagreeing_functions() -> Iterator[str]:
     """Yield the names of functions of `optimized` whose results differ from `reference`."""
-    for name, call in calls().items():
+    for name, call in sample_calls().items():
         try:
             assert_close(call(optimized), call(reference), rtol=RELATIVE, atol=ABSOLUTE)
         except Exception:  # a changed implementation may raise anything

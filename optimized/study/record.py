@@ -6,8 +6,8 @@ from importlib import metadata
 from math import isfinite
 from typing import Any
 
-from optimized.study.documents import Document, overlapping
-from optimized.study.paired_comparison import remedies
+from optimized.study.documents import Document, have_overlap
+from optimized.study.paired_comparison import corrections_in_use
 from optimized.study.significance import differences, fewest, interval, shares, verdicts
 from optimized.study.trials import Row
 
@@ -40,7 +40,7 @@ def plain(value: Any) -> Any:
     return value if finite or isinstance(value, int | str | None) else str(value)
 
 
-def needless(full: Row) -> str | None:
+def needles_unusable_reason(full: Row) -> str | None:
     """Return why needles are not compared, or None if they are."""
     found = mean(shares(full))
     if found is None:
@@ -63,7 +63,7 @@ def figures(row: Row, full: Row, reading: str, compared: bool, seed: int) -> dic
         "scope": system.scope if system.evicts else None,
         "store": system.store,
         "ratio": row.trial.ratio,
-        "readings": remedies(system, reading),
+        "readings": corrections_in_use(system, reading),
         "settings": {f"{part}.{name}": plain(value) for part, name, value in system.changes},
         "refused": row.refused,
     }
@@ -103,7 +103,7 @@ def record(
     full = rows[0]
     reading, seed = command["readings"], command["seed"]
     compared = command["implementation"] == "reference"
-    without = needless(full)
+    without = needles_unusable_reason(full)
     judged = verdicts(rows, lambda row: 100 * row.nbytes / full.nbytes, seed, without is None)
     tests = sum(len(one.p) for one in judged)
     return {
@@ -115,7 +115,7 @@ def record(
             "lengths": [len(document.context) for document in documents],
             "continuation": len(documents[0].continuation),
             "depths": [[one.depth for one in document.questions] for document in documents],
-            "overlapping": overlapping(list(documents)),
+            "overlapping": have_overlap(list(documents)),
         },
         "no_needles": without,
         "rows": [figures(row, full, reading, compared, seed) for row in rows],

@@ -20,7 +20,7 @@ from optimized.study.timing import Clock
 from optimized.study.trials import Settings, Trial
 
 
-class Panel:
+class PromptScorers:
     """The scorers of some trials, for one prompt.
 
     Where a scorer does not support the model, only its own trials are refused.

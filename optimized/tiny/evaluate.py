@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaForCausalLM
 
 from optimized.tiny.tasks import REPEAT, Fact, facts, hidden
-from optimized.tiny.tokens import Tokens
+from optimized.tiny.tokens import CorpusTokenizer
 
 
 class Needle(NamedTuple):
@@ -27,7 +27,7 @@ class Needle(NamedTuple):
     fact: Fact
 
 
-def needle(on: Tokens, seed: int, length: int, distractors: int = 0) -> Needle:
+def needle(on: CorpusTokenizer, seed: int, length: int, distractors: int = 0) -> Needle:
     """Return a fact, hidden with distractors in `length` tokens of held-out text.
 
     Seeds of training are strings, so no integer seed repeats a training sample.
@@ -39,7 +39,7 @@ def needle(on: Tokens, seed: int, length: int, distractors: int = 0) -> Needle:
 
 
 @torch.inference_mode()
-def says(model: LlamaForCausalLM, prompt: list[int], answer: list[int]) -> Tensor:
+def greedy_matches(model: LlamaForCausalLM, prompt: list[int], answer: list[int]) -> Tensor:
     """Return the mask of answer tokens that greedy decoding predicts, given all tokens before.
 
     Greedy generation returns the exact answer if and only if all are true.
@@ -51,7 +51,7 @@ def says(model: LlamaForCausalLM, prompt: list[int], answer: list[int]) -> Tenso
 
 def needle_accuracy(
     model: LlamaForCausalLM,
-    on: Tokens,
+    on: CorpusTokenizer,
     length: int = 1024,
     seeds: Iterable[int] = range(200),
     distractors: int = 0,
@@ -62,25 +62,28 @@ def needle_accuracy(
     for seed in seeds:
         context, fact = needle(on, seed, length, distractors)
         prompt = [on.begin, *context, *on.ids("\n" + fact.question(restated))]
-        found.append(bool(says(model, prompt, on.ids(fact.answer())).all()))
+        found.append(bool(greedy_matches(model, prompt, on.ids(fact.answer())).all()))
     return sum(found) / len(found)
 
 
 def repeat_accuracy(
-    model: LlamaForCausalLM, on: Tokens, length: int = 512, seeds: Iterable[int] = range(20)
+    model: LlamaForCausalLM,
+    on: CorpusTokenizer,
+    length: int = 512,
+    seeds: Iterable[int] = range(20),
 ) -> float:
     """Return the share of a context's tokens that the model predicts when asked to repeat it."""
     right = []
     for seed in seeds:
         context = on.passage(Random(seed), length, "heldout")
         prompt = [on.begin, *context, *on.ids(REPEAT)]
-        right.append(says(model, prompt, context).double().mean().item())
+        right.append(greedy_matches(model, prompt, context).double().mean().item())
     return sum(right) / len(right)
 
 
 @torch.inference_mode()
 def bits_per_byte(
-    model: LlamaForCausalLM, on: Tokens, length: int = 1024, most: int | None = None
+    model: LlamaForCausalLM, on: CorpusTokenizer, length: int = 1024, most: int | None = None
 ) -> float:
     """Return the bits per byte of held-out files, in independent windows of `length` tokens."""
     nats, count = 0.0, 0
@@ -96,7 +99,7 @@ def bits_per_byte(
 
 def main(folder: Path) -> None:
     """Print every figure."""
-    model, on = LlamaForCausalLM.from_pretrained(folder).eval(), Tokens(folder)
+    model, on = LlamaForCausalLM.from_pretrained(folder).eval(), CorpusTokenizer(folder)
     for length in (256, 512, 1024, 1900):
         for distractors in (0, 3):
             for restated in (False, True):

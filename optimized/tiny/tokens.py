@@ -31,7 +31,7 @@ def whole_words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return whole if len(whole) >= FEW else []
 
 
-class Tokens:
+class CorpusTokenizer:
     """The tokenizer of a folder, and the words that are one token of it."""
 
     def __init__(self, folder: Path) -> None:

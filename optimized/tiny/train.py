@@ -21,11 +21,11 @@ from optimized.tiny import MODELS
 from optimized.tiny.configs import MUON, PLANS, Plan, Stage
 from optimized.tiny.evaluate import bits_per_byte, needle_accuracy
 from optimized.tiny.muon import Muon
-from optimized.tiny.tasks import row
-from optimized.tiny.tokens import Tokens
+from optimized.tiny.tasks import draw_task_row
+from optimized.tiny.tokens import CorpusTokenizer
 
 
-def config(plan: Plan, on: Tokens) -> LlamaConfig:
+def config(plan: Plan, on: CorpusTokenizer) -> LlamaConfig:
     """Return the configuration of a model."""
     return LlamaConfig(
         hidden_size=256,
@@ -41,11 +41,11 @@ def config(plan: Plan, on: Tokens) -> LlamaConfig:
     )
 
 
-def filled(on: Tokens, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
+def filled(on: CorpusTokenizer, rng: Random, stage: Stage) -> tuple[list[int], list[float]]:
     """Return the `length + 1` tokens of a row, filled with concatenated pieces, and weights."""
     found, weights = [on.begin], [0.0]
     while len(found) <= stage.length:
-        for text, weight in row(on, rng, stage.length, stage.shares):
+        for text, weight in draw_task_row(on, rng, stage.length, stage.shares):
             found += text
             weights += [weight] * len(text)
         found.append(on.end)
@@ -53,7 +53,7 @@ def filled(on: Tokens, rng: Random, stage: Stage) -> tuple[list[int], list[float
     return found[: stage.length + 1], weights[: stage.length + 1]
 
 
-def batch(on: Tokens, plan: Plan, seed: int, step: int) -> tuple[Tensor, Tensor]:
+def batch(on: CorpusTokenizer, plan: Plan, seed: int, step: int) -> tuple[Tensor, Tensor]:
     """Return the tokens of a step and their weights."""
     stage = plan.stage_of(step)
     rngs = (Random(f"{seed} {step} {place}") for place in range(stage.rows))
@@ -111,7 +111,7 @@ def main() -> None:
     given = arguments()
     torch.manual_seed(given.seed)
     folder, plan = MODELS[given.model], PLANS[given.model]
-    on = Tokens(folder)
+    on = CorpusTokenizer(folder)
     model = LlamaForCausalLM(config(plan, on)).to(given.device)
     chosen = optimizers(model, plan)
     rates = {"muon": MUON, "adam": plan.adam}

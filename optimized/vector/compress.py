@@ -16,7 +16,7 @@ from optimized.vector.hex.heavy_hitters import recent_mask
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
 from reference._validation.preconditions import AXES
-from reference.compress import for_hex, vectors_compared
+from reference.compress import hex_selection_inputs, vectors_compared
 from reference.graphkv.refine import GraphSettings
 from reference.hex.presets import HexConfig
 from reference.hubkv.refine import HubSettings
@@ -58,7 +58,7 @@ def select(
     else:
         total, real = budgets.sum(-1) if scope == "head" else budgets, rows.real
     refined = refine_rows(rows, refinement, total, heads, real, ratio)
-    kept = best(ranked(refined, rows.padding), protected, budgets, scope)
+    kept = best(rank_padding_last(refined, rows.padding), protected, budgets, scope)
     return kept.movedim(-3, 0) if scope == "model" else kept
 
 
@@ -76,7 +76,7 @@ def select_for_hex(
     store: HexConfig,
 ) -> Tensor:
     vectors = vectors_compared(refinement, keys, values, queries)
-    scored, share, span = for_hex(scored, keep, ratio, store)
+    scored, share, span = hex_selection_inputs(scored, keep, ratio, store)
     rows = rows_of(scored, scope, valid, vectors)
     protected, padding = rows.scored.protected, rows.padding
     apart = protected[..., :span].any(-2)
@@ -89,7 +89,7 @@ def select_for_hex(
     recent = recent_mask(span, 0 if store.carry_recent else store.recent).to(inside.device) & inside
     if store.outside_recent:
         apart = apart | recent
-    pools, aside = (x.flatten(rows.real.ndim) for x in (ranked(mass, ~inside), apart))
+    pools, aside = (x.flatten(rows.real.ndim) for x in (rank_padding_last(mass, ~inside), apart))
     taken = torch.minimum(aside.sum(-1) + budgets, tokens * layers)
     chosen = retain(pools[..., None, :], aside[..., None, :], keep=taken, ratio=None, scope="layer")
     exact = chosen.view(apart.shape) | recent
@@ -223,7 +223,7 @@ def pool_sizes(rows: Rows, scope: str) -> Tensor:
     return rows.real * prod(shape[-AXES[scope] : -1])
 
 
-def ranked(refined: Tensor, padding: Tensor | None) -> Tensor:
+def rank_padding_last(refined: Tensor, padding: Tensor | None) -> Tensor:
     """Return scores that rank padding last, also after entries that a signal evicted."""
     if padding is None:
         return refined

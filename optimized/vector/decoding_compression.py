@@ -5,7 +5,7 @@ from torch import Tensor
 
 import reference
 from optimized._rebind import rebind
-from optimized.vector.compress import Rows, best, ranked, refine_rows
+from optimized.vector.compress import Rows, best, rank_padding_last, refine_rows
 from optimized.vector.evict import evict
 from reference import decoding_compression
 from reference._validation.preconditions import AXES
@@ -37,7 +37,7 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
     pools = here.flatten(-AXES[config.scope])
     full = config.target * scores.shape[-AXES[config.scope] : -1].numel()
     budgets = pools.sum(-1).clamp(max=full)
-    kept = best(ranked(refined, ~here), shielded, budgets, config.scope)
+    kept = best(rank_padding_last(refined, ~here), shielded, budgets, config.scope)
     return kept.movedim(-3, 0) if config.scope == "model" else kept
 
 
@@ -52,6 +52,8 @@ def _refined(rows: Rows, place: Tensor, seen: Tensor, config: DecodingConfig) ->
     return refine_rows(text, config.refinement, *stay).gather(-1, place.clamp(min=0))
 
 
-shrunk = rebind(decoding_compression.shrunk, survivors=survivors, evict=evict)
-decoding_start = rebind(reference.decoding_start, shrunk=shrunk)
-decoding_append = rebind(reference.decoding_append, shrunk=shrunk)
+compress_to_target = rebind(
+    decoding_compression.compress_to_target, survivors=survivors, evict=evict
+)
+decoding_start = rebind(reference.decoding_start, compress_to_target=compress_to_target)
+decoding_append = rebind(reference.decoding_append, compress_to_target=compress_to_target)

@@ -46,13 +46,13 @@ def not_empty(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} must not be empty, got shape {tuple(tensor.shape)}")
 
 
-def marking(name: str, mask: Tensor) -> None:
+def check_any_true(name: str, mask: Tensor) -> None:
     """Refuse a mask that is true nowhere."""
     if scanning(mask) and not bool(mask.any()):
         raise ValueError(f"{name} must be true somewhere, got {mask.tolist()}")
 
 
-def in_range(name: str, result: Tensor, got: object = "a result out of range") -> None:
+def refuse_overflow(name: str, result: Tensor, got: object = "a result out of range") -> None:
     """Refuse what leads to a `result`, at least 0, that its dtype cannot hold."""
     if scanning(result) and not isfinite(result.amax().item()):
         raise ValueError(

@@ -34,7 +34,7 @@ import torch
 from annotated_types import Predicate
 from torch import Tensor
 
-from reference._validation.types import OneOf, Range
+from reference._validation.types import BoundsTest, OneOf
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,7 +91,7 @@ def requires(*rules: Callable[..., None]) -> Callable[[Callable[P, R]], Callable
 
 def guarded(door: str, spec: Callable[P, R]) -> Callable[P, R]:
     """Return `spec` behind its contract, as the package `door` offers it."""
-    hold = contract(spec)
+    hold = compile_contract(spec)
 
     @wraps(spec)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -102,7 +102,7 @@ def guarded(door: str, spec: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
+def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
     """Compile a signature into a function that refuses what a call was given."""
     hints, parameters = get_type_hints(spec, include_extras=True), signature(spec).parameters
     names = tuple(n for n, p in parameters.items() if p.kind != Parameter.KEYWORD_ONLY)
@@ -213,7 +213,7 @@ def _dtype(name: str, value: Any, _: Axes) -> None:
 
 
 def _number(name: str, kind: type, marks: Sequence[Any]) -> Check:
-    bounds, (word, classes) = Range.of(marks), NUMBERS[kind]
+    bounds, (word, classes) = BoundsTest.of(marks), NUMBERS[kind]
     rules = [mark.func for mark in marks if isinstance(mark, Predicate)]
 
     def check(value: Any, _: Axes) -> None:
@@ -256,8 +256,8 @@ def _record(name: str, kind: Any) -> Check:
 
 
 def _tensor(name: str, annotation: Any) -> Check:
-    word, fits = kind_of(annotation)
-    bounds = Range.of([getattr(annotation.dtype, "values", None)])
+    word, fits = tensor_kind(annotation)
+    bounds = BoundsTest.of([getattr(annotation.dtype, "values", None)])
     names, whole = annotation.dim_str.split(), f"[{annotation.dim_str}]"
     star = next((place for place, axis in enumerate(names) if axis[0] == "*"), None)
     least = len(names) - (star is not None)
@@ -303,7 +303,9 @@ def _tensor(name: str, annotation: Any) -> Check:
     return check
 
 
-def within(name: str, tensor: Tensor, bounds: Range | None, real: Tensor | None = None) -> None:
+def within(
+    name: str, tensor: Tensor, bounds: BoundsTest | None, real: Tensor | None = None
+) -> None:
     """Refuse values out of bounds, where they are real."""
     if bounds is None or not scanning(tensor):
         return
@@ -335,7 +337,7 @@ def ends(tensor: Tensor, least: float = -inf) -> tuple[float, float]:
     return low.item(), high.item()
 
 
-def kind_of(annotation: Any) -> tuple[str, Callable[[torch.dtype], bool]]:
+def tensor_kind(annotation: Any) -> tuple[str, Callable[[torch.dtype], bool]]:
     """Return how to say what kind of tensor an annotation asks for, and a test of its dtype."""
     dtypes = annotation.dtype.dtypes
     if "int32" in dtypes and "int64" in dtypes:

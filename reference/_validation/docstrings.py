@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from annotated_types import Predicate
 
-from reference._validation.contract import FLAG, NUMBERS, SEVERAL, kind_of
-from reference._validation.types import OneOf, Range
+from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
+from reference._validation.types import BoundsTest, OneOf
 
 WIDTH = 92
 
@@ -57,11 +57,11 @@ def _one(base: Any, marks: list[Any]) -> str:
         *others, last = map(repr, listed)
         return f"{', '.join(others)} or {last}"
     if hasattr(base, "dim_str"):
-        bounds = Range.of([getattr(base.dtype, "values", None)])
-        kind = f"{_bare(kind_of(base)[0])} tensor [{base.dim_str.strip()}]"
+        bounds = BoundsTest.of([getattr(base.dtype, "values", None)])
+        kind = f"{_bare(tensor_kind(base)[0])} tensor [{base.dim_str.strip()}]"
         return f"{kind}, {bounds.said}" if bounds else kind
     if base in NUMBERS:
-        bounds, kind = Range.of(marks), _bare(NUMBERS[base][0])
+        bounds, kind = BoundsTest.of(marks), _bare(NUMBERS[base][0])
         between = ", " if bounds and bounds.said.startswith("finite") else " "
         said = f"{kind}{between}{bounds.said}" if bounds else kind
         rules = [mark.func.__name__ for mark in marks if isinstance(mark, Predicate)]

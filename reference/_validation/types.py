@@ -113,7 +113,7 @@ else:
         values = Ge(0)
 
 
-class Range(NamedTuple):
+class BoundsTest(NamedTuple):
     """Which numbers are admissible, and how to say so; NaN never is."""
 
     hold: Callable[[Any], Any]
@@ -121,7 +121,7 @@ class Range(NamedTuple):
     least: float
 
     @classmethod
-    def of(cls, marks: Iterable[Any]) -> "Range | None":
+    def of(cls, marks: Iterable[Any]) -> "BoundsTest | None":
         """Read marks of `annotated_types`; None where they bound nothing."""
         single = [
             m for mark in marks for m in (mark if isinstance(mark, GroupedMetadata) else [mark])

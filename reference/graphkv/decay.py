@@ -64,7 +64,7 @@ def decay(
                 lowered = after - before * loss
             after = torch.where(neighbours[..., i, :], lowered, after)
     after = after.to(scores.dtype)
-    checks.in_range("scores", after.abs())
+    checks.refuse_overflow("scores", after.abs())
     return after
 
 
@@ -106,7 +106,7 @@ def enhance(
             gain = strength * widen(weights[..., i, :])
             enhanced = torch.where(neighbours[..., i, :], enhanced * (1 + gain), enhanced)
     enhanced = enhanced.to(scores.dtype)
-    checks.in_range("scores", enhanced.abs())
+    checks.refuse_overflow("scores", enhanced.abs())
     return enhanced
 
 

@@ -154,7 +154,7 @@ def edges(
         inner = (source * end).sum(-1)
         lengths = source.norm(dim=-1) * end.norm(dim=-1)
         weights[..., i, :] = torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)  # E-G4
-    checks.in_range("keys", weights.abs())
+    checks.refuse_overflow("keys", weights.abs())
     return weights.clamp(min=0) if clamp else weights
 
 

@@ -181,5 +181,5 @@ def graphkv_refine(
         refined = refined[..., None, :].expand(scores.shape)
     refined = refined.to(scores.dtype).contiguous()
     if signal != "evict":
-        checks.in_range("scores", refined)
+        checks.refuse_overflow("scores", refined)
     return refined

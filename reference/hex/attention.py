@@ -92,5 +92,5 @@ def hex_attention(
         part = queries[row][:, late:], keys[row][:, first:]
         output[row][:, late:] = attention(*part, values[row][:, first:], causal, scale)
         drawn[row][first:] = attention_weights(*part, causal, scale).sum((0, 1))
-    checks.in_range("queries", output.abs())
+    checks.refuse_overflow("queries", output.abs())
     return HexAttention(output, drawn if mass else None)

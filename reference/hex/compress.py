@@ -10,7 +10,7 @@ from reference._validation import checks
 from reference._validation.contract import requires, scanning
 from reference._validation.preconditions import alike, divides, headed
 from reference._validation.types import Bits, Finite, Positive, Scales, ValueGroup
-from reference.hex.kcvt import by_column, by_row, code, dequantise, from_row
+from reference.hex.kcvt import by_row, code, dequantise, from_row, transposed
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.precision import widest
 
@@ -122,9 +122,9 @@ def hex_compress(
         codes of a channel in token order, with code 0 under kept entries.
     """
     kept = hex_mask(expander, dynamic, keys.shape[-3])
-    by_channel = code("keys", by_column(keys), bits, by_column(kept), scales)
+    by_channel = code("keys", transposed(keys), bits, transposed(kept), scales)
     by_token = code("values", by_row(values, value_group), bits, by_row(kept, value_group), scales)
-    value_codes = by_column(from_row(by_token.codes, value_group, values.shape[-1]))
+    value_codes = transposed(from_row(by_token.codes, value_group, values.shape[-1]))
     return HexBlock(
         bits,
         pack_bits(by_channel.codes, bits),
@@ -175,10 +175,10 @@ def restored(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
     value_group = "head" if block.value_steps.ndim == block.key_steps.ndim else "token"
     key_codes = unpack_bits(block.key_words, block.bits, tokens)
     by_channel = dequantise(key_codes, block.key_steps, block.key_minima)
-    value_codes = by_column(unpack_bits(block.value_words, block.bits, tokens))
+    value_codes = transposed(unpack_bits(block.value_words, block.bits, tokens))
     rows = by_row(value_codes, value_group)
     by_token = from_row(dequantise(rows, block.value_steps, block.value_minima), value_group, width)
-    keys = by_column(by_channel).to(widest(block.key_steps, block.kept_keys))
+    keys = transposed(by_channel).to(widest(block.key_steps, block.kept_keys))
     values = by_token.to(widest(block.value_steps, block.kept_values))
     keys[kept], values[kept] = block.kept_keys.to(keys.dtype), block.kept_values.to(values.dtype)
     return keys, values

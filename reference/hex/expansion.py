@@ -31,7 +31,7 @@ def small(vertices: int) -> None:
 
 def inhabited(subset: Tensor) -> None:
     """Refuse a set without members."""
-    checks.marking("subset", subset)
+    checks.check_any_true("subset", subset)
 
 
 @requires(symmetric, several)

@@ -69,7 +69,7 @@ def attention_mass(
         weights = attention_weights(query, keys[..., :seen, :], causal, log_sum_exp=known)
         for i in range(queries.shape[-3]):
             mass[..., :seen] += weights[..., i, 0, :]
-    checks.in_range("queries", mass)
+    checks.refuse_overflow("queries", mass)
     if normalize:
         for t in range(tokens):
             mass[..., t] /= max(1, min(count, tokens - t) if causal else count)

@@ -131,12 +131,15 @@ def kcvt(
     """
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
-    by_channel = dequantise(*code("keys", by_column(keys), bits, by_column(kept), scales))
+    by_channel = dequantise(*code("keys", transposed(keys), bits, transposed(kept), scales))
     rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
     by_token = from_row(
         dequantise(*code("values", rows, bits, kept_rows, scales)), value_group, values.shape[-1]
     )
-    restored_keys, restored_values = by_column(by_channel).to(keys.dtype), by_token.to(values.dtype)
+    restored_keys, restored_values = (
+        transposed(by_channel).to(keys.dtype),
+        by_token.to(values.dtype),
+    )
     return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
 
 
@@ -178,7 +181,7 @@ def scale_dtype(dtype: torch.dtype, scales: torch.dtype | None) -> torch.dtype:
     return scales or (dtype if dtype in wide else torch.float32)
 
 
-def by_column(x: Tensor) -> Tensor:
+def transposed(x: Tensor) -> Tensor:
     """Exchange tokens and channels."""
     return x.transpose(-1, -2)
 

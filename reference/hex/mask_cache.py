@@ -19,7 +19,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from reference._validation import checks
-from reference._validation.contract import contract
+from reference._validation.contract import compile_contract
 from reference._validation.types import Whole
 from reference.hex.expander import expander_mask
 
@@ -29,7 +29,7 @@ VERSION = 2
 DIGEST = 32
 STALE = 3600
 
-hold = contract(expander_mask)
+hold = compile_contract(expander_mask)
 
 
 class MaskStore:

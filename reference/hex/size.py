@@ -158,13 +158,13 @@ def hex_size(
     )
 
 
-def prompted(prompts: Sequence[int]) -> None:
+def check_prompts(prompts: Sequence[int]) -> None:
     """Refuse no prompts at all."""
     if not prompts:
         raise ValueError(f"prompts must have at least 1 length, got {prompts!r}")
 
 
-@requires(prompted)
+@requires(check_prompts)
 def paper_size(
     prompts: Sequence[Positive] = PROMPTS, kv_heads: Positive = 8, width: Positive = 128
 ) -> tuple[PaperSize, ...]:

@@ -61,7 +61,7 @@ def ungated_refine(
     if protected is not None:
         corrected = corrected.masked_fill(protected, 1)
     corrected = corrected.to(scores.dtype)
-    checks.in_range("scores", corrected)
+    checks.refuse_overflow("scores", corrected)
     return corrected
 
 

@@ -10,15 +10,15 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import AXES, left_padded
 from reference._validation.types import Ratio, Scope, Whole
 from reference.compress import (
+    check_valid_shape,
     compress,
-    each_row,
     fits_pools,
     has_pools,
     of_one_dtype,
     row_budgets,
-    rows_padded,
     select,
     storable,
+    unpadded_rows,
 )
 from reference.evict import DenseCache, RaggedCache
 from reference.hex.cache import HexCache
@@ -28,7 +28,7 @@ from reference.refinement import refinable
 from reference.scorers.scored import Scored
 
 
-@requires(has_pools, rows_padded, left_padded, fits_pools, refinable)
+@requires(has_pools, check_valid_shape, left_padded, fits_pools, refinable)
 def hubkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -80,7 +80,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(has_pools, rows_padded, left_padded, fits_pools, refinable, storable, of_one_dtype)
+@requires(has_pools, check_valid_shape, left_padded, fits_pools, refinable, storable, of_one_dtype)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -145,7 +145,7 @@ def with_ends(
 ) -> Scored:
     """Protect both ends of each row; the window gives way where they must fit into a budget."""
     protected, clipped = torch.zeros_like(scored.protected), 0
-    for row in each_row(scored, scope, valid):
+    for row in unpadded_rows(scored, scope, valid):
         mine = row.scored.protected
         tokens = mine.shape[-1]
         window = left = min(tokens, tokens // 50 if recent is None else recent)

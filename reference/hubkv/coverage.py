@@ -145,7 +145,7 @@ def overlap(
         score = weights[..., :, i].sum(-1)
         shared = torch.minimum(weights[..., :, i], weights[..., :, hub]).sum(-1)
         shares[..., i] = torch.where(score > 0, shared / score, 0)  # 0 / 0: it covers nothing
-    checks.in_range("weights", shares)
+    checks.refuse_overflow("weights", shares)
     return shares
 
 

@@ -48,7 +48,7 @@ def selectivity(
             # from the least score, since a rounded mean lets equal scores deviate
             sigma = (content - content.min()).std(correction=0)
             variation[head] = sigma / (content.mean() + epsilon)
-    checks.in_range("scores", variation)
+    checks.refuse_overflow("scores", variation)
     return variation
 
 

@@ -69,7 +69,7 @@ def autocorrelation(
     # 0 / 0, also where a rounded mean leaves a variance
     constant = (values == values[..., :1]).all(-1) | (variance == 0)
     found = torch.where(constant[..., None], 0, torch.stack(correlations, -1))
-    checks.in_range("values", found.abs())
+    checks.refuse_overflow("values", found.abs())
     return found
 
 

@@ -124,7 +124,7 @@ def hubkv_refine(
     if protected is not None:
         refined = refined.masked_fill(protected, 1)
     refined = refined.to(scores.dtype)
-    checks.in_range("scores", refined)
+    checks.refuse_overflow("scores", refined)
     return refined
 
 

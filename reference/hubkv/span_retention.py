@@ -29,7 +29,7 @@ class ChainDiagnostic(NamedTuple):
 def some_selected(base: Tensor, span: Tensor) -> None:
     """Refuse an empty selection, and a span without tokens."""
     checks.not_empty("base", base)
-    checks.marking("span", span)
+    checks.check_any_true("span", span)
 
 
 @requires(some_selected)

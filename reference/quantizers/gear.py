@@ -9,11 +9,18 @@ from torch import Tensor
 from reference._validation.contract import requires
 from reference._validation.preconditions import of_heads
 from reference._validation.types import Bits, Finite, Ratio, Scales, Seed, Whole
-from reference.hex.kcvt import Quantised, by_column, by_row, code, dequantise, from_row
+from reference.hex.kcvt import (
+    Quantised,
+    by_row,
+    code,
+    dequantise,
+    from_row,
+    transposed,
+)
 from reference.hex.packing import pack_bits, unpack_bits
 from reference.precision import widen
 from reference.quantizers.low_rank import low_rank
-from reference.quantizers.outliers import outlier_count, outlier_mask
+from reference.quantizers.outliers import outlier_mask, outliers_per_end
 
 Side = Literal["channel", "token"]
 """What a row is: a channel over all tokens, for keys, or a token over all heads, for values."""
@@ -133,12 +140,12 @@ def compress_side(
     """Compress keys or values; errors call them `name`."""
     rows = to_rows(x, by)
     apart = outlier_mask(rows, outliers)
-    grid = filled_grid if fill else code
+    grid = quantise_filled if fill else code
     quantised = grid(name, rows, bits, apart, scales)
     stored = torch.where(apart, widen(rows), dequantise(*quantised))
     error = from_rows(widen(rows) - stored, by, x.shape[-1])
     factors = low_rank(error, rank, seed=seed)
-    shape = (*rows.shape[:-1], 2 * outlier_count(rows.shape[-1], outliers))
+    shape = (*rows.shape[:-1], 2 * outliers_per_end(rows.shape[-1], outliers))
     return GearBlock(
         bits,
         pack_bits(quantised.codes, bits),
@@ -151,7 +158,7 @@ def compress_side(
     )
 
 
-def filled_grid(name: str, rows: Tensor, bits: int, apart: Tensor, scales: Scales) -> Quantised:
+def quantise_filled(name: str, rows: Tensor, bits: int, apart: Tensor, scales: Scales) -> Quantised:
     """Quantise rows whose outliers have given way to the mean of all members."""
     mean = widen(rows).mean(-1, keepdim=True).to(rows.dtype)
     filled = torch.where(apart, mean, rows)
@@ -166,9 +173,9 @@ def place_dtype(members: int) -> torch.dtype:
 
 def to_rows(x: Tensor, by: Side) -> Tensor:
     """Return channels of each head as rows of tokens, or tokens as rows of all heads' channels."""
-    return by_column(x) if by == "channel" else by_row(x, "token")
+    return transposed(x) if by == "channel" else by_row(x, "token")
 
 
 def from_rows(rows: Tensor, by: Side, width: int) -> Tensor:
     """Undo `to_rows`."""
-    return by_column(rows) if by == "channel" else from_row(rows, "token", width)
+    return transposed(rows) if by == "channel" else from_row(rows, "token", width)

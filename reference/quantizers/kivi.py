@@ -9,7 +9,7 @@ from torch import Tensor
 from reference._validation.contract import requires
 from reference._validation.preconditions import alike, continued, divides, headed, whole_number
 from reference._validation.types import Bits, Finite, Positive, Scales
-from reference.hex.kcvt import by_column, code, dequantise, scale_dtype
+from reference.hex.kcvt import code, dequantise, scale_dtype, transposed
 from reference.hex.packing import pack_bits, unpack_bits, word_count
 
 
@@ -133,9 +133,9 @@ def kivi_append(
     full = held_keys.shape[-2] // cache.residual * cache.residual
     old = max(0, held_values.shape[-2] - cache.residual)
     if full:
-        cache = with_keys(cache, held_keys[..., :full, :])
+        cache = with_quantised_keys(cache, held_keys[..., :full, :])
     if old:
-        cache = with_values(cache, held_values[..., :old, :])
+        cache = with_quantised_values(cache, held_values[..., :old, :])
     return cache._replace(
         residual_keys=held_keys[..., full:, :].clone(),
         residual_values=held_values[..., old:, :].clone(),
@@ -163,7 +163,7 @@ def kivi_read(
     dtype, width = cache.residual_keys.dtype, cache.residual_keys.shape[-1]
     codes = by_group(unpack_bits(cache.key_words, cache.bits, cache.residual), cache.group)
     channels = dequantise(codes, cache.key_steps, cache.key_minima).flatten(-2)
-    keys = by_column(channels).flatten(-3, -2).to(dtype)
+    keys = transposed(channels).flatten(-3, -2).to(dtype)
     codes = by_group(unpack_bits(cache.value_words, cache.bits, width), cache.group)
     values = dequantise(codes, cache.value_steps, cache.value_minima).flatten(-2).to(dtype)
     return (
@@ -172,10 +172,10 @@ def kivi_read(
     )
 
 
-def with_keys(cache: KiviCache, keys: Tensor) -> KiviCache:
+def with_quantised_keys(cache: KiviCache, keys: Tensor) -> KiviCache:
     """Quantise whole buffers of keys by channel, and put them after the others."""
     buffers = keys.unflatten(-2, (keys.shape[-2] // cache.residual, cache.residual))
-    words, steps, minima = in_groups("keys", by_column(buffers), cache)
+    words, steps, minima = in_groups("keys", transposed(buffers), cache)
     return cache._replace(
         key_words=torch.cat([cache.key_words, words], -3),
         key_steps=torch.cat([cache.key_steps, steps], -3),
@@ -183,7 +183,7 @@ def with_keys(cache: KiviCache, keys: Tensor) -> KiviCache:
     )
 
 
-def with_values(cache: KiviCache, values: Tensor) -> KiviCache:
+def with_quantised_values(cache: KiviCache, values: Tensor) -> KiviCache:
     """Quantise values by token, and put them after the others."""
     words, steps, minima = in_groups("values", values, cache)
     return cache._replace(

@@ -60,7 +60,7 @@ def low_rank(
     for place in np.ndindex(*x.shape[:-2]):
         if block.numel() and wide[place].any():
             left[place], right[place] = iterated(wide[place], block, rounds)
-    checks.in_range("x", right.abs())
+    checks.refuse_overflow("x", right.abs())
     return LowRank(left, right)
 
 

@@ -33,12 +33,12 @@ def outlier_mask(
     """
     order = x.sort(dim=-1, descending=True, stable=True).indices
     mask = torch.zeros_like(x, dtype=torch.bool)
-    for rank in range(outlier_count(x.shape[-1], ratio)):
+    for rank in range(outliers_per_end(x.shape[-1], ratio)):
         for end in (rank, x.shape[-1] - 1 - rank):
             mask.scatter_(-1, order[..., end : end + 1], True)
     return mask
 
 
-def outlier_count(members: int, ratio: float) -> int:
+def outliers_per_end(members: int, ratio: float) -> int:
     """Return how many members are set apart at each end of a row."""
     return Fraction(str(ratio)) * members // 2

@@ -12,7 +12,7 @@ from reference.hex.size import CacheDtype
 from reference.quantizers.gear import place_dtype
 from reference.quantizers.gear_cache import GearCache
 from reference.quantizers.kivi import KiviCache, dividing
-from reference.quantizers.outliers import outlier_count
+from reference.quantizers.outliers import outliers_per_end
 
 
 class QuantizerBytes(NamedTuple):
@@ -155,7 +155,7 @@ def gear_size(
     apart = 0
     for count, members in rows:
         each = element + place_dtype(members).itemsize
-        apart += 2 * each * count * outlier_count(members, outliers)
+        apart += 2 * each * count * outliers_per_end(members, outliers)
     return QuantizerBytes(
         codes=sum(4 * count * word_count(members, bits) for count, members in rows),
         scales=2 * scale.itemsize * sum(count for count, _ in rows),

@@ -13,7 +13,7 @@ from reference._validation.preconditions import aligned, grouped, left_padded, o
 from reference._validation.types import Finite, FiniteAbove0, FiniteNonNegative, Odd
 from reference.attention import attention_weights
 from reference.precision import widest
-from reference.scorers._padding import real_tokens, rows
+from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored
 
 
@@ -60,19 +60,19 @@ def cake(
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
     group = queries.shape[-3] // max(1, kv_heads)
-    for row, first in rows(real_tokens(valid, keys)):
+    for row, first in row_starts(valid_or_all(valid, keys)):
         start = max(first, tokens - window)
         protected[row][:, start:] = True
         if start == first:
             continue
         weights = attention_weights(queries[row][:, -window:], keys[row][:, first:])
-        checks.in_range("queries", weights)
+        checks.refuse_overflow("queries", weights)
         for h, seen in enumerate(weights[..., : start - first]):
             indicator = seen.mean(0) + gamma * _variance(seen)
             for t in range(start - first):
                 around = indicator[max(0, t - kernel // 2) : t + kernel // 2 + 1]
                 scores[row][h // group, first + t] += around.sum() / kernel / group
-    checks.in_range("gamma", scores, gamma)
+    checks.refuse_overflow("gamma", scores, gamma)
     return Scored(scores, protected)
 
 
@@ -116,20 +116,20 @@ def cake_preference(
     """
     batch, tokens = keys.shape[:-3], keys.shape[-2]
     preference = keys.new_zeros(batch, dtype=torch.float64)
-    for row, first in rows(real_tokens(valid, keys)):
+    for row, first in row_starts(valid_or_all(valid, keys)):
         start = max(first, tokens - window)
         if start == first:
             continue
         observing = queries[row][:, -window:].double()
         weights = attention_weights(observing, keys[row][:, first:].double())
-        checks.in_range("queries", weights)
+        checks.refuse_overflow("queries", weights)
         entropy = change = weights.new_zeros(())
         for seen in weights[..., : start - first]:
             entropy = entropy - (seen * (seen + 1e-10).log()).sum()
             change = change + _variance(seen).sum()
         preference[row] = entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)
     preference = preference.float()
-    checks.in_range("tau1", preference, tau1)
+    checks.refuse_overflow("tau1", preference, tau1)
     return preference
 
 

@@ -11,7 +11,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded, multiple, wide
 from reference._validation.types import Finite, FiniteNonNegative, Whole
 from reference.precision import widest
-from reference.scorers._padding import real_tokens, rows
+from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.query_statistics import QueryStatistics
 from reference.scorers.scored import Scored
 
@@ -67,7 +67,7 @@ def expected_attention(
     protected = torch.zeros_like(scores, dtype=torch.bool)
     counted = torch.zeros_like(protected)
     group = heads // max(1, keys.shape[-3])
-    for row, first in rows(real_tokens(valid, keys)):
+    for row, first in row_starts(valid_or_all(valid, keys)):
         start = first + sinks
         protected[row][:, first:start] = True
         turn = (rotation[row] if rotation.ndim > 2 else rotation).to(exact)
@@ -80,5 +80,5 @@ def expected_attention(
             scores[row][h // group, start:] += logits.softmax(-1) / group
         counted[row][:, start:] = True
     scores = torch.where(counted, (scores + epsilon) * values.to(exact).norm(dim=-1), 0)
-    checks.in_range("keys", scores)
+    checks.refuse_overflow("keys", scores)
     return Scored(scores, protected)

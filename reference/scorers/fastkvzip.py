@@ -13,7 +13,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite, FiniteAbove0, Shares, Whole
 from reference.precision import widest
-from reference.scorers._padding import protected_ends, real_tokens
+from reference.scorers._padding import protected_ends, valid_or_all
 from reference.scorers.scored import Scored
 
 
@@ -45,7 +45,7 @@ def some_tokens(targets: Tensor, valid: Tensor | None) -> None:
     """Refuse targets of no heads or no tokens, or padding alone."""
     checks.not_empty("targets", targets)
     if valid is not None:
-        checks.marking("valid", valid)
+        checks.check_any_true("valid", valid)
 
 
 @requires(some_weights, left_padded)
@@ -90,7 +90,7 @@ def fastkvzip(
     Reading:
         C3, C4, E-U44: $b$ is added once, while training as well.
     """
-    valid = real_tokens(valid, hidden[..., None, :, :])
+    valid = valid_or_all(valid, hidden[..., None, :, :])
     exact = widest(hidden, *weights)
     x, gate = hidden.to(exact), GateWeights(*(tensor.to(exact) for tensor in weights))
     kv_heads, group, dim = gate.query.shape[:3]
@@ -104,7 +104,7 @@ def fastkvzip(
         # 1 / (1 + sum of e^(rival - logit)), without its overflow
         scores[..., h, :] += (logit - rivals.logsumexp(-1)).sigmoid() / group
     scores = scores.masked_fill(~valid[..., None, :], 0)
-    checks.in_range("hidden", scores)
+    checks.refuse_overflow("hidden", scores)
     return Scored(scores, protected_ends(valid, kv_heads, sinks, recent))
 
 

@@ -21,7 +21,7 @@ from reference._validation.types import (
     Whole,
 )
 from reference.precision import widen
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 from reference.scorers.fastkvzip import GateWeights, fastkvzip, fastkvzip_loss, some_tokens
 
 
@@ -134,7 +134,7 @@ def train_fastkvzip(
         E-U44, E-U60: the bias enters the scores once, as it does afterwards; no token is held out;
         with a `spread`, learned keys can come to differ.
     """
-    valid = real_tokens(valid, hidden[..., None, :, :])
+    valid = valid_or_all(valid, hidden[..., None, :, :])
     exact = widen(hidden).dtype
     examples = hidden.detach()[valid].to(exact)
     wanted = targets.detach().movedim(-2, 0)[:, valid].to(exact)

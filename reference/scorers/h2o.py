@@ -17,7 +17,7 @@ from reference._validation.preconditions import (
 from reference._validation.types import Finite, Importance, Whole
 from reference.attention import attention_weights, known_of
 from reference.precision import widen, widest
-from reference.scorers._padding import real_tokens, rows
+from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored
 
 
@@ -68,12 +68,12 @@ def h2o_mass(
     *batch, kv_heads, tokens, _ = keys.shape
     exact = widest(queries, keys, log_sum_exp)
     mass = keys.new_zeros(*batch, kv_heads, 0, dtype=exact) if mass is None else mass
-    valid = real_tokens(valid, keys)
+    valid = valid_or_all(valid, keys)
     total = keys.new_zeros(keys.shape[:-1], dtype=torch.promote_types(exact, mass.dtype))
     total[..., : mass.shape[-1]] = mass
     total = torch.where(valid[..., None, :], total, 0)
     count, group = queries.shape[-2], queries.shape[-3] // max(1, kv_heads)
-    for row, first in rows(valid):
+    for row, first in row_starts(valid):
         for q in range(max(0, first - (tokens - count)), count):
             seen = tokens - count + q + 1
             query, cache = queries[row][:, q, None], keys[row][:, first:seen]
@@ -81,7 +81,7 @@ def h2o_mass(
             weights = attention_weights(query, cache, log_sum_exp=known)
             for h in range(queries.shape[-3]):
                 total[row][h // group, first:seen] += weights[h, 0]
-    checks.in_range("queries", total)
+    checks.refuse_overflow("queries", total)
     return total
 
 
@@ -120,7 +120,7 @@ def h2o(
         C3, E-G30: half of the budget is recent, and heavy hitters are the others.
     """
     recent = keep // 2 if recent is None else recent
-    real = real_tokens(valid, mass[..., None])[..., None, :].expand(mass.shape)
+    real = valid_or_all(valid, mass[..., None])[..., None, :].expand(mass.shape)
     tokens = mass.shape[-1]
     place = torch.arange(tokens, device=mass.device)
     return Scored(torch.where(real, widen(mass), 0), real & (place >= tokens - recent))

@@ -9,7 +9,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite
 from reference.precision import widen
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 from reference.scorers.scored import Scored
 
 
@@ -44,8 +44,8 @@ def knorm(
         maximum runs over the real tokens of a head.
     """
     lengths = widen(keys).norm(dim=-1)
-    checks.in_range("keys", lengths)
-    real = real_tokens(valid, keys)[..., None, :].expand(lengths.shape)
+    checks.refuse_overflow("keys", lengths)
+    real = valid_or_all(valid, keys)[..., None, :].expand(lengths.shape)
     lengths = torch.where(real, lengths, 0)
     longest = lengths.amax(-1, keepdim=True) if shift and keys.shape[-2] else 0
     scores = torch.where(real, longest - lengths, 0)

@@ -10,7 +10,7 @@ from reference._validation.preconditions import false_on_the_left, grouped, left
 from reference._validation.types import Finite, Importance, Positive, Whole
 from reference.attention import attention_weights
 from reference.precision import widen, widest
-from reference.scorers._padding import protected_ends, real_tokens, rows
+from reference.scorers._padding import protected_ends, row_starts, valid_or_all
 from reference.scorers.scored import Scored
 
 
@@ -74,12 +74,12 @@ def kvzip_chunk(
         definition; no other token of the context is seen.
     """
     tokens, count, repeat = keys.shape[-2], queries.shape[-2], repeat_keys.shape[-2]
-    repeat_valid = real_tokens(repeat_valid, repeat_keys)
+    repeat_valid = valid_or_all(repeat_valid, repeat_keys)
     exact = widest(queries, keys, repeat_keys)
     past = keys.new_zeros(keys.shape[:-1], dtype=exact) if past is None else past
     scores = past.to(torch.promote_types(exact, past.dtype), copy=True)
     group = queries.shape[-3] // max(1, keys.shape[-3])
-    for row, first in rows(real_tokens(valid, keys)):
+    for row, first in row_starts(valid_or_all(valid, keys)):
         start = first + sinks + index * chunk
         stop = min(tokens, start + chunk)
         if start >= stop:
@@ -94,7 +94,7 @@ def kvzip_chunk(
                 drawn = weights[h, 0, sinks : sinks + stop - start]
                 best = scores[row][h // group, start:stop]
                 scores[row][h // group, start:stop] = torch.maximum(best, drawn)
-    checks.in_range("queries", scores)
+    checks.refuse_overflow("queries", scores)
     return scores
 
 
@@ -182,5 +182,5 @@ def kvzip(
         scores = kvzip_chunk(
             queries[index], keys, repeat_keys[index], index, chunk, sinks, valid, mask, scores
         )
-    protected = protected_ends(real_tokens(valid, keys), keys.shape[-3], sinks, recent)
+    protected = protected_ends(valid_or_all(valid, keys), keys.shape[-3], sinks, recent)
     return Scored(scores, protected)

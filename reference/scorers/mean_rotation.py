@@ -49,5 +49,5 @@ def mean_rotation(
             total[..., i, half + i] -= sines[..., i]
             total[..., half + i, i] += sines[..., i]
             total[..., half + i, half + i] += cosines[..., i]
-    checks.in_range("frequencies", total)
+    checks.refuse_overflow("frequencies", total)
     return (total / future).to(widen(frequencies).dtype)

@@ -11,7 +11,7 @@ from reference._validation.contract import requires, scanning
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite, Whole
 from reference.precision import widen, widest
-from reference.scorers._padding import real_tokens, rows
+from reference.scorers._padding import row_starts, valid_or_all
 
 
 class QueryStatistics(NamedTuple):
@@ -71,7 +71,7 @@ def query_statistics(
     exact = widest(queries, past.mean, past.covariance)
     mean, covariance = past.mean.to(exact, copy=True), past.covariance.to(exact, copy=True)
     count, skipped = past.counted.clone(), past.skipped.clone()
-    for row, first in rows(real_tokens(valid, queries)):
+    for row, first in row_starts(valid_or_all(valid, queries)):
         skip = min(chunk - first, max(0, sinks - int(skipped[row])))
         before, new = int(count[row]), chunk - first - skip
         skipped[row] += skip
@@ -85,7 +85,7 @@ def query_statistics(
             covariance[row][h] += share * (spread - covariance[row][h])
             covariance[row][h] += share * (1 - share) * torch.outer(gap, gap)
             mean[row][h] += share * gap
-    checks.in_range("queries", covariance)
+    checks.refuse_overflow("queries", covariance)
     return QueryStatistics(count, skipped, mean, covariance)
 
 

@@ -19,7 +19,7 @@ from reference._validation.preconditions import (
 from reference._validation.types import Finite, Odd, Positive
 from reference.attention import attention_weights, known_of
 from reference.precision import widest
-from reference.scorers._padding import real_tokens, rows
+from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored
 
 
@@ -69,7 +69,7 @@ def snapkv(
     exact = widest(queries, keys, log_sum_exp)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     protected = torch.zeros_like(scores, dtype=torch.bool)
-    for row, first in rows(real_tokens(valid, keys)):
+    for row, first in row_starts(valid_or_all(valid, keys)):
         start = max(first, tokens - window)
         protected[row][:, start:] = True
         if start == first:
@@ -82,7 +82,7 @@ def snapkv(
             observed += weights[:, q, : start - first]
         for h in range(heads):
             scores[row][h // group, first:start] += _pooled(observed[h], kernel, pooling) / group
-    checks.in_range("queries", scores)
+    checks.refuse_overflow("queries", scores)
     return Scored(scores, protected)
 
 

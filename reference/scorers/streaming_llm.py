@@ -7,7 +7,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Whole
 from reference.precision import widen
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 from reference.scorers.scored import Scored
 
 
@@ -36,7 +36,7 @@ def streaming_llm(
     Reading:
         E-U40: the system ranks nothing; any score that grows with the position keeps its set.
     """
-    valid = real_tokens(valid, keys)
+    valid = valid_or_all(valid, keys)
     position = valid.cumsum(-1)[..., None, :].expand(keys.shape[:-1])
     protected = valid[..., None, :] & (position <= sinks)
     return Scored(position.to(widen(keys.new_empty(0)).dtype), protected)

@@ -1,8 +1,8 @@
 """Mutants of attention."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("attention")
+mutant = mutant_register("attention")
 mutant("""
 vector:consecutive-heads-share-a-cache
   heads_dealt_in_turn: query head h reads value head h modulo the number of key heads
@@ -62,7 +62,7 @@ test_common_laws.py::test_a_call_that_asks_for_gradients_gives_the_same_values[a
   +     weights = torch.dropout(weights, 0.5, weights.requires_grad)
 """)
 
-mutant = mutants_of("_validation/preconditions")
+mutant = mutant_register("_validation/preconditions")
 mutant("""
 test_common_laws.py::test_beyond_the_domain_no_result_is_nan[attention]
   infinite_logits: logits that overflow are taken, and their softmax is NaN

@@ -18,7 +18,7 @@ def output(mass: list[float], values: list[list[float]], width: int) -> list[flo
     return [math.fsum(m * v[c] for m, v in zip(mass, values, strict=True)) for c in columns]
 
 
-def head(queries, keys, values, causal: bool, scale: float | None):
+def attend_one_head(queries, keys, values, causal: bool, scale: float | None):
     """Return weights, padded with zeros, and outputs of every query of one head."""
     all_weights, outputs = [], []
     for t, query in enumerate(queries):

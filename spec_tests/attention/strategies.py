@@ -65,7 +65,7 @@ def log_sum_exp(
     return logits.masked_fill(~seen, -torch.inf).logsumexp(-1).to(queries.dtype)
 
 
-def known(x):
+def with_log_sum_exp(x):
     """Return a call with the log-sum-exp of its logits: of numbers that every dtype holds."""
     x = without_values(x)
     return x | dict(log_sum_exp=log_sum_exp(**x))
@@ -76,7 +76,7 @@ shifts = st.sampled_from([0.0, 1 / 32, -1 / 32])
 """Of a log-sum-exp, within what is taken for rounding."""
 
 INPUTS = dict(
-    attention_weights=attending().map(without_values) | exact.map(known),
+    attention_weights=attending().map(without_values) | exact.map(with_log_sum_exp),
     attention=attending(),
     attention_error=attending(compressed=True),
 )

@@ -13,10 +13,10 @@ from spec_tests.accuracy import assert_at_most, assert_close, assert_equal
 from spec_tests.attention import oracle
 from spec_tests.attention.strategies import (
     attending,
-    known,
     log_sum_exp,
     on_grid,
     shifts,
+    with_log_sum_exp,
     without_values,
 )
 
@@ -57,7 +57,7 @@ def test_agrees_with_scalar_loops(impl, x):
     group, size = queries.shape[-3] // keys.shape[-3], in_logits(x)
     for *batch, h in product(*map(range, queries.shape[:-2])):
         shared = (*batch, h // group)
-        expected_weights, expected = oracle.head(
+        expected_weights, expected = oracle.attend_one_head(
             queries[(*batch, h)].tolist(),
             keys[shared].tolist(),
             values[shared].tolist(),
@@ -79,7 +79,7 @@ def test_the_weights_of_a_query_sum_to_one(impl, x):
 @pytest.mark.spec("HEX-3.1a")
 @given(attending(sizes(), numbers=[on_grid]), shifts)
 def test_a_weight_is_the_power_of_what_a_logit_exceeds_the_log_sum_exp_by(impl, x, shift):
-    x = known(x)
+    x = with_log_sum_exp(x)
     weights = impl.attention_weights(**x | dict(log_sum_exp=None)).double()
     x["log_sum_exp"] += shift
     assert_close(impl.attention_weights(**x), weights * math.exp(-shift), in_logits(x))

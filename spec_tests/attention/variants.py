@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def at_least_single(*tensors):
@@ -30,7 +30,7 @@ def visible(queries, keys, causal):
     return whole.tril(tokens - count) if causal else whole
 
 
-@variant("attention_weights")
+@register_variant("attention_weights")
 def by_one_product(queries, keys, causal=True, scale=None, log_sum_exp=None):
     """Repeat the key heads, multiply once, mask, and take the softmax."""
     known = [] if log_sum_exp is None else [log_sum_exp]
@@ -41,7 +41,7 @@ def by_one_product(queries, keys, causal=True, scale=None, log_sum_exp=None):
     return (logits - known[0][..., None]).exp() if known else logits.softmax(-1)
 
 
-@variant("attention_weights")
+@register_variant("attention_weights")
 def by_groups(queries, keys, causal=True, scale=None, log_sum_exp=None):
     """Fold the groups with einsum; powers of two over their sum."""
     *batch, heads, count, width = queries.shape
@@ -61,7 +61,7 @@ def by_groups(queries, keys, causal=True, scale=None, log_sum_exp=None):
     return powers / powers.sum(-1, keepdim=True)
 
 
-@variant("attention_weights", "values")
+@register_variant("attention_weights", "values")
 @among_tensors
 def in_numpy(queries, keys, causal=True, scale=None, log_sum_exp=None):
     """Loop over queries, from the last one back."""
@@ -83,7 +83,7 @@ def in_numpy(queries, keys, causal=True, scale=None, log_sum_exp=None):
     return weights
 
 
-@variant("attention")
+@register_variant("attention")
 def with_torch(queries, keys, values, causal=True, scale=None):
     """PyTorch's own, with a mask: its causal one aligns the first query with the first key."""
     wide = at_least_single(queries, keys, values)
@@ -93,7 +93,7 @@ def with_torch(queries, keys, values, causal=True, scale=None):
     return out.to(queries.dtype)
 
 
-@variant("attention")
+@register_variant("attention")
 def online(queries, keys, values, causal=True, scale=None, chunk=2):
     """Read two keys at a time: a running maximum, a running sum, a running output."""
     wide, tokens = at_least_single(queries, keys, values), keys.shape[-2]
@@ -113,7 +113,7 @@ def online(queries, keys, values, causal=True, scale=None, chunk=2):
     return (out / total if tokens else out).to(queries.dtype)
 
 
-@variant("attention")
+@register_variant("attention")
 def by_weights(queries, keys, values, causal=True, scale=None):
     """Multiply the weights by the values, those of a group at once."""
     weights, values = at_least_single(by_groups(queries, keys, causal, scale), values)
@@ -124,7 +124,7 @@ def by_weights(queries, keys, values, causal=True, scale=None):
     return out.reshape(queries.shape).to(queries.dtype)
 
 
-@variant("attention_error")
+@register_variant("attention_error")
 def between_two_calls(
     queries, keys, values, compressed_keys, compressed_values, causal=True, scale=None
 ):
@@ -136,7 +136,7 @@ def between_two_calls(
     return torch.linalg.vector_norm(before - after, dim=-1)
 
 
-@variant("attention_error")
+@register_variant("attention_error")
 def root_of_squares(
     queries, keys, values, compressed_keys, compressed_values, causal=True, scale=None
 ):

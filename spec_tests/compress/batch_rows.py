@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reference import Scored
-from spec_tests.refinement.strategies import rows_of
+from spec_tests.refinement.strategies import shape_of_rows
 from spec_tests.retain.strategies import AXES
 
 
@@ -34,10 +34,10 @@ def marked(cache: Any, shape: torch.Size) -> Tensor:
     return kept
 
 
-def rows(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int]]:
+def row_indices_and_starts(x: dict[str, Any]) -> list[tuple[tuple[Any, ...], int]]:
     """Return how to index each row, and where it begins behind its padding."""
     model, found = x["scope"] == "model", []
-    for row in product(*map(range, rows_of(x["scored"].scores, x["scope"]))):
+    for row in product(*map(range, shape_of_rows(x["scored"].scores, x["scope"]))):
         start = 0 if x["valid"] is None else int((~x["valid"][row]).sum())
         found.append(((slice(None), *row) if model else row, start))
     return found
@@ -57,7 +57,7 @@ def alone(x: dict[str, Any], at: tuple[Any, ...], start: int) -> dict[str, Any]:
     return x | parts | dict(scored=Scored(scores, protected), keep=keep, valid=None)
 
 
-def counts(cache: Any, shape: torch.Size) -> Tensor:
+def count_entries_per_head(cache: Any, shape: torch.Size) -> Tensor:
     """Return how many entries each head keeps."""
     kept = [len(head[2]) for head in entries(cache, shape)]
     return torch.tensor(kept, dtype=torch.int64).view(shape)

@@ -1,8 +1,8 @@
 """Mutants of whole compressors."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("compress")
+mutant = mutant_register("compress")
 mutant("""
 vector:what-is-marked-is-no-padding
   padding_is_walked_through: the walk through a row starts at its padding

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import GraphSettings, HexConfig, HubSettings, Scored
-from spec_tests.from_signature import choices
+from spec_tests.from_signature import draw_choices
 from spec_tests.refinement.strategies import (
     DECIDED,
     GRAPHS,
@@ -15,21 +15,21 @@ from spec_tests.refinement.strategies import (
     bad_graph,
     bad_others,
     bad_scores,
-    bare,
     graph,
     graph_settings,
     keys,
     refinements,
-    rows_of,
     scored,
     scored_caches,
     scores,
     seeds,
+    shape_of_rows,
     spread,
+    unprotected_scores,
     values,
     vectors,
 )
-from spec_tests.retain.strategies import AXES, pooled
+from spec_tests.retain.strategies import AXES, flatten_pools
 from spec_tests.strategies import Refusal, longer
 
 FORMS = ("number", "tensor", "ratio")
@@ -49,13 +49,13 @@ def budgets(draw, needed: Tensor, sizes: Tensor, pool: int, forms=FORMS) -> Any:
     return dict(keep=None, ratio=draw(st.sampled_from(roomy)) / 100)
 
 
-def pools_of(x: dict[str, Any], scope: str) -> tuple[Tensor, Tensor, int]:
+def count_pool_entries(x: dict[str, Any], scope: str) -> tuple[Tensor, Tensor, int]:
     """Return the protected entries of each pool, its real entries, and its size."""
     scores, protected = x["scored"]
     there = torch.ones_like(protected)
     if x["valid"] is not None:
         there = spread(x["valid"], scores.shape, scope)
-    pools, shields = pooled(there, scope), pooled(protected, scope)
+    pools, shields = flatten_pools(there, scope), flatten_pools(protected, scope)
     return shields.sum(-1), pools.sum(-1), pools.shape[-1]
 
 
@@ -71,7 +71,7 @@ def hex_configs(draw, padded=False):
         heavy=draw(st.sampled_from([0.0, 0.25, 0.5])),
         recent=draw(st.integers(0, 2)),
         block=draw(st.sampled_from([1, 2, 4])),
-        **draw(choices(HexConfig, "scales", "near", "tile"))
+        **draw(draw_choices(HexConfig, "scales", "near", "tile"))
         | (dict(mode="append") if padded else {}),
     )
 
@@ -83,7 +83,7 @@ def compress(draw, scopes=scopes, unpadded=True, forms=FORMS):
     x = draw(scored_caches(scope, refinement, unpadded=unpadded))
     compared = isinstance(refinement, GraphSettings) and "q" in refinement.kind
     queries = draw(vectors(*x["keys"].shape)) if compared else None
-    budget = draw(budgets(*pools_of(x, scope), forms))
+    budget = draw(budgets(*count_pool_entries(x, scope), forms))
     return x | budget | dict(scope=scope, refinement=refinement, queries=queries, store=None)
 
 
@@ -97,7 +97,7 @@ def compress_into_hex(draw, scopes=scopes, refinements=refinements):
     layers = len(x["keys"]) if scope == "model" else 1
     held = config.recent if config.carry_recent else 0
     pool = layers * (max(0, tokens - held) // config.block * config.block)
-    none = torch.zeros(rows_of(x["scored"].scores, scope), dtype=torch.int64)
+    none = torch.zeros(shape_of_rows(x["scored"].scores, scope), dtype=torch.int64)
     budget = draw(st.just(dict(keep=None, ratio=None)) | budgets(none, none, pool))
     return x | budget | dict(scope=scope, refinement=refinement, queries=None, store=config)
 
@@ -110,7 +110,12 @@ def without_store(x: dict[str, Any]) -> dict[str, Any]:
 INPUTS = dict(select=compress().map(without_store), compress=compress() | compress_into_hex())
 
 ONES = torch.ones(1, 2, 3, 2)
-SPAN = dict(keys=ONES, values=ONES, scored=bare(torch.arange(6.0).view(1, 2, 3) / 8), scope="head")
+SPAN = dict(
+    keys=ONES,
+    values=ONES,
+    scored=unprotected_scores(torch.arange(6.0).view(1, 2, 3) / 8),
+    scope="head",
+)
 # a span that is shorter than a block; a graph of queries
 CORNERS = dict(
     select=[
@@ -125,7 +130,7 @@ CORNERS = dict(
 )
 
 
-def gap(mask: Tensor) -> Tensor:
+def with_hole(mask: Tensor) -> Tensor:
     """Return the mask with a hole behind the first real token."""
     return mask.clone().index_fill_(-1, torch.tensor([6]), False)
 
@@ -140,7 +145,7 @@ chosen = whole | dict(refinement=graph, queries=keys)
 bad_rows = [
     *bad_scores,
     Refusal("values", longer, ValueError, "shape"),
-    Refusal("valid", gap, ValueError, "false on the left of a row only"),
+    Refusal("valid", with_hole, ValueError, "false on the left of a row only"),
     Refusal("keep", None, ValueError, "exactly one"),
     Refusal("keep", -1, ValueError, "in [0, "),
     Refusal("keep", 2.0, TypeError, "integer"),

@@ -11,20 +11,32 @@ from hypothesis import strategies as st
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.compress.batch_rows import alone, counts, entries, marked, of_row, rows
-from spec_tests.compress.strategies import compress, compress_into_hex, pools_of, without_store
+from spec_tests.compress.batch_rows import (
+    alone,
+    count_entries_per_head,
+    entries,
+    marked,
+    of_row,
+    row_indices_and_starts,
+)
+from spec_tests.compress.strategies import (
+    compress,
+    compress_into_hex,
+    count_pool_entries,
+    without_store,
+)
 from spec_tests.hex.cache.strategies import BLOCK, configs, streams
 from spec_tests.hex.cache.streams import assert_same_cache
 from spec_tests.refinement.strategies import (
-    bare,
     graph_settings,
     importance,
     paddings,
-    rows_of,
     scored_caches,
+    shape_of_rows,
     spread,
+    unprotected_scores,
 )
-from spec_tests.retain.strategies import pooled
+from spec_tests.retain.strategies import flatten_pools
 from spec_tests.strategies import booleans, real
 
 INDEX_BYTES = 8
@@ -67,7 +79,7 @@ def test_a_padded_row_is_compressed_as_it_is_alone(impl, x):
     shape = x["scored"].scores.shape
     whole = entries(impl.compress(**x), shape[:-1])
     assert len(whole) == shape[:-1].numel()
-    for at, start in rows(x):
+    for at, start in row_indices_and_starts(x):
         one = alone(x, at, start)
         by_itself = entries(impl.compress(**one), one["scored"].scores.shape[:-1])
         together = of_row(whole, shape[:-1], at)
@@ -79,9 +91,9 @@ def test_a_padded_row_is_compressed_as_it_is_alone(impl, x):
 @given(compress() | compress(unpadded=False, forms=("ratio",)))
 def test_every_pool_keeps_its_budget_of_real_entries(impl, x):
     shape, scope = x["scored"].scores.shape, x["scope"]
-    kept = counts(impl.compress(**x), shape[:-1])[..., None]
-    _, sizes, _ = pools_of(x, scope)
-    total = pooled(kept, scope).sum(-1)
+    kept = count_entries_per_head(impl.compress(**x), shape[:-1])[..., None]
+    _, sizes, _ = count_pool_entries(x, scope)
+    total = flatten_pools(kept, scope).sum(-1)
     if x["ratio"] is None:
         expected = torch.as_tensor(x["keep"]).expand(sizes.shape).clamp(max=sizes)
     else:
@@ -106,7 +118,7 @@ def test_protected_tokens_stay_and_padding_never_does(impl, x):
 def test_padding_may_hold_anything(impl, x):
     scores, protected = x["scored"]
     if x["valid"] is None:
-        rows = rows_of(scores, x["scope"])
+        rows = shape_of_rows(scores, x["scope"])
         x |= dict(valid=torch.ones(*rows, scores.shape[-1], dtype=torch.bool))
     there = spread(x["valid"], scores.shape, x["scope"])
     spoilt = x | dict(
@@ -121,7 +133,7 @@ def test_padding_may_hold_anything(impl, x):
 @given(compress())
 def test_without_padding_it_is_three_calls(impl, x):
     scope, (scores, protected) = x["scope"], x["scored"]
-    pool, tokens = pooled(scores, scope).shape[-1], scores.shape[-1]
+    pool, tokens = flatten_pools(scores, scope).shape[-1], scores.shape[-1]
     x |= dict(valid=None, keep=pool // 2, ratio=None)
     x["scored"] = scored = Scored(scores, protected & False)
     settings, vectors = x["refinement"], dict(keys=x["keys"])
@@ -142,7 +154,7 @@ def test_a_graph_compares_the_vectors_of_its_kind(impl, kind, kept):
     """The first token's key is the third's, and its query the second's key."""
     across, along = [1.0, 0.0], [0.0, 1.0]
     keys, queries = torch.tensor([[across, along, across]]), torch.tensor([[along, across, along]])
-    scored = bare(torch.tensor([[1.0, 0.75, 0.5]]))
+    scored = unprotected_scores(torch.tensor([[1.0, 0.75, 0.5]]))
     graph = GraphSettings(count=1, kind=kind)
     cache = impl.compress(keys, keys, scored, keep=2, refinement=graph, queries=queries)
     assert cache.positions.tolist() == [kept]
@@ -152,7 +164,7 @@ def test_a_graph_compares_the_vectors_of_its_kind(impl, kind, kept):
 @given(compress())
 def test_nothing_of_the_cache_stays_alive(impl, x):
     cache = impl.compress(**x)
-    kept = counts(cache, x["scored"].scores.shape[:-1])
+    kept = count_entries_per_head(cache, x["scored"].scores.shape[:-1])
     width, element = x["keys"].shape[-1], x["keys"].element_size()
     bounds = (kept.numel() + 1) * INDEX_BYTES if hasattr(cache, "offsets") else 0
     each = 2 * width * element + INDEX_BYTES
@@ -162,7 +174,7 @@ def test_nothing_of_the_cache_stays_alive(impl, x):
 @pytest.mark.spec("GraphKV-7.2")
 def test_a_banished_token_still_goes_before_padding(impl):
     keys = torch.ones(1, 1, 6, 2)
-    scored = bare(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
+    scored = unprotected_scores(torch.tensor([[[0.0, 0, 1, 2, 3, 4]]]))
     valid = torch.tensor([[False, False, True, True, True, True]])
     banished = GraphSettings(count=3, signal="evict")
     cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=banished)
@@ -175,7 +187,7 @@ def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
     """A row that keeps everything is not corrected at all; NMS, which has no gate, is."""
     keep = min(keep, x["keys"].shape[-2])
     cache = impl.compress(**x, keep=keep, refinement=HubSettings())
-    for at, start in rows(x | dict(scope="head")):
+    for at, start in row_indices_and_starts(x | dict(scope="head")):
         tokens = x["keys"].shape[-2] - start
         scores = x["scored"].scores[at][..., start:]
         ratio = 1 - min(keep, tokens) / max(1, tokens)
@@ -190,7 +202,7 @@ def test_the_gate_of_each_row_sees_what_its_own_budget_removes(impl, x, keep):
 @pytest.mark.spec("HubKV-Obs3")
 def test_a_row_above_its_length_keeps_all_of_it(impl):
     keys = torch.arange(8.0).view(2, 1, 4, 1)
-    scored = bare(torch.ones(2, 1, 4))
+    scored = unprotected_scores(torch.ones(2, 1, 4))
     valid = torch.arange(4) >= torch.tensor([[0], [2]])
     cache = impl.compress(keys, keys, scored, keep=3, valid=valid, refinement=NmsSettings())
     assert cache.offsets.tolist() == [0, 3, 5]
@@ -201,7 +213,7 @@ def test_a_row_above_its_length_keeps_all_of_it(impl):
 @pytest.mark.parametrize("tokens", [3, 5])
 @pytest.mark.door
 def test_scores_of_other_tokens_than_the_keys_are_refused(impl, tokens):
-    scored = bare(torch.ones(1, tokens))
+    scored = unprotected_scores(torch.ones(1, tokens))
     with impl.refuses(r"scored\.scores must have shape \(1, 4\)"):
         impl.compress(torch.ones(1, 4, 2), torch.ones(1, 4, 2), scored, keep=2)
 
@@ -228,7 +240,7 @@ def test_with_attention_mass_it_is_a_hex_prefill(impl, stream, config):
     config = config._replace(carry_recent=False)
     mass = impl.attention_mass(queries, keys)
     scores = torch.stack([mass, torch.zeros_like(mass)], -2)
-    scored = bare(scores)
+    scored = unprotected_scores(scores)
     cache = impl.compress(keys, values, scored, store=config)
     assert_same_cache(cache, impl.hex_prefill(queries, keys, values, config))
 
@@ -289,7 +301,7 @@ def test_another_refinement_makes_other_heavy_hitters(impl, refinement, expected
     scores = torch.tensor([[0.0, 1.0, 0.9, 0.0, 0.0, 0.0, 0.7, 0.0]])
     keys = torch.eye(8)[None].clone()
     keys[0, 2] = keys[0, 1]
-    scored = bare(scores)
+    scored = unprotected_scores(scores)
     config = HexConfig(block=8, density=0.0, recent=0)
     cache = impl.compress(keys, keys, scored, keep=2, refinement=refinement, store=config)
     assert cache.blocks[0].dynamic.nonzero()[:, 0].tolist() == expected
@@ -350,7 +362,7 @@ def test_padding_of_whole_blocks_changes_nothing_that_is_stored(impl, x, refinem
 @given(compress_into_hex(), st.data())
 def test_padding_is_never_kept(impl, x, data):
     if x["valid"] is None:
-        rows = rows_of(x["scored"].scores, x["scope"])
+        rows = shape_of_rows(x["scored"].scores, x["scope"])
         x |= dict(valid=data.draw(paddings(*rows, tokens=x["keys"].shape[-2])))
         x |= dict(store=x["store"]._replace(mode="append"))
     for block in impl.compress(**x).blocks:
@@ -362,7 +374,7 @@ def test_padding_is_never_kept(impl, x, data):
 def test_normalized_scores_are_divided_by_the_queries_that_saw_the_token(impl):
     """Of four tokens the last was seen once: its 1 weighs more than the first one's 3 of 4."""
     scores = torch.tensor([[3.0, 0.0, 0.0, 1.0]])
-    scored = bare(scores)
+    scored = unprotected_scores(scores)
     config = HexConfig(block=4, density=0.0, recent=0, heavy=0.25)
     keys = torch.ones(1, 4, 2)
     plain = impl.compress(keys, keys, scored, store=config)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reference import GraphSettings, HexConfig, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.batch_rows import counts
+from spec_tests.compress.batch_rows import count_entries_per_head
 from spec_tests.inputs import SCORED
 
 
@@ -81,7 +81,7 @@ def test_any_scorer_any_refinement_any_scope_may_evict(impl, scored, refinement,
         valid=VALID if scope == "model" else PROMPT.valid,
     )
     real = pools(PROMPT.valid.sum(-1), scope)
-    kept = counts(cache, PROMPT.keys.shape[:-2])
+    kept = count_entries_per_head(cache, PROMPT.keys.shape[:-2])
     heads = dict(head=kept, layer=kept.sum(-1), model=kept.sum((0, -1)))[scope]
     assert_equal(heads, real // 2 if budgets is None else pools(budgets, scope).clone())
     assert impl.stored_bytes(cache) < 2 * PROMPT.keys.nbytes

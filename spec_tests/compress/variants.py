@@ -8,8 +8,8 @@ import torch
 
 import reference
 from spec_tests.evict.variants import by_boolean_indexing
-from spec_tests.retain.variants import one_by_one, without_the_removed
-from spec_tests.variants.make import variant
+from spec_tests.retain.variants import sort_each_pool, subtract_removed_count
+from spec_tests.variants.make import register_variant
 
 
 def each_row(scored, scope, valid):
@@ -34,11 +34,11 @@ def compared(refinement, at, keys, values, queries):
 def budget_of(keep, ratio, row, size):
     """Return the budget of a pool of so many real entries, or of each pool of a row."""
     if ratio is not None:
-        return torch.tensor(without_the_removed(size, ratio))
+        return torch.tensor(subtract_removed_count(size, ratio))
     return (keep[row] if isinstance(keep, torch.Tensor) else torch.tensor(keep)).clamp(max=size)
 
 
-@variant("select")
+@register_variant("select")
 def row_by_row(
     keys, values, scored, *, keep=None, ratio=None, scope="head", refinement=None, queries=None,
     valid=None,
@@ -57,11 +57,11 @@ def row_by_row(
             one, refinement, keep=total // max(1, heads), ratio=removed,
             **compared(refinement, at, keys, values, queries),
         )  # fmt: skip
-        kept[at] = one_by_one(refined, one.protected, keep=budgets, scope=scope)
+        kept[at] = sort_each_pool(refined, one.protected, keep=budgets, scope=scope)
     return kept
 
 
-@variant("compress")
+@register_variant("compress")
 def select_and_evict(
     keys, values, scored, *, keep=None, ratio=None, scope="head", refinement=None, queries=None,
     valid=None, store=None,
@@ -107,7 +107,7 @@ def into_hex(
         aside = apart | recent if store.outside_recent else apart
         mass = refined.sum(-2)[..., :real].flatten()
         many = min(mass.numel(), int(aside.sum()) + heavy)
-        best = one_by_one(mass, aside.flatten(), keep=many).view(apart.shape)
+        best = sort_each_pool(mass, aside.flatten(), keep=many).view(apart.shape)
         where = torch.zeros(*apart.shape[:-1], span, dtype=torch.bool)
         where[..., span - real :] = best | recent
         kept[at[:-2]] = where

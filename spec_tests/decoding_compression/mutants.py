@@ -1,8 +1,8 @@
 """Mutants of compression while decoding."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("decoding_compression")
+mutant = mutant_register("decoding_compression")
 mutant("""
 vector:positions-count-from-the-first-real-token
   padded_positions: positions count from the start of the padding
@@ -10,8 +10,9 @@ vector:positions-count-from-the-first-real-token
   + positions = (place + (place >= 0) * (tokens - seen[..., None])).clamp(min=-1)
 test_a_prompt_is_compressed_as_any_cache_is
   prompt_waits: a long prompt waits for the first interval
-  - return shrunk(view, seen, config)
-  + return shrunk(view, seen, config._replace(target=max(1, tokens)))._replace(config=config)
+  - return compress_to_target(view, seen, config)
+  + low = config._replace(target=max(1, tokens))
+  +     return compress_to_target(view, seen, low)._replace(config=config)
 decoding_compression/test_stream.py::test_any_sequence_of_steps_keeps_order_values_counts_and_the_protected
   pending_lost: what is left of a chunk after a compression is dropped
   - start = new.stop

@@ -9,8 +9,8 @@ from torch import Tensor
 
 import reference
 from reference import DecodingConfig, GraphSettings, HubSettings
-from spec_tests.compress.strategies import gap, valid
-from spec_tests.from_signature import choices
+from spec_tests.compress.strategies import valid, with_hole
+from spec_tests.from_signature import draw_choices
 from spec_tests.refinement.strategies import (
     WIDTH,
     either,
@@ -19,12 +19,12 @@ from spec_tests.refinement.strategies import (
     hub_settings,
     importance,
     keys,
-    leads,
+    leading_shapes,
     never,
     nms_settings,
     paddings,
-    rows_of,
     scores,
+    shape_of_rows,
     values,
     vectors,
 )
@@ -52,7 +52,7 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
         ratio=draw(st.sampled_from([None, None, 0.0, 0.9])),
         sinks=draw(st.integers(0, min(2, target))),
         recent=draw(st.none() | st.integers(0, 3)),
-        **draw(choices(DecodingConfig, "scope")),
+        **draw(draw_choices(DecodingConfig, "scope")),
     )
 
 
@@ -60,7 +60,7 @@ def configs(draw, scopes=("head", "layer", "model"), refinements=None):
 def streams(draw, config, tokens, lead=None, heads=None):
     """Keys, values and scores of some tokens."""
     if lead is None:
-        lead = draw(leads(config.scope))
+        lead = draw(leading_shapes(config.scope))
     shape = (*lead, heads or draw(st.sampled_from([2, 1])), tokens)
     smooth = isinstance(config.refinement, HubSettings) and config.scope != "head"
     scores = draw(importance(*shape, smooth=smooth))
@@ -82,7 +82,7 @@ def start(draw, **fixed):
     config = draw(configs(**fixed))
     tokens = draw(few)
     keys, values, scores = draw(streams(config, tokens))
-    valid = draw(st.none() | paddings(*rows_of(scores, config.scope), tokens=tokens))
+    valid = draw(st.none() | paddings(*shape_of_rows(scores, config.scope), tokens=tokens))
     return dict(keys=keys, values=values, scores=scores, config=config, valid=valid)
 
 
@@ -156,7 +156,7 @@ REFUSALS = dict(
         [
             *bad_tokens,
             *bad_config,
-            Refusal("valid", gap, ValueError, "false on the left of a row only"),
+            Refusal("valid", with_hole, ValueError, "false on the left of a row only"),
         ],
     ),
     decoding_append=(

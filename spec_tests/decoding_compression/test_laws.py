@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from reference import DecodingConfig, GraphSettings, HubSettings, NmsSettings, Scored
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.compress.batch_rows import rows
+from spec_tests.compress.batch_rows import row_indices_and_starts
 from spec_tests.decoding_compression import oracle
 from spec_tests.decoding_compression.strategies import append, caches, configs, part, start, streams
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.strategies import bare, hub_settings, nms_settings, spread
+from spec_tests.refinement.strategies import hub_settings, nms_settings, spread, unprotected_scores
 from spec_tests.strategies import real
 
 pytestmark = pytest.mark.spec("HubKV-4.3")
@@ -61,7 +61,9 @@ def test_a_padded_row_goes_on_as_it_does_alone(impl, x, decoded, data):
     config, shape = x["config"], x["scores"].shape
     new = data.draw(streams(config, decoded, shape[:-2], shape[-2]))
     view = impl.decoding_read(impl.decoding_append(impl.decoding_start(**x), *new))
-    for at, begin in rows(x | dict(scored=bare(x["scores"]), scope=config.scope)):
+    for at, begin in row_indices_and_starts(
+        x | dict(scored=unprotected_scores(x["scores"]), scope=config.scope)
+    ):
         prompt = part([x[name][at] for name in ("keys", "values", "scores")], begin)
         alone = impl.decoding_append(impl.decoding_start(*prompt, config), *(y[at] for y in new))
         apart = impl.decoding_read(alone)

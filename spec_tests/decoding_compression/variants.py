@@ -7,8 +7,8 @@ import torch
 
 import reference
 from spec_tests.evict.variants import by_boolean_indexing
-from spec_tests.retain.variants import one_by_one
-from spec_tests.variants.make import variant
+from spec_tests.retain.variants import sort_each_pool
+from spec_tests.variants.make import register_variant
 
 
 def wide(scores):
@@ -61,7 +61,7 @@ def shrink(view, seen, config):
         axes = {"head": 1, "layer": 2, "model": 3}[scope]
         pools = here.flatten(-axes)
         full = config.target * here.shape[-axes:-1].numel()
-        kept[at] = one_by_one(scores, shield, keep=pools.sum(-1).clamp(max=full), scope=scope)
+        kept[at] = sort_each_pool(scores, shield, keep=pools.sum(-1).clamp(max=full), scope=scope)
     left = by_boolean_indexing(view.keys, view.values, kept)
     none = view.keys[..., :0, :].clone(), view.values[..., :0, :].clone()
     shape = left.positions.shape
@@ -71,7 +71,7 @@ def shrink(view, seen, config):
     )  # fmt: skip
 
 
-@variant("decoding_start")
+@register_variant("decoding_start")
 def all_held_then_shrunk(keys, values, scores, config, valid=None):
     """Number the real tokens of each row, and shrink all of them once."""
     real = torch.ones_like(scores, dtype=torch.bool)
@@ -84,7 +84,7 @@ def all_held_then_shrunk(keys, values, scores, config, valid=None):
     return shrink(reference.DecodingView(keys, values, wide(scores), positions, real), seen, config)
 
 
-@variant("decoding_append")
+@register_variant("decoding_append")
 def token_by_token(cache, keys, values, scores, mass=None):
     """Add the mass, then one token at a time; shrink whenever an interval is full."""
     if mass is not None:
@@ -107,7 +107,7 @@ def token_by_token(cache, keys, values, scores, mass=None):
     return cache
 
 
-@variant("decoding_read")
+@register_variant("decoding_read")
 def head_by_head(cache):
     """Write each head's entries at the right end of its row, and the pending ones behind."""
     stored, (*heads, pending) = cache.stored, cache.pending_scores.shape

@@ -1,8 +1,8 @@
 """Mutants of eviction, and about counting what it leaves."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("evict")
+mutant = mutant_register("evict")
 mutant("""
 test_each_head_holds_its_kept_entries_in_position_order
   gathered_in_score_order: entries are gathered last first, as a ranking might

@@ -3,10 +3,10 @@
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("evict")
+@register_variant("evict")
 def by_boolean_indexing(keys, values, kept):
     """Index with the mask: entries come out head after head, in position order."""
     *heads, tokens, width = keys.shape
@@ -23,7 +23,7 @@ def by_boolean_indexing(keys, values, kept):
     )
 
 
-@variant("evict")
+@register_variant("evict")
 def by_gather(keys, values, kept):
     """Sort the kept positions to the front, and gather them; unequal heads are cut apart."""
     counts = kept.sum(-1)
@@ -38,7 +38,7 @@ def by_gather(keys, values, kept):
     return reference.RaggedCache(left[real], read[real], order[real], ends)
 
 
-@variant("stored_bytes")
+@register_variant("stored_bytes")
 def by_a_walk(object):
     """Keep a list of what is still to be looked at, and the storages met."""
     waiting, seen, sizes = [object], set(), {}

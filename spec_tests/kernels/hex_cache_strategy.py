@@ -12,7 +12,9 @@ KV_HEADS = 2
 
 
 @st.composite
-def wide(draw, bits=(2, 3, 4, 8), widths=(64, 128), groups=(1, 4, 8, 12), modes=("append",)):
+def wide_cache_inputs(
+    draw, bits=(2, 3, 4, 8), widths=(64, 128), groups=(1, 4, 8, 12), modes=("append",)
+):
     """Draw one query of every head, and a cache of a prompt, some blocks and a residual buffer.
 
     A span of 96 tokens is one tile, a span of 32 part of one, and a span of 192 two.
@@ -42,6 +44,6 @@ def wide(draw, bits=(2, 3, 4, 8), widths=(64, 128), groups=(1, 4, 8, 12), modes=
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def coded(x: Any) -> bool:
+def has_blocks(x: Any) -> bool:
     """Whether a cache has a block."""
     return bool(x["cache"].blocks)

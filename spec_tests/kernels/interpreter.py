@@ -281,7 +281,7 @@ def remember_shapes() -> None:
 
 
 @contextmanager
-def programs(order: Order) -> Iterator[None]:
+def programs_in_order(order: Order) -> Iterator[None]:
     """Run the programs of every launch in an order, a function of their number."""
     builder = interpreter.interpreter_builder
     places: list[int] = []

@@ -13,12 +13,14 @@ from optimized import vector
 from optimized.bench.launch_recorder import launched
 from optimized.bench.timing_harness import moved
 from spec_tests.accuracy import assert_as_accurate, assert_equal
-from spec_tests.kernels.hex_cache_strategy import wide
-from spec_tests.kernels.interpreter import GRID, ORDERS, programs
+from spec_tests.kernels.hex_cache_strategy import wide_cache_inputs
+from spec_tests.kernels.interpreter import GRID, ORDERS, programs_in_order
 
 home = import_module("optimized.kernels.hex.attention")
 few = settings(max_examples=4)
-taken = wide(bits=home.CODES, widths=home.WIDTHS).filter(lambda x: home.taken(**x, valid=None))
+taken = wide_cache_inputs(bits=home.CODES, widths=home.WIDTHS).filter(
+    lambda x: home.taken(**x, valid=None)
+)
 
 
 @few
@@ -58,12 +60,12 @@ def test_a_residual_buffer_of_any_length_takes_a_grid_that_a_gpu_has():
 def test_programs_in_another_order_give_the_same_bits(x):
     found = home.hex_attention(**x, mass=True)
     for order in ORDERS.values():
-        with programs(order):
+        with programs_in_order(order):
             assert_equal(home.hex_attention(**x, mass=True), found)
 
 
 @few
-@given(wide())
+@given(wide_cache_inputs())
 def test_what_kernels_are_not_made_for_the_vectorised_body_does(x):
     with patch.object(vector, "hex_attention", lambda *_: "handed on"):
         handed = home.hex_attention(**x) == "handed on"

@@ -12,10 +12,10 @@ from torch import Tensor
 
 import reference
 from optimized import vector
-from optimized.hex_packed_layout import TILE, PackedCache, Run, first_entries
+from optimized.hex_packed_layout import TILE, PackedCache, Run, tile_entry_starts
 from optimized.vector.hex.compress import hex_mask
 from spec_tests.accuracy import assert_equal
-from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
+from spec_tests.kernels.interpreter import ORDERS, programs_in_order, small_blocks
 
 home = import_module("optimized.kernels.hex.compress")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -77,7 +77,7 @@ def packed(
     kept = hex_mask(expander, dynamic, heads)
     kept_keys, kept_values = keys[kept], values[kept]
     static = expander.view(tokens, heads, width).sum(-1).T
-    begins = first_entries(dynamic[None], static, width)
+    begins = tile_entry_starts(dynamic[None], static, width)
     kept_rest = kept_keys, kept_values, (kept_keys.numel(),), dynamic[None].clone(), begins
     return Run._make((bits, tokens, *codes, *kept_rest, None))
 
@@ -120,7 +120,7 @@ def test_programs_in_another_order_write_the_same_bits(bits):
     x = span(bits, 64, value_group="head")
     found = packed(**x), home.hex_compress(**x)
     for order in ORDERS.values():
-        with programs(order):
+        with programs_in_order(order):
             assert_equal((packed(**x), home.hex_compress(**x)), found)
 
 

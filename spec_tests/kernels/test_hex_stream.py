@@ -16,12 +16,12 @@ from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex._packed_decode import decoded
 from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.vector.hex import decode_step as processor
-from optimized.vector.hex.cache_layout import Laid
+from optimized.vector.hex.cache_layout import StackedCache
 from reference._validation.contract import trusted
 from reference.hex.cache import buffer_space, with_new_tokens
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.hex.cache.strategies import MODES
-from spec_tests.kernels.hex_cache_strategy import wide
+from spec_tests.kernels.hex_cache_strategy import wide_cache_inputs
 
 pytest.importorskip("transformers")
 
@@ -33,7 +33,9 @@ def ready(*modes: str) -> Any:
         return x["cache"].config.block == TILE and taken(**x, valid=None)
 
     bits = CODES if "append" in modes else CODES[2:3]  # one suffices for other modes
-    return wide(bits=bits, widths=WIDTHS[:1], groups=(1, 4), modes=modes).filter(laid_out)
+    return wide_cache_inputs(bits=bits, widths=WIDTHS[:1], groups=(1, 4), modes=modes).filter(
+        laid_out
+    )
 
 
 def tokens(x, count, seed):
@@ -60,8 +62,8 @@ def test_a_step_is_that_of_a_cache_laid_out_anew(mode, data):
 @given(data=st.data())
 def test_a_step_on_a_processor_is_that_of_a_cache_laid_out_anew(mode, data):
     """The first of these steps fills a block."""
-    x = data.draw(wide(modes=(mode,)))
-    stepwise(x, processor.decoded, processor.hex_decode, Laid)
+    x = data.draw(wide_cache_inputs(modes=(mode,)))
+    stepwise(x, processor.decoded, processor.hex_decode, StackedCache)
 
 
 def stepwise(x: Any, decoded: Any, anew: Any, layout: type) -> None:

@@ -20,12 +20,12 @@ from optimized.hex_packed_layout import (
     places,
 )
 from optimized.kernels.hex._sparse_entries import tables
-from optimized.vector.hex._packed_products import along, fields, slots
-from optimized.vector.hex.cache_layout import Laid
+from optimized.vector.hex._packed_products import fields, repeat_masks, slots
+from optimized.vector.hex.cache_layout import StackedCache
 from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_equal
 from spec_tests.hex.cache.strategies import MODES
-from spec_tests.kernels.hex_cache_strategy import coded, wide
+from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
 
 WIDTHS, BITS, KINDS = (64, 128), (2, 3, 4, 8), ("keys", "values")
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ class Elsewhere(TorchDispatchMode):
 REMEMBERED: dict[str, Any] = {
     "places of three bits": lambda gpu: places.__wrapped__(3, 64, "keys", gpu),
     "places of four bits": lambda gpu: places.__wrapped__(4, 64, "values", gpu),
-    "masks": lambda gpu: along.__wrapped__(fields(3).masks, 96, gpu),
+    "masks": lambda gpu: repeat_masks.__wrapped__(fields(3).masks, 96, gpu),
     "slots": lambda gpu: slots.__wrapped__(3, 96, gpu),
     "tables": lambda gpu: tables.__wrapped__(HexConfig(density=0.125), 96, 2, 64, gpu),
 }
@@ -111,11 +111,11 @@ def test_codes_lie_where_the_layout_says(bits, width, kind):
     assert not lifted(words, bits, width, kind, 2 * TILE)[TILE + 7 :].any()
 
 
-every_layout = pytest.mark.parametrize("layout", [PackedCache, Laid])
+every_layout = pytest.mark.parametrize("layout", [PackedCache, StackedCache])
 
 
 @every_layout
-@given(x=wide(modes=MODES))
+@given(x=wide_cache_inputs(modes=MODES))
 def test_a_cache_comes_back_bit_for_bit(layout, x):
     assert_equal(layout.of(x["cache"]).cache(), x["cache"])
 
@@ -125,7 +125,7 @@ def alone(x: Any) -> bool:
     return x["cache"].residual_mass.ndim == 1
 
 
-@given(x=wide(modes=MODES).filter(alone))
+@given(x=wide_cache_inputs(modes=MODES).filter(alone))
 def test_memory_grows_by_what_lies_twice_and_by_places_alone(x):
     """Entries of the static mask in a token that is kept whole are stored twice."""
     cache, more = x["cache"], 0
@@ -134,7 +134,7 @@ def test_memory_grows_by_what_lies_twice_and_by_places_alone(x):
         static = static_mask(cache.config, len(block.dynamic), heads * width)
         twice = int(static[block.dynamic].sum())
         more += 2 * twice * block.kept_keys.itemsize + 8 * int(block.dynamic.sum())
-    assert stored_bytes(Laid.of(cache)) == stored_bytes(cache) + more
+    assert stored_bytes(StackedCache.of(cache)) == stored_bytes(cache) + more
 
 
 def one_by_one(cache: Any, first: int = 0, layout: Any = PackedCache) -> Any:
@@ -150,12 +150,12 @@ def several(cache, count):
     return cache._replace(blocks=cache.blocks + cache.blocks[-1:] * count)
 
 
-with_blocks = wide().filter(coded)
+with_blocks = wide_cache_inputs().filter(has_blocks)
 
 
 def parts(packed: Any) -> list[Any]:
     """Return the tensors of each run of a layout, without memory that is reserved ahead."""
-    if isinstance(packed, Laid):
+    if isinstance(packed, StackedCache):
         return [*packed.runs]
     return [[getattr(run, name) for name in STACKED + KEPT] for run in packed.runs]
 

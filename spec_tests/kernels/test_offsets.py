@@ -12,7 +12,7 @@ import reference
 from optimized.bench.launch_recorder import recorded
 from optimized.hex_packed_layout import TILE, PackedCache, laid
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.kernels.interpreter import programs
+from spec_tests.kernels.interpreter import programs_in_order
 
 TOKENS, BLOCK = 1 << 15, 64
 ROWS = (1 << 31) // TOKENS + 1
@@ -24,7 +24,7 @@ smd, refine, select, graphkv, compress, mass, decode, ragged, evict = (
     import_module(f"optimized.kernels.{name}")
     for name in (
         *("hubkv.discount", "hubkv.refine", "retain", "graphkv.refine", "hex.compress"),
-        *("hex.heavy_hitters", "hex.attention", "ragged", "evict"),
+        *("hex.heavy_hitters", "hex.attention", "ragged_attention", "evict"),
     )
 )
 
@@ -42,7 +42,7 @@ def last():
 
     def run(kernel, *arguments, place=LAST, **constants):
         size = dict(BLOCK=BLOCK) if "BLOCK" in kernel.arg_names else {}
-        with in_place, programs(lambda _: [place]):
+        with in_place, programs_in_order(lambda _: [place]):
             kernel[(1,)](*arguments, **size | constants)
 
     return run

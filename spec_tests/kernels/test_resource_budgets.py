@@ -8,7 +8,7 @@ from optimized import kernels
 from optimized.bench import aot, machine_code
 from optimized.bench import instruction_budgets as gates
 from optimized.bench.instruction_budgets import GATES
-from optimized.bench.machine_code import Code, parsed
+from optimized.bench.machine_code import Code, parse_disassembly
 from optimized.bench.report import ROOT
 
 EVERY = [gate.title for gate in GATES]
@@ -44,7 +44,7 @@ def test_a_row_launches_kernels_and_budgets_both_architectures(gate):
 
 
 def test_instructions_are_counted_as_often_as_their_loops_run():
-    opcodes, loops = parsed(LISTING)
+    opcodes, loops = parse_disassembly(LISTING)
     code = Code(0, 0, 0, opcodes, loops)
     assert loops == ((1, 5), (2, 4))
     counts = code.counted((2, 3))

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from optimized.kernels._numerics import rounded, widened, with_numbers
+from optimized.kernels._numerics import patch_index_conversion, rounded, widened
 from spec_tests.accuracy import assert_equal
 
 HALVES = [torch.bfloat16, torch.float16]
@@ -55,5 +55,5 @@ def test_an_array_of_one_is_a_number():
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data))
 
     held: Any = type("Held", (), dict(handle=SimpleNamespace(data=np.array([3]))))
-    with_numbers(as_in_triton_36)(held, SimpleNamespace(set_attr=setattr))
+    patch_index_conversion(as_in_triton_36)(held, SimpleNamespace(set_attr=setattr))
     assert index(held()) == 3

@@ -20,8 +20,8 @@ from reference._validation.contract import trusted
 from spec_tests.accuracy import assert_as_accurate, assert_equal, cast
 from spec_tests.graphkv.refine.strategies import graphkv_refine
 from spec_tests.inputs import INPUTS
-from spec_tests.kernels.interpreter import ORDERS, programs, small_blocks
-from spec_tests.mutants.patch import relaunched
+from spec_tests.kernels.interpreter import ORDERS, programs_in_order, small_blocks
+from spec_tests.mutants.patch import patched_kernels
 from spec_tests.report.calls import mapped
 
 every_row = pytest.mark.parametrize("name", kernels.LAUNCHERS)
@@ -45,7 +45,7 @@ def test_programs_give_the_same_bits_in_any_order(name, data, dtype, size):
     with small_blocks(size):
         found = kernel(**inputs)
         for order in ORDERS.values():
-            with programs(order):
+            with programs_in_order(order):
                 assert_equal(kernel(**inputs), found)
     assert_as_accurate(found, getattr(reference, name), inputs)
 
@@ -73,7 +73,7 @@ def test_a_race_between_programs_is_seen():
     target, grid = torch.zeros(1, dtype=torch.int32), (2, 3, 4)
     raced[grid](target)
     assert target.item() == 23, "the last program wins"
-    with programs(ORDERS["backwards"]):
+    with programs_in_order(ORDERS["backwards"]):
         raced[grid](target)
     assert target.item() == 0, "which now is the first"
 
@@ -170,7 +170,7 @@ def test_a_launcher_hands_on_what_its_rule_says_and_no_more(rule):
 @pytest.mark.parametrize("block", [2, 8])
 def test_a_copy_of_the_kernels_that_tells_no_lie_agrees(block):
     """An unchanged copy agrees, so that a mutant fails by its change alone."""
-    names = relaunched("hubkv/discount.py", "hub", "hub", block)
+    names = patched_kernels("hubkv/discount.py", "hub", "hub", block)
     scores = torch.rand(2, 3, 20, generator=torch.Generator().manual_seed(0))
     for name, x in {"smd": {}, "hubkv_refine": {"ratio": 0.5}, "retain": {"keep": 5}}.items():
         assert names[name] is not getattr(optimized, name)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import reference
 from reference._validation.contract import guarded
 from spec_tests.implementation import TRITON
-from spec_tests.mutants.patch import kernel_text, patched, relaunched, text
+from spec_tests.mutants.patch import kernel_text, patched_kernels, patched_reference, text
 
 
 class Mutant(NamedTuple):
@@ -39,7 +39,7 @@ CHANGE = re.compile(r"  (\w+): (.*)\n((?:  [-+ ](?: .*)?\n)+)")
 Register = Callable[[str], None]
 
 
-def mutants_of(idea: str) -> Register:
+def mutant_register(idea: str) -> Register:
     """Return a function that registers the mutants of one idea, such as `hubkv/discount`.
 
     Each is the reference with one change. The changed source must occur exactly once in the idea's
@@ -50,13 +50,13 @@ def mutants_of(idea: str) -> Register:
     def mutant(name: str, fault: str, old: str, new: str, test: str) -> None:
         count = text(file).count(old)
         assert count == 1, f"stale: {old!r} stands {count} times in reference/{file}"
-        module = Changed(partial(patched, file, old, new))
+        module = Changed(partial(patched_reference, file, old, new))
         add(name, Mutant(file, fault, test_id(idea, test), module))
 
     return registering(mutant)
 
 
-def kernel_mutants_of(file: str, block: int = 8, programs: int | None = None) -> Register:
+def kernel_mutant_register(file: str, block: int = 8, programs: int | None = None) -> Register:
     """Return a function that registers mutants of the kernels in a file, such as `hubkv/refine.py`.
 
     Each is `optimized` as it runs on a GPU, with one change to the file, in Triton's interpreter.
@@ -73,7 +73,7 @@ def kernel_mutants_of(file: str, block: int = 8, programs: int | None = None) ->
         assert count == 1, f"stale: {old!r} stands {count} times in optimized/kernels/{file}"
         idea, _, case = test.removeprefix("vector:").partition("-")
         test = test_id(idea, f"vector:{case}") if test.startswith("vector:") else test
-        module = Changed(partial(relaunched, file, old, new, block, programs))
+        module = Changed(partial(patched_kernels, file, old, new, block, programs))
         if TRITON:
             add(name, Mutant(f"kernels/{file}", fault, test, module))
 

@@ -22,7 +22,7 @@ ROOT = Path(reference.__file__).parent
 KERNELS = ROOT.parent / "optimized/kernels"
 
 
-def patched(file: str, old: str, new: str) -> Names:
+def patched_reference(file: str, old: str, new: str) -> Names:
     """Return the public names of the reference, without checks, with `old` in a file made `new`."""
     home = f"reference.{file.removesuffix('.py').replace('/', '.')}"
     modules = {name: m for name, m in sys.modules.items() if name.startswith("reference.")}
@@ -103,7 +103,9 @@ def kernel_text(file: str) -> str:
     return (KERNELS / file).read_text()
 
 
-def relaunched(file: str, old: str, new: str, block: int, programs: int | None = None) -> Names:
+def patched_kernels(
+    file: str, old: str, new: str, block: int, programs: int | None = None
+) -> Names:
     """Return the public names as they run on a GPU, with `old` in a kernel file replaced by `new`.
 
     The kernels are imported again from a changed copy. Functions without a kernel are vectorised.

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def dtype_of(*tensors):
@@ -25,7 +25,7 @@ def new_ones_seen(queries, keys, valid, causal):
     return seen.expand(*queries.shape[:-3], 1, count, tokens)
 
 
-@variant("ragged_attention")
+@register_variant("ragged_attention")
 def padded(queries, cache, keys, values, valid=None, causal=True, scale=None):
     """Pad the heads to one length, and mask the padding before the softmax."""
     *batch, kv_heads, tokens, width = keys.shape
@@ -50,7 +50,7 @@ def padded(queries, cache, keys, values, valid=None, causal=True, scale=None):
     return (weights.masked_fill(blind, 0) @ whole[1]).to(queries.dtype)
 
 
-@variant("ragged_attention")
+@register_variant("ragged_attention")
 def head_by_head(queries, cache, keys, values, valid=None, causal=True, scale=None):
     """PyTorch's own attention, a call for each head."""
     exact, kv_heads = dtype_of(queries, keys, cache.keys), keys.shape[-3]

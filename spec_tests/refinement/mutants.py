@@ -1,8 +1,8 @@
 """Mutants of the step between scoring and selecting."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("refinement")
+mutant = mutant_register("refinement")
 mutant("""
 test_suppression_compares_content_with_content_alone
   protected_compete: protected tokens compete with the content

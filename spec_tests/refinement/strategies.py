@@ -38,7 +38,7 @@ refinements = st.none() | hub_settings | nms_settings | graph_settings()
 
 
 @st.composite
-def leads(draw, scope):
+def leading_shapes(draw, scope):
     """Everything before the heads."""
     more, empty = (
         ([(2, 2), (2,), (1, 2)], (2, 0)) if scope == "model" else ([(2,), (), (1, 2)], (0,))
@@ -81,12 +81,12 @@ def paddings(draw, *rows, tokens):
     return torch.arange(tokens) >= starts
 
 
-def bare(scores: Tensor) -> Scored:
+def unprotected_scores(scores: Tensor) -> Scored:
     """Return scores of which nothing is protected."""
     return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
 
 
-def rows_of(scores: Tensor, scope: str) -> torch.Size:
+def shape_of_rows(scores: Tensor, scope: str) -> torch.Size:
     """Return the axes before the heads, without layers that share a budget."""
     return scores.shape[1 if scope == "model" else 0 : -2]
 
@@ -100,14 +100,14 @@ def spread(valid: Tensor, shape: torch.Size, scope: str) -> Tensor:
 @st.composite
 def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=True):
     """Keys, values, scores, and perhaps padding."""
-    lead, tokens = draw(leads(scope)), draw(few)
+    lead, tokens = draw(leading_shapes(scope)), draw(few)
     shape = (*lead, draw(heads), tokens)
     smooth = smooth or (isinstance(refinement, HubSettings) and scope != "head")
     scores = draw(importance(*shape, smooth=smooth))
     protected = torch.zeros(shape, dtype=torch.bool)
     if marked and draw(st.booleans()):
         protected = draw(marks(*shape))
-    valid = draw(maybe(paddings(*rows_of(scores, scope), tokens=tokens), unpadded))
+    valid = draw(maybe(paddings(*shape_of_rows(scores, scope), tokens=tokens), unpadded))
     if valid is not None:
         there = spread(valid, scores.shape, scope)
         scores, protected = scores.where(there, 0), protected & there
@@ -120,7 +120,7 @@ def scored_caches(draw, scope, refinement, smooth=False, marked=True, unpadded=T
 
 
 @st.composite
-def refined_by(draw, settings):
+def refinement_inputs(draw, settings):
     """Scores and vectors of a batch of layers, to be refined in one way."""
     x = draw(scored_caches("head", None))
     vectors_of_queries = draw(vectors(*x["keys"].shape))
@@ -133,7 +133,7 @@ def refine():
     """Any refinement, at any ratio of the gate."""
     settings = st.none() | hub_settings | nms_settings | graph_settings(kinds=KINDS)
     ratios = st.none() | st.sampled_from([0.0, 0.25, 0.9, 1.0])
-    return st.builds(lambda x, ratio: x | dict(ratio=ratio), refined_by(settings), ratios)
+    return st.builds(lambda x, ratio: x | dict(ratio=ratio), refinement_inputs(settings), ratios)
 
 
 generator = torch.Generator().manual_seed(16)
@@ -175,7 +175,7 @@ GRAPHS = [
 CORNERS = dict(refine=[DECIDED | dict(keep=32, ratio=0.5, refinement=one) for one in HUBS])
 
 
-def setting(settings: HubSettings | GraphSettings) -> str:
+def settings_id(settings: HubSettings | GraphSettings) -> str:
     """Return what settings say beside their defaults."""
     said = settings._asdict().items()
     return "-".join(f"{k}-{v}" for k, v in said if v != type(settings)._field_defaults.get(k))

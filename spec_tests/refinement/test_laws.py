@@ -10,17 +10,17 @@ from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.inputs import INPUTS
 from spec_tests.refinement.strategies import (
     KINDS,
-    bare,
     graph_settings,
     hub_settings,
     nms_settings,
-    refined_by,
+    refinement_inputs,
+    unprotected_scores,
 )
 from spec_tests.strategies import grid
 
 
 @pytest.mark.spec("HubKV-13")
-@given(refined_by(st.none()))
+@given(refinement_inputs(st.none()))
 def test_without_settings_scores_pass_through(impl, x):
     refined = impl.refine(**x)
     assert_equal(refined, x["scored"].scores)
@@ -28,7 +28,7 @@ def test_without_settings_scores_pass_through(impl, x):
 
 
 @pytest.mark.spec("HubKV-13")
-@given(refined_by(hub_settings), st.sampled_from([0.0, 0.3, 1.0]))
+@given(refinement_inputs(hub_settings), st.sampled_from([0.0, 0.3, 1.0]))
 def test_hub_settings_are_hubkvs_own_arguments(impl, x, ratio):
     scores, protected = x["scored"]
     expected = impl.hubkv_refine(scores, ratio, protected, **x["refinement"]._asdict())
@@ -36,7 +36,7 @@ def test_hub_settings_are_hubkvs_own_arguments(impl, x, ratio):
 
 
 @pytest.mark.spec("GraphKV-4.1")
-@given(refined_by(graph_settings(kinds=KINDS)))
+@given(refinement_inputs(graph_settings(kinds=KINDS)))
 def test_graph_settings_are_graphkvs_own_arguments(impl, x):
     scores, protected = x["scored"]
     expected = impl.graphkv_refine(
@@ -54,7 +54,7 @@ BESIDE_A_PROTECTED_TOKEN = dict(
 
 
 @pytest.mark.spec("HubKV-Obs3")
-@given(refined_by(nms_settings))
+@given(refinement_inputs(nms_settings))
 @example(BESIDE_A_PROTECTED_TOKEN)
 def test_suppression_compares_content_with_content_alone(impl, x):
     scores, protected = x["scored"]
@@ -87,7 +87,7 @@ def test_what_stands_outside_the_content_moves_no_score_inside(impl, x, data):
 
 
 @pytest.mark.spec("HubKV-15")
-@given(refined_by(hub_settings))
+@given(refinement_inputs(hub_settings))
 def test_the_gate_takes_the_share_removed_unless_told_otherwise(impl, x):
     tokens = x["scored"].scores.shape[-1]
     ratio = 1 - x["keep"] / max(1, tokens)
@@ -99,7 +99,7 @@ def test_the_gate_takes_the_share_removed_unless_told_otherwise(impl, x):
 @pytest.mark.parametrize("score", [-0.25, float("nan"), float("inf")])
 @pytest.mark.door
 def test_every_refinement_refuses_scores_it_cannot_discount(impl, settings, score):
-    scored = bare(torch.tensor([[0.5, score]]))
+    scored = unprotected_scores(torch.tensor([[0.5, score]]))
     with impl.refuses("finite and >= 0"):
         impl.refine(scored, settings, keep=1, keys=torch.ones(1, 2, 2))
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def wide(scores):
@@ -13,7 +13,7 @@ def wide(scores):
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
-@variant("refine")
+@register_variant("refine")
 def by_its_name(scored, refinement=None, *, keep, ratio=None, keys=None, values=None, queries=None):
     """Choose by the name of the settings, and hand them over as arguments."""
     scores, outside = wide(scored.scores), scored.protected
@@ -31,7 +31,7 @@ def by_its_name(scored, refinement=None, *, keep, ratio=None, keys=None, values=
     return calls[type(refinement).__name__](**refinement._asdict())
 
 
-@variant("refine")
+@register_variant("refine")
 def suppression_in_runs(
     scored, refinement=None, *, keep, ratio=None, keys=None, values=None, queries=None
 ):

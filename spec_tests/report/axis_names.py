@@ -18,7 +18,7 @@ def leaves(inputs: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
         yield from zip(repeat(key), fields, value, strict=False) if fields else [(key, "", value)]
 
 
-def axes(name: str, key: str, field: str, value: Any) -> list[str]:
+def names_of_axes(name: str, key: str, field: str, value: Any) -> list[str]:
     """Return the names of a tensor's axes from the signature, numbering those of `*batch`."""
     words = [*dims(name, key, field)] if isinstance(value, Tensor) else []
     if words and words[0].startswith("*"):

@@ -18,7 +18,7 @@ from spec_tests.report.calls import Call
 from spec_tests.report.fault_localization import explains
 
 
-def follows(call: Call) -> list[str]:
+def explaining_steps(call: Call) -> list[str]:
     """Return the steps with which the specification gives a call's outcome, or none.
 
     Steps that suffice alone come before all of them together.
@@ -30,7 +30,7 @@ def follows(call: Call) -> list[str]:
     return alone or names
 
 
-def hanging(call: Call) -> list[str]:
+def timed_out_steps(call: Call) -> list[str]:
     """Return the steps that exceeded the time limit in the module under test."""
     strikes = call.impl.limit.strikes if call.impl else {}
     return [name for name in steps(call.name) if name in strikes]

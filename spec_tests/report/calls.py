@@ -27,7 +27,7 @@ class Call:
     @cached_property
     def size(self) -> int:
         """The number of elements of its inputs."""
-        return elements(self.before)
+        return count_elements(self.before)
 
     @cached_property
     def passed(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ SMALL, FEW = 2**10, 4
 """Largest number of elements of a call in `UNFAULTED`, and number of calls for each test."""
 
 
-def unfaulted(test: str) -> None:
+def record_passing_calls(test: str) -> None:
     """Add the latest calls to `UNFAULTED`, after a test or one of its examples has passed."""
     for name, call in {call.name: call for call in reversed(LAST)}.items():
         if call.impl and not call.impl.ours and call.size <= SMALL:
@@ -56,7 +56,7 @@ def unfaulted(test: str) -> None:
             best[:] = sorted([*best, call], key=lambda call: -call.size)[:FEW]
 
 
-def elements(value: Any) -> int:
+def count_elements(value: Any) -> int:
     """Return the number of elements of the tensors in nested tuples, lists and dictionaries."""
     return sum(tensor.numel() for tensor in tensors(value))
 
@@ -90,10 +90,10 @@ def recorded(impl: Any, name: str, function: Callable[..., Any]) -> Callable[...
 def kept(tensor: Tensor) -> Tensor:
     """Return a detached copy of a tensor, contiguous if it is dense."""
     bare = tensor.detach() if tensor.requires_grad else tensor
-    return bare.clone(memory_format=torch.contiguous_format) if dense(tensor) else bare.clone()
+    return bare.clone(memory_format=torch.contiguous_format) if is_dense(tensor) else bare.clone()
 
 
-def dense(tensor: Tensor) -> bool:
+def is_dense(tensor: Tensor) -> bool:
     """Whether a tensor is strided, not sparse."""
     return tensor.layout is torch.strided
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 import reference
 from spec_tests.accuracy import are_equal, assert_as_accurate, is_float
-from spec_tests.inputs import is_drawn
+from spec_tests.inputs import depends_on_random_stream
 from spec_tests.limits import DoesNotEnd
-from spec_tests.report.axis_names import axes, leaves, replaced
-from spec_tests.report.calls import Call, dense, elements, kept, mapped, tensors
+from spec_tests.report.axis_names import leaves, names_of_axes, replaced
+from spec_tests.report.calls import Call, count_elements, is_dense, kept, mapped, tensors
 
 LEVELS = ("values", "edges", "errors")
 VALUES, KIND, CRASH = "wrong values", "wrong type or shape", "crashes"
@@ -65,7 +65,7 @@ def diagnosed(calls: Iterable[Call], compared: Sequence[Any] = ()) -> Fault:
     calls = [*calls]
     for call in calls:
         if kind := judged(call.name, call.inputs, call.outcome):
-            edge = "" if kind in (*ERRORS, NEVER) else milder(call, kind)[0]
+            edge = "" if kind in (*ERRORS, NEVER) else edge_and_simpler_inputs(call, kind)[0]
             return Fault(kind, edge, call, asked(getattr(reference, call.name), call.inputs))
     for call in calls:
         if not are_equal(mapped(whole, call.inputs), mapped(whole, mapped(kept, call.passed))):
@@ -89,7 +89,7 @@ def judged(
     """
     if isinstance(outcome, DoesNotEnd):
         return NEVER
-    if elements(inputs) > LARGE:
+    if count_elements(inputs) > LARGE:
         return ""
     right: Callable[..., Any] = spec or getattr(reference, name)
     expected = asked(right, inputs)
@@ -101,7 +101,7 @@ def judged(
         return ""
     if isinstance(outcome, Exception):
         return CRASH
-    if is_drawn(name, inputs):  # one call alone does not determine the values
+    if depends_on_random_stream(name, inputs):  # one call alone does not determine the values
         return "" if alike(outcome, expected) else KIND
     try:
         with quiet():
@@ -144,7 +144,7 @@ def alike(actual: Any, expected: Any) -> bool:
     return type(actual) is type(expected)
 
 
-def milder(call: Call, kind: str) -> tuple[str, Inputs]:
+def edge_and_simpler_inputs(call: Call, kind: str) -> tuple[str, Inputs]:
     """Return the edge that a fault of a kind needs, or "", and simpler inputs that show it too.
 
     The simpler inputs lack the properties before that edge which could be removed.
@@ -161,9 +161,9 @@ def milder(call: Call, kind: str) -> tuple[str, Inputs]:
     return "" if all(tensor.numel() for tensor in tensors(inputs)) else "empty", inputs
 
 
-def shows(edge: str, call: Call, kind: str) -> bool:
+def needs_only_edge(edge: str, call: Call, kind: str) -> bool:
     """Whether a call's fault needs an edge, and its inputs have no removable one before it."""
-    found, plainer = milder(call, kind)
+    found, plainer = edge_and_simpler_inputs(call, kind)
     return found == edge and not differ(plainer, call.inputs)
 
 
@@ -195,7 +195,7 @@ def is_half(call: Call) -> bool:
 
 def whole(tensor: Tensor) -> Tensor:
     """Return a tensor as a dense one."""
-    return tensor if dense(tensor) else tensor.to_dense()
+    return tensor if is_dense(tensor) else tensor.to_dense()
 
 
 def filled(tensor: Tensor) -> Tensor:
@@ -207,7 +207,7 @@ def several(name: str, inputs: Inputs) -> Inputs:
     """Return inputs with each axis of one element doubled, except batch axes."""
     made = inputs
     for key, field, value in leaves(inputs):
-        for at, axis in enumerate(axes(name, key, field, value)):
+        for at, axis in enumerate(names_of_axes(name, key, field, value)):
             if axis.isidentifier() and value.shape[at] == 1:
                 value = torch.cat([value, value], at)
                 made = replaced(made, key, field, value)

@@ -6,8 +6,13 @@ from html import escape
 from typing import Any
 
 from spec_tests.report.fault_localization import LEVELS
-from spec_tests.report.summary import left_out, paper, unknown, verdicts
-from spec_tests.report.terminal import following, tests
+from spec_tests.report.summary import (
+    lines_by_paper,
+    lines_on_misspelt_names,
+    lines_on_tests_not_run,
+    verdicts,
+)
+from spec_tests.report.terminal import follows_from_clause, tests
 from spec_tests.report.tex import as_mathml
 
 STYLE = """
@@ -62,7 +67,11 @@ def module(data: dict[str, Any], level: str) -> str:
     tested = [card for card in data["functions"] if card["verdict"] != "untested"]
     asked = LEVELS[: LEVELS.index(level) + 1]
     head = joined(f'<th scope="col">{part}</th>' for part in ("function", *asked, "equations"))
-    lines = [*paper(data["equations"]), *left_out(tested), *unknown(data["misspelt"])]
+    lines = [
+        *lines_by_paper(data["equations"]),
+        *lines_on_tests_not_run(tested),
+        *lines_on_misspelt_names(data["misspelt"]),
+    ]
     lacks = ""
     if data["unasked"]:
         names = text(", ".join(data["unasked"]))
@@ -118,7 +127,7 @@ def failure(data: dict[str, Any], number: int) -> str:
     """Return one failure: the minimal example, the likely cause, other examples of that cause."""
     first, *others = data["claims"]
     if data["follows"]:
-        return f"<p>It {text(following(data))}.</p>\n{more(data['claims'])}"
+        return f"<p>It {text(follows_from_clause(data))}.</p>\n{more(data['claims'])}"
     heading = data["heading"][:1].upper() + data["heading"][1:]
     count = f"{number}. " if number else ""
     likely = joined(f"<li>{text(cause)}</li>" for cause in data["causes"])

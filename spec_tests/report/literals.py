@@ -11,7 +11,7 @@ from torch import Tensor
 
 import reference
 from spec_tests.record_conversion import RECORDS
-from spec_tests.report.calls import dense, elements
+from spec_tests.report.calls import count_elements, is_dense
 
 PLAIN = (torch.float32, torch.int64, torch.bool)
 """The dtypes that `torch.tensor` gives to floats, integers and booleans."""
@@ -74,7 +74,7 @@ def left(record: Any, field: str, value: Any) -> bool:
 
 def tensor(value: Tensor) -> str:
     """Return Python source of a tensor, with its dtype, and its strides if not contiguous."""
-    if not dense(value):
+    if not is_dense(value):
         return f"{tensor(value.to_dense())}.to_sparse()"
     dtype = "" if value.dtype in PLAIN else f", dtype={value.dtype}"
     if not value.numel():
@@ -132,11 +132,11 @@ def shown(value: Any, limit: int = 300) -> str:
     """Return a result as text: an exception as its message, a large tensor abbreviated."""
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}".splitlines()[0][:limit]
-    text = literal(value) if elements(value) <= WHOLE else repr(value)
+    text = literal(value) if count_elements(value) <= WHOLE else repr(value)
     return text if len(text) <= limit else f"{text[:limit]} …"
 
 
-def differing(
+def first_difference(
     expected: Any, actual: Any, equal: Callable[[Any, Any], bool]
 ) -> tuple[str, Any, Any]:
     """Return the path of the first field in which two results differ, and its two values.
@@ -147,7 +147,7 @@ def differing(
         names = getattr(expected, "_fields", None)
         for at, (one, other) in enumerate(zip(expected, actual, strict=True)):
             if not equal(one, other):
-                path, inner, theirs = differing(one, other, equal)
+                path, inner, theirs = first_difference(one, other, equal)
                 return (f".{names[at]}" if names else f"[{at}]") + path, inner, theirs
     if not (isinstance(expected, Tensor) and isinstance(actual, Tensor)):
         return "", expected, actual

@@ -14,7 +14,7 @@ from spec_tests.accuracy import are_equal
 from spec_tests.called_functions import needs, text
 from spec_tests.implementation import Implementation
 from spec_tests.index import HERE
-from spec_tests.report.blame import follows, hanging, steps
+from spec_tests.report.blame import explaining_steps, steps, timed_out_steps
 from spec_tests.report.calls import UNFAULTED, Call
 from spec_tests.report.fault_localization import (
     CHANGES,
@@ -29,7 +29,7 @@ from spec_tests.report.fault_localization import (
     explains,
     judged,
 )
-from spec_tests.report.literals import differing, shown, snippet
+from spec_tests.report.literals import first_difference, shown, snippet
 from spec_tests.report.shrink import least
 
 ANSWERS = "gives the reference's answer"
@@ -46,7 +46,7 @@ COPIED = ("layout", "gradients")
 """Properties of the passed tensors that copies lose."""
 
 
-def claims(
+def failure_claims(
     impl: Implementation, item: Any, faults: Iterable[tuple[BaseException, Fault | None]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the claim of a failed test, once for each distinct failure."""
@@ -81,13 +81,15 @@ def claims(
 
 def account(impl: Implementation, item: Any, call: Call, fault: Fault, kind: str) -> dict[str, Any]:
     """Return a call at fault as a program, with the actual and expected results and causes."""
-    after = follows(call) if kind in WRONG else hanging(call) if kind == NEVER else []
+    after = (
+        explaining_steps(call) if kind in WRONG else timed_out_steps(call) if kind == NEVER else []
+    )
     if kind in WRONG and fault.edge not in COPIED and item.originalname != "test_vector":
         fault = least(fault, call)
         call = fault.call or call
     theirs, path, expected = call.outcome, "", fault.expected
     if kind not in (*ERRORS, LAW, CHANGES, NEVER):
-        path, expected, theirs = differing(expected, theirs, are_equal)
+        path, expected, theirs = first_difference(expected, theirs, are_equal)
     if kind in (CHANGES, LAW):
         theirs = call.passed if kind == CHANGES else fault.got
     inputs = call.passed if fault.edge in COPIED else call.inputs
@@ -154,7 +156,7 @@ def mutants_about(name: str) -> list[tuple[str, Any]]:
     """Return fault and module of the mutants of the file that defines a function."""
     home = unwrap(getattr(reference, name)).__module__.removeprefix("reference.").replace(".", "/")
     for file in HERE.rglob("mutants.py"):
-        if f'mutants_of("{home}")' in text(file):
+        if f'mutant_register("{home}")' in text(file):
             import_module(".".join(file.relative_to(HERE.parent).with_suffix("").parts))
     from spec_tests.mutants.make import MUTANTS
 

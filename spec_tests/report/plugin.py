@@ -13,12 +13,12 @@ import pytest
 from hypothesis.errors import HypothesisException
 
 from spec_tests.called_functions import needs
-from spec_tests.implementation import LACKS, Implementation, Unheard, under_test
+from spec_tests.implementation import LACKS, DtypeNotSupported, Implementation, under_test
 from spec_tests.limits import limited_memory
 from spec_tests.report import html, summary, terminal
-from spec_tests.report.calls import LAST, unfaulted
+from spec_tests.report.calls import LAST, record_passing_calls
 from spec_tests.report.fault_localization import LEVELS, NEVER, Fault, diagnosed
-from spec_tests.report.messages import claims, equations_of
+from spec_tests.report.messages import equations_of, failure_claims
 from spec_tests.report.test_kinds import Tests, kind_of, received, sent
 
 FAILURES = (Exception, pytest.fail.Exception)
@@ -98,7 +98,7 @@ class Plugin:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
                 left_out[SAID] += 1
-            except (Beyond, Unheard) as why:
+            except (Beyond, DtypeNotSupported) as why:
                 left_out[str(why)] += 1
             except FAILURES as error:
                 failing += time.thread_time() - began
@@ -114,7 +114,7 @@ class Plugin:
         """Attach the fault to an exception, so that Hypothesis shrinks each edge separately."""
         try:
             yield
-            unfaulted(test)
+            record_passing_calls(test)
         except HypothesisException:
             raise
         except FAILURES as error:
@@ -138,7 +138,7 @@ class Plugin:
             report.user_properties += [("asks", asks), ("kind", kind_of(item.path))]
             if call.excinfo and not call.excinfo.errisinstance(pytest.skip.Exception):
                 with nullcontext() if impl.ours else limited_memory():
-                    found = [*claims(impl, item, faults_of(call.excinfo.value))]
+                    found = [*failure_claims(impl, item, faults_of(call.excinfo.value))]
                 report.user_properties.append(("claims", found))
         return report
 

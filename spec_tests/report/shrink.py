@@ -11,16 +11,16 @@ from torch import Tensor
 
 import reference
 from spec_tests.limits import DoesNotEnd, Limit
-from spec_tests.report.axis_names import axes, is_name, leaves, replaced
+from spec_tests.report.axis_names import is_name, leaves, names_of_axes, replaced
 from spec_tests.report.calls import Call
 from spec_tests.report.fault_localization import (
     Fault,
     Inputs,
     asked,
+    edge_and_simpler_inputs,
     is_ordinary,
     judged,
-    milder,
-    shows,
+    needs_only_edge,
 )
 from spec_tests.report.literals import WHOLE, literal, same
 
@@ -38,14 +38,14 @@ def least(fault: Fault, call: Call) -> Fault:
     A fault on ordinary input stays on ordinary input. For a fault with an edge, the first search
     checks the edge only at the end. If the edge is lost, a second search checks it at every cut.
     """
-    edge, plainer = milder(call, fault.kind)
+    edge, plainer = edge_and_simpler_inputs(call, fault.kind)
     call = again(call, plainer) if edge == fault.edge else call
     ways = ((None, TRIES), (fault.edge, TRIES // 3)) if fault.edge else ((fault.edge, TRIES),)
     for edge, tries in ways:
         made = again(call, fewer(fault.kind, edge, call, tries))
         if judged(call.name, made.inputs, made.outcome) != fault.kind:
             break  # the fault is random
-        if shows(fault.edge, made, fault.kind):
+        if needs_only_edge(fault.edge, made, fault.kind):
             expected = asked(getattr(reference, call.name), made.inputs)
             return fault._replace(call=made, expected=expected)
     return fault
@@ -65,7 +65,7 @@ def fewer(kind: str, edge: str | None, call: Call, tries: int) -> Inputs:
                     made = again(call, smaller)
                     if judged(call.name, smaller, made.outcome, patient=False) != kind:
                         break
-                    if edge and not shows(edge, made, kind):
+                    if edge and not needs_only_edge(edge, made, kind):
                         break
                     inputs = smaller
     return inputs
@@ -88,7 +88,7 @@ def cuts(name: str, inputs: Inputs) -> Iterator[Callable[[Inputs], Inputs | None
     for key, value in inputs.items():
         if isinstance(value, Tensor) or not same(value, spec[key].default):
             yield partial(without, spec[key].default, key)
-    named = dict.fromkeys(axis for leaf in leaves(inputs) for axis in axes(name, *leaf))
+    named = dict.fromkeys(axis for leaf in leaves(inputs) for axis in names_of_axes(name, *leaf))
     for axis in named:
         if is_name(axis):
             yield partial(shorter, name, axis, lambda n: (0, n // 2))
@@ -159,7 +159,7 @@ def shorter(
     """
     made, changed = inputs, False
     for key, field, value in leaves(inputs):
-        if axis in (named := axes(name, key, field, value)):
+        if axis in (named := names_of_axes(name, key, field, value)):
             at = named.index(axis)
             start, length = part(value.shape[at])
             if length > 0:

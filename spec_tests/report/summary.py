@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from spec_tests.implementation import Implementation
-from spec_tests.index import ROOT, equations, source
+from spec_tests.index import ROOT, equations, source_equations
 from spec_tests.report import fault_localization as faults
 from spec_tests.report.fault_localization import LEVELS
-from spec_tests.report.test_kinds import OF_LEVEL, ORDER, Tests, kinds
-from spec_tests.report.tex import printed
+from spec_tests.report.test_kinds import OF_LEVEL, ORDER, Tests, run_state_by_kind
+from spec_tests.report.tex import tex_equations
 
 FORMAT = 2
 """Version of `report.schema.json`, raised by every incompatible change."""
@@ -103,7 +103,7 @@ def module(
         for spec in said["spec"]:
             marks[spec].add(held(outcome, said))
     functions = [
-        card(name, counts[name], found, kinds(there, ran, impl.name, name), level)
+        card(name, counts[name], found, run_state_by_kind(there, ran, impl.name, name), level)
         for name in offered
     ]
     mended = [
@@ -145,16 +145,16 @@ def judgements(
         claims = [claim for claim in found if claim["level"] == part]
         upto = asked[: asked.index(part) + 1]
         good = [n for n, said in columns.items() if "fails" not in [said[each] for each in upto]]
-        bad[part] = blamed(claims, good)
+        bad[part] = failing_equations(claims, good)
         if part == "errors":  # tests of refusals are marked with no equation
             lenient = (name for name, said in columns.items() if said[part] == "fails")
-            bad[part] = {spec for name in lenient for spec in source(name)}
+            bad[part] = {spec for name in lenient for spec in source_equations(name)}
     stated: dict[str, list[dict[str, str]]] = defaultdict(list)
     for card in functions:
-        for spec in source(card["function"]) if card["passed"] + card["failed"] else ():
+        for spec in source_equations(card["function"]) if card["passed"] + card["failed"] else ():
             stated[spec].append(columns[card["function"]])
     verdict_of = {}
-    for spec in sorted(equations(), key=numbered):
+    for spec in sorted(equations(), key=equation_sort_key):
         if spec in marks or spec in stated or any(spec in some for some in bad.values()):
             said = {
                 part: verdict(
@@ -191,7 +191,7 @@ def verdict(bad: bool, columns: list[str], held: bool) -> str:
     return "passes" if held and "–" not in columns else "untested"
 
 
-def blamed(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
+def failing_equations(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
     """Return the equations that fail.
 
     A failing law counts against the equations that it is marked with and the function at fault
@@ -199,18 +199,18 @@ def blamed(found: Iterable[dict[str, Any]], good: Iterable[str]) -> set[str]:
     function fail that no passing function in `good` states.
     """
     claims, bad = defaultdict(list), set[str]()
-    passing = {spec for name in good for spec in source(name)}
+    passing = {spec for name in good for spec in source_equations(name)}
     for claim in found:
         if not claim["follows"] and (claim["equations"] or claim["level"] != "errors"):
             claims[claim["function"]].append(claim)
     for name, mine in claims.items():
         borne = {spec for claim in mine for spec in claim["equations"]}
-        stated = set(source(name)) if name else set[str]()
+        stated = set(source_equations(name)) if name else set[str]()
         bad |= borne & stated or stated - passing or stated or borne
     return bad
 
 
-def numbered(spec: str) -> list[Any]:
+def equation_sort_key(spec: str) -> list[Any]:
     """Return a sort key that orders equations by number: 9 before 10."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", spec)]
 
@@ -226,8 +226,8 @@ def card(
     mine = failures(claim for claim in found if claim["function"] == name)
     made = {
         "function": name,
-        "equations": [place(spec) for spec in source(name)],
-        "printed": printed(name),
+        "equations": [place(spec) for spec in source_equations(name)],
+        "printed": tex_equations(name),
         "tests": tests,
         "passed": counts["passed"],
         "failed": len({claim["test"] for failure in mine for claim in failure["claims"]}),
@@ -286,7 +286,7 @@ def failures(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                 "edge": first["edge"] or None,
                 "level": first["level"],
                 "follows": sorted({name for claim in claims for name in claim["follows"]}),
-                "causes": causes(claims),
+                "causes": likely_mutants(claims),
                 "claims": [
                     {k: v for k, v in claim.items() if k not in APART}
                     | {"equations": [place(spec) for spec in claim["equations"]]}
@@ -306,7 +306,7 @@ def readable(claim: dict[str, Any]) -> tuple[bool, bool, float]:
 APART = ("lies", "kind", "edge", "level", "function", "vacuous", "follows")
 
 
-def causes(claims: list[dict[str, Any]]) -> list[str]:
+def likely_mutants(claims: list[dict[str, Any]]) -> list[str]:
     """Return the mutants that match the input that is shown, and at least half of all inputs."""
     matches = Counter(mutant for claim in claims for mutant in claim["lies"])
     asked = sum(bool(claim["snippet"]) for claim in claims)
@@ -317,7 +317,7 @@ def causes(claims: list[dict[str, Any]]) -> list[str]:
     return named if len(named) <= MOST else []
 
 
-def paper(seen: dict[str, dict[str, Any]]) -> list[str]:
+def lines_by_paper(seen: dict[str, dict[str, Any]]) -> list[str]:
     """Return, for each paper, lines with the failing equations and the number that pass.
 
     The level `values` decides. Failures at other levels are listed in a line of their own. An
@@ -347,12 +347,12 @@ def paper(seen: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def unknown(misspelt: dict[str, str]) -> list[str]:
+def lines_on_misspelt_names(misspelt: dict[str, str]) -> list[str]:
     """Return a line for each function whose name resembles one of the specification."""
     return [f"{n} is offered, unknown; did you mean {meant}?" for n, meant in misspelt.items()]
 
 
-def left_out(functions: list[dict[str, Any]]) -> list[str]:
+def lines_on_tests_not_run(functions: list[dict[str, Any]]) -> list[str]:
     """Return lines with the kinds of tests that were not run, or in part, and their functions."""
     lines = []
     for state in ("not run", "in part"):

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from spec_tests.report.fault_localization import LEVELS
-from spec_tests.report.summary import left_out, paper, unknown, verdicts
+from spec_tests.report.summary import (
+    lines_by_paper,
+    lines_on_misspelt_names,
+    lines_on_tests_not_run,
+    verdicts,
+)
 from spec_tests.report.tex import as_text
 
 ENDS = ("failed", "error", "passed", "xfailed", "skipped")
@@ -56,12 +61,14 @@ def function(card: dict[str, Any]) -> Iterator[Line]:
     for number, failure in enumerate(own, 1):
         yield from cause(number, failure)
     after = [failure for failure in card["failures"] if failure["follows"]]
-    for names in dict.fromkeys(following(failure) for failure in after):
-        claims = {c["claim"]: 0 for f in after if following(f) == names for c in f["claims"]}
+    for names in dict.fromkeys(follows_from_clause(failure) for failure in after):
+        claims = {
+            c["claim"]: 0 for f in after if follows_from_clause(f) == names for c in f["claims"]
+        }
         yield from wrapped(f"{names}: {'; '.join(claims)}", "  ", "    ")
 
 
-def following(failure: dict[str, Any]) -> str:
+def follows_from_clause(failure: dict[str, Any]) -> str:
     """Return the clause that names the functions a failure follows from."""
     *others, last = failure["follows"]
     names = f"{', '.join(others)} and {last}, which fail" if others else f"{last}, which fails"
@@ -133,14 +140,14 @@ def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
             ids = ", ".join(equation["id"] for equation in card["equations"])
             colour = {"fails": BAD, "passes": GOOD}.get(card["verdict"], PLAIN)
             yield f"{card['function']:<{width}}{said}{ids}", colour
-    for line in paper(module["equations"]):
+    for line in lines_by_paper(module["equations"]):
         yield line, BAD if "fails" in line else PLAIN if "not all" in line else GOOD
-    for line in left_out(tested) if named else ():
+    for line in lines_on_tests_not_run(tested) if named else ():
         yield from wrapped(line, "")
     yield tests(module["tests"]), PLAIN
     for mended in module["mended"]:
         yield f"passes, though expected to fail ({mended['reason']}): {mended['test']}", BAD
-    for line in unknown(module["misspelt"]):
+    for line in lines_on_misspelt_names(module["misspelt"]):
         yield line, BAD
     if unasked := module["unasked"]:
         yield from wrapped(f"{len(unasked)} offered, not asked: {', '.join(unasked)} (--ours)", "")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import reference
-from spec_tests.called_functions import asked, functions, may_ask, needs
+from spec_tests.called_functions import asked, may_call_any, names_by_function, needs
 from spec_tests.implementation import Implementation, under_test
 from spec_tests.index import HERE
 
@@ -32,7 +32,7 @@ def kind_of(file: Path) -> str:
     return KINDS.get(file.name, LAWS) if file.parent == HERE else LAWS
 
 
-def there_are(
+def count_tests_by_kind(
     collected: Iterable[pytest.Item],
     items: Iterable[pytest.Item],
     impls: Iterable[Implementation],
@@ -58,12 +58,12 @@ def there_are(
 def held(file: Path, impl: Implementation) -> Iterator[str]:
     """Yield the functions of a module that each test of a file calls, once for each test."""
     offered = impl.judged - impl.lacks
-    if not may_ask(file, offered):
+    if not may_call_any(file, offered):
         return
     if file.parent == HERE:
         yield from offered & (worked() if kind_of(file) == "vectors" else offered)
         return
-    for test in functions(file):
+    for test in names_by_function(file):
         if test.startswith("test_") and impl.offers(names := asked(file, test)):
             yield from names
 
@@ -74,7 +74,7 @@ def worked() -> frozenset[str]:
     return frozenset(n for n in reference.__all__ if any(f'"function": "{n}"' in t for t in texts))
 
 
-def kinds(there: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
+def run_state_by_kind(there: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
     """Return, for each kind of test of a function, whether they were run, in part or not."""
     found = {}
     for kind in ORDER:

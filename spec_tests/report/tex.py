@@ -45,7 +45,7 @@ class Node(NamedTuple):
     parts: tuple[Any, ...]
 
 
-def printed(name: str) -> list[str]:
+def tex_equations(name: str) -> list[str]:
     """Return the TeX equations in a public name's docstring."""
     found = re.findall(r"\$\$(.*?)\$\$", getdoc(getattr(reference, name)) or "", re.DOTALL)
     return [" ".join(tex.split()) for tex in found]

@@ -1,8 +1,8 @@
 """Mutants of selection."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("retain")
+mutant = mutant_register("retain")
 mutant("""
 vector:nine-tenths-of-a-hundred-leaves-ten
   binary_count: the count is computed in binary

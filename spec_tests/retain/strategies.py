@@ -20,7 +20,7 @@ decimals = st.floats(0, 1).map(lambda ratio: round(ratio, 12))
 
 
 @st.composite
-def orderable(draw, *shape):
+def scores_with_ties(draw, *shape):
     """Scores with many ties: zeros of both signs, evicted tokens, a few numbers."""
     values = st.sampled_from([-torch.inf, -1.0, -0.0, 0.0, 0.0, 0.25, 0.5, 0.5, 3.0])
     size = torch.Size(shape).numel()
@@ -28,7 +28,7 @@ def orderable(draw, *shape):
     return torch.tensor(drawn, dtype=torch.float32).reshape(shape)
 
 
-def pooled(scores, scope):
+def flatten_pools(scores, scope):
     """Return one row a pool, the entries in order of (layer, head, position)."""
     if scope == "model":
         scores = scores.movedim(0, -3)
@@ -40,10 +40,10 @@ def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
     """Any scope, protected tokens anywhere, a budget that holds them, in one of its forms."""
     scope = draw(scopes)
     shape = (*draw(st.sampled_from(LEADING[scope])), draw(st.integers(0, 8)))
-    scores, protected = draw(orderable(*shape)), draw(st.none() | booleans(*shape))
-    pools = pooled(scores, scope)
+    scores, protected = draw(scores_with_ties(*shape)), draw(st.none() | booleans(*shape))
+    pools = flatten_pools(scores, scope)
     size, pools = pools.shape[-1], pools.shape[:-1]
-    counts = torch.zeros(pools) if protected is None else pooled(protected, scope).sum(-1)
+    counts = torch.zeros(pools) if protected is None else flatten_pools(protected, scope).sum(-1)
     needed = int(counts.max()) if counts.numel() else 0
     budget: dict[str, Any] = dict(keep=None, ratio=None)
     form = draw(st.sampled_from(["number", "tensor", "ratio"]))
@@ -63,13 +63,13 @@ def retain(draw, scopes=st.sampled_from([*AXES])):  # noqa: B008
 def chosen(draw):
     """Scores and any mask of them."""
     shape = (*draw(heads), draw(tokens))
-    return dict(scores=draw(orderable(*shape)), kept=draw(booleans(*shape)))
+    return dict(scores=draw(scores_with_ties(*shape)), kept=draw(booleans(*shape)))
 
 
 INPUTS = dict(
     kept_count=st.fixed_dictionaries(dict(pool=st.integers(0, 10**6), ratio=ratios | decimals)),
     ranking=st.tuples(heads, tokens).flatmap(
-        lambda shape: st.fixed_dictionaries(dict(scores=orderable(*shape[0], shape[1])))
+        lambda shape: st.fixed_dictionaries(dict(scores=scores_with_ties(*shape[0], shape[1])))
     ),
     modular_utility=chosen(),
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_equal
 from spec_tests.inputs import INPUTS
-from spec_tests.retain.strategies import AXES, orderable, pooled
+from spec_tests.retain.strategies import AXES, flatten_pools, scores_with_ties
 from spec_tests.strategies import grid
 
 TIED = torch.tensor([[0.0, 1.0, 0.0], [0.1, 0.1, 0.0]], dtype=torch.float64)
@@ -20,7 +20,7 @@ every_scope = pytest.mark.parametrize("scope", AXES)
 
 def budgets(x):
     """Return the budget of each pool, by integer arithmetic."""
-    pools = pooled(x["scores"], x["scope"])
+    pools = flatten_pools(x["scores"], x["scope"])
     if x["ratio"] is None:
         return torch.as_tensor(x["keep"]).expand(pools.shape[:-1])
     left = pools.shape[-1] * (100 - round(x["ratio"] * 100)) // 100
@@ -35,7 +35,7 @@ def shielded(x):
 
 def rows(mask, scope):
     """Return the pools of a mask as rows."""
-    pools = pooled(mask, scope)
+    pools = flatten_pools(mask, scope)
     return pools.reshape(pools.shape[:-1].numel(), pools.shape[-1])
 
 
@@ -55,7 +55,7 @@ def assert_cut(impl, scores, protected, hundredths, scope):
 @example(dict(scores=TIED, protected=None, keep=1, ratio=None, scope="head"))
 def test_counts_are_exact_with_evicted_and_protected_entries_too(impl, x):
     kept = impl.retain(**x)
-    assert_equal(pooled(kept, x["scope"]).sum(-1), budgets(x).clone())
+    assert_equal(flatten_pools(kept, x["scope"]).sum(-1), budgets(x).clone())
 
 
 @pytest.mark.spec("HubKV-1")
@@ -95,7 +95,7 @@ def test_equal_scores_over_a_model_go_by_layer_then_head_then_position(impl, kee
 
 
 @pytest.mark.spec("HubKV-3")
-@given(orderable(2, 3, 2, 4), st.integers(0, 16))
+@given(scores_with_ties(2, 3, 2, 4), st.integers(0, 16))
 def test_each_batch_row_is_a_model_of_its_own(impl, scores, keep):
     together = impl.retain(scores, keep=keep, scope="model")
     alone = [impl.retain(scores[:, row], keep=keep, scope="model") for row in range(3)]
@@ -137,7 +137,7 @@ def test_a_ranking_visits_every_position_best_first_and_ties_in_order(impl, x):
 
 
 @pytest.mark.spec("HubKV-3")
-@given(orderable(3, 5), st.integers(0, 5), st.permutations(range(3)))
+@given(scores_with_ties(3, 5), st.integers(0, 5), st.permutations(range(3)))
 def test_heads_may_change_places(impl, scores, keep, order):
     assert_equal(impl.retain(scores[order], keep=keep), impl.retain(scores, keep=keep)[order])
 
@@ -147,7 +147,7 @@ def test_heads_may_change_places(impl, scores, keep, order):
 @given(data=st.data())
 def test_heads_and_layers_may_change_places_where_no_two_scores_tie(impl, scope, axis, data):
     distinct = torch.tensor(data.draw(st.permutations(range(24)))).float().reshape(3, 2, 4)
-    tied, keep = data.draw(orderable(3, 2, 4)), data.draw(st.integers(0, 8))
+    tied, keep = data.draw(scores_with_ties(3, 2, 4)), data.draw(st.integers(0, 8))
     order = torch.tensor(data.draw(st.permutations(range(distinct.shape[axis]))))
     kept, moved = (
         impl.retain(scores, keep=keep, scope=scope)
@@ -156,7 +156,7 @@ def test_heads_and_layers_may_change_places_where_no_two_scores_tie(impl, scope,
     assert_equal(moved, kept.index_select(axis, order))
     # with ties other entries may be kept, but their scores are the same
     before, after = (
-        pooled(scores.masked_fill(~impl.retain(scores, keep=keep, scope=scope), 9.0), scope)
+        flatten_pools(scores.masked_fill(~impl.retain(scores, keep=keep, scope=scope), 9.0), scope)
         for scores in (tied, tied.index_select(axis, order))
     )
     ranked = [scores.flatten().add(0.0).sort().values for scores in (before, after)]
@@ -227,7 +227,7 @@ def test_every_pool_keeps_exactly_its_budget(impl, scope):
 
 
 @pytest.mark.spec("HubKV-1")
-@given(orderable(2, 3, 5), st.lists(st.integers(0, 5), min_size=6, max_size=6))
+@given(scores_with_ties(2, 3, 5), st.lists(st.integers(0, 5), min_size=6, max_size=6))
 def test_a_tensor_of_budgets_serves_each_head_as_if_alone(impl, scores, keep):
     budget = torch.tensor(keep).reshape(2, 3)
     kept = impl.retain(scores, keep=budget)

@@ -9,29 +9,29 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("kept_count")
-def without_the_removed(pool, ratio):
+@register_variant("kept_count")
+def subtract_removed_count(pool, ratio):
     """Take away what is removed, rounded up, as a fraction."""
     return pool - ceil(Fraction(str(ratio)) * pool)
 
 
-@variant("kept_count")
+@register_variant("kept_count")
 def in_decimals(pool, ratio):
     """Multiply decimals, of digits enough."""
     with localcontext(prec=60):
         return int((1 - Decimal(str(ratio))) * pool)
 
 
-@variant("ranking")
+@register_variant("ranking")
 def by_a_stable_sort(scores):
     """Sort what is negated upwards; -0.0 becomes 0.0 on the way."""
     return (0 - scores).sort(dim=-1, stable=True).indices
 
 
-@variant("ranking")
+@register_variant("ranking")
 def by_python(scores):
     """Sort each row by (score, position)."""
     rows = scores.reshape(scores.shape[:-1].numel(), scores.shape[-1]).tolist()
@@ -39,7 +39,7 @@ def by_python(scores):
     return torch.tensor(order, dtype=torch.int64).reshape(scores.shape)
 
 
-@variant("ranking", "values")
+@register_variant("ranking", "values")
 @among_tensors
 def by_lexsort(scores):
     """NumPy's sort by several keys, the last of which counts first."""
@@ -62,11 +62,11 @@ def laid_back(kept, shape, scope):
 
 def budget_of(pools, keep, ratio):
     """Return the budget of each pool, on an axis for its entries."""
-    keep = without_the_removed(pools.shape[-1], ratio) if keep is None else keep
+    keep = subtract_removed_count(pools.shape[-1], ratio) if keep is None else keep
     return torch.as_tensor(keep).expand(pools.shape[:-1])[..., None]
 
 
-@variant("retain")
+@register_variant("retain")
 def by_threshold(scores, protected=None, *, keep=None, ratio=None, scope="head"):
     """Keep what is above the last score that is kept, and the first of its ties."""
     pools, shape = laid_in_pools(scores + 0.0, scope)
@@ -82,7 +82,7 @@ def by_threshold(scores, protected=None, *, keep=None, ratio=None, scope="head")
     return laid_back(above | (ties & (ties.cumsum(-1) <= missing)), shape, scope)
 
 
-@variant("retain")
+@register_variant("retain")
 def by_rank(scores, protected=None, *, keep=None, ratio=None, scope="head"):
     """Rank by score, then bring the protected ones to the front; keep ranks below the budget."""
     pools, shape = laid_in_pools(scores, scope)
@@ -94,8 +94,8 @@ def by_rank(scores, protected=None, *, keep=None, ratio=None, scope="head"):
     return laid_back(ranks < budget_of(pools, keep, ratio), shape, scope)
 
 
-@variant("retain")
-def one_by_one(scores, protected=None, *, keep=None, ratio=None, scope="head"):
+@register_variant("retain")
+def sort_each_pool(scores, protected=None, *, keep=None, ratio=None, scope="head"):
     """Sort the entries of each pool in Python, by (protected, score, place)."""
     pools, shape = laid_in_pools(scores, scope)
     shields = torch.zeros_like(pools, dtype=torch.bool)
@@ -109,7 +109,7 @@ def one_by_one(scores, protected=None, *, keep=None, ratio=None, scope="head"):
     return laid_back(kept, shape, scope)
 
 
-@variant("retain", "values")
+@register_variant("retain", "values")
 def by_top_k(scores, protected=None, *, keep=None, ratio=None, scope="head"):
     """PyTorch's top-k, on keys without ties: the place among distinct scores, then the index."""
     pools, shape = laid_in_pools(scores, scope)
@@ -124,14 +124,14 @@ def by_top_k(scores, protected=None, *, keep=None, ratio=None, scope="head"):
     return laid_back(kept.scatter(-1, best, wanted), shape, scope)
 
 
-@variant("modular_utility")
+@register_variant("modular_utility")
 def chosen_alone(scores, kept):
     """Put 0 where nothing is kept, and sum: minus infinity times 0 is no number."""
     exact = torch.promote_types(scores.dtype, torch.float32)
     return torch.where(kept, scores.to(exact), 0).sum(-1)
 
 
-@variant("modular_utility", "values")
+@register_variant("modular_utility", "values")
 @among_tensors
 def masked_sum(scores, kept):
     """NumPy's sum where a mask is true."""

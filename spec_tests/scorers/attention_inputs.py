@@ -39,7 +39,7 @@ def attended(draw, least=0, number=None, groups=(2, 1, 4)):
 
 
 @st.composite
-def maybe_known(draw, least=0):
+def attended_with_optional_log_sum_exp(draw, least=0):
     """The same, and maybe the log-sum-exp of the queries.
 
     At padding it is what a flash forward may leave there. With it numbers are such as every dtype
@@ -48,17 +48,21 @@ def maybe_known(draw, least=0):
     if not draw(mostly):
         return draw(attended(least)) | dict(log_sum_exp=None)
     x = draw(attended(least, signed))
-    return x | dict(log_sum_exp=known(x, draw(st.sampled_from([-torch.inf, torch.inf, 0.0]))))
+    return x | dict(
+        log_sum_exp=log_sum_exp_beside_padding(
+            x, draw(st.sampled_from([-torch.inf, torch.inf, 0.0]))
+        )
+    )
 
 
-def known(x, beside=-torch.inf):
+def log_sum_exp_beside_padding(x, beside=-torch.inf):
     """Return the log-sum-exp of a sequence, and what stands at padding."""
     sums = log_sum_exp(**x)
     return sums.where(sums > -torch.inf, beside)
 
 
 @st.composite
-def crowds(draw):
+def two_row_batch(draw):
     """Two rows, padded or not, of an odd number of tokens; 1, 4 or 8 query heads a key head."""
     group, tokens = draw(st.sampled_from([4, 1, 8])), draw(st.sampled_from([7, 5, 7, 1, 3, 5]))
     kv_heads = 1 if group == 8 else 2

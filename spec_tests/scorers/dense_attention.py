@@ -18,7 +18,7 @@ def weights(queries, keys, valid=None, log_sum_exp=None, dtype=None):
     """
     kv_heads, tokens, width = keys.shape[-3:]
     count, group = queries.shape[-2], queries.shape[-3] // max(1, kv_heads)
-    dtype = dtype or exact(queries, keys, log_sum_exp)
+    dtype = dtype or accumulation_dtype(queries, keys, log_sum_exp)
     asking = queries.to(dtype).unflatten(-3, (kv_heads, group))
     logits = asking @ keys.to(dtype)[..., None, :, :].mT / width**0.5
     at = torch.arange(tokens)
@@ -33,7 +33,7 @@ def weights(queries, keys, valid=None, log_sum_exp=None, dtype=None):
     return torch.where(seen, found, 0)
 
 
-def exact(*tensors):
+def accumulation_dtype(*tensors):
     """Return float64 where one of the tensors is of that, or else float32."""
     wide = any(x is not None and x.dtype == torch.float64 for x in tensors)
     return torch.float64 if wide else torch.float32

@@ -30,11 +30,11 @@ def masks(draw, batch, tokens):
     return (torch.arange(tokens) >= torch.tensor(first).reshape(*batch, 1)).expand(*batch, tokens)
 
 
-def gap(valid: Tensor) -> Tensor:
+def with_last_token_padded(valid: Tensor) -> Tensor:
     """Return a row whose last token is padding."""
     bad = valid.clone()
     bad[..., -1] = False
     return bad
 
 
-bad_padding = Refusal("valid", gap, ValueError, "on the left")
+bad_padding = Refusal("valid", with_last_token_padded, ValueError, "on the left")

@@ -11,8 +11,8 @@ spec_tests.variants` runs them all.
 from spec_tests.inputs import modules
 from spec_tests.variants.make import (
     MOST,
-    Column,
-    Elsewhere,
+    ReseededReference,
+    VariantModule,
     Wrapped,
     forwarded,
     in_double,
@@ -21,7 +21,7 @@ from spec_tests.variants.make import (
 
 FILES = modules("**/variants.py")
 COLUMNS = {
-    f"{level}_{place + 1}": Column(level, place)
+    f"{level}_{place + 1}": VariantModule(level, place)
     for level in ("values", "edges")
     for place in range(MOST)
 }
@@ -29,4 +29,4 @@ globals().update({name: column for name, column in COLUMNS.items() if column.cha
 renamed = Wrapped(forwarded)
 noisy_1, noisy_2, noisy_3 = (Wrapped(under_noise(seed)) for seed in (1, -1, 2))
 double = Wrapped(in_double)
-elsewhere = Elsewhere()
+elsewhere = ReseededReference()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from spec_tests import variants
-from spec_tests.__main__ import arguments
+from spec_tests.__main__ import pytest_arguments
 
 
 def levels() -> dict[str, str]:
@@ -34,7 +34,7 @@ def run(names: list[str], words: list[str]) -> int:
             quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
             patient = ["--call-limit", "60"]  # a variant may be slow
             given = [*of_level, "--ours", "--level", level, *quiet, *patient, *words]
-            worst = max(worst, int(pytest.main(arguments(given))))
+            worst = max(worst, int(pytest.main(pytest_arguments(given))))
     return worst
 
 

@@ -35,8 +35,8 @@ MOST = 4
 """Largest number of variants of one function and level that are tested."""
 
 
-def variant(name: str, level: Level = "edges") -> Callable[[Function], Function]:
-    """Return a decorator that registers a correct variant of a function: `@variant("hub_mask")`.
+def register_variant(name: str, level: Level = "edges") -> Callable[[Function], Function]:
+    """Return a decorator that registers a correct variant: `@register_variant("hub_mask")`.
 
     The variant has the signature of the public function, and does not check its arguments. Its
     docstring describes its method.
@@ -53,7 +53,7 @@ def variant(name: str, level: Level = "edges") -> Callable[[Function], Function]
     return register
 
 
-class Column:
+class VariantModule:
     """A module with the variant number `place` of each function that has one, else the reference's.
 
     `changed` names the functions on which it is tested.
@@ -163,7 +163,7 @@ class ReseededStore(reference.MaskStore):
         super().__init__(directory, capacity, generate)
 
 
-class Elsewhere(Wrapped):
+class ReseededReference(Wrapped):
     """The reference on other random streams, tested on the functions that use them."""
 
     changed = frozenset(DRAWN)

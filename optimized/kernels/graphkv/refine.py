@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
+from optimized._dispatch import gradient_fallback
 from optimized.kernels._numerics import widened
 from reference._validation import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
@@ -367,7 +367,7 @@ def signal_kernel(
         tl.store(refined + here, scaled.to(tl.float32), mask=inside)
 
 
-@forward(vector.graphkv_refine)
+@gradient_fallback(vector.graphkv_refine)
 def graphkv_refine(
     scores: Tensor,
     keys: Tensor,
@@ -433,7 +433,7 @@ def graphkv_refine(
         score = score[..., None, :].expand(scores.shape)
     score = score.to(scores.dtype, copy=True).contiguous()
     if signal != "evict":
-        checks.in_range("scores", score)
+        checks.refuse_overflow("scores", score)
     return score
 
 

@@ -7,7 +7,7 @@ from optimized._dispatch import learning
 from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels.hex.attention import attended, taken
 from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
-from optimized.vector.hex.decode_step import full
+from optimized.vector.hex.decode_step import compress_full_buffer
 from reference._validation import checks
 from reference.hex.cache import HexCache, with_added_mass, with_new_tokens
 from reference.hex.decode_step import HexDecoded
@@ -33,6 +33,6 @@ def decoded(
     remembered = cache.rest.mass.shape[-1] > 0
     output, mass = attended(queries, cache, mass=True, of_all=remembered)
     assert mass is not None
-    checks.in_range("queries", mass)
+    checks.refuse_overflow("queries", mass)
     cache = cache._replace(rest=with_added_mass(cache.rest, mass))
-    return HexDecoded(output, full(cache, compress_oldest_block, compress_if_full))
+    return HexDecoded(output, compress_full_buffer(cache, compress_oldest_block, compress_if_full))

@@ -68,7 +68,7 @@ def lanes(counts: Tensor, starts: Tensor) -> Tensor:
 
 
 @triton.jit
-def begin(begins, flags, counts, left, WIDTH: tl.constexpr):
+def write_entry_starts(begins, flags, counts, left, WIDTH: tl.constexpr):
     """Write the index of each token's first entry in a tile; i as -1 - i if it is kept whole."""
     t = tl.arange(0, 128)
     whole = tl.load(flags + t, mask=(t < 96) & (t < left), other=0) != 0

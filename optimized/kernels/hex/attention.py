@@ -18,11 +18,17 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
+from optimized._dispatch import gradient_fallback
 from optimized.hex_packed_layout import TILE, PackedCache
 from optimized.kernels._numerics import rounded, widened
-from optimized.kernels.hex._sparse_entries import ROOM, add_keys, add_values, begin, tables
-from optimized.vector.hex.cache_layout import known, mask_alone
+from optimized.kernels.hex._sparse_entries import (
+    ROOM,
+    add_keys,
+    add_values,
+    tables,
+    write_entry_starts,
+)
+from optimized.vector.hex.cache_layout import cached_on_tensor, mask_settings
 from reference.hex.attention import HexAttention
 from reference.hex.cache import HexCache
 from reference.hex.compress import HexBlock
@@ -308,7 +314,7 @@ def codes_kernel(
         if ENTRIES:
             table = within * heads + head % heads
             flags = dynamic + (span.to(tl.int64) * rows + head // heads) * length + within * 96
-            begin(begins, flags, counts_of + table * 128, left, WIDTH)
+            write_entry_starts(begins, flags, counts_of + table * 128, left, WIDTH)
             tl.debug_barrier()
             entry = tl.load(firsts + group * tiles + within)
             add_keys(
@@ -549,7 +555,7 @@ def plain(block: HexBlock) -> bool:
     return block.bits in CODES and block.dynamic.numel() > 0
 
 
-@forward(vector.hex_attention)
+@gradient_fallback(vector.hex_attention)
 def hex_attention(
     queries: Tensor,
     cache: HexCache,
@@ -615,8 +621,8 @@ def attended(
         where = (run.tiles, rows, heads, parts)
         entries = [query] * 10
         if kept:
-            asked = mask_alone(rest.config), run.length, heads, width, run.dynamic.device
-            table = known(run.dynamic, tables, *asked)
+            asked = mask_settings(rest.config), run.length, heads, width, run.dynamic.device
+            table = cached_on_tensor(run.dynamic, tables, *asked)
             room = ROOM + (2 * TILE + 1) * held
             entries = [
                 run.kept_keys, run.kept_values, run.begins, run.dynamic, *table,

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
+from optimized._dispatch import gradient_fallback
 from optimized.hex_packed_layout import TILE
 from optimized.kernels._attention_common import DTYPES, WIDEST
 from optimized.kernels._numerics import rounded, widened
@@ -409,7 +409,7 @@ def coded_span(
     return key_words, key_steps, key_minima, value_words, value_steps, value_minima
 
 
-@forward(vector.hex_compress)
+@gradient_fallback(vector.hex_compress)
 def hex_compress(
     keys: Tensor,
     values: Tensor,
@@ -451,7 +451,7 @@ def restored(
     return found
 
 
-@forward(vector.hex_reconstruct)
+@gradient_fallback(vector.hex_reconstruct)
 def hex_reconstruct(block: HexBlock, expander: Tensor) -> tuple[Tensor, Tensor]:
     dtype, dynamic = block.kept_keys.dtype, block.dynamic
     *batch, heads, width = block.key_steps.shape

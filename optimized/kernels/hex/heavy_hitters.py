@@ -15,8 +15,15 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
-from optimized.kernels._attention_common import PROGRAMS, fits, native, product, room, tile
+from optimized._dispatch import gradient_fallback
+from optimized.kernels._attention_common import (
+    PROGRAMS,
+    kernels_support,
+    native,
+    product,
+    room,
+    tile,
+)
 from optimized.kernels._numerics import widened
 from reference._validation import checks
 
@@ -291,7 +298,7 @@ def sizes(queries: Tensor, keys: Tensor) -> tuple[int, int]:
     return block, max(1, block // 2)
 
 
-@forward(vector.attention_mass)
+@gradient_fallback(vector.attention_mass)
 def attention_mass(
     queries: Tensor,
     keys: Tensor,
@@ -300,11 +307,11 @@ def attention_mass(
     normalize: bool,
     log_sum_exp: Tensor | None,
 ) -> Tensor:
-    if not fits(queries, keys, log_sum_exp):
+    if not kernels_support(queries, keys, log_sum_exp):
         return vector.attention_mass(queries, keys, span, causal, normalize, log_sum_exp)
     tokens, count = keys.shape[-2], queries.shape[-2]
     mass = columns(queries, keys, log_sum_exp=log_sum_exp, causal=causal).sum(-2)
-    checks.in_range("queries", mass)
+    checks.refuse_overflow("queries", mass)
     if normalize and causal:
         mass /= torch.arange(tokens, 0, -1, device=keys.device).clamp(1, count)
     elif normalize:

@@ -6,7 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
+from optimized._dispatch import gradient_fallback
 from optimized.kernels._numerics import rounded, widened
 
 BLOCK = 1024
@@ -57,7 +57,7 @@ def smd_kernel(
     tl.store(discounted + head + i, rounded(out, raw.dtype), mask=inside)
 
 
-@forward(vector.smd)
+@gradient_fallback(vector.smd)
 def smd(scores: Tensor, radius: int, gamma: float, protected: Tensor | None) -> Tensor:
     if radius > RADII:
         return vector.smd(scores, radius, gamma, protected)

@@ -13,9 +13,9 @@ import triton.language as tl
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
-from optimized.kernels._numerics import is_one_row, rounded, widened
-from optimized.kernels._score_bit_planes import beside, columns
+from optimized._dispatch import gradient_fallback
+from optimized.kernels._numerics import is_row_broadcast, rounded, widened
+from optimized.kernels._score_bit_planes import join_columns, split_columns
 from optimized.kernels.hubkv.discount import RADII
 from reference._validation import checks
 from reference.hubkv.refine import HubSettings
@@ -160,7 +160,7 @@ def refine_kernel(
         line += (competing(scores, protected, at, there, SHIELDED, False),)
     for part in tl.static_range(EACH // WIDTH):
         at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
-        line += columns(competing(scores, protected, at, at < left, SHIELDED, EVEN), WIDTH)
+        line += split_columns(competing(scores, protected, at, at < left, SHIELDED, EVEN), WIDTH)
     for ahead in tl.static_range(RADIUS):
         at = first + (EACH + ahead)
         line += (competing(scores, protected, at, at < left, SHIELDED, False),)
@@ -183,14 +183,14 @@ def refine_kernel(
                 factor = tl.where(hub, high, low)
             found += (tl.where(mine < 0, 1.0, mine * factor),)
         at = first[:, None] + (part * WIDTH + tl.arange(0, WIDTH))[None, :]
-        out = rounded(beside(found, WIDTH), refined.dtype.element_ty)
+        out = rounded(join_columns(found, WIDTH), refined.dtype.element_ty)
         if EVEN:
             tl.store(refined + at, out)
         else:
             tl.store(refined + at, out, mask=at < left)
 
 
-@forward(vector.hubkv_refine)
+@gradient_fallback(vector.hubkv_refine)
 def hubkv_refine(
     scores: Tensor,
     ratio: float,
@@ -261,7 +261,7 @@ def refine_among(
             SHIELDED=protected is not None, EVEN=even, BLOCK=BLOCK,
             WIDTH=min(16 // scores.itemsize, BLOCK), EACH=min(EACH, BLOCK),
         )  # fmt: skip
-    checks.in_range("scores", refined)
+    checks.refuse_overflow("scores", refined)
     return refined
 
 
@@ -273,6 +273,6 @@ def split_float(x: float) -> tuple[float, float]:
 
 def shared(protected: Tensor) -> tuple[Tensor, int]:
     """Return a mask and the stride of its rows: 0, without a copy, if all rows share one."""
-    if protected.numel() and is_one_row(protected):
+    if protected.numel() and is_row_broadcast(protected):
         return protected[(0,) * (protected.dim() - 1)], 0
     return protected.contiguous(), protected.shape[-1]

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
-from optimized.kernels._attention_common import fits
+from optimized._dispatch import gradient_fallback
+from optimized.kernels._attention_common import kernels_support
 from optimized.kernels.hex.heavy_hitters import columns
 from reference._validation import checks
 
 
-@forward(vector.h2o_mass)
+@gradient_fallback(vector.h2o_mass)
 def h2o_mass(
     queries: Tensor,
     keys: Tensor,
@@ -18,8 +18,10 @@ def h2o_mass(
     valid: Tensor | None,
     log_sum_exp: Tensor | None,
 ) -> Tensor:
-    if not fits(queries, keys, log_sum_exp) or (mass is not None and mass.dtype == torch.float64):
+    if not kernels_support(queries, keys, log_sum_exp) or (
+        mass is not None and mass.dtype == torch.float64
+    ):
         return vector.h2o_mass(queries, keys, mass, valid, log_sum_exp)
     total = columns(queries, keys, valid, mass, log_sum_exp)
-    checks.in_range("queries", total)
+    checks.refuse_overflow("queries", total)
     return total

@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 
 from optimized import vector
-from optimized._dispatch import forward
-from optimized.kernels._attention_common import fits
+from optimized._dispatch import gradient_fallback
+from optimized.kernels._attention_common import kernels_support
 from optimized.kernels.hex.heavy_hitters import columns
 from optimized.vector.scorers.snapkv import observed
 from reference.scorers.scored import Scored
 
 
-@forward(vector.snapkv)
+@gradient_fallback(vector.snapkv)
 def snapkv(
     queries: Tensor,
     keys: Tensor,
@@ -21,7 +21,7 @@ def snapkv(
     valid: Tensor | None,
     log_sum_exp: Tensor | None,
 ) -> Scored:
-    if not fits(queries, keys, log_sum_exp):
+    if not kernels_support(queries, keys, log_sum_exp):
         return vector.snapkv(queries, keys, window, kernel, pooling, valid, log_sum_exp)
     return observed(by_head, queries, keys, window, kernel, pooling, valid, log_sum_exp)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import optimized
 from optimized._dispatch import modules
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.scorer import Scorer
 
@@ -38,5 +38,5 @@ def scorer(
     Raises:
         ValueError: the name or a setting is unknown, or gates are missing.
     """
-    refuse.known_name("name", name, SCORERS)
+    checks.known_name("name", name, SCORERS)
     return SCORERS[name](model, kv, **settings)

@@ -6,7 +6,7 @@ from torch import Tensor
 import optimized
 from optimized import Scored
 from optimized.models.prefill import Prefilled
-from optimized.models.scorer import ReadLayer, lengths
+from optimized.models.scorer import PromptLayer, lengths
 from optimized.models.scorers.snapkv import SnapKV
 
 
@@ -21,7 +21,7 @@ class Cake(SnapKV):
     sharing = "E-G42"
     colour = "#c9459b"
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         chosen = self.chosen("window", "gamma", "kernel")
         return self.kv.cake(self.memory[read.layer], read.keys, valid=read.valid, **chosen)

@@ -9,7 +9,7 @@ from optimized.models._typing import PreTrainedModel
 from optimized.models.attach import require_attachment
 from optimized.models.attention import decoder_of
 from optimized.models.prefill import Prefilled, Step, unrotated
-from optimized.models.scorer import ReadLayer, Scorer, Scores, lengths, options
+from optimized.models.scorer import PromptLayer, Scorer, Scores, lengths, options
 
 
 class ExpectedAttention(Scorer):
@@ -53,7 +53,7 @@ class ExpectedAttention(Scorer):
         )
         return super().finish(prompt, keep)
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         chosen = {name: self.settings[name] for name in self.settings if name != "future"}
         statistics = self.memory[read.layer]

@@ -8,11 +8,11 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
-from optimized.models.layer import whole_layers
+from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Step
-from optimized.models.scorer import Arriving, ReadLayer, Scorer, ends
+from optimized.models.scorer import NewTokens, PromptLayer, Scorer, ends
 
 
 class FastKVzip(Scorer):
@@ -32,7 +32,7 @@ class FastKVzip(Scorer):
 
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
-        refuse.gates(settings.get("weights"), whole_layers(model.config))
+        checks.gates(settings.get("weights"), count_full_attention_layers(model.config))
 
     def watch(self, step: Step) -> None:
         """Score the chunk; a token's score does not depend on other tokens."""
@@ -42,7 +42,7 @@ class FastKVzip(Scorer):
         scores = one.scores if past is None else torch.cat([past, one.scores], -1)
         self.memory[step.layer] = scores
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         scores = self.memory[read.layer]
         if read.valid is not None:
@@ -50,6 +50,6 @@ class FastKVzip(Scorer):
         return Scored(scores, ends(read, **self.chosen("sinks", "recent")))
 
     @staticmethod
-    def arriving(kv: ModuleType, new: Arriving) -> Tensor:
+    def arriving(kv: ModuleType, new: NewTokens) -> Tensor:
         """Return the scores that the FastKVzip gate gives new tokens."""
         return kv.fastkvzip(new.hidden, new.gate, valid=new.valid).scores

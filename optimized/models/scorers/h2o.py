@@ -3,7 +3,7 @@
 import optimized
 from optimized import Scored
 from optimized.models.prefill import Step
-from optimized.models.scorer import ReadLayer, Scorer, options
+from optimized.models.scorer import PromptLayer, Scorer, options
 
 
 class H2O(Scorer):
@@ -22,6 +22,6 @@ class H2O(Scorer):
         past = self.past(step)
         self.memory[step.layer] = self.kv.h2o_mass(step.queries, step.keys, past, step.valid)
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         return self.kv.h2o(self.memory[read.layer], read.keep, read.valid, **self.settings)

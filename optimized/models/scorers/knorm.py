@@ -6,7 +6,7 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models.scorer import Arriving, ReadLayer, Scorer, options
+from optimized.models.scorer import NewTokens, PromptLayer, Scorer, options
 
 
 class KNorm(Scorer):
@@ -19,11 +19,11 @@ class KNorm(Scorer):
     decodes = True
     colour = "#3c9a46"
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         return self.kv.knorm(read.keys, valid=read.valid, **self.settings)
 
     @staticmethod
-    def arriving(kv: ModuleType, new: Arriving) -> Tensor:
+    def arriving(kv: ModuleType, new: NewTokens) -> Tensor:
         """Return the scores of new tokens by their key norms."""
         return kv.knorm(new.keys, valid=new.valid).scores

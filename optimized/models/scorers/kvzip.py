@@ -8,10 +8,10 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models import refusals as refuse
+from optimized.models import argument_checks as checks
 from optimized.models._typing import PreTrainedModel
 from optimized.models.prefill import Prefilled, Step, install_watchers
-from optimized.models.scorer import ReadLayer, Scorer, Scores, ends, lengths
+from optimized.models.scorer import PromptLayer, Scorer, Scores, ends, lengths
 
 FIRST = "\n\nRepeat the previous context exactly."
 NEXT = "\n\nRepeat the part of the previous context exactly, starting with `{}`."
@@ -52,13 +52,13 @@ class KVzip(Scorer):
     def __init__(self, model: PreTrainedModel, kv: ModuleType, **settings: Any) -> None:
         super().__init__(model, kv, **settings)
         self.chunk, self.sinks = settings.get("chunk", 2000), settings.get("sinks", 4)
-        refuse.one_request(settings)
+        checks.check_kvzip_request(settings)
         named = settings.get("tokenizer")
         self.asking = settings.get("prompt", ()) if named is None else Request(named)
 
     def finish(self, prompt: Prefilled, keep: int) -> Scores:
         """Return the scores, after the model has repeated the context; the cache is restored."""
-        refuse.repeated(prompt.cache.looked)
+        checks.reject_kvzip_with_images(prompt.cache.looked)
         self.memory = {}
         longest = int(lengths(prompt).max())
         for index in range(-(-max(0, longest - self.sinks) // self.chunk)):
@@ -130,7 +130,7 @@ class KVzip(Scorer):
             there[row, : len(repeat)] = True
         return ids, there
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens, with both ends protected."""
         scores = self.memory.get(read.layer)
         if scores is None:  # no chunk: all tokens are sinks

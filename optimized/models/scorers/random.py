@@ -3,7 +3,7 @@
 import torch
 
 from optimized import Scored
-from optimized.models.scorer import ReadLayer, Scorer
+from optimized.models.scorer import PromptLayer, Scorer
 
 
 class Random(Scorer):
@@ -13,7 +13,7 @@ class Random(Scorer):
     takes = ("seed",)
     colour = "#8c8c8c"
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         draw = torch.Generator().manual_seed(self.settings.get("seed", 0) * 1_000_003 + read.layer)
         scores = torch.rand(read.keys.shape[:-1], generator=draw).to(read.keys.device)

@@ -5,7 +5,7 @@ import torch
 import optimized
 from optimized import Scored
 from optimized.models.prefill import Step
-from optimized.models.scorer import ReadLayer, Scorer
+from optimized.models.scorer import PromptLayer, Scorer
 
 
 class SnapKV(Scorer):
@@ -24,7 +24,7 @@ class SnapKV(Scorer):
         queries = step.queries if past is None else torch.cat([past, step.queries], 2)
         self.memory[step.layer] = queries[:, :, -window:].clone()
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         chosen = self.chosen("window", "kernel", "pooling")
         return self.kv.snapkv(self.memory[read.layer], read.keys, valid=read.valid, **chosen)

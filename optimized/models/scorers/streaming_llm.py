@@ -6,7 +6,7 @@ from torch import Tensor
 
 import optimized
 from optimized import Scored
-from optimized.models.scorer import Arriving, ReadLayer, Scorer, options
+from optimized.models.scorer import NewTokens, PromptLayer, Scorer, options
 
 
 class StreamingLLM(Scorer):
@@ -18,11 +18,11 @@ class StreamingLLM(Scorer):
     decodes = True
     colour = "#b07a2a"
 
-    def scored(self, read: ReadLayer) -> Scored:
+    def scored(self, read: PromptLayer) -> Scored:
         """Return the scores of one layer's tokens."""
         return self.kv.streaming_llm(read.keys, valid=read.valid, **self.settings)
 
     @staticmethod
-    def arriving(kv: ModuleType, new: Arriving) -> Tensor:
+    def arriving(kv: ModuleType, new: NewTokens) -> Tensor:
         """Return the scores of new tokens by their positions."""
         return kv.streaming_llm(new.keys, valid=new.valid).scores + new.before

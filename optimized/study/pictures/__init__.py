@@ -69,7 +69,7 @@ PICTURES = {
     "hubkv_clusters": Plan(
         "Important tokens crowd together (HubKV, Fig. 1)",
         3.1,
-        lambda of: hubkv_clusters.clusters(of.caught.reconstruction, of.how.seed),
+        lambda of: hubkv_clusters.clustering_figures(of.caught.reconstruction, of.how.seed),
         hubkv_plots.clusters,
         hubkv_clusters.caption,
     ),
@@ -83,8 +83,8 @@ PICTURES = {
     "hubkv_density": Plan(
         "Neighbours draw attention alike (HubKV, Fig. 9)",
         2.8,
-        lambda of: hubkv_columns.correlation(of.caught.density),
-        hubkv_plots.density,
+        lambda of: hubkv_columns.density_autocorrelations(of.caught.density),
+        hubkv_plots.density_autocorrelation,
         hubkv_columns.correlation_caption,
     ),
     "graphkv_likeness": Plan(
@@ -140,7 +140,7 @@ def pictures(
     except REFUSALS as refusal:
         yield from (refused(name, refusal) for name in PICTURES)
         return
-    sitting = Sitting(caught, model, captured.longest(documents), how)
+    sitting = Sitting(caught, model, captured.longest_documents(documents), how)
     for name, plan in PICTURES.items():
         try:
             yield drawn(name, plan, sitting)

@@ -9,11 +9,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import optimized
-from optimized.models.layer import whole_layers
+from optimized.models.layer import count_full_attention_layers
 from optimized.models.prefill import Step, prefill
 from optimized.models.systems import system_named
 from optimized.study.documents import Document
-from optimized.study.score_runner import Panel
+from optimized.study.score_runner import PromptScorers
 from optimized.study.trials import Settings, Trial
 
 DOCUMENTS = 8
@@ -45,7 +45,7 @@ class Captured(NamedTuple):
     @property
     def content(self) -> slice:
         """Return the span of the content: all tokens but the sinks and the recent ones."""
-        return content(self.keys.shape[-2])
+        return unprotected_span(self.keys.shape[-2])
 
 
 def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Settings) -> Captured:
@@ -56,20 +56,22 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
     """
     limit = getattr(model.config, "max_position_embeddings", None) or 2 * TOKENS
     most = min(TOKENS, limit // 2)  # KVzip reads each token twice
-    ids = torch.tensor([one.context[:most] for one in longest(documents)], device=model.device)
-    tokens, count = ids.shape[1], whole_layers(model.config)
-    inner, layers = content(tokens), spread_layers(count, LAYERS)
+    ids = torch.tensor(
+        [one.context[:most] for one in longest_documents(documents)], device=model.device
+    )
+    tokens, count = ids.shape[1], count_full_attention_layers(model.config)
+    inner, layers = unprotected_span(tokens), spread_layers(count, LAYERS)
     if inner.stop - inner.start < 16:
         raise ValueError(f"documents must have a content of at least 16 tokens, got {tokens}")
     rows = [Trial(system_named(name), 0.75) for name in ("kvzip", "snapkv")]
-    panel = Panel(model, tokens, rows, settings._replace(kv=optimized, other=None))
+    panel = PromptScorers(model, tokens, rows, settings._replace(kv=optimized, other=None))
     queries: list[Tensor] = []
     keys: list[Tensor] = []
     values: list[Tensor] = []
     density: list[Tensor] = []
 
     def watch(step: Step) -> None:
-        mass = mean_attention(step.queries[:, :, inner], step.keys[:, :, : inner.stop])
+        mass = mean_received_attention(step.queries[:, :, inner], step.keys[:, :, : inner.stop])
         density.append(mass[..., inner].cpu())
         if step.layer in layers:
             queries.append(step.queries[:HELD].float().cpu())
@@ -92,13 +94,13 @@ def capture(model: PreTrainedModel, documents: Sequence[Document], settings: Set
     )
 
 
-def longest(documents: Sequence[Document]) -> list[Document]:
+def longest_documents(documents: Sequence[Document]) -> list[Document]:
     """Return the first `DOCUMENTS` documents of the greatest length."""
     most = max(len(one.context) for one in documents)
     return [one for one in documents if len(one.context) == most][:DOCUMENTS]
 
 
-def content(tokens: int) -> slice:
+def unprotected_span(tokens: int) -> slice:
     """Return the span of tokens that no scorer protects."""
     inner = (~optimized.protected_mask(tokens, SINKS)).nonzero().flatten()
     return slice(SINKS, SINKS + len(inner))
@@ -111,7 +113,7 @@ def spread_layers(count: int, most: int) -> tuple[int, ...]:
     return tuple(round(place * (count - 1) / (most - 1)) for place in range(most))
 
 
-def mean_attention(
+def mean_received_attention(
     queries: Float[Tensor, "*batch query_heads queries width"],
     keys: Float[Tensor, "*batch kv_heads tokens width"],
 ) -> Float[Tensor, "*batch kv_heads tokens"]:

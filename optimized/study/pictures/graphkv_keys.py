@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 import optimized as kv
-from optimized.models.systems import refinement, system_named
+from optimized.models.systems import refinement_settings, system_named
 from optimized.study.pictures.captured import Captured
 from optimized.study.pictures.words import share, verdict
 
@@ -41,7 +41,7 @@ def decayed(
     rounds: int = 1,
 ) -> Float[Tensor, "*batch heads tokens"]:
     """Return the scores after `rounds` rounds of GraphKV, on a document of `length` tokens."""
-    settings = refinement(system_named("snapkv+graphkv"), reading)._replace(rounds=rounds)
+    settings = refinement_settings(system_named("snapkv+graphkv"), reading)._replace(rounds=rounds)
     if settings.adaptive:
         count = kv.neighbour_count(settings.count, length)
         settings = settings._replace(count=count, adaptive=False)

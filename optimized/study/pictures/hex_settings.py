@@ -47,7 +47,7 @@ def settings(caught: Captured, reading: str) -> dict[str, Any]:
             f"three quarters of a document must fill a block of {base.block} tokens and a window "
             f"of {base.recent}, got {prompt}"
         )
-    size = outputs(*stream, prompt)
+    size = mean_output_norm(*stream, prompt)
     known: dict[kv.HexConfig, Any] = {}
     sweeps: dict[str, Any] = {}
     for name, (field, choices) in CHANGES.items():
@@ -74,7 +74,7 @@ def streamed(
     return float(row.error) / size, row.percent
 
 
-def outputs(
+def mean_output_norm(
     queries: Float[Tensor, "*batch query_heads tokens width"],
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

@@ -12,7 +12,7 @@ from optimized.study.pictures.words import share, verdict
 PICKS, SEGMENTS, DISTANCES, FIRST = 80, 64, 150, 4
 
 
-def clusters(scores: Float[Tensor, "documents tokens"], seed: int) -> dict[str, Any]:
+def clustering_figures(scores: Float[Tensor, "documents tokens"], seed: int) -> dict[str, Any]:
     """Return the measurements of the three observations.
 
     Args:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import max_pool2d
 
 import optimized as kv
-from optimized.study.pictures.captured import Captured, mean_attention
+from optimized.study.pictures.captured import Captured, mean_received_attention
 from optimized.study.pictures.hubkv_clusters import deviation
 from optimized.study.pictures.words import share, verdict
 
@@ -35,7 +35,7 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
     inner = caught.content
     queries, keys = caught.queries[:, 0], caught.keys[:, 0]
     each = keys.repeat_interleave(queries.shape[1] // keys.shape[1], 1)
-    density = mean_attention(queries[:, :, inner], each[:, :, : inner.stop])[..., inner]
+    density = mean_received_attention(queries[:, :, inner], each[:, :, : inner.stop])[..., inner]
     shares, strong = strongest(density)
     shown = sorted({0, len(caught.layers) // 2, len(caught.layers) - 1})
     heads = [int(shares[place].argmax()) for place in shown]
@@ -50,7 +50,7 @@ def maps(caught: Captured) -> tuple[dict[str, Any], list[Map]]:
         "pixel": pixel,
         "strong": STRONG,
         "share_mean": float(shares.mean()),
-        "share_even": float(strongest(even(inner.stop)[inner])[0]),
+        "share_even": float(strongest(uniform_attention_received(inner.stop)[inner])[0]),
         "share_shown": [float(shares[place].max()) for place in shown],
         "shared": agreement(strong),
         "layers": [caught.layers[place] for place in shown],
@@ -72,12 +72,14 @@ def agreement(strong: Tensor) -> float:
     return float((both.sum((1, 2)) - heads).mean() / max(1, heads * (heads - 1)))
 
 
-def even(tokens: int) -> Float[Tensor, " tokens"]:
+def uniform_attention_received(tokens: int) -> Float[Tensor, " tokens"]:
     """Return the mean attention that each key receives if queries attend to all keys equally."""
     return (1 / torch.arange(1, tokens + 1)).flip(0).cumsum(0).flip(0) / tokens
 
 
-def correlation(density: Float[Tensor, "layers documents heads content"]) -> dict[str, Any]:
+def density_autocorrelations(
+    density: Float[Tensor, "layers documents heads content"],
+) -> dict[str, Any]:
     """Return autocorrelations of the density, without its first tokens.
 
     Returns:
@@ -87,7 +89,8 @@ def correlation(density: Float[Tensor, "layers documents heads content"]) -> dic
     content = density.shape[-1]
     trimmed = min(TRIMMED, content // 4)
     flat, left = (
-        kv.content_series(series, trimmed, sinks=0, recent=0) for series in (even(content), density)
+        kv.content_series(series, trimmed, sinks=0, recent=0)
+        for series in (uniform_attention_received(content), density)
     )
     each = left.flatten(0, 2)
     distances = min(DISTANCES, each.shape[-1] // 2)

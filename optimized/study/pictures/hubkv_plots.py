@@ -64,7 +64,7 @@ def columns(canvas: Figure, _: dict[str, Any], maps: Sequence[Map]) -> None:
         axes.set(xlabel="key", ylabel="query")
 
 
-def density(canvas: Figure, found: dict[str, Any]) -> None:
+def density_autocorrelation(canvas: Figure, found: dict[str, Any]) -> None:
     """Draw Fig. 9: the autocorrelation of the attention that keys receive."""
     axes = canvas.subplots()
     autocorrelation(axes, found["heads"], found["heads_deviation"], "a head, mean ± deviation")

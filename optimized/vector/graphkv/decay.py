@@ -46,7 +46,7 @@ def lasting(
 def scaled(scores: Tensor, factor: Tensor, rounds: int) -> Tensor:
     """Return scores times the factor of every round, rounded once to the dtype of the scores."""
     product = (scores.double() * factor**rounds).to(scores.dtype)
-    checks.in_range("scores", product.abs())
+    checks.refuse_overflow("scores", product.abs())
     return product
 
 

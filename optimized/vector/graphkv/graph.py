@@ -25,12 +25,12 @@ def edges(
 ) -> Tensor:
     ends: dict[str, Any] = {"k": keys, "q": queries, "v": values}
     start, end = group_mean(ends[kind[0]], keys), group_mean(ends[kind[1]], keys)
-    weights = cosines(start, end, clamp)(sources)
-    checks.in_range("keys", weights.abs())
+    weights = cosine_edge_function(start, end, clamp)(sources)
+    checks.refuse_overflow("keys", weights.abs())
     return weights
 
 
-def cosines(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tensor]:
+def cosine_edge_function(start: Tensor, end: Tensor, clamp: bool) -> Callable[[Tensor], Tensor]:
     """Return a function from sources to their edges, the same in batches as all at once."""
     end = widen(end)
     reach, first = torch.linalg.vector_norm(end, dim=-1), first_equal(end)

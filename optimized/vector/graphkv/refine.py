@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from optimized.vector.graphkv.decay import banish, lasting, scaled
-from optimized.vector.graphkv.graph import EDGES, cosines, neighbours
+from optimized.vector.graphkv.graph import EDGES, cosine_edge_function, neighbours
 from reference._validation import checks
 from reference.graphkv.graph import group_mean, neighbour_count, source_count, source_tokens
 from reference.graphkv.refine import concatenate_heads
@@ -75,7 +75,7 @@ def graphkv_refine(
         refined = refined[..., None, :].expand(scores.shape)
     refined = refined.to(scores.dtype).contiguous()
     if signal != "evict":
-        checks.in_range("scores", refined)
+        checks.refuse_overflow("scores", refined)
     return refined
 
 
@@ -95,7 +95,7 @@ def _left(
     factor = torch.ones(barred.shape, dtype=torch.float64, device=barred.device)
     if not count:
         return factor
-    edges, each = cosines(start, end, clamp), max(FEWEST, room // barred.numel())
+    edges, each = cosine_edge_function(start, end, clamp), max(FEWEST, room // barred.numel())
     for sources, here in zip(chosen.split(each, -1), acting.split(each, -1), strict=True):
         weights = edges(sources)
         reached = neighbours(weights, sources, count, barred, False) & here[..., None]

@@ -80,7 +80,7 @@ def fields(bits: int) -> Fields:
 
 
 @lru_cache(maxsize=64)
-def along(
+def repeat_masks(
     masks: tuple[tuple[int, ...], ...], length: int, device: torch.device
 ) -> tuple[Tensor | int, ...]:
     """Return each field's masks, repeated over `length` lanes; one number if the period is 1."""
@@ -90,7 +90,7 @@ def along(
     return tuple(period.repeat(1, length // period.shape[1]).to(device))
 
 
-class Slots(NamedTuple):
+class TokenSlots(NamedTuple):
     """The slots of the tokens of a stream, in the order of fields, then lanes.
 
     Each slot has its token and the worth of its value, 0 for an empty slot. `unread` marks empty
@@ -104,7 +104,7 @@ class Slots(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def slots(bits: int, length: int, device: torch.device) -> Slots:
+def slots(bits: int, length: int, device: torch.device) -> TokenSlots:
     """Return the slots of a stream of `length` codes."""
     cut, periods = fields(bits), -(-length // fields(bits).codes)
     token = cut.code[:, None] + cut.codes * torch.arange(periods)[:, None]
@@ -116,7 +116,7 @@ def slots(bits: int, length: int, device: torch.device) -> Slots:
     token = token.masked_fill(lacking, 0).flatten()
     read = (~unread).flatten().nonzero()[:, 0]
     of_token = read[token[read].argsort()]
-    return Slots(
+    return TokenSlots(
         of_token.to(device),
         token.to(device),
         worth.flatten().to(device),
@@ -129,7 +129,7 @@ class Stream(NamedTuple):
 
     lanes: Tensor
     fields: Fields
-    slots: Slots
+    slots: TokenSlots
 
     @classmethod
     def of(cls, words: Tensor, bits: int, length: int) -> "Stream":
@@ -162,7 +162,7 @@ class Stream(NamedTuple):
         # int16 lanes are masked as signed and converted as unsigned
         unsigned = masked if self.fields.size == 8 else masked.view(torch.uint16)
         cut, length = self.fields, some.shape[-1]
-        for mask in along(cut.masks, length, some.device):
+        for mask in repeat_masks(cut.masks, length, some.device):
             torch.bitwise_and(some, mask, out=masked)
             yield numbers.copy_(unsigned)
 

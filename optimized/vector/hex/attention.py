@@ -14,8 +14,14 @@ import torch
 from torch import Tensor
 
 from optimized.vector.hex import compress
-from optimized.vector.hex._packed_products import Slots, Stream
-from optimized.vector.hex.cache_layout import Laid, Spans, Whole, kept_of, picked
+from optimized.vector.hex._packed_products import Stream, TokenSlots
+from optimized.vector.hex.cache_layout import (
+    StackedBlocks,
+    StackedCache,
+    WholeTokens,
+    picked,
+    static_kept_of,
+)
 from optimized.vector.hex.expander import static_mask
 from reference._validation import checks
 from reference.hex.attention import HexAttention
@@ -69,7 +75,7 @@ class Coded(NamedTuple):
     value_minima: Tensor
     kept_keys: Sparse
     kept_values: Sparse
-    whole: Whole
+    whole: WholeTokens
 
     @property
     def slots(self) -> int:
@@ -151,22 +157,22 @@ class Plain(NamedTuple):
         return weights @ self.values
 
 
-def joined(cache: HexCache | Laid, queries: Tensor) -> list[Coded | Plain]:
+def joined(cache: HexCache | StackedCache, queries: Tensor) -> list[Coded | Plain]:
     """Return the parts that queries read: joined blocks of one length, then the residual buffer.
 
     If gradients are needed, codes cannot be multiplied, or there are no queries, all tokens are
     restored as one part.
     """
     exact, empty = queries.dtype, not queries.numel()
-    plain = isinstance(cache, HexCache) and not multiplied(cache, exact)
+    plain = isinstance(cache, HexCache) and not multiplies_codes(cache, exact)
     if plain or empty or learning(queries, cache):
-        return [restored(cache.cache() if isinstance(cache, Laid) else cache, exact)]
-    laid = cache if isinstance(cache, Laid) else Laid.of(cache)
+        return [restored(cache.cache() if isinstance(cache, StackedCache) else cache, exact)]
+    laid = cache if isinstance(cache, StackedCache) else StackedCache.of(cache)
     runs = [coded(run, laid.rest.config, exact) for run in laid.runs]
     return [*runs, restored(laid.rest, exact)]
 
 
-def multiplied(cache: HexCache, exact: torch.dtype) -> bool:
+def multiplies_codes(cache: HexCache, exact: torch.dtype) -> bool:
     """Whether codes are multiplied without being restored.
 
     Not in double precision: the specification rounds restored tokens to the precision of scales.
@@ -174,13 +180,15 @@ def multiplied(cache: HexCache, exact: torch.dtype) -> bool:
     return cache.config.density < 1 and exact != torch.float64
 
 
-def learning(queries: Tensor, cache: HexCache | Laid) -> bool:
+def learning(queries: Tensor, cache: HexCache | StackedCache) -> bool:
     """Whether autograd records attention to the cache."""
     if not torch.is_grad_enabled():
         return False
-    rest = cache.rest if isinstance(cache, Laid) else cache
+    rest = cache.rest if isinstance(cache, StackedCache) else cache
     some = [queries, rest.residual_keys, rest.residual_values]
-    for block in [run.block for run in cache.runs] if isinstance(cache, Laid) else cache.blocks:
+    for block in (
+        [run.block for run in cache.runs] if isinstance(cache, StackedCache) else cache.blocks
+    ):
         some += block[1:]
     return any(part.requires_grad for part in some)
 
@@ -198,9 +206,9 @@ def restored(cache: HexCache, exact: torch.dtype) -> Plain:
     return Plain(keys.shape[-2], keys, values)
 
 
-def coded(run: Spans, config: HexConfig, exact: torch.dtype) -> Coded:
+def coded(run: StackedBlocks, config: HexConfig, exact: torch.dtype) -> Coded:
     """Return stacked blocks prepared for multiplication."""
-    block, kept = run.block, kept_of(run.block, config)
+    block, kept = run.block, static_kept_of(run.block, config)
     (count, rows, heads, width), length = block.key_steps.shape, block.dynamic.shape[-1]
     key_steps, key_minima = block.key_steps.to(exact), block.key_minima.to(exact)
     keys = Stream.of(block.key_words.flatten(0, 2), block.bits, length)
@@ -231,18 +239,18 @@ def coded(run: Spans, config: HexConfig, exact: torch.dtype) -> Coded:
     )
 
 
-def in_slots(scale: Tensor, there: Slots) -> Tensor:
+def in_slots(scale: Tensor, there: TokenSlots) -> Tensor:
     """Return the scales of tokens, of each head or shared by all heads, in the order of slots."""
     laid = picked(scale.flatten(0, -2), there.token).view(*scale.shape[:-1], len(there.token))
     return laid if scale.ndim == 4 else laid[:, :, None]
 
 
 def attend(
-    queries: Tensor, cache: HexCache | Laid, valid: Tensor | None, causal: bool,
+    queries: Tensor, cache: HexCache | StackedCache, valid: Tensor | None, causal: bool,
     scale: float | None, reading: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the output and the mass; unless `reading`, the queries stand in for the output."""
-    rest = cache.rest if isinstance(cache, Laid) else cache
+    rest = cache.rest if isinstance(cache, StackedCache) else cache
     exact = widest(queries, rest.residual_keys)
     *batch, heads, count, width = queries.shape
     kv_heads, rows = rest.residual_keys.shape[-3], rest.residual_mass.shape[:-1].numel()
@@ -313,5 +321,5 @@ def hex_attention(
     mass: bool,
 ) -> HexAttention:
     output, given = attend(queries, cache, valid, causal, scale)
-    checks.in_range("queries", output.abs())
+    checks.refuse_overflow("queries", output.abs())
     return HexAttention(output, given if mass else None)

@@ -16,7 +16,7 @@ from reference.hex.cache import HexCache, with_added_mass, with_new_tokens
 def append_and_weigh(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
     cache = with_new_tokens(cache, keys, values)
     mass = mass_drawn(queries, cache)
-    checks.in_range("queries", mass)
+    checks.refuse_overflow("queries", mass)
     return with_added_mass(cache, mass)
 
 

@@ -29,7 +29,7 @@ R = TypeVar("R")
 _beside: Any = WeakTensorKeyDictionary()
 
 
-def known(flags: Tensor, find: Callable[..., R], *asked: Any) -> R:
+def cached_on_tensor(flags: Tensor, find: Callable[..., R], *asked: Any) -> R:
     """Return `find(*asked)`, cached for as long as the tensor `flags` lives.
 
     Unlike a cache of bounded size, this serves any number of conversations in turn.
@@ -111,7 +111,7 @@ def kept_by(
     return Kept(counts.to(INDEX), sorted_by(slot, rows), sorted_by(channel, columns))
 
 
-class Whole(NamedTuple):
+class WholeTokens(NamedTuple):
     """Tokens that are kept whole, and their slots, `[rows, count]`.
 
     A row with fewer such tokens is padded by repeating its last one. `real` is false in a row that
@@ -147,19 +147,19 @@ class Whole(NamedTuple):
         return (some * self.first[:, None, None]) @ self.values
 
 
-class Spans(NamedTuple):
+class StackedBlocks(NamedTuple):
     """Blocks of one length, stacked: the first axes count blocks, batch rows and heads.
 
     The kept entries of `block` are those of the static mask, `[blocks * rows, entries]`.
     """
 
     block: HexBlock
-    whole: Whole
+    whole: WholeTokens
 
     @classmethod
-    def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "Spans":
+    def of(cls, some: list[HexBlock], config: HexConfig, rows: int) -> "StackedBlocks":
         """Return blocks in this layout."""
-        kept, block = kept_of(some[0], config), side_by_side(some, rows)
+        kept, block = static_kept_of(some[0], config), side_by_side(some, rows)
         _beside[block.dynamic] = _beside[some[0].dynamic]
         begins = first_entries(block, kept)[1]
         keys, values = (
@@ -171,7 +171,7 @@ class Spans(NamedTuple):
 
     def blocks(self, config: HexConfig, batch: torch.Size) -> list[HexBlock]:
         """Return the original blocks, with their batch axes."""
-        block, kept = self.block, kept_of(self.block, config)
+        block, kept = self.block, static_kept_of(self.block, config)
         sizes, begins = first_entries(block, kept)
         each = sizes.flatten(1).sum(1).tolist()
         _, entry, real, _ = whole_entries(block, begins)
@@ -187,10 +187,10 @@ class Spans(NamedTuple):
         return [HexBlock(block.bits, *one) for one in zip(*parts, *every, dynamic, strict=True)]
 
 
-class Laid(NamedTuple):
+class StackedCache(NamedTuple):
     """A HEX cache in this layout: runs of blocks of one length, and the cache without blocks."""
 
-    runs: tuple[Spans, ...]
+    runs: tuple[StackedBlocks, ...]
     rest: HexCache
 
     @property
@@ -199,21 +199,21 @@ class Laid(NamedTuple):
         return sum(len(run.block.dynamic) for run in self.runs)
 
     @classmethod
-    def of(cls, cache: HexCache) -> "Laid":
+    def of(cls, cache: HexCache) -> "StackedCache":
         """Return a cache in this layout."""
         rows = cache.residual_mass.shape[:-1].numel()
         alike = groupby(cache.blocks, kind)
-        runs = [Spans.of(list(some), cache.config, rows) for _, some in alike]
+        runs = [StackedBlocks.of(list(some), cache.config, rows) for _, some in alike]
         return cls(tuple(runs), cache._replace(blocks=()))
 
-    def followed(self, block: HexBlock, rest: HexCache) -> "Laid":
+    def followed(self, block: HexBlock, rest: HexCache) -> "StackedCache":
         """Return the cache with one more block and a new rest."""
-        (new,), runs = Laid.of(rest._replace(blocks=(block,))).runs, self.runs
+        (new,), runs = StackedCache.of(rest._replace(blocks=(block,))).runs, self.runs
         if runs and kind(runs[-1].block) == kind(block):
             before = runs[-1].blocks(rest.config, block.dynamic.shape[:-1])
             rows = rest.residual_mass.shape[:-1].numel()
-            new, runs = Spans.of([*before, block], rest.config, rows), runs[:-1]
-        return Laid((*runs, new), rest)
+            new, runs = StackedBlocks.of([*before, block], rest.config, rows), runs[:-1]
+        return StackedCache((*runs, new), rest)
 
     def cache(self) -> HexCache:
         """Return the cache as the specification stores it, bit for bit."""
@@ -228,11 +228,11 @@ def kind(block: HexBlock) -> tuple[Any, ...]:
     return block.bits, block.dynamic.shape[-1], by_head, block.key_steps.dtype
 
 
-def kept_of(block: HexBlock, config: HexConfig) -> Kept:
+def static_kept_of(block: HexBlock, config: HexConfig) -> Kept:
     """Return what the static mask keeps of a block, or of stacked blocks."""
     (heads, width), there = block.key_steps.shape[-2:], block.dynamic
-    asked = mask_alone(config), there.shape[-1], heads, width, there.device, block.bits
-    return known(there, kept_by, *asked)
+    asked = mask_settings(config), there.shape[-1], heads, width, there.device, block.bits
+    return cached_on_tensor(there, kept_by, *asked)
 
 
 def first_entries(block: HexBlock, kept: Kept) -> tuple[Tensor, Tensor]:
@@ -247,7 +247,7 @@ def whole_entries(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Return the tokens that are kept whole, padded to one number a row, and their entries.
 
-    The last two are `real` and `first` of `Whole`, or None if there is one row.
+    The last two are `real` and `first` of `WholeTokens`, or None if there is one row.
     """
     marked, rows = block.dynamic.movedim(0, 1).flatten(1), block.dynamic.shape[1]
     begins = begins.permute(1, 2, 0, 3).flatten(2)
@@ -265,7 +265,7 @@ def whole_entries(
     return places, entry, marked.gather(1, places), number < sizes[:, None]
 
 
-def kept_whole(block: HexBlock, begins: Tensor) -> Whole:
+def kept_whole(block: HexBlock, begins: Tensor) -> WholeTokens:
     """Return the tokens that are kept whole."""
     places, entry, real, first = whole_entries(block, begins)
     # padding may point beyond the last stored entry
@@ -274,7 +274,7 @@ def kept_whole(block: HexBlock, begins: Tensor) -> Whole:
     length = block.dynamic.shape[-1]
     there = slots(block.bits, length, places.device)
     lying = there.of_token[places % length] + places // length * len(there.token)
-    return Whole(lying, keys, values, real, first)
+    return WholeTokens(lying, keys, values, real, first)
 
 
 def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
@@ -291,7 +291,7 @@ def side_by_side(blocks: list[HexBlock], rows: int) -> HexBlock:
     return HexBlock(blocks[0].bits, *(part(name) for name in HexBlock._fields[1:]))
 
 
-def mask_alone(config: HexConfig) -> HexConfig:
+def mask_settings(config: HexConfig) -> HexConfig:
     """Return a config with only the settings that determine the static mask, as a cache key."""
     return HexConfig()._replace(
         density=config.density,

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from optimized.vector.hex.attention import attend, hex_attention, learning, multiplied
+from optimized.vector.hex.attention import attend, hex_attention, learning, multiplies_codes
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
-from optimized.vector.hex.cache_layout import Laid
+from optimized.vector.hex.cache_layout import StackedCache
 from reference._validation import checks
 from reference.hex.cache import HexCache, buffer_space, with_added_mass, with_new_tokens
 from reference.hex.decode_step import HexDecoded
@@ -23,30 +23,30 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
         cache = with_new_tokens(cache, *new)
         output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
         assert mass is not None
-        checks.in_range("queries", mass)
+        checks.refuse_overflow("queries", mass)
         cache, start = compress_if_full(with_added_mass(cache, mass)), stop
     return HexDecoded(output, cache)
 
 
 def decoded(
-    cache: HexCache | Laid, queries: Tensor, keys: Tensor, values: Tensor
-) -> tuple[Tensor, HexCache | Laid]:
+    cache: HexCache | StackedCache, queries: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, HexCache | StackedCache]:
     """Return what `hex_decode` does; the cache stays laid out from one token to the next."""
     exact = widest(queries, keys)
     anew = queries.shape[-2] != 1 or learning(queries, cache)
     anew |= torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad)
-    if isinstance(cache, HexCache) and not anew and multiplied(cache, exact):
-        cache = Laid.of(cache)
+    if isinstance(cache, HexCache) and not anew and multiplies_codes(cache, exact):
+        cache = StackedCache.of(cache)
     if isinstance(cache, HexCache) or anew:
-        whole = cache.cache() if isinstance(cache, Laid) else cache
+        whole = cache.cache() if isinstance(cache, StackedCache) else cache
         return hex_decode(whole, queries, keys, values)
     cache = cache._replace(rest=with_new_tokens(cache.rest, keys, values))
     output, mass = attend(queries, cache, None, True, None)
-    checks.in_range("queries", mass)
-    return output, full(cache._replace(rest=with_added_mass(cache.rest, mass)))
+    checks.refuse_overflow("queries", mass)
+    return output, compress_full_buffer(cache._replace(rest=with_added_mass(cache.rest, mass)))
 
 
-def full(
+def compress_full_buffer(
     cache: Any,
     compress_oldest_block: Callable[[HexCache], HexCache] = compress_oldest_block,
     compress_if_full: Callable[[HexCache], HexCache] = compress_if_full,

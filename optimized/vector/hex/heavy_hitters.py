@@ -35,7 +35,7 @@ def attention_mass(
         new = queries[..., start:stop, :]
         weights = attention_weights(new, keys[..., :seen, :], causal, None, known)
         mass[..., :seen] += weights.sum((-3, -2))
-    checks.in_range("queries", mass)
+    checks.refuse_overflow("queries", mass)
     if normalize and causal:
         last = torch.arange(tokens, 0, -1, device=keys.device)
         mass = mass / last.clamp(1, max(1, count))

@@ -26,7 +26,7 @@ def overlap(weights: Tensor, hub: int) -> Tensor:
     scores = weights.sum(-2)
     shared = torch.minimum(weights, weights[..., hub : hub + 1]).sum(-2)
     shares = torch.where(scores > 0, shared / scores, 0)
-    checks.in_range("weights", shares)
+    checks.refuse_overflow("weights", shares)
     return shares
 
 

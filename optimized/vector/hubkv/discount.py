@@ -13,13 +13,13 @@ def hub_mask(scores: Tensor, radius: int, protected: Tensor | None) -> Tensor:
         scores = scores.masked_fill(protected, -torch.inf)
     if radius == 0 or scores.numel() == 0:
         return torch.ones_like(scores, dtype=torch.bool) if protected is None else ~protected
-    before, after = strongest_neighbours(scores, radius, -torch.inf)
+    before, after = maxima_before_and_after(scores, radius, -torch.inf)
     # the lowest index wins a tie: strict on the left, not on the right
     hubs = (scores > before) & (scores >= after)
     return hubs if protected is None else hubs & ~protected
 
 
-def strongest_neighbours(keys: Tensor, radius: int, lowest: float) -> tuple[Tensor, Tensor]:
+def maxima_before_and_after(keys: Tensor, radius: int, lowest: float) -> tuple[Tensor, Tensor]:
     """Return the maximum of the `radius` keys before and of the `radius` keys after each token.
 
     `keys` compare like the scores and are never below `lowest`, the padding beyond the row. The

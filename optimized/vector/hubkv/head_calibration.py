@@ -11,7 +11,7 @@ def selectivity(scores: Tensor, protected: Tensor | None, epsilon: float) -> Ten
     wide = widen(scores)
     inside = None if protected is None else (~protected).to(wide.dtype)
     found = variation(wide if inside is None else wide * inside, epsilon, inside)
-    checks.in_range("scores", found)
+    checks.refuse_overflow("scores", found)
     return found
 
 

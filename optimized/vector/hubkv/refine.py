@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from optimized.vector.hubkv.discount import strongest_neighbours
+from optimized.vector.hubkv.discount import maxima_before_and_after
 from optimized.vector.hubkv.head_calibration import variation
 from reference._validation import checks
 from reference._validation.contract import scanning
@@ -63,7 +63,7 @@ def refine_by(
     for slab, raw, aside in slabs(scores, protected, stretch):
         slab_refined = _refine(raw, aside, strength, radius, gamma, partial(weigh, slab))
         # rounding is monotonic, so it suffices to check the largest
-        checks.in_range("scores", slab_refined.amax().to(scores.dtype))
+        checks.refuse_overflow("scores", slab_refined.amax().to(scores.dtype))
         target[slab] = slab_refined
     return refined
 
@@ -98,7 +98,7 @@ def common_content(protected: Tensor | None, tokens: int) -> slice | None:
     return slice(start, stop) if alike else None
 
 
-def content_of(scores: Tensor, protected: Tensor | None) -> Content:
+def content_and_mask(scores: Tensor, protected: Tensor | None) -> Content:
     """Return the scores for the head statistics, 0 where protected, and the mask of the others."""
     if protected is None:
         return widen(scores), None
@@ -120,12 +120,12 @@ def _refine(
         keys = keys & torch.iinfo(bits).max
     if protected is not None:
         keys = keys | -protected.to(keys.dtype)  # below every score
-    content, inside = content_of(scores, protected)
+    content, inside = content_and_mask(scores, protected)
     weights = weigh((content, inside)).unsqueeze(-1)
     hub = (1 - strength) + strength * weights
     other = (1 - strength) + strength * (weights * gamma)
     if radius:
-        before, after = strongest_neighbours(keys, radius, -1)
+        before, after = maxima_before_and_after(keys, radius, -1)
         # PyTorch vectorises comparisons that write integers, not those that write booleans
         hubs = torch.gt(keys, before, out=torch.empty_like(keys))
         hubs &= torch.ge(keys, after, out=torch.empty_like(keys))

@@ -8,10 +8,10 @@ from optimized.vector.quantizers.low_rank import low_rank
 from optimized.vector.quantizers.outliers import outlier_mask
 from reference.quantizers import gear
 
-filled_grid = rebind(gear.filled_grid, code=code)
+quantise_filled = rebind(gear.quantise_filled, code=code)
 compress_side = rebind(
     gear.compress_side,
-    filled_grid=filled_grid,
+    quantise_filled=quantise_filled,
     code=code,
     pack_bits=pack_bits,
     low_rank=low_rank,

@@ -9,14 +9,14 @@ from optimized.vector.scorers._padding import protected_ends
 from reference import Scored
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 
 
 def cake(
     queries: Tensor, keys: Tensor, window: int, gamma: float, kernel: int, valid: Tensor | None
 ) -> Scored:
     *batch, kv_heads, tokens, _ = keys.shape
-    mask = real_tokens(valid, keys)
+    mask = valid_or_all(valid, keys)
     exact = widest(queries, keys)
     scores = keys.new_zeros(keys.shape[:-1], dtype=exact)
     old = tokens - window
@@ -31,7 +31,7 @@ def cake(
                 *batch, kv_heads, old
             )
         scores = scores.masked_fill(~mask[..., None, :], 0)
-    checks.in_range("gamma", scores, gamma)
+    checks.refuse_overflow("gamma", scores, gamma)
     return Scored(scores, protected_ends(mask, kv_heads, 0, window))
 
 
@@ -46,7 +46,7 @@ def cake_preference(
     entropy = -(weights * (weights + 1e-10).log()).sum((-3, -2, -1)).clamp(max=0)
     change = _variance(weights).sum((-2, -1))
     preference = (entropy ** (1 / tau1) * change ** (1 / tau2)).float()
-    checks.in_range("tau1", preference, tau1)
+    checks.refuse_overflow("tau1", preference, tau1)
     return preference
 
 
@@ -65,5 +65,5 @@ def _observed(queries: Tensor, keys: Tensor, window: int, valid: Tensor | None) 
         unseen = later(last, keys) | ~valid[..., None, None, :]
         weights = masked_weights(last, keys, unseen).masked_fill(unseen, 0)
     weights = weights[..., :old]
-    checks.in_range("queries", weights)
+    checks.refuse_overflow("queries", weights)
     return weights

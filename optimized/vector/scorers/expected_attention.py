@@ -9,7 +9,7 @@ from optimized.vector.scorers._padding import protected_ends
 from reference import QueryStatistics, Scored
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 
 # tokens at a time, which bounds the memory of the quadratic form
 TOKENS = 1024
@@ -25,7 +25,7 @@ def expected_attention(
     valid: Tensor | None,
 ) -> Scored:
     *batch, kv_heads, _, width = keys.shape
-    mask = real_tokens(valid, keys)
+    mask = valid_or_all(valid, keys)
     exact = widest(keys, statistics.mean, statistics.covariance, rotation, values)
     turn = rotation.to(exact)[..., None, :, :]
     mean = (turn @ statistics.mean.to(exact)[..., None])[..., 0]
@@ -39,7 +39,7 @@ def expected_attention(
     drawn = weights.mean(-2) if group else keys.new_zeros(keys.shape[:-1], dtype=exact)
     scores = (drawn + epsilon) * values.to(exact).norm(dim=-1)
     scores = scores.masked_fill(unseen, 0)
-    checks.in_range("keys", scores)
+    checks.refuse_overflow("keys", scores)
     return Scored(scores, protected_ends(mask, kv_heads, sinks, 0))
 
 

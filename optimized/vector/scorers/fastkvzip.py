@@ -9,7 +9,7 @@ from optimized.vector.scorers._padding import protected_ends
 from reference import GateWeights, Scored
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 from reference.scorers.fastkvzip import rms_norm
 
 
@@ -21,7 +21,7 @@ def fastkvzip(
     epsilon: float,
     valid: Tensor | None,
 ) -> Scored:
-    mask = real_tokens(valid, hidden[..., None, :, :])
+    mask = valid_or_all(valid, hidden[..., None, :, :])
     kv_heads, group, dim = weights.query.shape[:3]
     exact = widest(hidden, *weights)
     # every projection in one product: the queries of each head, then its key
@@ -35,5 +35,5 @@ def fastkvzip(
     rivals = query @ weights.learned.to(exact)[:, None].mT
     scores = (logits - rivals.logsumexp(-1)).sigmoid().mean(-2)
     scores = scores.masked_fill(~mask[..., None, :], 0)
-    checks.in_range("hidden", scores)
+    checks.refuse_overflow("hidden", scores)
     return Scored(scores, protected_ends(mask, kv_heads, sinks, recent))

@@ -36,7 +36,7 @@ def h2o_mass(
         new = queries[..., start:stop, :]
         block = attention_drawn(new, keys[..., :seen, :], real, known, exact)
         total[..., :seen] += block.sum(-2)
-    checks.in_range("queries", total)
+    checks.refuse_overflow("queries", total)
     return total
 
 

@@ -10,7 +10,7 @@ from reference.precision import widen
 
 def knorm(keys: Tensor, valid: Tensor | None, shift: bool) -> Scored:
     lengths = widen(keys).norm(dim=-1)
-    checks.in_range("keys", lengths)
+    checks.refuse_overflow("keys", lengths)
     if valid is not None:
         lengths = lengths.masked_fill(~valid[..., None, :], 0)
     longest = lengths.amax(-1, keepdim=True) if shift and lengths.shape[-1] else 0

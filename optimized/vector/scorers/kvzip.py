@@ -8,7 +8,7 @@ from optimized._rebind import rebind
 from optimized.vector.scorers._padding import protected_ends
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 
 # queries at a time, which bounds the memory of weights
 QUERIES = 128
@@ -25,7 +25,7 @@ def kvzip_chunk(
     repeat_valid: Tensor | None,
     past: Tensor | None,
 ) -> Tensor:
-    valid, repeat_valid = real_tokens(valid, keys), real_tokens(repeat_valid, repeat_keys)
+    valid, repeat_valid = valid_or_all(valid, keys), valid_or_all(repeat_valid, repeat_keys)
     drawn = _drawn(queries, keys, repeat_keys, index * chunk, chunk, sinks, valid, repeat_valid)
     if past is None:
         return drawn
@@ -73,7 +73,7 @@ def _drawn(
         weights = weights[..., sinks : sinks + length]
         silent = ~(asking[..., start:stop, None] & within[..., None, :])[..., None, None, :, :]
         best = torch.maximum(best, weights.masked_fill(silent, 0).amax((-3, -2)))
-    checks.in_range("queries", best)
+    checks.refuse_overflow("queries", best)
     places = places.clamp(max=tokens)[..., None, :].expand(best.shape)
     return scores.scatter_(-1, places, best)[..., :tokens].clone()
 

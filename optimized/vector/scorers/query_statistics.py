@@ -6,14 +6,14 @@ from torch import Tensor
 from reference import QueryStatistics
 from reference._validation import checks
 from reference.precision import widest
-from reference.scorers._padding import real_tokens
+from reference.scorers._padding import valid_or_all
 from reference.scorers.query_statistics import no_statistics
 
 
 def query_statistics(
     queries: Tensor, sinks: int, valid: Tensor | None, past: QueryStatistics | None
 ) -> QueryStatistics:
-    mask = real_tokens(valid, queries)
+    mask = valid_or_all(valid, queries)
     past = no_statistics(queries) if past is None else past
     exact = widest(queries, past.mean, past.covariance)
     skip = torch.minimum(mask.sum(-1), (sinks - past.skipped).clamp(min=0))
@@ -29,6 +29,6 @@ def query_statistics(
     gap = centre - past.mean
     between = share[..., None] * (1 - share[..., None]) * gap[..., None] * gap[..., None, :]
     covariance = past.covariance + share[..., None] * (spread - past.covariance) + between
-    checks.in_range("queries", covariance)
+    checks.refuse_overflow("queries", covariance)
     mean = past.mean + share * gap
     return QueryStatistics(past.counted + new, past.skipped + skip, mean, covariance)

@@ -50,7 +50,7 @@ def observed(
         padding = ~valid[..., None, :]
         scores.masked_fill_(padding, 0)
         protected.masked_fill_(padding, False)
-    checks.in_range("queries", scores)
+    checks.refuse_overflow("queries", scores)
     return Scored(scores, protected)
 
 

@@ -1,8 +1,8 @@
 """Mutants of GraphKV as a whole."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("graphkv/compress")
+mutant = mutant_register("graphkv/compress")
 mutant("""
 vector:what-one-head-protects-is-marked-in-all
   marks_of_each_head: each head marks what it protects itself

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from reference import GraphSettings, HexConfig, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.batch_rows import counts, entries
+from spec_tests.compress.batch_rows import count_entries_per_head, entries
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.strategies import DECIDED, GRAPHS, bare, seeds, setting
+from spec_tests.refinement.strategies import DECIDED, GRAPHS, seeds, settings_id, unprotected_scores
 from spec_tests.strategies import booleans
 
 
@@ -29,7 +29,7 @@ def test_a_layer_keeps_one_set_for_all_its_heads(impl, x):
 
 
 @pytest.mark.spec("GraphKV-4.1", "GraphKV-6.1")
-@pytest.mark.parametrize("settings", GRAPHS, ids=setting)
+@pytest.mark.parametrize("settings", GRAPHS, ids=settings_id)
 def test_what_is_kept_ranks_first_by_the_refined_scores(impl, settings):
     x: dict[str, Any] = DECIDED | dict(ratio=0.5)
     knobs = settings._asdict()
@@ -94,7 +94,7 @@ def twice(x: dict[str, Any]) -> dict[str, Any]:
 def test_an_input_below_a_thousand_tokens_has_no_neighbours(impl, length, expected):
     """Token 1 has the key of the best one, and falls behind unless the graph has no edge."""
     keys = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
-    scored = bare(torch.tensor([[3.0, 2.0, 1.0]]))
+    scored = unprotected_scores(torch.tensor([[3.0, 2.0, 1.0]]))
     cache = impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=2, length=length)
     assert cache.positions.tolist() == [expected]
 
@@ -113,7 +113,7 @@ def crowds(*order):
         keys[row, 0, first : first + 4, 0] = 1.0
         scores[row, 0, first:] = 1.0
         scores[row, 0, first : first + 4] = torch.tensor([9.0, 8.0, 7.0, 6.0])
-    return keys, bare(scores), valid
+    return keys, unprotected_scores(scores), valid
 
 
 @pytest.mark.spec("GraphKV-6.2")
@@ -150,18 +150,18 @@ def test_sources_are_a_share_of_the_kept_tokens(impl, keep, expected):
     keys = torch.eye(8)[None].clone()
     keys[0, 1] = keys[0, 2] = keys[0, 0]
     scores = torch.tensor([[8.0, 7, 6, 5, 4, 3, 2, 1]])
-    scored = bare(scores)
+    scored = unprotected_scores(scores)
     settings = GraphSettings(count=2, spare_sources=True, strength=0.75)
     cache = impl.graphkv_compress(keys, keys, scored, settings, keep=keep, length=2000)
     assert cache.positions[0].tolist() == expected
-    assert counts(cache, scores.shape[:-1]).tolist() == [keep]
+    assert count_entries_per_head(cache, scores.shape[:-1]).tolist() == [keep]
 
 
 @pytest.mark.spec("GraphKV-4.1")
 @pytest.mark.door
 def test_budgets_of_layers_need_layers(impl):
     keys = torch.ones(2, 4, 2)
-    scored = bare(torch.ones(2, 4))
+    scored = unprotected_scores(torch.ones(2, 4))
     with pytest.raises(ValueError, match="at least 3 axes"):
         impl.graphkv_compress(keys, keys, scored, GraphSettings(1), keep=torch.tensor([1, 2]))
 

@@ -1,10 +1,10 @@
 """Other correct ways to select and to compress as GraphKV does."""
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("graphkv_select")
+@register_variant("graphkv_select")
 def by_select(keys, values, scored, refinement, *, keep=None, ratio=None, length=None,
               queries=None, valid=None):  # fmt: skip
     """`select`, with the neighbours capped and the protected tokens of a layer joined."""
@@ -27,7 +27,7 @@ def by_select(keys, values, scored, refinement, *, keep=None, ratio=None, length
     )  # fmt: skip
 
 
-@variant("graphkv_compress")
+@register_variant("graphkv_compress")
 def in_two_steps(keys, values, scored, refinement, *, keep=None, ratio=None, length=None,
                  queries=None, valid=None, store=None):  # fmt: skip
     """Select and evict; or let `compress` store, the neighbours capped."""

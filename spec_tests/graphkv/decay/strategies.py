@@ -5,13 +5,13 @@ from operator import itemgetter
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.from_signature import choices
+from spec_tests.from_signature import draw_choices
 from spec_tests.graphkv.graph.strategies import few, leads, scores, up_to, weights
 from spec_tests.strategies import booleans, grid
 
 rounds = st.sampled_from([1, 2, 3, 0])
 strengths = st.sampled_from([0.25, 0.5, 1.0])
-rules = choices(reference.decay).map(itemgetter("rule"))
+rules = draw_choices(reference.decay).map(itemgetter("rule"))
 
 
 @st.composite

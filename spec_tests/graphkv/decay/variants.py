@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def at_last(loss, reached):
@@ -13,7 +13,7 @@ def at_last(loss, reached):
     return (loss * (reached & (later == 1))).sum(-2)
 
 
-@variant("decay")
+@register_variant("decay")
 def by_one_factor(scores, weights, neighbours, rounds=1, strength=1.0, rule="product"):
     """All sources make one factor, whose power is that of all rounds: in float64."""
     loss = strength * weights.double() * neighbours
@@ -24,7 +24,7 @@ def by_one_factor(scores, weights, neighbours, rounds=1, strength=1.0, rule="pro
     return (scores * factor**rounds).to(scores.dtype)
 
 
-@variant("decay", "values")
+@register_variant("decay", "values")
 @among_tensors
 def source_by_source(scores, weights, neighbours, rounds=1, strength=1.0, rule="product"):
     """The loops of Algorithm 2, in NumPy."""
@@ -42,14 +42,14 @@ def source_by_source(scores, weights, neighbours, rounds=1, strength=1.0, rule="
     return now
 
 
-@variant("enhance")
+@register_variant("enhance")
 def raised_at_once(scores, weights, neighbours, rounds=1, strength=1.0):
     """One factor for all sources and rounds."""
     factor = torch.where(neighbours, 1 + strength * weights.double(), 1).prod(-2)
     return (scores * factor**rounds).to(scores.dtype)
 
 
-@variant("enhance", "values")
+@register_variant("enhance", "values")
 def round_by_round(scores, weights, neighbours, rounds=1, strength=1.0):
     """A product of gains each round."""
     for _ in range(rounds):
@@ -57,14 +57,14 @@ def round_by_round(scores, weights, neighbours, rounds=1, strength=1.0):
     return scores
 
 
-@variant("banish")
+@register_variant("banish")
 def at_once(scores, neighbours, rounds=1):
     """Once is enough."""
     struck = neighbours.any(-2) if rounds else torch.zeros_like(scores, dtype=torch.bool)
     return torch.where(struck, -torch.inf, scores)
 
 
-@variant("banish", "values")
+@register_variant("banish", "values")
 @among_tensors
 def by_numpy(scores, neighbours, rounds=1):
     """Written where a source reaches."""

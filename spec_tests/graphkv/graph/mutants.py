@@ -1,8 +1,8 @@
 """Mutants of sources, edges and neighbours."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("graphkv/graph")
+mutant = mutant_register("graphkv/graph")
 mutant("""
 vector:shares-are-decimal
   binary_share: shares in binary

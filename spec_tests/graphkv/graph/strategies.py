@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import reference
 from reference.graphkv.graph import Kind
-from spec_tests.from_signature import choices
+from spec_tests.from_signature import draw_choices
 from spec_tests.strategies import Refusal, booleans, grid, longer, maybe, real, spoiler
 
 # the empty and the lone are there, and rare: most examples have something to compare
@@ -78,7 +78,7 @@ def edges(draw):
         sources=draw(picks(count, *lead, size=draw(up_to(count)))),
         queries=draw(numbers(*grouped)),
         values=draw(numbers(*shape)),
-        **draw(choices(reference.edges)),
+        **draw(draw_choices(reference.edges)),
     )
 
 
@@ -92,7 +92,7 @@ def neighbours(draw, unprotected=True):
         sources=sources,
         count=draw(up_to(count + 1)),
         protected=draw(maybe(booleans(*lead, count), unprotected)),
-        **draw(choices(reference.neighbours)),
+        **draw(draw_choices(reference.neighbours)),
     )
 
 

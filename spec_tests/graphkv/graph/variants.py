@@ -8,22 +8,22 @@ import torch
 import torch.nn.functional as F
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("source_count")
+@register_variant("source_count")
 def by_decimals(keep, fraction=0.3, window=0):
     """Decimal arithmetic."""
     return max(1, math.floor(Decimal(str(fraction)) * (keep - window)))
 
 
-@variant("source_count", "values")
+@register_variant("source_count", "values")
 def by_rounding_first(keep, fraction=0.3, window=0):
     """Take the product to nine decimals, so that 0.3 of 10 is 3."""
     return max(1, math.floor(round(fraction * (keep - window), 9)))
 
 
-@variant("source_tokens")
+@register_variant("source_tokens")
 def by_sorted(scores, count, protected=None):
     """Python's sort, which is stable."""
     out = torch.zeros(*scores.shape[:-1], count, dtype=torch.int64)
@@ -35,7 +35,7 @@ def by_sorted(scores, count, protected=None):
     return out
 
 
-@variant("source_tokens")
+@register_variant("source_tokens")
 @among_tensors
 def by_argsort(scores, count, protected=None):
     """NumPy's stable `argsort` of what is to come first."""
@@ -54,7 +54,7 @@ def ends(keys, kind, queries, values):
     return out
 
 
-@variant("edges", "values")
+@register_variant("edges", "values")
 def by_normalising(keys, sources, kind="kk", queries=None, values=None, clamp=False):
     """Inner products of vectors of length 1."""
     start, end = (F.normalize(x, dim=-1) for x in ends(keys, kind, queries, values))
@@ -62,7 +62,7 @@ def by_normalising(keys, sources, kind="kk", queries=None, values=None, clamp=Fa
     return cosines.clamp(min=0) if clamp else cosines
 
 
-@variant("edges")
+@register_variant("edges")
 def all_pairs(keys, sources, kind="kk", queries=None, values=None, clamp=False):
     """The cosine of each pair, summed alike wherever it stands."""
     start, end = (x.double() for x in ends(keys, kind, queries, values))
@@ -76,7 +76,7 @@ def all_pairs(keys, sources, kind="kk", queries=None, values=None, clamp=False):
     return cosines.clamp(0 if clamp else -1, 1).to(dtype)
 
 
-@variant("edges", "values")
+@register_variant("edges", "values")
 def by_cosine_similarity(keys, sources, kind="kk", queries=None, values=None, clamp=False):
     """PyTorch's own, which takes no length below 1e-8."""
     start, end = ends(keys, kind, queries, values)
@@ -85,13 +85,13 @@ def by_cosine_similarity(keys, sources, kind="kk", queries=None, values=None, cl
     return cosines.relu() if clamp else cosines
 
 
-@variant("neighbour_count")
+@register_variant("neighbour_count")
 def by_division(predefined, length):
     """Round a quotient down."""
     return min(predefined, math.floor(length / 1000))
 
 
-@variant("neighbours")
+@register_variant("neighbours")
 def by_sorting(weights, sources, count, protected=None, spare_sources=False):
     """One source at a time, sorted by Python."""
     reached = torch.zeros_like(weights, dtype=torch.bool)
@@ -108,7 +108,7 @@ def by_sorting(weights, sources, count, protected=None, spare_sources=False):
     return reached
 
 
-@variant("neighbours")
+@register_variant("neighbours")
 def by_rank(weights, sources, count, protected=None, spare_sources=False):
     """A neighbour is a candidate of a rank below the count."""
     open_ = torch.ones_like(weights, dtype=torch.bool).scatter(-1, sources[..., None], False)

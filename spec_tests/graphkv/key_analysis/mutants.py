@@ -1,8 +1,8 @@
 """Mutants of what is said of keys."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("graphkv/key_analysis")
+mutant = mutant_register("graphkv/key_analysis")
 mutant("""
 test_the_matrix_is_the_graph_with_every_token_a_source
   correlation: keys centred first

@@ -8,17 +8,17 @@ import torch.nn.functional as F
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("cosine_matrix", "values")
+@register_variant("cosine_matrix", "values")
 def by_normalising(keys):
     """The product of a matrix of vectors of length 1 with itself."""
     keys = F.normalize(keys, dim=-1)
     return keys @ keys.mT
 
 
-@variant("cosine_matrix")
+@register_variant("cosine_matrix")
 def by_lengths(keys):
     """All inner products over both lengths."""
     dtype = torch.promote_types(keys.dtype, torch.float32)
@@ -29,7 +29,7 @@ def by_lengths(keys):
     return torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1).to(dtype)
 
 
-@variant("cosine_distribution")
+@register_variant("cosine_distribution")
 def pair_by_pair(keys, bins=50):
     """Two loops over tokens, and a count for each bin."""
     matrix = reference.cosine_matrix(keys)
@@ -46,7 +46,7 @@ def pair_by_pair(keys, bins=50):
 record: Any = reference.CosineDistribution  # of tensors, or of arrays
 
 
-@variant("cosine_distribution", "values")
+@register_variant("cosine_distribution", "values")
 @among_tensors
 def by_numpy(keys, bins=50):
     """NumPy's `histogram` of the upper triangle."""
@@ -69,7 +69,7 @@ def pointed(axes):
     return axes * axes.gather(-2, largest).sign()
 
 
-@variant("principal_components")
+@register_variant("principal_components")
 def by_singular_values(keys, components=2):
     """Right singular vectors of the centred keys."""
     dtype = torch.promote_types(keys.dtype, torch.float32)
@@ -80,7 +80,7 @@ def by_singular_values(keys, components=2):
     return (centred @ pointed(axes)).to(dtype)
 
 
-@variant("principal_components", "values")
+@register_variant("principal_components", "values")
 def by_covariance(keys, components=2):
     """Eigenvectors of NumPy, largest eigenvalue first."""
     out = torch.zeros(*keys.shape[:-1], components, dtype=keys.dtype)
@@ -94,7 +94,7 @@ def by_covariance(keys, components=2):
     return out
 
 
-@variant("kv_bytes")
+@register_variant("kv_bytes")
 def part_by_part(tokens, layers=32, heads=8, width=128, element_bytes=2):
     """A head, a layer, a token, all; and twice."""
     head = width * element_bytes

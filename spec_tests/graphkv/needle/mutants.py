@@ -1,8 +1,8 @@
 """Mutants of where a needle is hidden, and what is found of it."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("graphkv/needle")
+mutant = mutant_register("graphkv/needle")
 mutant("""
 vector:a-needle-halfway-down
   deeper_needle: a depth of the whole input

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("hide_needle")
+@register_variant("hide_needle")
 def by_inserting(haystack, needle, length, depth):
     """Insert into a list."""
     text = haystack[: length - len(needle)].tolist()
@@ -16,14 +16,14 @@ def by_inserting(haystack, needle, length, depth):
     return torch.tensor(text, dtype=torch.int64)
 
 
-@variant("needle_recall")
+@register_variant("needle_recall")
 def by_comparing(responses, answer):
     """Compare all words."""
     words = torch.unique(answer)
     return (responses[..., :, None] == words).any(-2).float().mean(-1)
 
 
-@variant("needle_recall", "values")
+@register_variant("needle_recall", "values")
 def word_by_word(responses, answer):
     """Count the words of the answer one by one."""
     words = {*answer.tolist()}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import pad
 
 import reference
-from spec_tests.from_signature import choices
+from spec_tests.from_signature import draw_choices
 from spec_tests.graphkv.decay.strategies import rounds, strengths
 from spec_tests.graphkv.graph.strategies import (
     bad_ends,
@@ -55,7 +55,7 @@ def graphkv_refine(draw, unprotected=True, **fixed):
         rounds=draw(rounds),
         strength=draw(strengths),
     )
-    words = draw(choices(reference.graphkv_refine, "per_head", "adaptive"))
+    words = draw(draw_choices(reference.graphkv_refine, "per_head", "adaptive"))
     return drawn | words | dict(per_head=per_head) | fixed
 
 

@@ -6,23 +6,23 @@ import numpy as np
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("concatenate_heads")
+@register_variant("concatenate_heads")
 def by_joining(vectors):
     """Join the heads along the last axis."""
     return torch.cat(vectors.unbind(-3), -1)
 
 
-@variant("concatenate_heads", "values")
+@register_variant("concatenate_heads", "values")
 def by_einops(vectors):
     """Swap heads and tokens, and reshape."""
     rows = vectors.transpose(-3, -2)
     return rows.reshape(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1])
 
 
-@variant("graphkv_refine")
+@register_variant("graphkv_refine")
 def graph_by_graph(
     scores, keys, keep, count, protected=None, *, queries=None, values=None, kind="kk",
     fraction=0.3, rounds=1, strength=1.0, rule="product", signal="decay", per_head=False,

@@ -1,8 +1,8 @@
 """Mutants of attention over a HEX cache."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/attention")
+mutant = mutant_register("hex/attention")
 mutant("""
 test_padding_draws_nothing_and_a_query_at_padding_reads_nothing
   padding_is_read: tokens of padding are attended to

@@ -14,7 +14,7 @@ def read(queries, cache, causal=True, scale=None, keys=None, values=None, row=()
     return reference.attention(queries, next(found), next(found), causal, scale)
 
 
-def restored_mass(queries, cache, causal, scale):
+def sum_restored_weights(queries, cache, causal, scale):
     """Add up the weights on what the specification restores of a cache."""
     keys, _ = read_unrounded(cache)
     return reference.attention_weights(queries, keys, causal, scale).sum((-3, -2))

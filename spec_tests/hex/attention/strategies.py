@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from reference import HexCache
 from spec_tests.hex.cache import strategies
 from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH, caches
-from spec_tests.strategies import Refusal, longer, masked
+from spec_tests.strategies import Refusal, longer, needs_expander_mask
 
 
 def tokens_of(cache: HexCache) -> int:
@@ -23,7 +23,7 @@ def padding(draw, shape):
 
 
 @st.composite
-def asked(draw, cache=caches(), padded=st.booleans()):  # noqa: B008
+def hex_attention_inputs(draw, cache=caches(), padded=st.booleans()):  # noqa: B008
     """Up to three queries of one, two or eight query heads a key head."""
     cache, causal = draw(cache), draw(st.booleans())
     batch, tokens = cache.residual_mass.shape[:-1], tokens_of(cache)
@@ -40,9 +40,9 @@ def asked(draw, cache=caches(), padded=st.booleans()):  # noqa: B008
     )
 
 
-INPUTS = dict(hex_attention=asked())
+INPUTS = dict(hex_attention=hex_attention_inputs())
 
-DRAWN = dict(hex_attention=masked)
+DRAWN = dict(hex_attention=needs_expander_mask)
 
 queries = torch.ones(2 * KV_HEADS, 3, WIDTH)
 valid = torch.arange(11) >= 2

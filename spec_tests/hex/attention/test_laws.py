@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 import optimized
 import reference
 from optimized.vector.hex import attention, cache_layout, compress, packing
-from optimized.vector.hex.cache_layout import Laid
+from optimized.vector.hex.cache_layout import StackedCache
 from optimized.vector.hex.decode_step import decoded
 from spec_tests.accuracy import assert_as_accurate, assert_close, assert_equal, cast
-from spec_tests.hex.attention.oracle import read, restored_mass
-from spec_tests.hex.attention.strategies import asked
+from spec_tests.hex.attention.oracle import read, sum_restored_weights
+from spec_tests.hex.attention.strategies import hex_attention_inputs
 from spec_tests.hex.cache.strategies import BLOCK, half_cache
-from spec_tests.kernels.hex_cache_strategy import coded, wide
-from spec_tests.strategies import masked
+from spec_tests.kernels.hex_cache_strategy import has_blocks, wide_cache_inputs
+from spec_tests.strategies import needs_expander_mask
 
-unpadded = asked(padded=st.just(False))
+unpadded = hex_attention_inputs(padded=st.just(False))
 
 
 def reads_alike(impl, cache):
     """Whether a module keeps what the specification keeps: the mask of others is of their draw."""
-    return impl.draws_alike or not masked(cache)
+    return impl.draws_alike or not needs_expander_mask(cache)
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
@@ -35,19 +35,19 @@ def test_attention_over_a_cache_is_attention_over_what_it_restores(impl, x):
     assert_as_accurate(attended.output, read, asking)
     assert (attended.mass is not None) == x["mass"]
     if x["mass"]:
-        assert_as_accurate(attended.mass, restored_mass, asking)
+        assert_as_accurate(attended.mass, sum_restored_weights, asking)
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
 @settings(max_examples=8)
-@given(wide(bits=(4,)).filter(coded))
+@given(wide_cache_inputs(bits=(4,)).filter(has_blocks))
 def test_heads_of_a_models_width_read_what_is_restored(impl, x):
     """A query of every head over up to three blocks: what kernels are made for."""
     assume(reads_alike(impl, x["cache"]))
     attended = impl.hex_attention(**x, mass=True)
     asking = x | dict(causal=True, scale=None)
     assert_as_accurate(attended.output, read, asking)
-    assert_as_accurate(attended.mass, restored_mass, asking)
+    assert_as_accurate(attended.mass, sum_restored_weights, asking)
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
@@ -65,7 +65,7 @@ def test_codes_of_every_width_are_read_whole_in_heads_of_a_models_width(impl, bi
         x = dict(queries=stream[0][:, -1:].clone(), cache=cache)
         attended = impl.hex_attention(**x, mass=True)
         assert_as_accurate(attended.output, read, x | dict(causal=True, scale=None))
-        assert_as_accurate(attended.mass, restored_mass, x | dict(causal=True, scale=None))
+        assert_as_accurate(attended.mass, sum_restored_weights, x | dict(causal=True, scale=None))
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
@@ -83,7 +83,7 @@ def test_a_channel_far_from_the_others_costs_no_more_than_its_size(impl, density
     queries = stream[0][:, -1:].to(dtype)
     x = dict(queries=queries, cache=cache)
     found = impl.hex_attention(**x, mass=True)
-    assert_as_accurate(found.mass, restored_mass, x | dict(causal=True, scale=None))
+    assert_as_accurate(found.mass, sum_restored_weights, x | dict(causal=True, scale=None))
     exact = read(queries.double(), cast(cache, torch.float64))
     # sums of the magnitudes of what makes a logit; its error moves a mean of values of size 4
     logit = (8 * queries.abs().sum(-1) + abs(offset) * queries[..., 5].abs()).max() / 8
@@ -114,7 +114,7 @@ def test_each_query_hands_out_one_unit_of_attention_a_head(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@given(asked(padded=st.just(True)))
+@given(hex_attention_inputs(padded=st.just(True)))
 def test_padding_draws_nothing_and_a_query_at_padding_reads_nothing(impl, x):
     attended = impl.hex_attention(**x | dict(mass=True))
     assert_equal(attended.mass[~x["valid"]], torch.zeros_like(attended.mass[~x["valid"]]))
@@ -127,7 +127,7 @@ def test_padding_draws_nothing_and_a_query_at_padding_reads_nothing(impl, x):
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
-@given(asked(padded=st.just(True)))
+@given(hex_attention_inputs(padded=st.just(True)))
 def test_a_padded_row_reads_what_it_would_without_its_padding(impl, x):
     assume(reads_alike(impl, x["cache"]))
     output = impl.hex_attention(**x).output
@@ -171,7 +171,7 @@ def test_codes_of_every_width_are_read_whole(impl, bits, tokens):
     asking = dict(queries=queries, cache=cache)
     attended = impl.hex_attention(**asking, mass=True)
     assert_as_accurate(attended.output, read, asking)
-    assert_as_accurate(attended.mass, restored_mass, asking | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, sum_restored_weights, asking | dict(causal=True, scale=None))
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-5a")
@@ -190,7 +190,7 @@ def test_blocks_of_several_settings_are_read_together(impl, change):
     asking = dict(queries=queries[:, -1:].clone(), cache=cache)
     attended = impl.hex_attention(**asking, mass=True)
     assert_as_accurate(attended.output, read, asking)
-    assert_as_accurate(attended.mass, restored_mass, asking | dict(causal=True, scale=None))
+    assert_as_accurate(attended.mass, sum_restored_weights, asking | dict(causal=True, scale=None))
     decoded = impl.hex_decode(cache, *(x[:, :1] for x in parts[0]))
     assert decoded.cache.residual_mass.isfinite().all()
 
@@ -232,5 +232,5 @@ def test_a_step_makes_no_mask_anew_however_many_lengths_take_turns(monkeypatch):
         monkeypatch.delattr(module, "static_mask")
     for (queries, cache), one in zip(asked, held, strict=True):
         optimized.hex_attention(queries, cache)
-        assert isinstance(one, Laid)
+        assert isinstance(one, StackedCache)
         decoded(one, queries, *(queries[:2],) * 2)

@@ -6,10 +6,10 @@ import torch.nn.functional as F
 import reference
 from reference.precision import widest
 from spec_tests.accuracy import cast
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-def unrounded(cache):
+def read_in_widest_dtype(cache):
     """Return what codes, steps and minima stand for: in a wider cache nothing is rounded."""
     exact = widest(cache.residual_keys, *(block.key_steps for block in cache.blocks))
     held = [
@@ -33,10 +33,10 @@ def seen_by(queries, tokens, valid, causal):
     return seen if valid is None else seen & valid[..., None, None, :]
 
 
-@variant("hex_attention")
+@register_variant("hex_attention")
 def by_sdpa(queries, cache, valid=None, causal=True, scale=None, mass=False):
     """Attend to what is restored by PyTorch's own attention; the mass by a softmax beside it."""
-    keys, values = unrounded(cache)
+    keys, values = read_in_widest_dtype(cache)
     exact = widest(queries, keys)
     group = queries.shape[-3] // max(1, keys.shape[-3])
     keys, values = (x.to(exact).repeat_interleave(group, -3) for x in (keys, values))
@@ -51,10 +51,10 @@ def by_sdpa(queries, cache, valid=None, causal=True, scale=None, mass=False):
     return reference.HexAttention(output.to(queries.dtype), drawn if mass else None)
 
 
-@variant("hex_attention")
+@register_variant("hex_attention")
 def block_by_block(queries, cache, valid=None, causal=True, scale=None, mass=False):
     """Attend to a stretch of tokens at a time, by an online softmax."""
-    keys, values = unrounded(cache)
+    keys, values = read_in_widest_dtype(cache)
     exact = widest(queries, keys)
     group = queries.shape[-3] // max(1, keys.shape[-3])
     keys, values = (x.to(exact).repeat_interleave(group, -3) for x in (keys, values))
@@ -80,7 +80,7 @@ def block_by_block(queries, cache, valid=None, causal=True, scale=None, mass=Fal
     return reference.HexAttention(output, drawn if mass else None)
 
 
-@variant("hex_attention")
+@register_variant("hex_attention")
 def in_wider_numbers(queries, cache, valid=None, causal=True, scale=None, mass=False):
     """Cast queries and cache to float64, and round what comes out."""
     exact = widest(queries, cache.residual_keys)

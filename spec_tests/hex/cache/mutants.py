@@ -1,8 +1,8 @@
 """Mutants of the streaming cache."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/cache")
+mutant = mutant_register("hex/cache")
 mutant("""
 test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried
   nothing_held_back: an unfinished block is compressed too

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import reference
 from reference import HexConfig
 from reference._validation.types import Mode
-from spec_tests.from_signature import choices
-from spec_tests.hex.kcvt.strategies import huge, widths
-from spec_tests.strategies import Refusal, masked
+from spec_tests.from_signature import draw_choices
+from spec_tests.hex.kcvt.strategies import scale_beyond_float16, widths
+from spec_tests.strategies import Refusal, needs_expander_mask
 
 BLOCK, KV_HEADS, WIDTH = 8, 2, 4
 """Small streams: a block has 8 tokens, a token 8 channels."""
@@ -32,7 +32,7 @@ def configs(draw, modes=MODES, **fixed):
         period=draw(st.integers(1, 2)),
         scales=draw(st.sampled_from([None, torch.float32])),
         mode=draw(st.sampled_from(modes)),
-        **draw(choices(HexConfig, "mode", "scales", "near", "tile")),
+        **draw(draw_choices(HexConfig, "mode", "scales", "near", "tile")),
     )
     return drawn._replace(**fixed)
 
@@ -106,7 +106,9 @@ INPUTS = dict(
     hex_read=st.fixed_dictionaries(dict(cache=caches())),
 )
 
-DRAWN = dict.fromkeys(("hex_prefill", "hex_append", "hex_recompress", "hex_read"), masked)
+DRAWN = dict.fromkeys(
+    ("hex_prefill", "hex_append", "hex_recompress", "hex_read"), needs_expander_mask
+)
 
 generator = torch.Generator().manual_seed(7)
 keys, values = torch.randn(2, KV_HEADS, 11, WIDTH, generator=generator)
@@ -116,8 +118,8 @@ cache = reference.hex_prefill(keys, keys, values, config)
 bad_stream = [
     Refusal("queries", lambda q: q[:, :-1], ValueError, "shape"),
     Refusal("queries", lambda q: q[:1], ValueError, "multiple of the 2"),
-    Refusal("keys", huge, ValueError, "torch.float16"),
-    Refusal("values", huge, ValueError, "torch.float16"),
+    Refusal("keys", scale_beyond_float16, ValueError, "torch.float16"),
+    Refusal("values", scale_beyond_float16, ValueError, "torch.float16"),
     Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
     Refusal("values", lambda v: v[:, :-1], ValueError, "shape"),
 ]

@@ -10,18 +10,20 @@ from reference import HexBlock, HexCache, HexConfig
 from reference.hex.expander import static_mask
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hex.cache.strategies import KV_HEADS, WIDTH
-from spec_tests.strategies import masked
+from spec_tests.strategies import needs_expander_mask
 
 
-def pieces(stream: tuple[Tensor, ...], start: int, stop: int | None = None) -> list[Tensor]:
+def slice_stream(stream: tuple[Tensor, ...], start: int, stop: int | None = None) -> list[Tensor]:
     """Return a stretch of tokens of queries, keys and values."""
     return [x[..., start:stop, :] for x in stream]
 
 
-def grown(impl: Any, stream: tuple[Tensor, ...], config: HexConfig, prompt: int) -> HexCache:
+def prefill_and_append(
+    impl: Any, stream: tuple[Tensor, ...], config: HexConfig, prompt: int
+) -> HexCache:
     """Read a prompt, and append the rest of the stream at once."""
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    return impl.hex_append(cache, *pieces(stream, prompt))
+    cache = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
+    return impl.hex_append(cache, *slice_stream(stream, prompt))
 
 
 def compressed(
@@ -29,7 +31,9 @@ def compressed(
 ) -> HexBlock:
     """Return the block of a span of keys and values, in the way of a cache with these settings."""
     static = static_mask(config, tokens, KV_HEADS * WIDTH)
-    assume(impl.draws_alike or not masked(config))  # the mask of others is of their draw
+    assume(
+        impl.draws_alike or not needs_expander_mask(config)
+    )  # the mask of others is of their draw
     return impl.hex_compress(*span, static, dynamic, config.bits, config.value_group, config.scales)
 
 
@@ -37,7 +41,7 @@ def decode(impl: Any, cache: HexCache, stream: tuple[Tensor, ...], start: int, c
     """Append the tokens from `start` on, cut at the given places."""
     bounds = [start, *sorted(start + cut for cut in cuts), stream[1].shape[-2]]
     for low, high in pairwise(bounds):
-        cache = impl.hex_append(cache, *pieces(stream, low, high))
+        cache = impl.hex_append(cache, *slice_stream(stream, low, high))
     return cache
 
 

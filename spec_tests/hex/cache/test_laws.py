@@ -17,7 +17,13 @@ import reference
 from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
-from spec_tests.hex.cache.streams import assert_same_cache, compressed, decode, grown, pieces
+from spec_tests.hex.cache.streams import (
+    assert_same_cache,
+    compressed,
+    decode,
+    prefill_and_append,
+    slice_stream,
+)
 from spec_tests.inputs import INPUTS
 
 
@@ -43,7 +49,7 @@ def test_a_prompt_leaves_less_than_a_block_and_the_tokens_carried(impl, x):
 @given(decodings())
 def test_the_residual_buffer_is_exact_and_last(impl, x):
     stream, config, prompt = x
-    cache = grown(impl, stream, config, prompt)
+    cache = prefill_and_append(impl, stream, config, prompt)
     tokens, left = stream[1].shape[-2], cache.residual_keys.shape[-2]
     assert_equal(cache.residual_keys, stream[1][..., tokens - left :, :])
     assert_equal(cache.residual_values, stream[2][..., tokens - left :, :])
@@ -57,10 +63,10 @@ def test_the_residual_buffer_is_exact_and_last(impl, x):
 @given(decodings())
 def test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer(impl, x):
     stream, config, prompt = x
-    whole = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    whole = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
     tokens = prompt - whole.residual_keys.shape[-2]
     held = min(tokens + (config.recent if config.carry_recent else 0), prompt)
-    start = impl.hex_prefill(*pieces(stream, 0, held), config)
+    start = impl.hex_prefill(*slice_stream(stream, 0, held), config)
     assert_equal(start.blocks, whole.blocks)
     assert_equal(whole.residual_keys, stream[1][..., tokens:prompt, :])
 
@@ -69,10 +75,10 @@ def test_a_prompt_is_its_blocks_and_the_rest_in_the_buffer(impl, x):
 @given(decodings() | decodings(least=3 * BLOCK, density=0.0, carry_recent=False), st.data())
 def test_decoding_in_any_chunks_gives_the_same_cache(impl, x, data):
     stream, config, prompt = x
-    start = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    start = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
     left = stream[1].shape[-2] - prompt
     cuts = data.draw(st.lists(st.integers(0, left), max_size=5))
-    once = impl.hex_append(start, *pieces(stream, prompt))
+    once = impl.hex_append(start, *slice_stream(stream, prompt))
     assert_same_cache(decode(impl, start, stream, prompt, cuts), once)
 
 
@@ -80,8 +86,8 @@ def test_decoding_in_any_chunks_gives_the_same_cache(impl, x, data):
 @given(decodings(("append",)))
 def test_append_never_changes_a_byte_of_earlier_blocks(impl, x):
     stream, config, prompt = x
-    before = impl.hex_prefill(*pieces(stream, 0, prompt), config)
-    after = impl.hex_append(before, *pieces(stream, prompt))
+    before = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
+    after = impl.hex_append(before, *slice_stream(stream, prompt))
     assert_equal(after.blocks[: len(before.blocks)], before.blocks)
     old = impl.hex_read(before)[0][..., : prompt - before.residual_keys.shape[-2], :]
     assert_equal(impl.hex_read(after)[0][..., : old.shape[-2], :], old)
@@ -91,8 +97,8 @@ def test_append_never_changes_a_byte_of_earlier_blocks(impl, x):
 @given(streams(2 * BLOCK), configs(("append",)))
 def test_a_decoded_block_is_compressed_as_a_span_of_its_own(impl, stream, config):
     config = config._replace(carry_recent=False, heavy=0.0, recent=0)
-    cache = grown(impl, stream, config, BLOCK)
-    alone = impl.hex_prefill(*pieces(stream, BLOCK), config)
+    cache = prefill_and_append(impl, stream, config, BLOCK)
+    alone = impl.hex_prefill(*slice_stream(stream, BLOCK), config)
     assert_equal(cache.blocks[1:], alone.blocks)
 
 
@@ -105,7 +111,7 @@ def test_the_recent_window_is_kept_in_every_span_or_in_the_first_or_carried(
         block=BLOCK, density=0.0, heavy=0.0, recent=3,
         recent_per_block=per_block, carry_recent=carry,
     )  # fmt: skip
-    cache = grown(impl, stream, config, BLOCK + 3)
+    cache = prefill_and_append(impl, stream, config, BLOCK + 3)
     marks = [block.dynamic for block in cache.blocks]
     window = torch.arange(BLOCK) >= BLOCK - 3
     expected = [window & (not carry)] + [window & per_block & (not carry)] * (len(marks) - 1)
@@ -118,12 +124,12 @@ def test_the_recent_window_is_kept_in_every_span_or_in_the_first_or_carried(
 @given(decodings(("oracle",)) | decodings(("oracle",), least=2 * BLOCK, density=0.5))
 def test_full_from_originals_is_compressing_once(impl, x):
     stream, config, prompt = x
-    cache = impl.hex_recompress(grown(impl, stream, config, prompt))
+    cache = impl.hex_recompress(prefill_and_append(impl, stream, config, prompt))
     tokens = cache.mass.shape[-1]
     assert_equal(cache.original_keys, stream[1][..., :tokens, :])
     assert len(cache.blocks) == (tokens > 0)
     for block in cache.blocks:
-        span = pieces(stream[1:], 0, tokens)
+        span = slice_stream(stream[1:], 0, tokens)
         assert_equal(block, compressed(impl, span, config, block.dynamic, tokens))
 
 
@@ -133,7 +139,7 @@ def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, conf
     config = config._replace(
         heavy=0.125, recent=0, carry_recent=False, density=1.0, normalize=False, period=1
     )
-    cache = grown(impl, stream, config, BLOCK)
+    cache = prefill_and_append(impl, stream, config, BLOCK)
     mass = impl.attention_mass(stream[0], stream[1])
     assert_equal(cache.blocks[0].dynamic, impl.heavy_hitter_mask(mass, 0.125))
 
@@ -142,9 +148,9 @@ def test_full_chooses_heavy_hitters_by_the_mass_since_arrival(impl, stream, conf
 @given(decodings(("full",)))
 def test_full_compresses_what_the_cache_still_holds(impl, x):
     stream, config, prompt = x
-    cache = grown(impl, stream, config, prompt)
+    cache = prefill_and_append(impl, stream, config, prompt)
     tokens = cache.mass.shape[-1]
-    span = pieces(impl.hex_read(cache), 0, tokens)
+    span = slice_stream(impl.hex_read(cache), 0, tokens)
     for block in impl.hex_recompress(cache).blocks:
         assert_equal(block, compressed(impl, span, config, block.dynamic, tokens))
 
@@ -155,17 +161,17 @@ def test_full_quantises_the_block_that_fills_once(impl, count, config, data):
     held = config.recent if config.carry_recent else 0
     last = count * BLOCK + held - 1
     stream = data.draw(streams(last + 1))
-    cache = impl.hex_prefill(*pieces(stream, 0, data.draw(st.integers(0, last))), config)
+    cache = impl.hex_prefill(*slice_stream(stream, 0, data.draw(st.integers(0, last))), config)
     start = cache.mass.shape[-1] + cache.residual_keys.shape[-2]
-    before = impl.hex_append(cache, *pieces(stream, start, last))
-    after = impl.hex_append(before, *pieces(stream, last))
-    joined = zip(impl.hex_read(before), pieces(stream[1:], last), strict=True)
+    before = impl.hex_append(cache, *slice_stream(stream, start, last))
+    after = impl.hex_append(before, *slice_stream(stream, last))
+    joined = zip(impl.hex_read(before), slice_stream(stream[1:], last), strict=True)
     keys, values = (torch.cat(parts, -2) for parts in joined)
     # restored numbers and exact ones are one span, unless the block is to stand beside the others
     whole = 0 < len(before.blocks) == config.period
     alone = 0 if whole else before.mass.shape[-1]
     block = after.blocks[-1]
-    span, tokens = pieces((keys, values), alone, count * BLOCK), count * BLOCK - alone
+    span, tokens = slice_stream((keys, values), alone, count * BLOCK), count * BLOCK - alone
     once = compressed(impl, span, config, block.dynamic, tokens)
     assert_equal(after.blocks, (once,) if whole else (*before.blocks, once))
 
@@ -174,7 +180,7 @@ def test_full_quantises_the_block_that_fills_once(impl, count, config, data):
 @given(decodings(("full",), least=BLOCK))
 def test_full_changes_no_code_where_mask_and_groups_stay(impl, x):
     stream, config, prompt = x
-    once = impl.hex_recompress(grown(impl, stream, config, prompt))
+    once = impl.hex_recompress(prefill_and_append(impl, stream, config, prompt))
     twice = impl.hex_recompress(once)
     for again, block in zip(twice.blocks, once.blocks, strict=True):
         for part in ("key_words", "value_words", "kept_keys", "kept_values", "dynamic"):
@@ -186,9 +192,9 @@ def test_full_changes_no_code_where_mask_and_groups_stay(impl, x):
 @given(streams(4 * BLOCK, batch=((),)), configs(("full", "oracle")), st.integers(1, 3))
 def test_no_more_blocks_stand_side_by_side_than_the_period(impl, stream, config, period):
     config = config._replace(period=period, carry_recent=False)
-    cache = impl.hex_prefill(*pieces(stream, 0, 0), config)
+    cache = impl.hex_prefill(*slice_stream(stream, 0, 0), config)
     for token in range(0, 4 * BLOCK, 4):
-        cache = impl.hex_append(cache, *pieces(stream, token, token + 4))
+        cache = impl.hex_append(cache, *slice_stream(stream, token, token + 4))
         assert len(cache.blocks) <= period
     assert sum(block.dynamic.shape[-1] for block in cache.blocks) == 4 * BLOCK
 
@@ -212,9 +218,9 @@ def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(
     config = config._replace(density=1.0, heavy=0.25, normalize=normalize)
     tokens = stream[1].shape[-2]
     prompt = data.draw(st.integers(0, tokens) | st.just(tokens))
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    cache = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
     whole, held = len(cache.blocks), config.recent if config.carry_recent else 0
-    cache = impl.hex_append(cache, *pieces(stream, prompt))
+    cache = impl.hex_append(cache, *slice_stream(stream, prompt))
     start = 0
     for number, block in enumerate(cache.blocks):
         stop = start + block.dynamic.shape[-1]
@@ -234,7 +240,7 @@ def test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived(
 def test_heavy_hitters_of_the_whole_are_by_all_queries(impl, stream, config, data):
     config = config._replace(density=1.0, heavy=0.25)
     prompt = data.draw(st.integers(0, stream[1].shape[-2]))
-    cache = impl.hex_recompress(grown(impl, stream, config, prompt))
+    cache = impl.hex_recompress(prefill_and_append(impl, stream, config, prompt))
     mass = impl.attention_mass(*stream[:2], normalize=config.normalize)
     window = 0 if config.carry_recent else config.recent
     for block in cache.blocks:
@@ -250,7 +256,7 @@ def test_each_span_has_the_mask_of_its_length_and_of_the_seed(impl, stream, seed
     config = HexConfig(
         block=BLOCK, density=density, heavy=0.0, recent=0, seed=seed, tile=tile, near=True
     )
-    cache = grown(impl, stream, config, 2 * BLOCK)
+    cache = prefill_and_append(impl, stream, config, 2 * BLOCK)
     start = 0
     for block in cache.blocks:
         keys = stream[1][..., start : start + block.dynamic.shape[-1], :]
@@ -293,7 +299,7 @@ def test_append_mode_remembers_no_mass_to_recompress_by(impl):
 @given(streams(3 * BLOCK + 2, batch=((), (2,))), configs())
 def test_all_ones_masks_make_no_error(impl, stream, config):
     config = config._replace(density=1.0)
-    cache = grown(impl, stream, config, BLOCK)
+    cache = prefill_and_append(impl, stream, config, BLOCK)
     keys, values = impl.hex_read(cache)
     assert_equal(keys, stream[1])
     error = impl.attention_error(*stream, keys, values)
@@ -319,7 +325,7 @@ def machine(impl) -> type[RuleBasedStateMachine]:
         @initialize(stream=streams(3 * BLOCK), config=configs(), prompt=st.integers(0, 3 * BLOCK))
         def start(self, stream, config, prompt):
             """Read a prompt."""
-            self.stream = tuple(pieces(stream, 0, prompt))
+            self.stream = tuple(slice_stream(stream, 0, prompt))
             self.cache = impl.hex_prefill(*self.stream, config)
 
         @rule(data=st.data(), tokens=st.integers(0, BLOCK + 3))

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 import reference
-from spec_tests.hex.attention.variants import unrounded
-from spec_tests.variants.make import variant
+from spec_tests.hex.attention.variants import read_in_widest_dtype
+from spec_tests.variants.make import register_variant
 
 
 def static(config, tokens, channels):
@@ -59,7 +59,7 @@ def as_one(cache, size):
     return moved(cache, (block,), size)
 
 
-@variant("hex_prefill")
+@register_variant("hex_prefill")
 def buffered(queries, keys, values, config):
     """Put the whole prompt into the buffer, then take its blocks out as one span."""
     held = config.recent if config.carry_recent else 0
@@ -77,7 +77,7 @@ def buffered(queries, keys, values, config):
     return moved(cache, blocks, tokens)
 
 
-@variant("hex_append")
+@register_variant("hex_append")
 def token_by_token(cache, queries, keys, values):
     """Let one token in at a time, weigh all tokens by its query, compress a buffer that is full."""
     config = cache.config
@@ -89,7 +89,7 @@ def token_by_token(cache, queries, keys, values):
             residual_values=torch.cat([cache.residual_values, value], -2),
             residual_mass=F.pad(cache.residual_mass, (0, 1)),
         )
-        drawn = reference.attention_mass(query, unrounded(cache)[0])
+        drawn = reference.attention_mass(query, read_in_widest_dtype(cache)[0])
         residual = cache.residual_keys.shape[-2]
         before = drawn.shape[-1] - residual
         cache = cache._replace(
@@ -109,13 +109,13 @@ def token_by_token(cache, queries, keys, values):
     return cache
 
 
-@variant("hex_recompress")
+@register_variant("hex_recompress")
 def at_once(cache):
     """Compress what the blocks stand for, or the originals, as one span."""
     return as_one(cache, 0) if cache.blocks else cache
 
 
-@variant("hex_read")
+@register_variant("hex_read")
 def span_by_span(cache):
     """Write each span into its place among all tokens."""
     sizes = [block.dynamic.shape[-1] for block in cache.blocks]

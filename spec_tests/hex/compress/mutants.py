@@ -1,8 +1,8 @@
 """Mutants of HEX's masks and compressed blocks."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/compress")
+mutant = mutant_register("hex/compress")
 mutant("""
 test_an_entry_is_kept_if_either_mask_says_so
   joined_by_and: both masks must agree
@@ -19,5 +19,5 @@ test_a_block_holds_no_more_than_its_parts
 test_codes_under_kept_entries_are_zero
   codes_under_kept: kept entries leave their codes behind
   - pack_bits(by_channel.codes, bits)
-  + pack_bits(by_channel.codes.masked_fill(by_column(kept), 2**bits - 1), bits)
+  + pack_bits(by_channel.codes.masked_fill(transposed(kept), 2**bits - 1), bits)
 """)

@@ -3,17 +3,17 @@
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("hex_mask")
+@register_variant("hex_mask")
 def by_broadcast(expander, dynamic, kv_heads):
     """Join the masks over tokens and channels, then cut the channels into heads."""
     joint = expander | dynamic[..., None]
     return joint.unflatten(-1, (kv_heads, -1)).transpose(-3, -2).contiguous()
 
 
-@variant("hex_compress")
+@register_variant("hex_compress")
 def head_by_head(keys, values, expander, dynamic, bits=3, value_group="token", scales=None):
     """Quantise the keys head by head; values with heads side by side, or each on its own."""
     kept = by_broadcast(expander, dynamic, keys.shape[-3])
@@ -38,7 +38,7 @@ def head_by_head(keys, values, expander, dynamic, bits=3, value_group="token", s
     )  # fmt: skip
 
 
-@variant("hex_reconstruct")
+@register_variant("hex_reconstruct")
 def by_scatter(block, expander):
     """Restore all codes, and scatter what is kept over them."""
     kept = by_broadcast(expander, block.dynamic, block.key_steps.shape[-2])

@@ -1,11 +1,11 @@
 """Masks to take for graphs."""
 
-from spec_tests.hex.spectrum.strategies import full, some_mask
+from spec_tests.hex.spectrum.strategies import any_mask_or_expander, full
 
 INPUTS = dict(
-    bipartite_adjacency=some_mask(),
-    component_count=some_mask(),
-    is_connected=some_mask(),
+    bipartite_adjacency=any_mask_or_expander(),
+    component_count=any_mask_or_expander(),
+    is_connected=any_mask_or_expander(),
 )
 
 GOOD = dict(

@@ -6,10 +6,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("bipartite_adjacency")
+@register_variant("bipartite_adjacency")
 @among_tensors
 def by_blocks(mask):
     """Four blocks."""
@@ -18,7 +18,7 @@ def by_blocks(mask):
     return np.block([[none[0], mask], [mask.T, none[1]]])
 
 
-@variant("component_count")
+@register_variant("component_count")
 def by_union(mask):
     """Join the two ends of every edge; count the roots."""
     root = list(range(sum(mask.shape)))
@@ -33,7 +33,7 @@ def by_union(mask):
     return sum(find(vertex) == vertex for vertex in range(len(root)))
 
 
-@variant("component_count")
+@register_variant("component_count")
 def by_scipy(mask):
     """SciPy's components."""
     graph = csr_array(by_blocks(mask).numpy())
@@ -41,7 +41,7 @@ def by_scipy(mask):
     return int(count) if sum(mask.shape) else 0
 
 
-@variant("is_connected")
+@register_variant("is_connected")
 def by_spreading(mask):
     """Spread from the first vertex until nothing is new."""
     if not sum(mask.shape):

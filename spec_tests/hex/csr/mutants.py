@@ -1,8 +1,8 @@
 """Mutants of sparse rows."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/csr")
+mutant = mutant_register("hex/csr")
 mutant("""
 test_rows_hold_their_columns_in_order
   skip_empty_rows: rows without entries are skipped

@@ -5,24 +5,24 @@ import torch
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("to_csr")
+@register_variant("to_csr")
 def by_pytorch(mask):
     """PyTorch's compressed rows."""
     sparse = mask.to_sparse_csr()
     return reference.CSR(sparse.crow_indices(), sparse.col_indices())
 
 
-@variant("to_csr")
+@register_variant("to_csr")
 def by_search(mask):
     """The entries in order; rows begin where theirs would be inserted."""
     rows, columns = torch.where(mask)
     return reference.CSR(torch.searchsorted(rows, torch.arange(len(mask) + 1)), columns)
 
 
-@variant("from_csr")
+@register_variant("from_csr")
 @among_tensors
 def by_repeating(offsets, columns, channels):
     """Name the row of each entry."""

@@ -2,7 +2,7 @@
 
 from spec_tests.hex.cache import strategies
 from spec_tests.hex.cache.strategies import append, bad_stream
-from spec_tests.strategies import Refusal, masked
+from spec_tests.strategies import Refusal, needs_expander_mask
 
 
 def calmer(x):
@@ -12,7 +12,7 @@ def calmer(x):
 
 INPUTS = dict(hex_decode=append().map(calmer))
 
-DRAWN = dict(hex_decode=masked)
+DRAWN = dict(hex_decode=needs_expander_mask)
 
 REFUSALS = dict(
     hex_decode=(

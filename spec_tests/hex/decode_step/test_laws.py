@@ -9,9 +9,9 @@ import reference
 from spec_tests.accuracy import assert_as_accurate, assert_close, cast
 from spec_tests.hex.attention.oracle import read
 from spec_tests.hex.cache.strategies import BLOCK, configs, half_cache, streams
-from spec_tests.hex.cache.streams import assert_same_cache, pieces
+from spec_tests.hex.cache.streams import assert_same_cache, slice_stream
 from spec_tests.inputs import INPUTS
-from spec_tests.strategies import masked
+from spec_tests.strategies import needs_expander_mask
 
 
 @pytest.mark.spec("HEX-3.1a", "HEX-4.1b", "HEX-5a")
@@ -26,12 +26,14 @@ def test_decoding_stores_what_appending_stores(impl, x):
 @given(streams(3 * BLOCK, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK), st.data())
 def test_a_decoded_token_reads_the_cache_before_it_and_itself(impl, stream, config, prompt, data):
     stream = (stream[0] / 8, *stream[1:])  # logits of a few units
-    assume(impl.draws_alike or not masked(config))  # the mask of others is of their draw
-    cache = impl.hex_prefill(*pieces(stream, 0, prompt), config)
+    assume(
+        impl.draws_alike or not needs_expander_mask(config)
+    )  # the mask of others is of their draw
+    cache = impl.hex_prefill(*slice_stream(stream, 0, prompt), config)
     stop = data.draw(st.integers(prompt, 3 * BLOCK))
-    output = impl.hex_decode(cache, *pieces(stream, prompt, stop)).output
+    output = impl.hex_decode(cache, *slice_stream(stream, prompt, stop)).output
     for token in range(prompt, stop):
-        queries, keys, values = pieces(stream, token, token + 1)
+        queries, keys, values = slice_stream(stream, token, token + 1)
         here = output[..., token - prompt : token - prompt + 1, :]
         seen = dict(queries=queries, cache=cache, keys=keys, values=values)
         assert_as_accurate(here, read, seen)

@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("hex_decode")
+@register_variant("hex_decode")
 def token_by_token(cache, queries, keys, values):
     """Put each token into the buffer, let its query read the cache, and then append it."""
     outputs = [queries[..., :0, :]]

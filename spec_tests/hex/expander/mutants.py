@@ -1,8 +1,8 @@
 """Mutants of degrees and expander masks."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/expander")
+mutant = mutant_register("hex/expander")
 mutant("""
 hex/spectrum/test_laws.py::test_85_tiles_are_three_times_over_the_bound_of_the_prompt_they_make
   fresh_tiles: tiles are drawn one by one: as good a graph, and no tiling

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from spec_tests.hex.random_biregular.strategies import any_degree, seeds
+from spec_tests.hex.random_biregular.strategies import draw_graph_sizes, seeds
 from spec_tests.strategies import Refusal, always
 
 
@@ -19,7 +19,7 @@ def biregular(draw):
 def random_graph(draw):
     """What `random_expander` takes."""
     near = draw(st.booleans())
-    sizes = draw(any_degree() if near else biregular())
+    sizes = draw(draw_graph_sizes() if near else biregular())
     return dict(**sizes, seed=draw(seeds), near=near)
 
 
@@ -27,7 +27,7 @@ def random_graph(draw):
 def expander(draw):
     """What `expander_mask` takes: feasible, near and tiled."""
     near = draw(st.booleans())
-    sizes = draw(any_degree() if near else biregular())
+    sizes = draw(draw_graph_sizes() if near else biregular())
     degree, tokens = sizes.pop("token_degree"), sizes["tokens"]
     tiles = draw(st.sampled_from([0, 1, 3]))
     return dict(
@@ -53,7 +53,7 @@ def degrees(draw):
 @st.composite
 def nearly_feasible(draw):
     """Sizes and any density."""
-    sizes = draw(any_degree())
+    sizes = draw(draw_graph_sizes())
     return dict(
         tokens=sizes["tokens"], channels=sizes["channels"], density=draw(st.integers(0, 64)) / 64
     )

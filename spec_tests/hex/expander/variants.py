@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 import reference
-from spec_tests.hex.random_biregular.variants import edge_by_edge
-from spec_tests.variants.make import variant
+from spec_tests.hex.random_biregular.variants import swap_edge_by_edge
+from spec_tests.variants.make import register_variant
 
 
-@variant("biregular_degrees", "values")
+@register_variant("biregular_degrees", "values")
 def by_products(tokens, channels, density, near=False):
     """Multiply the density by either side; round the one, share out the other."""
     share = Fraction(str(density)).limit_denominator(10**6)
@@ -54,10 +54,10 @@ def joined(mask, seed):
     """Connect what is in pieces."""
     degree = int(mask[0].sum())
     pairs = torch.from_numpy(np.nonzero(mask)[1].reshape(len(mask), degree))
-    return reference.biadjacency(edge_by_edge(pairs, mask.shape[1], seed), mask.shape[1])
+    return reference.biadjacency(swap_edge_by_edge(pairs, mask.shape[1], seed), mask.shape[1])
 
 
-@variant("random_expander", "values")
+@register_variant("random_expander", "values")
 def by_switches(tokens, channels, token_degree, seed=0, near=False):
     """Start from any graph with the degrees, and walk away from it by random switches."""
     generator = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def by_switches(tokens, channels, token_degree, seed=0, near=False):
     raise RuntimeError("no expander found")
 
 
-@variant("expander_mask", "values")
+@register_variant("expander_mask", "values")
 def by_blocks(tokens, channels, density, seed=0, near=False, tile=False, block=96):
     """One drawn graph, or that of a block as often as it fits, one below the other."""
     rows = block if tile else tokens

@@ -1,8 +1,8 @@
 """Mutants of expansion and the spectral gap."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/expansion")
+mutant = mutant_register("hex/expansion")
 mutant("""
 test_rings_and_complete_graphs_have_the_known_constants
   edge_boundary: the boundary of a set counts its edges, not its vertices

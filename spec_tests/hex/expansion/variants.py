@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("spectral_gap")
+@register_variant("spectral_gap")
 @among_tensors
 def by_numpy(adjacency, bipartite=False, two_sided=False):
     """NumPy's eigenvalues, smallest first."""
@@ -19,7 +19,7 @@ def by_numpy(adjacency, bipartite=False, two_sided=False):
     return float(min(abs(values[-1] - values[-2]), abs(values[-1] - other)))
 
 
-@variant("vertex_expansion")
+@register_variant("vertex_expansion")
 def by_products(adjacency, subset):
     """A vertex outside has a neighbour inside if the product is not 0."""
     reached = adjacency.double() @ subset.double() > 0
@@ -31,7 +31,7 @@ def every_set(adjacency):
     return torch.tensor(list(product([False, True], repeat=len(adjacency))))
 
 
-@variant("cheeger_constant")
+@register_variant("cheeger_constant")
 def of_all_sets(adjacency):
     """All sets at once."""
     sets = every_set(adjacency)
@@ -41,7 +41,7 @@ def of_all_sets(adjacency):
     return (boundary[fine] / size[fine].double()).min().item()
 
 
-@variant("conductance")
+@register_variant("conductance")
 def of_all_cuts(adjacency):
     """All sets at once: the volume less the edges within."""
     sets, edges = every_set(adjacency).double(), adjacency.double()

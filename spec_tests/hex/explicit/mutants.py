@@ -1,8 +1,8 @@
 """Mutants of explicit graphs."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/explicit")
+mutant = mutant_register("hex/explicit")
 mutant("""
 test_the_graph_has_no_short_rings
   every_other_backwards: every other product is read backwards: two steps may meet

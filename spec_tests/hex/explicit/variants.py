@@ -4,7 +4,7 @@ from itertools import product
 
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def generators(prime, modulus):
@@ -51,7 +51,7 @@ def seen_as_it_grows(seen):
             yield key
 
 
-@variant("lps_graph", "values")
+@register_variant("lps_graph", "values")
 def by_walking(prime, modulus):
     """Steps from the identity reach the matrices whose determinant is a square."""
     edges, members = walked(prime, modulus)
@@ -60,7 +60,7 @@ def by_walking(prime, modulus):
     return graph
 
 
-@variant("lps_mask", "values")
+@register_variant("lps_mask", "values")
 def by_two_steps(prime, modulus):
     """An even number of steps reaches the tokens, an odd one the channels."""
     edges, members = walked(prime, modulus)

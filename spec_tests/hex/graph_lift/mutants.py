@@ -1,8 +1,8 @@
 """Mutants of coverings."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/graph_lift")
+mutant = mutant_register("hex/graph_lift")
 mutant("""
 test_an_edge_follows_its_permutation
   parallel_copies: every edge is replaced by the same permutation: copies of the base side by side

@@ -5,10 +5,10 @@ from math import sqrt
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("lift")
+@register_variant("lift")
 def by_blocks(mask, permutations):
     """Put the permutation matrix of each edge in its block."""
     tokens, channels = mask.shape
@@ -18,7 +18,7 @@ def by_blocks(mask, permutations):
     return blocks.permute(0, 2, 1, 3).reshape(tokens * sheets, channels * sheets)
 
 
-@variant("new_singular_value")
+@register_variant("new_singular_value")
 def off_the_constant(mask, permutations):
     """Change to a basis of the fibres whose first vector is constant, and leave that out."""
     sheets = permutations.shape[1]
@@ -32,7 +32,7 @@ def off_the_constant(mask, permutations):
     return torch.linalg.svdvals(new.reshape(len(mask) * (sheets - 1), -1))[0].item()
 
 
-@variant("ramanujan_lift", "values")
+@register_variant("ramanujan_lift", "values")
 def from_pytorch(mask, sheets=2, seed=0):
     """Permutations of PyTorch; the covering as a whole is judged."""
     generator = torch.Generator().manual_seed(seed)

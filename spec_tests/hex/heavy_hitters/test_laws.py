@@ -33,7 +33,10 @@ def test_the_mass_of_a_token_is_every_weight_on_it_summed(impl, x):
     rows = (y.reshape(batch, *y.shape[-3:]).tolist() for y in (x["queries"], keys))
     sums = []
     for pairs in zip(*rows, strict=True):
-        by_head = (oracle.head(q, k, k, x["causal"], None)[0] for q, k in zip(*pairs, strict=True))
+        by_head = (
+            oracle.attend_one_head(q, k, k, x["causal"], None)[0]
+            for q, k in zip(*pairs, strict=True)
+        )
         weights = [query for queries in by_head for query in queries]
         sums.append([math.fsum(query[t] for query in weights) for t in range(tokens)])
     exact = torch.tensor(sums, dtype=torch.float64).reshape(mass.shape)

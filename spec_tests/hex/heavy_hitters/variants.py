@@ -7,10 +7,10 @@ import torch
 
 from reference.precision import widest
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("attention_mass")
+@register_variant("attention_mass")
 def by_one_product(
     queries, keys, span=None, causal=True, normalize=False, log_sum_exp=None
 ):  # fmt: skip
@@ -30,7 +30,7 @@ def by_one_product(
     return mass if span is None else mass[..., tokens - span :]
 
 
-@variant("heavy_hitter_mask")
+@register_variant("heavy_hitter_mask")
 def by_rank(mass, ratio=0.02, recent=0, outside_recent=False):
     """Count how many come before each token: heavier ones, and equal ones on its left."""
     tokens = mass.shape[-1]
@@ -42,7 +42,7 @@ def by_rank(mass, ratio=0.02, recent=0, outside_recent=False):
     return rivals & (rank < int(Fraction(str(ratio)) * tokens))
 
 
-@variant("heavy_hitter_mask", "values")
+@register_variant("heavy_hitter_mask", "values")
 @among_tensors
 def by_sorting(mass, ratio=0.02, recent=0, outside_recent=False):
     """Sort each row in NumPy, from the heaviest on, the earlier of equals first."""
@@ -55,7 +55,7 @@ def by_sorting(mass, ratio=0.02, recent=0, outside_recent=False):
     return heavy
 
 
-@variant("recent_mask")
+@register_variant("recent_mask")
 def by_slice(tokens, recent):
     """Mark a slice from the end."""
     window = torch.zeros(tokens, dtype=torch.bool)
@@ -63,7 +63,7 @@ def by_slice(tokens, recent):
     return window
 
 
-@variant("h2o_mask")
+@register_variant("h2o_mask")
 def by_union(mass, ratio=0.02, recent=8, outside_recent=False):
     """Mark the window in what the heavy hitters have marked."""
     marked = by_rank(mass, ratio, recent, outside_recent)

@@ -1,8 +1,8 @@
 """Mutants of KCVT."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/kcvt")
+mutant = mutant_register("hex/kcvt")
 mutant("""
 test_a_step_of_the_whole_range_would_leave_two_levels
   literal_step: the step is the whole range, as printed
@@ -51,9 +51,9 @@ test_scales_are_stored_in_the_type_asked_for
   + dtype
 vector:keys-by-channel-values-by-token
   keys_by_token: keys go by token
-  - by_column(by_channel)
+  - transposed(by_channel)
   + dequantise(*code('keys', keys, bits, kept, scales))
   values_by_channel: values go by channel
   - by_token.to(values.dtype)
-  + by_column(dequantise(*code('values', by_column(values), bits, by_column(kept), scales)))
+  + transposed(dequantise(*code('values', transposed(values), bits, transposed(kept), scales)))
 """)

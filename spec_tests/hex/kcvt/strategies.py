@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import HexConfig
-from spec_tests.from_signature import choices
+from spec_tests.from_signature import draw_choices
 from spec_tests.hex.heavy_hitters.strategies import batches
 from spec_tests.strategies import Refusal, booleans, grid, heads
 
 widths = st.integers(1, 8)
 """Bits of a code."""
 
-value_groups = choices(HexConfig).map(itemgetter("value_group"))
+value_groups = draw_choices(HexConfig).map(itemgetter("value_group"))
 
 
 @st.composite
@@ -95,7 +95,7 @@ def values_on_codes(draw, kept, bits, group):
     return rows.unflatten(-1, (kept.shape[-3], -1)).transpose(-3, -2).contiguous()
 
 
-def huge(tensor: Tensor) -> Tensor:
+def scale_beyond_float16(tensor: Tensor) -> Tensor:
     """Return numbers that float16 scales cannot hold."""
     return tensor * 2.0**20
 
@@ -109,7 +109,7 @@ REFUSALS = dict(
     quantise=(
         dict(x=x, bits=3, kept=mask, scales=torch.float16),
         [
-            Refusal("x", huge, ValueError, "torch.float16"),
+            Refusal("x", scale_beyond_float16, ValueError, "torch.float16"),
             Refusal("scales", torch.bfloat16, ValueError, "torch.float16"),
         ],
     ),
@@ -122,9 +122,9 @@ REFUSALS = dict(
              value_group="token", scales=torch.float16),
         [
             Refusal("keys", lambda k: k[:0], ValueError, "at least 1"),
-            Refusal("keys", huge, ValueError, "torch.float16"),
+            Refusal("keys", scale_beyond_float16, ValueError, "torch.float16"),
             Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
-            Refusal("values", huge, ValueError, "torch.float16"),
+            Refusal("values", scale_beyond_float16, ValueError, "torch.float16"),
         ],
     ),
 )  # fmt: skip

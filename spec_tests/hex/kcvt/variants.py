@@ -7,13 +7,13 @@ import torch
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 OWN = {torch.float16: torch.float16, torch.float64: torch.float64}
 """Scales are of float32 for any other type."""
 
 
-@variant("quantise")
+@register_variant("quantise")
 def at_once(x, bits, kept=None, scales=None):
     """Take minima and maxima of all groups at once, what is kept being out of reach."""
     kept = torch.zeros_like(x, dtype=torch.bool) if kept is None else kept
@@ -32,7 +32,7 @@ def at_once(x, bits, kept=None, scales=None):
     return reference.Quantised(codes[..., : x.shape[-1]], steps, minima)
 
 
-@variant("quantise", "values")
+@register_variant("quantise", "values")
 @among_tensors
 def in_numpy(x, bits, kept=None, scales=None):
     """Quantise group after group in NumPy, whose rounding is half to even as well."""
@@ -52,7 +52,7 @@ def in_numpy(x, bits, kept=None, scales=None):
     return reference.Quantised(codes, steps, minima)
 
 
-@variant("dequantise")
+@register_variant("dequantise")
 def by_fused_product(codes, steps, minima):
     """Multiply and add in one call."""
     exact = torch.promote_types(steps.dtype, torch.float32)
@@ -60,7 +60,7 @@ def by_fused_product(codes, steps, minima):
     return torch.addcmul(minima, codes.to(exact), steps)
 
 
-@variant("dequantise", "values")
+@register_variant("dequantise", "values")
 @among_tensors
 def by_interpolation(codes, steps, minima):
     """Read the codes off the grid of their group."""
@@ -70,7 +70,7 @@ def by_interpolation(codes, steps, minima):
     return np.take_along_axis(grid, codes.astype(np.int64), axis=-1)
 
 
-@variant("kcvt")
+@register_variant("kcvt")
 def head_by_head(keys, values, bits=3, kept=None, value_group="token", scales=None):
     """Quantise the keys of each head by channel; the values of each, or of all side by side."""
     kept = torch.zeros_like(keys, dtype=torch.bool) if kept is None else kept

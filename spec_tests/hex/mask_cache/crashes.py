@@ -20,7 +20,7 @@ WRITES, KILLS, WRITERS, ROUNDS = 200, 8, 8, 25
 SIZES = (8, 16)
 
 
-def generate(tokens, channels, _density, seed, *_kind):
+def make_seeded_mask(tokens, channels, _density, seed, *_kind):
     """Return a mask that is quick to make and belongs to its seed alone."""
     places = torch.arange(tokens * channels).reshape(tokens, channels)
     return (places * (2 * seed + 3) % 509) % 8 == 0
@@ -35,12 +35,12 @@ class Counted:
     def __call__(self, *arguments):
         """Generate, and count."""
         self.calls += 1
-        return generate(*arguments)
+        return make_seeded_mask(*arguments)
 
 
 def wrong(store, seed: int) -> bool:
     """Whether the store gives another mask than it should."""
-    return not torch.equal(store.mask(*SIZES, 0.125, seed), generate(*SIZES, 0.125, seed))
+    return not torch.equal(store.mask(*SIZES, 0.125, seed), make_seeded_mask(*SIZES, 0.125, seed))
 
 
 def kill_writers(impl, directory: Path) -> dict[str, int]:
@@ -64,7 +64,7 @@ def kill_writers(impl, directory: Path) -> dict[str, int]:
         counts["whole_files"] += len(list(place.glob("*.csr")))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            store = impl.MaskStore(place, 0, generate)
+            store = impl.MaskStore(place, 0, make_seeded_mask)
             counts["wrong"] += sum(wrong(store, seed) for seed in range(WRITES))
         counts["warnings"] += len(caught)
     return dict(writes=KILLS * WRITES, **counts)
@@ -72,7 +72,7 @@ def kill_writers(impl, directory: Path) -> dict[str, int]:
 
 def write_all(impl, directory: Path) -> None:
     """Write 200 masks."""
-    store = impl.MaskStore(directory, 0, generate)
+    store = impl.MaskStore(directory, 0, make_seeded_mask)
     for seed in range(WRITES):
         store.mask(*SIZES, 0.125, seed)
 
@@ -93,7 +93,7 @@ def race_writers(impl, directory: Path) -> dict[str, int]:
 def race(impl, directory: Path, random_choice: random.Random) -> int:
     """Spoil or remove the file, then ask for its mask; return how often it was wrong."""
     warnings.simplefilter("ignore")
-    store = impl.MaskStore(directory, 0, generate)
+    store = impl.MaskStore(directory, 0, make_seeded_mask)
     count = 0
     for _ in range(ROUNDS):
         for file in directory.glob("*.csr"):

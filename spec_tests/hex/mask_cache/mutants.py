@@ -1,8 +1,8 @@
 """Mutants of the store of masks."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/mask_cache")
+mutant = mutant_register("hex/mask_cache")
 mutant("""
 test_what_a_caller_does_to_a_mask_stays_with_the_caller
   SharedMasks: what is in memory is handed out itself, for callers to write to

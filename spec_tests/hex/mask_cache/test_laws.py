@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.mask_cache.crashes import Counted, generate
+from spec_tests.hex.mask_cache.crashes import Counted, make_seeded_mask
 
 pytestmark = pytest.mark.spec("HEX-3.2c")
 
 SIZES = dict(tokens=8, channels=16, density=0.25)
 REAL = dict(tokens=24, channels=32, density=0.125)
-MASK = generate(8, 16, 0.25, 3)
+MASK = make_seeded_mask(8, 16, 0.25, 3)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_mask_is_made_once_and_read_from_memory_then_from_disk(impl, tmp_path,
         store.mask(**SIZES, seed=seed)
     assert made.calls == 2
     again = impl.MaskStore(tmp_path, 2, made)
-    assert_equal(again.mask(**SIZES, seed=1), generate(8, 16, 0.25, 1))
+    assert_equal(again.mask(**SIZES, seed=1), make_seeded_mask(8, 16, 0.25, 1))
     assert made.calls == 2
 
 
@@ -116,7 +116,7 @@ def test_the_store_refuses_a_capacity_that_is_no_count(impl):
         impl.MaskStore(None, -1)
     with pytest.raises(TypeError, match="capacity must be an integer" if impl.ours else None):
         impl.MaskStore(None, 0.5)
-    assert torch.equal(impl.MaskStore(None, 0, generate).mask(**SIZES, seed=3), MASK)
+    assert torch.equal(impl.MaskStore(None, 0, make_seeded_mask).mask(**SIZES, seed=3), MASK)
 
 
 def reads_right(impl, directory, made, count):
@@ -183,7 +183,7 @@ def test_a_directory_that_cannot_be_made_costs_one_warning(impl, tmp_path, made)
     with pytest.warns(RuntimeWarning, match="cannot write masks") as caught:
         masks = [store.mask(**SIZES, seed=seed) for seed in (3, 4, 3, 3)]
     assert len(caught) == 1
-    assert_equal(masks[1], generate(8, 16, 0.25, 4))
+    assert_equal(masks[1], make_seeded_mask(8, 16, 0.25, 4))
     assert_equal(masks[3], MASK)
     assert made.calls == 3
 
@@ -210,7 +210,7 @@ def test_a_read_only_directory_still_serves_masks(impl, tmp_path, made):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for seed in (3, 4, 5, 4):
-                assert_equal(store.mask(**SIZES, seed=seed), generate(8, 16, 0.25, seed))
+                assert_equal(store.mask(**SIZES, seed=seed), make_seeded_mask(8, 16, 0.25, seed))
         # root may write anywhere
         assert len(caught) == (not os.access(tmp_path, os.W_OK))
         assert made.calls == 3

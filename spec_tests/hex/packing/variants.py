@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("pack_bits")
+@register_variant("pack_bits")
 def into_whole_numbers(codes, bits):
     """Make one long whole number of each row, and cut it into words."""
     *rows, length = codes.shape
@@ -21,7 +21,7 @@ def into_whole_numbers(codes, bits):
     return words.to(codes.device)
 
 
-@variant("pack_bits")
+@register_variant("pack_bits")
 @among_tensors
 def by_packbits(codes, bits):
     """Let NumPy unpack each code into its bits, and pack the stream of them."""
@@ -33,7 +33,7 @@ def by_packbits(codes, bits):
     return np.packbits(stream, axis=-1, bitorder="little").view("<i4")
 
 
-@variant("unpack_bits")
+@register_variant("unpack_bits")
 def by_two_words(words, bits, length):
     """Read each code from the word it begins in and, where it goes on, the next one."""
     start = bits * torch.arange(length, device=words.device)
@@ -43,7 +43,7 @@ def by_two_words(words, bits, length):
     return ((low | high << 32) >> start % 32 & 2**bits - 1).to(torch.uint8)
 
 
-@variant("unpack_bits")
+@register_variant("unpack_bits")
 @among_tensors
 def by_unpackbits(words, bits, length):
     """Let NumPy unpack the words into bits, and pack those of each code."""

@@ -1,8 +1,8 @@
 """Mutants of the paper's settings."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/presets")
+mutant = mutant_register("hex/presets")
 mutant("""
 test_table_4_has_ten_rows_of_settings
   percent_forgotten: heavy hitters are 2, not 2 %

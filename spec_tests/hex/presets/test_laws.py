@@ -6,7 +6,7 @@ import torch
 import reference
 from reference.hex.presets import PRESETS
 from spec_tests.accuracy import assert_equal
-from spec_tests.hex.cache.streams import pieces
+from spec_tests.hex.cache.streams import slice_stream
 
 # two kv heads of 64 channels: the smallest width at which 4.6875 % of a token is a whole number
 # of channels, 6, and 3.125 % at least 3
@@ -47,10 +47,10 @@ def test_table_4_has_ten_rows_of_settings(impl):
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_runs_through_a_prompt_of_960_and_200_decoded_tokens(impl, stream, name):
     config = impl.hex_preset(name)
-    cache = impl.hex_prefill(*pieces(stream, 0, 960), config)
+    cache = impl.hex_prefill(*slice_stream(stream, 0, 960), config)
     start = impl.hex_bytes(cache)
     assert start.residual == 0
-    cache = impl.hex_append(cache, *pieces(stream, 960))
+    cache = impl.hex_append(cache, *slice_stream(stream, 960))
     assert cache.residual_keys.shape[-2] == 8
     assert len(cache.blocks) == (1 if config.mode == "full" else 3)
     size = impl.hex_bytes(cache)
@@ -62,7 +62,7 @@ def test_every_row_runs_through_a_prompt_of_960_and_200_decoded_tokens(impl, str
     assert (size.expander > 0) == (config.density > 0)
     keys, values = impl.hex_read(cache)
     assert_equal(keys[..., 1152:, :], stream[1][..., 1152:, :])
-    exact = pieces(stream[1:], 0)
+    exact = slice_stream(stream[1:], 0)
     changed = (keys != exact[0]) | (values != exact[1])
     assert changed[..., :1152, :].float().mean() > 0.5
     # a code is off by half a step: the range of a group is at most 10 standard deviations

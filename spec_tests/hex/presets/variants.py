@@ -1,7 +1,7 @@
 """The table of settings, row by row."""
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 ROWS = {
     # bits, density, heavy, recent
@@ -25,7 +25,7 @@ ROWS = {
 }
 
 
-@variant("hex_preset")
+@register_variant("hex_preset")
 def by_row(name):
     """Densities that no block has take the nearest degrees."""
     bits, density, heavy, recent = ROWS[name]

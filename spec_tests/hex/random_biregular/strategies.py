@@ -10,7 +10,7 @@ seeds = st.integers(0, 99)
 
 
 @st.composite
-def any_degree(draw):
+def draw_graph_sizes(draw):
     """Tokens, channels and a token degree that some graph has, biregular or not."""
     tokens, channels = draw(st.integers(1, 12)), draw(st.integers(1, 12))
     return dict(tokens=tokens, channels=channels, token_degree=draw(st.integers(0, channels)))
@@ -19,7 +19,7 @@ def any_degree(draw):
 @st.composite
 def pairing(draw):
     """What `half_edge_pairing` takes."""
-    return dict(**draw(any_degree()), seed=draw(seeds), draw=draw(st.integers(0, 3)))
+    return dict(**draw(draw_graph_sizes()), seed=draw(seeds), draw=draw(st.integers(0, 3)))
 
 
 @st.composite

@@ -5,10 +5,10 @@ import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("half_edge_pairing")
+@register_variant("half_edge_pairing")
 def by_sorted_keys(tokens, channels, token_degree, seed=0, draw=0):
     """Order the half-edges of the channels by random keys of PyTorch."""
     generator = torch.Generator().manual_seed(1_000_003 * draw + seed)
@@ -19,7 +19,7 @@ def by_sorted_keys(tokens, channels, token_degree, seed=0, draw=0):
     return ends[order].reshape(tokens, token_degree)
 
 
-@variant("double_edge_swaps")
+@register_variant("double_edge_swaps")
 def one_at_a_time(pairs, channels, seed=0, draw=0):
     """Swap a repeated edge with a random one, at once, until nothing repeats."""
     generator = np.random.default_rng([seed, draw])
@@ -56,8 +56,8 @@ def joining(rows, channels, generator):
     return None
 
 
-@variant("connecting_swaps")
-def edge_by_edge(pairs, channels, seed=0, draw=0):
+@register_variant("connecting_swaps")
+def swap_edge_by_edge(pairs, channels, seed=0, draw=0):
     """Look for an edge whose loss parts nothing; swap it with one of another component."""
     generator = np.random.default_rng([seed, draw])
     rows = pairs.tolist()
@@ -67,13 +67,13 @@ def edge_by_edge(pairs, channels, seed=0, draw=0):
     return torch.tensor([sorted(row) for row in rows], dtype=torch.int64).reshape(pairs.shape)
 
 
-@variant("biadjacency")
+@register_variant("biadjacency")
 def by_comparison(pairs, channels):
     """A token is joined to a channel if one of its pairs is that channel."""
     return (pairs[:, :, None] == torch.arange(channels, device=pairs.device)).any(1)
 
 
-@variant("biadjacency")
+@register_variant("biadjacency")
 def by_counting(pairs, channels):
     """Count the edges between each token and each channel."""
     cells = pairs + channels * torch.arange(len(pairs), device=pairs.device)[:, None]

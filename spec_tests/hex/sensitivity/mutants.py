@@ -1,8 +1,8 @@
 """Mutants of the cost of settings."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/sensitivity")
+mutant = mutant_register("hex/sensitivity")
 mutant("""
 test_keeping_everything_costs_no_error_and_more_bytes
   no_error_at_all: decoded queries see the exact cache

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference import HexConfig
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.hex.cache.strategies import BLOCK, MODES, configs, streams
-from spec_tests.hex.cache.streams import pieces
+from spec_tests.hex.cache.streams import slice_stream
 
 PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
 
@@ -18,11 +18,11 @@ PLAIN = HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=0)
 @given(streams(2 * BLOCK + 3, batch=((), (2,))), configs(), st.integers(0, 2 * BLOCK))
 def test_a_row_is_the_mean_deviation_of_the_cache_as_it_stood(impl, stream, config, prompt):
     (row,) = impl.sensitivity(*stream, prompt, (config,))
-    cache, deviations = impl.hex_prefill(*pieces(stream, 0, prompt), config), []
+    cache, deviations = impl.hex_prefill(*slice_stream(stream, 0, prompt), config), []
     for t in range(prompt, 2 * BLOCK + 3):
-        query, *new = pieces(stream, t, t + 1)
+        query, *new = slice_stream(stream, t, t + 1)
         seen = [torch.cat([old, x], -2) for old, x in zip(impl.hex_read(cache), new, strict=True)]
-        deviations.append(impl.attention_error(query, *pieces(stream[1:], 0, t + 1), *seen))
+        deviations.append(impl.attention_error(query, *slice_stream(stream[1:], 0, t + 1), *seen))
         cache = impl.hex_append(cache, query, *new)
     mean = torch.cat(deviations, -1).double().mean()
     # differences of outputs round like the outputs

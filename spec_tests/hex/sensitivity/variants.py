@@ -3,10 +3,10 @@
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("sensitivity")
+@register_variant("sensitivity")
 def with_running_means(queries, keys, values, prompt, configs):
     """Add up the deviations, and divide once."""
     rows = []

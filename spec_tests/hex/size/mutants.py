@@ -1,8 +1,8 @@
 """Mutants of what a cache weighs."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/size")
+mutant = mutant_register("hex/size")
 mutant("""
 test_the_parts_are_every_byte_stored
   free_scales: steps and minima weigh nothing

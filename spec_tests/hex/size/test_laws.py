@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.hex.cache.strategies import BLOCK, KV_HEADS, WIDTH, caches, configs, streams
-from spec_tests.hex.cache.streams import pieces
+from spec_tests.hex.cache.streams import slice_stream
 
 pytestmark = pytest.mark.spec("HEX-4.2a")
 
@@ -66,9 +66,9 @@ def test_a_token_that_is_heavy_and_recent_is_stored_once(impl, stream, config):
 @given(streams(3 * BLOCK, batch=((1,),)))
 def test_a_decoded_block_adds_the_same_bytes_each_time(impl, stream):
     config = reference.HexConfig(block=BLOCK, density=0.0, heavy=0.0, recent=2)
-    cache, totals = impl.hex_prefill(*pieces(stream, 0, 0), config), []
+    cache, totals = impl.hex_prefill(*slice_stream(stream, 0, 0), config), []
     for block in range(3):
-        cache = impl.hex_append(cache, *pieces(stream, BLOCK * block, BLOCK * (block + 1)))
+        cache = impl.hex_append(cache, *slice_stream(stream, BLOCK * block, BLOCK * (block + 1)))
         totals.append(impl.hex_bytes(cache).total)
     assert totals[2] - totals[1] == totals[1] - totals[0] == totals[0]
 

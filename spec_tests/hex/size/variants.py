@@ -7,7 +7,7 @@ from statistics import fmean
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def weight(*tensors):
@@ -15,7 +15,7 @@ def weight(*tensors):
     return sum(x.numel() * x.element_size() for x in tensors)
 
 
-@variant("hex_bytes")
+@register_variant("hex_bytes")
 def part_by_part(cache):
     """A sum for each part over the blocks."""
     blocks = cache.blocks
@@ -40,7 +40,7 @@ def part_by_part(cache):
     )
 
 
-@variant("hex_size")
+@register_variant("hex_size")
 def by_formula(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
     """The formula, shares as decimals."""
     d, e = kv_heads * width, torch.empty(0, dtype=dtype).element_size()
@@ -66,7 +66,7 @@ def by_formula(config, tokens, kv_heads=8, width=128, dtype=torch.float16):
     )
 
 
-@variant("paper_size")
+@register_variant("paper_size")
 def by_rows(prompts=(900, 1304, 1021), kv_heads=8, width=128):
     """The printed sizes, and the mean of ours."""
     printed = {"KCVT-3": 20.75, "HEX-3": 25.35, "HEX-4": 31.50}

@@ -1,8 +1,8 @@
 """Mutants of what makes a graph Ramanujan."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/spectrum")
+mutant = mutant_register("hex/spectrum")
 mutant("""
 vector:bound-of-the-block-mask
   bound_at_the_mean_degree: the balanced bound at the mean degree

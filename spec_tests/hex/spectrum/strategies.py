@@ -13,7 +13,7 @@ def any_mask(draw, least=0):
 
 
 @st.composite
-def ramanujan(draw):
+def ramanujan_mask(draw):
     """A small Ramanujan mask: the complement of scattered diagonals of a complete graph."""
     parts = draw(st.integers(4, 7))
     rows = torch.arange(parts)
@@ -22,16 +22,20 @@ def ramanujan(draw):
 
 
 @st.composite
-def some_mask(draw):
+def any_mask_or_expander(draw):
     """Any mask, and now and then an expander."""
-    return draw(any_mask()) if draw(st.booleans()) else dict(mask=draw(ramanujan()))
+    return draw(any_mask()) if draw(st.booleans()) else dict(mask=draw(ramanujan_mask()))
 
 
 bound = st.fixed_dictionaries(
     dict(token_degree=st.integers(1, 300), channel_degree=st.integers(1, 300))
 )
 
-INPUTS = dict(ramanujan_bound=bound, second_singular_value=some_mask(), is_ramanujan=some_mask())
+INPUTS = dict(
+    ramanujan_bound=bound,
+    second_singular_value=any_mask_or_expander(),
+    is_ramanujan=any_mask_or_expander(),
+)
 
 full = ~torch.eye(4, dtype=torch.bool)
 

@@ -4,16 +4,16 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("ramanujan_bound")
+@register_variant("ramanujan_bound")
 def by_powers(token_degree, channel_degree):
     """Powers of one half."""
     return (channel_degree - 1) ** 0.5 + (token_degree - 1) ** 0.5
 
 
-@variant("second_singular_value")
+@register_variant("second_singular_value")
 def of_the_bipartite_graph(mask):
     """The second eigenvalue of the adjacency matrix of all vertices."""
     if min(mask.shape) < 2:
@@ -24,7 +24,7 @@ def of_the_bipartite_graph(mask):
     return max(0.0, torch.linalg.eigvalsh(torch.cat([above, below]))[-2].item())
 
 
-@variant("second_singular_value", "values")
+@register_variant("second_singular_value", "values")
 @among_tensors
 def by_numpy(mask):
     """NumPy's singular values."""
@@ -32,7 +32,7 @@ def by_numpy(mask):
     return float(values[1]) if len(values) > 1 else 0.0
 
 
-@variant("is_ramanujan")
+@register_variant("is_ramanujan")
 def by_definition(mask):
     """Degrees, then the bound."""
     tokens, channels = mask.sum(1), mask.sum(0)

@@ -1,8 +1,8 @@
 """Mutants of sub-tiles."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hex/subtile_expander")
+mutant = mutant_register("hex/subtile_expander")
 mutant("""
 test_a_seed_and_a_draw_name_codes
   same_codes_again: the number of the draw is ignored

@@ -5,10 +5,10 @@ import torch
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("subtile_codes")
+@register_variant("subtile_codes")
 def from_pytorch(tokens, heads, seed=0, draw=0, width=128, subtile=32):
     """Draw the four bytes from PyTorch."""
     generator = torch.Generator().manual_seed(1_000_003 * draw + seed)
@@ -17,7 +17,7 @@ def from_pytorch(tokens, heads, seed=0, draw=0, width=128, subtile=32):
     return (a | 1) | b << 8 | (c | 1) << 16 | d << 24
 
 
-@variant("subtile_permutations")
+@register_variant("subtile_permutations")
 @among_tensors
 def by_bytes(codes, width=128):
     """Split the codes into bytes; all places at once."""
@@ -27,7 +27,7 @@ def by_bytes(codes, width=128):
     return (c * (y ^ (y // 2**shift)) + d) % width
 
 
-@variant("subtile_mask")
+@register_variant("subtile_mask")
 def by_owner(permutations, subtile=32):
     """The place of a channel in its permutation, over the share, is the token that owns it."""
     heads, subtiles, width = permutations.shape
@@ -37,7 +37,7 @@ def by_owner(permutations, subtile=32):
     return mask.permute(1, 2, 0, 3).reshape(subtiles * subtile, heads * width)
 
 
-@variant("subtile_expander")
+@register_variant("subtile_expander")
 def first_that_passes(tokens, heads, seed=0, width=128, subtile=32):
     """Other codes, each mask judged by its singular values."""
     for draw in range(1000):

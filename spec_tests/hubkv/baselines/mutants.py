@@ -1,8 +1,8 @@
 """Mutants of the ungated variant and head budgets."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/baselines")
+mutant = mutant_register("hubkv/baselines")
 mutant("""
 test_the_ungated_variant_is_refinement_at_ratio_one
   gated_all_the_same: gated all the same

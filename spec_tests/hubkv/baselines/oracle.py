@@ -6,7 +6,7 @@ from fractions import Fraction
 from spec_tests.hubkv.discount.oracle import Row
 
 
-def winners(heads: Sequence[Row], places: int) -> list[int]:
+def count_winners_per_head(heads: Sequence[Row], places: int) -> list[int]:
     """Count each head's entries among the best shares of its sum, ties in turn."""
     totals = [sum(row, Fraction(0)) for row in heads]
     shares = [

@@ -6,23 +6,23 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import reference
-from spec_tests.from_signature import choices
+from spec_tests.from_signature import draw_choices
 from spec_tests.hubkv.head_calibration.strategies import bad_bounds, epsilons, mask, scores
-from spec_tests.hubkv.refine.strategies import corrected, correction, layered
+from spec_tests.hubkv.refine.strategies import corrected, correction, scores_and_protected
 from spec_tests.strategies import Refusal
 
 
 @st.composite
 def head_budgets(draw):
     """A mean budget with room for every protected token."""
-    scores, protected = draw(layered())
+    scores, protected = draw(scores_and_protected())
     lowest = 0 if protected is None else most_protected(protected)
     return dict(
         scores=scores,
         keep=draw(st.integers(lowest, scores.shape[-1])),
         protected=protected,
         epsilon=draw(epsilons),
-        **draw(choices(reference.head_budgets)),
+        **draw(draw_choices(reference.head_budgets)),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reference
 from spec_tests.accuracy import assert_close, assert_equal
-from spec_tests.from_signature import choices
+from spec_tests.from_signature import draw_choices
 from spec_tests.hubkv.baselines import oracle
 from spec_tests.hubkv.discount.oracle import fractions
 from spec_tests.inputs import INPUTS
@@ -17,7 +17,7 @@ from spec_tests.strategies import grid
 
 pytestmark = pytest.mark.spec("HubKV-B")
 
-rules = choices(reference.head_budgets).map(itemgetter("rule"))
+rules = draw_choices(reference.head_budgets).map(itemgetter("rule"))
 
 
 def lowest(x):
@@ -118,7 +118,7 @@ def test_waterfill_never_takes_back_a_place(impl, x):
 
 @given(grid(4, 6), st.integers(0, 6))
 def test_waterfill_counts_the_winners_of_a_common_ranking(impl, scores, keep):
-    expected = oracle.winners([fractions(row) for row in scores], 4 * keep)
+    expected = oracle.count_winners_per_head([fractions(row) for row in scores], 4 * keep)
     assert impl.head_budgets(scores, keep, "waterfill").tolist() == expected
 
 

@@ -6,10 +6,10 @@ from heapq import nlargest
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("ungated_refine")
+@register_variant("ungated_refine")
 def at_full_ratio(
     scores, protected=None, radius=2, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6
 ):
@@ -19,7 +19,7 @@ def at_full_ratio(
     )
 
 
-@variant("ungated_refine", "values")
+@register_variant("ungated_refine", "values")
 def step_by_step(
     scores, protected=None, radius=2, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6
 ):
@@ -31,7 +31,7 @@ def step_by_step(
     return corrected if protected is None else corrected.masked_fill(protected, 1)
 
 
-@variant("head_budgets", "values")
+@register_variant("head_budgets", "values")
 def layer_by_layer(scores, keep, rule, protected=None, epsilon=1e-6):
     """Weights in Python, and a level that rises until the budget is spent."""
     aside = torch.zeros_like(scores, dtype=torch.bool) if protected is None else protected

@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 
 from reference import HexConfig, HubSettings, Scored
 from spec_tests.accuracy import assert_equal
-from spec_tests.compress.batch_rows import alone, counts, entries, marked, of_row, rows
+from spec_tests.compress.batch_rows import (
+    alone,
+    count_entries_per_head,
+    entries,
+    marked,
+    of_row,
+    row_indices_and_starts,
+)
 from spec_tests.hubkv.compress.strategies import hubkv_compress
 from spec_tests.inputs import INPUTS
-from spec_tests.refinement.strategies import DECIDED, HUBS, bare, setting, spread
+from spec_tests.refinement.strategies import DECIDED, HUBS, settings_id, spread, unprotected_scores
 from spec_tests.strategies import real
 
 WINDOW = "recent window clipped"
@@ -24,7 +31,7 @@ def ends(x):
     """Mark the sinks and the recent window of each row, and what the scorer protects."""
     scores, protected = x["scored"]
     marked = protected.clone()
-    for at, start in rows(x):
+    for at, start in row_indices_and_starts(x):
         tokens = scores.shape[-1] - start
         window = tokens // 50 if x["recent"] is None else x["recent"]
         place = torch.arange(tokens)
@@ -41,7 +48,7 @@ def test_it_is_the_four_calls_around_both_ends(impl, x):
 
 
 @pytest.mark.spec("HubKV-13")
-@pytest.mark.parametrize("settings", HUBS, ids=setting)
+@pytest.mark.parametrize("settings", HUBS, ids=settings_id)
 def test_what_is_kept_ranks_first_by_the_refined_scores(impl, settings):
     x: dict[str, Any] = DECIDED | dict(ratio=0.5, sinks=1, recent=1)
     scores, aside = x["scored"].scores, ends(x | dict(valid=None, scope="model"))
@@ -57,7 +64,7 @@ def test_what_is_kept_ranks_first_by_the_refined_scores(impl, settings):
 def test_padding_is_no_sink(impl, x):
     shape = x["scored"].scores.shape
     whole = entries(impl.hubkv_compress(**x), shape[:-1])
-    for at, start in rows(x):
+    for at, start in row_indices_and_starts(x):
         one = alone(x, at, start)
         found = entries(impl.hubkv_compress(**one), one["scored"].scores.shape[:-1])
         together = of_row(whole, shape[:-1], at)
@@ -81,7 +88,7 @@ def crowded(draw):
     there = spread(valid, scores.shape, scope)
     x = dict(
         keys=scores[..., None], values=scores[..., None],
-        scored=bare(scores.where(there, 0)),
+        scored=unprotected_scores(scores.where(there, 0)),
         keep=pool * (sinks + room) + extra, ratio=None, scope=scope, sinks=sinks,
         recent=room + 2, valid=valid,
     )  # fmt: skip
@@ -98,10 +105,10 @@ def test_the_window_gives_way_and_says_so(impl, x):
     if impl.ours and impl.has_door:  # and so to whoever called
         assert Path(told[0].filename).is_relative_to(SUITE)
     kept = marked(cache, shape)
-    for at, start in rows(x):
+    for at, start in row_indices_and_starts(x):
         assert kept[at][..., start : start + x["sinks"]].all()
         assert kept[at][..., shape[-1] - room :].all()
-    total = counts(cache, shape[:-1])
+    total = count_entries_per_head(cache, shape[:-1])
     pools = shape[:-1].numel() * x["keep"] // dict(
         head=1, layer=shape[-2], model=shape[0] * shape[-2]
     )[x["scope"]]  # fmt: skip
@@ -111,7 +118,7 @@ def test_the_window_gives_way_and_says_so(impl, x):
 @pytest.mark.spec("HubKV-11")
 def test_sinks_never_give_way(impl):
     keys = torch.ones(1, 1, 1, 8, 2)
-    scored = bare(torch.ones(1, 1, 1, 8))
+    scored = unprotected_scores(torch.ones(1, 1, 1, 8))
     with pytest.raises(ValueError, match="keep must be >= 4 to hold the 4 protected"):
         impl.hubkv_compress(keys, keys, scored, keep=3, recent=0)
 
@@ -129,16 +136,16 @@ def test_what_the_scorer_protects_stays_and_counts(impl):
 def test_layers_compete_with_each_other_by_default(impl):
     keys = torch.ones(2, 1, 1, 8, 2)
     scores = torch.stack([torch.full((1, 1, 8), 0.25), torch.full((1, 1, 8), 0.75)])
-    scored = bare(scores)
+    scored = unprotected_scores(scores)
     cache = impl.hubkv_compress(keys, keys, scored, ratio=0.5, sinks=0)
-    assert counts(cache, scores.shape[:-1]).flatten().tolist() == [0, 8]
+    assert count_entries_per_head(cache, scores.shape[:-1]).flatten().tolist() == [0, 8]
 
 
 @pytest.mark.spec("HubKV-11", "HEX-3.5a")
 @pytest.mark.parametrize("mode", ["append", "full", "oracle"])
 def test_in_hex_the_ends_need_no_budget(impl, mode):
     keys = torch.ones(1, 1, 8, 2)
-    scored = bare(torch.ones(1, 1, 8))
+    scored = unprotected_scores(torch.ones(1, 1, 8))
     config = HexConfig(block=8, density=0.0, recent=0, mode=mode)
     try:
         cache = impl.hubkv_compress(
@@ -175,7 +182,7 @@ def test_each_layer_with_a_budget_of_its_own_has_a_gate_of_its_own(impl, x):
     keys = scores[..., None]
     how = dict(scope=scope, sinks=0, recent=0)
     pools = keep[:, None].expand(-1, heads) if scope == "head" else keep * heads
-    kept = impl.hubkv_select(keys, keys, bare(scores), keep=pools, **how)
+    kept = impl.hubkv_select(keys, keys, unprotected_scores(scores), keep=pools, **how)
     for layer, count in enumerate(keep.tolist()):
         refined = impl.hubkv_refine(scores[layer], 1 - count / tokens)
         pool = count if scope == "head" else count * heads

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import reference
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 DEFAULTS = reference.HubSettings()
 
@@ -40,7 +40,7 @@ def shielded(scored, scope, sinks, recent, valid, keep=None, ratio: Any = None, 
     return scored._replace(protected=out)
 
 
-@variant("hubkv_select")
+@register_variant("hubkv_select")
 def by_select(
     keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
     sinks=4, recent=None, valid=None,
@@ -53,7 +53,7 @@ def by_select(
     )  # fmt: skip
 
 
-@variant("hubkv_compress")
+@register_variant("hubkv_compress")
 def in_two_steps(
     keys, values, scored, *, keep=None, ratio=None, scope: Any = "model", refinement=DEFAULTS,
     sinks=4, recent=None, valid=None, store=None,

@@ -1,8 +1,8 @@
 """Mutants of the coverage objective."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/coverage")
+mutant = mutant_register("hubkv/coverage")
 mutant("""
 test_coverage_is_the_sum_of_the_best_weights
   coverage_is_modular: what the kept tokens give is added up

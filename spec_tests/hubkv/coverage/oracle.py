@@ -21,7 +21,7 @@ def members(kept: Tensor) -> list[int]:
     return kept.nonzero().flatten().tolist()
 
 
-def window(tokens: int, radius: int) -> list[Fraction]:
+def window_kernel_values(tokens: int, radius: int) -> list[Fraction]:
     """Return K(0), ..., K(tokens - 1) of a window."""
     return [Fraction(distance <= radius) for distance in range(tokens)]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def wide(x):
@@ -10,7 +10,7 @@ def wide(x):
     return x if x.dtype == torch.float64 else x.float()
 
 
-@variant("coverage_weights")
+@register_variant("coverage_weights")
 def by_a_matrix(scores, kernel):
     """A matrix of the kernel between all places, its columns normalised."""
     scores = wide(scores)
@@ -19,7 +19,7 @@ def by_a_matrix(scores, kernel):
     return scores[..., None, :] * matrix / matrix.sum(0)
 
 
-@variant("coverage_weights", "values")
+@register_variant("coverage_weights", "values")
 def place_by_place(scores, kernel):
     """Two loops over places, in numbers of Python."""
     n, k = scores.shape[-1], kernel.tolist()
@@ -28,14 +28,14 @@ def place_by_place(scores, kernel):
     return scores[..., None, :] * torch.tensor(matrix, dtype=scores.dtype).reshape(n, n)
 
 
-@variant("coverage")
+@register_variant("coverage")
 def by_the_best(weights, kept):
     """The largest of each place among the kept, and 0."""
     best = wide(weights).masked_fill(~kept[..., None, :], 0)
     return best.amax(-1).sum(-1) if best.shape[-1] else best.sum((-2, -1))
 
 
-@variant("coverage", "values")
+@register_variant("coverage", "values")
 def head_by_head(weights, kept):
     """A loop over heads, and the columns of those that are kept."""
     rows = zip(
@@ -45,7 +45,7 @@ def head_by_head(weights, kept):
     return torch.stack(worth).reshape(kept.shape[:-1]) if worth else weights.sum((-2, -1))
 
 
-@variant("marginal_gain")
+@register_variant("marginal_gain")
 def all_at_once(weights, kept):
     """Every token's column above what is covered."""
     weights = wide(weights)
@@ -55,14 +55,14 @@ def all_at_once(weights, kept):
     return torch.relu(weights - covered).sum(-2)
 
 
-@variant("marginal_gain", "values")
+@register_variant("marginal_gain", "values")
 def by_maxima(weights, kept):
     """What the larger of two covers beyond the one."""
     covered = (weights * kept[..., None, :]).amax(-1, keepdim=True)
     return (torch.maximum(weights, covered) - covered).sum(-2, dtype=torch.float64).to(weights)
 
 
-@variant("overlap")
+@register_variant("overlap")
 def columns_at_once(weights, hub):
     """All columns against the hub's."""
     weights = wide(weights)
@@ -71,7 +71,7 @@ def columns_at_once(weights, hub):
     return torch.where(scores == 0, 0, shared / scores)
 
 
-@variant("overlap", "values")
+@register_variant("overlap", "values")
 def by_shares(weights, hub):
     """Shares of each column, then their sum."""
     scores = weights.sum(-2, keepdim=True)

@@ -4,29 +4,29 @@ import math
 
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("window_kernel")
+@register_variant("window_kernel")
 def ones_then_zeros(tokens, radius, dtype=torch.float32):
     """Ones up to the radius."""
     ones = min(tokens, radius + 1)
     return torch.cat([torch.ones(ones, dtype=dtype), torch.zeros(tokens - ones, dtype=dtype)])
 
 
-@variant("window_kernel", "values")
+@register_variant("window_kernel", "values")
 def by_comparison(tokens, radius, dtype=torch.float32):
     """Compare distances."""
     return (torch.arange(tokens) <= radius).to(dtype)
 
 
-@variant("gaussian_kernel")
+@register_variant("gaussian_kernel")
 def number_by_number(tokens, deviation, dtype=torch.float32):
     """Exponentials of Python."""
     return torch.tensor([math.exp(-0.5 * (d / deviation) ** 2) for d in range(tokens)], dtype=dtype)
 
 
-@variant("gaussian_kernel", "values")
+@register_variant("gaussian_kernel", "values")
 def in_single(tokens, deviation, dtype=torch.float32):
     """The line of the paper, in the kernel's own type."""
     d = torch.arange(tokens, dtype=dtype)

@@ -1,8 +1,8 @@
 """Mutants of hubs and the discount off them."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/discount")
+mutant = mutant_register("hubkv/discount")
 mutant("""
 vector:below-zero-there-are-hubs-too
   zeros_beyond_the_end: what stands beyond the end of a row is a score of 0

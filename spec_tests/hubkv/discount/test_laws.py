@@ -32,7 +32,7 @@ def window_with_a_unique_maximum(draw):
     return scores, hub, radius
 
 
-def rivals(scores, hub, radius):
+def mark_rivals(scores, hub, radius):
     """Mark the other tokens of a hub's window."""
     distance = (torch.arange(len(scores)) - hub).abs()
     return (distance <= radius) & (distance > 0)
@@ -164,7 +164,7 @@ def test_a_unique_maximum_outranks_its_window_by_the_discount(impl, x, gamma):
     """As the proof has it: a neighbour is gamma times something less."""
     scores, hub, radius = x
     out = impl.smd(scores, radius, gamma)
-    others = out[rivals(scores, hub, radius)]
+    others = out[mark_rivals(scores, hub, radius)]
     assert (out[hub] > others).all()
     assert (gamma * out[hub] > others).all()
 
@@ -178,7 +178,7 @@ def test_hub_dominance_holds_exactly_through_weight_and_gate(impl, x, gamma, str
     smd = oracle.fractions(impl.smd(scores.double(), radius, gamma))
     assert smd == oracle.discounted(row, radius, Fraction(gamma))
     final = [(1 - strength) * s + strength * weight * u for s, u in zip(row, smd, strict=True)]
-    for rival in rivals(scores, hub, radius).nonzero().flatten().tolist():
+    for rival in mark_rivals(scores, hub, radius).nonzero().flatten().tolist():
         assert smd[hub] > smd[rival]
         assert final[hub] > final[rival] or (strength == 1 and weight == 0)
 

@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("hub_mask")
+@register_variant("hub_mask")
 def by_comparison(scores, radius=2, protected=None):
     """Compare each token with every rival of its window."""
     hidden = scores if protected is None else scores.masked_fill(protected, -torch.inf)
@@ -19,7 +19,7 @@ def by_comparison(scores, radius=2, protected=None):
     return ~beaten.any(-1) & (hidden > -torch.inf)
 
 
-@variant("hub_mask", "values")
+@register_variant("hub_mask", "values")
 def by_max_pool(scores, radius=2, protected=None):
     """Pool with the largest of each window, and break the ties after: the first of a run."""
     hidden = scores if protected is None else scores.masked_fill(protected, -torch.inf)
@@ -34,7 +34,7 @@ def by_max_pool(scores, radius=2, protected=None):
     return hubs.reshape(scores.shape)
 
 
-@variant("hub_mask")
+@register_variant("hub_mask")
 def by_windows(scores, radius=2, protected=None):
     """Lay the windows side by side: the first maximum must stand in the middle."""
     if not scores.numel():
@@ -45,13 +45,13 @@ def by_windows(scores, radius=2, protected=None):
     return (windows.argmax(-1) == radius) & (hidden > -torch.inf)
 
 
-@variant("discount", "values")
+@register_variant("discount", "values")
 def as_printed(scores, hubs, gamma=0.5):
     """The sum of the paper: a mask is 0 or 1."""
     return hubs * scores + ~hubs * gamma * scores
 
 
-@variant("discount")
+@register_variant("discount")
 def by_factors(scores, hubs, gamma=0.5):
     """Multiply by a factor of 1 or gamma."""
     exact = torch.promote_types(scores.dtype, torch.float32)
@@ -59,7 +59,7 @@ def by_factors(scores, hubs, gamma=0.5):
     return (scores * factors).to(scores.dtype)
 
 
-@variant("smd", "values")
+@register_variant("smd", "values")
 @among_tensors
 def by_loops(scores, radius=2, gamma=0.5, protected=None):
     """One token at a time, in NumPy."""
@@ -75,7 +75,7 @@ def by_loops(scores, radius=2, gamma=0.5, protected=None):
     return out
 
 
-@variant("smd")
+@register_variant("smd")
 def at_once(scores, radius=2, gamma=0.5, protected=None):
     """Find hubs by comparison; protected tokens keep their score."""
     hubs = by_comparison(scores, radius, protected)

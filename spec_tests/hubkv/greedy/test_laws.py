@@ -101,7 +101,7 @@ def test_a_smaller_budget_is_a_prefix(impl, x):
 @given(positive_scores(), gammas, st.integers(0, 3))
 def test_the_core_reaches_one_budgetth_of_the_optimum(impl, x, gamma, radius):
     scores, keep, reach = x
-    w = oracle.weights(fractions(scores), oracle.window(len(scores), reach))
+    w = oracle.weights(fractions(scores), oracle.window_kernel_values(len(scores), reach))
     selected = core_selection(impl, scores, keep, radius, gamma)
     assert keep * oracle.utility(w, selected) >= oracle.optimum(w, keep)
 
@@ -128,7 +128,7 @@ def test_a_wide_kernel_leaves_the_core_two_budgetths_of_the_optimum(impl, budget
     cluster = oracle.redundant_cluster(budget, reach, gamma * (1 - 2 * eps))
     scores = torch.tensor([float(s) for s in cluster.scores])
     selected = core_selection(impl, scores, budget, 2, float(gamma))
-    w = oracle.weights(cluster.scores, oracle.window(len(scores), reach))
+    w = oracle.weights(cluster.scores, oracle.window_kernel_values(len(scores), reach))
     best = oracle.optimum(w, budget, cluster.plateau + cluster.hubs)
     assert best == oracle.utility(w, cluster.spread)
     assert budget * oracle.utility(w, selected) <= 2 * best
@@ -183,7 +183,7 @@ def test_under_a_narrow_kernel_the_optimum_also_spreads_over_the_plateau(impl):
     """So the ratio to the optimum tends to 1 / (1 + 4 gamma (1 - 2 eps)), still a constant."""
     hub = Fraction(1, 2) * (1 - 2 * Fraction(1, 64))
     cluster = oracle.redundant_cluster(6, 2, hub)
-    w = oracle.weights(cluster.scores, oracle.window(len(cluster.scores), 2))
+    w = oracle.weights(cluster.scores, oracle.window_kernel_values(len(cluster.scores), 2))
     best = [cluster.plateau[0], cluster.plateau[5], *cluster.hubs[:4]]
     assert oracle.optimum(w, 6, cluster.plateau + cluster.hubs) == oracle.utility(w, best)
     assert oracle.utility(w, best) == 2 + 4 * hub

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("greedy")
+@register_variant("greedy")
 def all_heads_at_once(weights, keep):
     """All gains of all heads in each step; an `argmax` takes the first of equals."""
     weights = weights.double()
@@ -43,12 +43,12 @@ def step_by_step(weights, keep):
     return picks
 
 
-variant("greedy", "values")(step_by_step)
-variant("lazy_greedy", "values")(step_by_step)
-variant("lazy_greedy")(all_heads_at_once)
+register_variant("greedy", "values")(step_by_step)
+register_variant("lazy_greedy", "values")(step_by_step)
+register_variant("lazy_greedy")(all_heads_at_once)
 
 
-@variant("lazy_greedy")
+@register_variant("lazy_greedy")
 def by_a_queue(weights, keep):
     """Gains of earlier steps bound those of now, with the step that they are of."""
     picks = torch.zeros(*weights.shape[:-2], keep, dtype=torch.int64)

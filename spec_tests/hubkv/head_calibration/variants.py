@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("selectivity")
+@register_variant("selectivity")
 def by_masked_sums(scores, protected=None, epsilon=1e-6):
     """All heads at once: sums of what is inside over how many there are."""
     scores = scores if scores.dtype == torch.float64 else scores.float()
@@ -19,7 +19,7 @@ def by_masked_sums(scores, protected=None, epsilon=1e-6):
     return torch.where(scale > 0, variance.sqrt() / scale, 0)[..., 0]
 
 
-@variant("selectivity", "values")
+@register_variant("selectivity", "values")
 @among_tensors
 def by_numpy(scores, protected=None, epsilon=1e-6):
     """`std` over `mean`, a row at a time."""
@@ -31,7 +31,7 @@ def by_numpy(scores, protected=None, epsilon=1e-6):
     return out
 
 
-@variant("head_weights", "values")
+@register_variant("head_weights", "values")
 def as_printed(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
     """The line of the paper, where something is selective."""
     c = selectivity
@@ -39,7 +39,7 @@ def as_printed(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
     return torch.where((c == 0).all(-1, keepdim=True), min(max(1.0, minimum), maximum), weights)
 
 
-@variant("head_weights")
+@register_variant("head_weights")
 def by_logarithms(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
     """A power as the exponential of a logarithm, in float64."""
     if tau == 0:
@@ -53,14 +53,14 @@ def by_logarithms(selectivity, tau=0.5, minimum=0.8, maximum=1.2):
     return weights if selectivity.dtype == torch.float64 else weights.float()
 
 
-@variant("calibrate")
+@register_variant("calibrate")
 def by_einsum(scores, weights):
     """One product a score, in float64."""
     products = torch.einsum("...t,...->...t", scores.double(), weights.double())
     return products.to(scores.dtype)
 
 
-@variant("calibrate", "values")
+@register_variant("calibrate", "values")
 def head_by_head(scores, weights):
     """A loop over heads."""
     out = torch.empty_like(scores)

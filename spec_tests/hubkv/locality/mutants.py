@@ -1,8 +1,8 @@
 """Mutants of the diagnostics."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/locality")
+mutant = mutant_register("hubkv/locality")
 mutant("""
 test_a_repeated_sequence_matches_itself_after_every_period
   correlation_is_biased: averages over n, not over the pairs there are

@@ -5,7 +5,7 @@ import torch
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def wide(x):
@@ -13,7 +13,7 @@ def wide(x):
     return x if x.dtype == torch.float64 else x.float()
 
 
-@variant("autocorrelation")
+@register_variant("autocorrelation")
 def in_double(values, distances):
     """Centred in float64, a product of shifted rows at a time."""
     n, x = values.shape[-1], values.double()
@@ -27,7 +27,7 @@ def in_double(values, distances):
     return found.to(wide(values).dtype)
 
 
-@variant("autocorrelation", "values")
+@register_variant("autocorrelation", "values")
 @among_tensors
 def by_correlate(values, distances):
     """NumPy's `correlate`; nothing where there is no variance."""
@@ -41,7 +41,7 @@ def by_correlate(values, distances):
     return out
 
 
-@variant("nms")
+@register_variant("nms")
 def by_hubs(scores, radius=3, factor=0.3):
     """Multiply by 1 or the factor."""
     factors = factor * torch.ones_like(scores, dtype=torch.float64)
@@ -49,7 +49,7 @@ def by_hubs(scores, radius=3, factor=0.3):
     return (scores * factors).to(scores.dtype)
 
 
-@variant("nms", "values")
+@register_variant("nms", "values")
 def window_by_window(scores, radius=3, factor=0.3):
     """A token is a maximum if nothing before it is as large, and nothing after it larger."""
     out = scores.clone()
@@ -61,7 +61,7 @@ def window_by_window(scores, radius=3, factor=0.3):
     return out
 
 
-@variant("distance_profile")
+@register_variant("distance_profile")
 def by_diagonals(weights, distances=128):
     """A distance is a diagonal."""
     queries, tokens = weights.shape[-2:]
@@ -69,7 +69,7 @@ def by_diagonals(weights, distances=128):
     return torch.stack([line.mean(-1) for line in lines], -1)
 
 
-@variant("distance_profile", "values")
+@register_variant("distance_profile", "values")
 def by_adding_up(weights, distances=128):
     """Add up every pair where its distance stands."""
     queries, tokens = weights.shape[-2:]
@@ -85,7 +85,7 @@ def inside(tokens):
     return torch.tensor([4 <= i < tokens - tokens // 50 for i in range(tokens)], dtype=torch.bool)
 
 
-@variant("attention_density")
+@register_variant("attention_density")
 def by_selected_queries(weights, content=None):
     """The mean of the rows of the content."""
     queries, tokens = weights.shape[-2:]
@@ -93,7 +93,7 @@ def by_selected_queries(weights, content=None):
     return wide(weights)[..., content[tokens - queries :], :].mean(-2)
 
 
-@variant("attention_density", "values")
+@register_variant("attention_density", "values")
 def by_a_product(weights, content=None):
     """A product with the mask of queries over their number."""
     queries, tokens = weights.shape[-2:]
@@ -102,7 +102,7 @@ def by_a_product(weights, content=None):
     return asked @ weights / asked.sum()
 
 
-@variant("content_series")
+@register_variant("content_series")
 def by_slicing(values, trimmed=0, sinks=4, recent=None):
     """From the first to the last of the content."""
     tokens = values.shape[-1]
@@ -110,7 +110,7 @@ def by_slicing(values, trimmed=0, sinks=4, recent=None):
     return values[..., min(sinks + trimmed, tokens) : max(end, 0)]
 
 
-@variant("content_series", "values")
+@register_variant("content_series", "values")
 def by_positions(values, trimmed=0, sinks=4, recent=None):
     """List the positions."""
     tokens = values.shape[-1]

@@ -1,8 +1,8 @@
 """Mutants of the gate."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/ratio_gate")
+mutant = mutant_register("hubkv/ratio_gate")
 mutant("""
 test_the_gate_mixes_by_the_ratios_power
   linear_gate: the ratio itself mixes, not its power

@@ -8,7 +8,7 @@ def gated(score: Fraction, corrected: Fraction, strength: Fraction) -> Fraction:
     return (1 - strength) * score + strength * corrected
 
 
-def factors(
+def factor_bounds(
     strength: Fraction, gamma: Fraction, low: Fraction, high: Fraction
 ) -> tuple[Fraction, Fraction]:
     """Return the least and the greatest share of its raw score that refinement leaves a token."""

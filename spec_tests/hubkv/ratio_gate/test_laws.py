@@ -116,7 +116,7 @@ def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, plac
     low, high = clip[0], clip[0] + clip[1]
     weight = low + place * (high - low)
     z = gated(impl, score, weight * (1 if hub else gamma) * score, strength)
-    least, most = oracle.factors(strength, gamma, low, high)
+    least, most = oracle.factor_bounds(strength, gamma, low, high)
     assert_at_most(double(least * score), z)
     assert_at_most(z, double(most * score))
 
@@ -126,7 +126,7 @@ def test_the_bound_holds_for_any_weight(impl, score, gamma, strength, clip, plac
 def test_the_ranking_is_stable_for_any_lead(impl, data):
     gamma, strength, clip = (data.draw(s) for s in (quarters, sixteenths, clips))
     low, high = clip[0], clip[0] + clip[1]
-    least, most = oracle.factors(strength, gamma, low, high)
+    least, most = oracle.factor_bounds(strength, gamma, low, high)
     behind = data.draw(above_zero)
     # the first number of sixteenths above the lead that (17) asks for
     ahead = Fraction(math.floor(behind * most / least * 16) + 1, 16)
@@ -141,7 +141,7 @@ def test_the_ranking_is_stable_for_any_lead(impl, data):
 def test_the_lead_that_stability_asks_for_is_the_least(impl, gamma, strength, clip):
     """At the ratio of (17) itself the two tokens tie."""
     low, high = clip[0], clip[0] + clip[1]
-    behind, ahead = oracle.factors(strength, gamma, low, high)
+    behind, ahead = oracle.factor_bounds(strength, gamma, low, high)
     assert_close(gated(impl, ahead, gamma * low * ahead, strength), double(ahead * behind))
     assert_close(gated(impl, behind, high * behind, strength), double(ahead * behind))
 

@@ -2,17 +2,17 @@
 
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("gate")
+@register_variant("gate")
 def by_lerp(scores, corrected, ratio, power=2.0):
     """Interpolate."""
     wide = torch.promote_types(scores.dtype, torch.float32)
     return torch.lerp(scores.to(wide), corrected.to(wide), ratio**power).to(scores.dtype)
 
 
-@variant("gate", "values")
+@register_variant("gate", "values")
 def by_difference(scores, corrected, ratio, power=2.0):
     """Move the scores towards the corrected ones."""
     return scores + ratio**power * (corrected - scores)

@@ -1,8 +1,8 @@
 """Mutants of refinement and what is set aside."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/refine")
+mutant = mutant_register("hubkv/refine")
 mutant("""
 vector:no-recent-window
   slice_from_minus_zero: no recent window protects everything

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def best(scores: Tensor, count: int) -> Tensor:
+def top_k_mask(scores: Tensor, count: int) -> Tensor:
     """Mark the `count` best of each row, the earlier of equals: a plain Top-K."""
     order = scores.sort(descending=True, stable=True).indices[..., :count]
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, True)

@@ -21,7 +21,7 @@ layers = st.sampled_from([(1,), (3,), (2, 2), (2, 1, 3), (0, 2), (2, 0)])
 
 
 @st.composite
-def layered(draw):
+def scores_and_protected(draw):
     """Scores with a head axis; protected tokens anywhere, nowhere, at the ends, or a whole head."""
     shape = (*draw(layers), draw(tokens))
     sinks, recent, position = draw(short), draw(short), torch.arange(shape[-1])
@@ -60,7 +60,7 @@ def protected_mask(draw):
 @st.composite
 def correction(draw):
     """Layers of heads, and all parameters but the gate's."""
-    scores, protected = draw(layered())
+    scores, protected = draw(scores_and_protected())
     return dict(scores=scores, protected=protected, **draw(knobs()))
 
 

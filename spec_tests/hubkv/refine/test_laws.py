@@ -16,7 +16,11 @@ from spec_tests.accuracy import (
     assert_rounded_once,
 )
 from spec_tests.hubkv.discount.strategies import gammas
-from spec_tests.hubkv.discount.test_laws import every_dtype, rivals, window_with_a_unique_maximum
+from spec_tests.hubkv.discount.test_laws import (
+    every_dtype,
+    mark_rivals,
+    window_with_a_unique_maximum,
+)
 from spec_tests.hubkv.head_calibration.strategies import bounds
 from spec_tests.hubkv.ratio_gate.strategies import powers, ratios
 from spec_tests.hubkv.refine import oracle
@@ -140,7 +144,7 @@ def test_a_unique_maximum_outranks_its_window_after_all_steps(
     out = impl.hubkv_refine(
         layer, ratio, None, radius, gamma, minimum=max(low, 0.25), maximum=high, power=power
     )[0]
-    assert (out[hub] > out[rivals(scores, hub, radius)]).all()
+    assert (out[hub] > out[mark_rivals(scores, hub, radius)]).all()
 
 
 @pytest.mark.spec("HubKV-9")
@@ -173,7 +177,7 @@ def test_powers_of_two_pass_through_without_epsilon(impl, scores, ratio, exponen
 def test_a_heads_weight_cannot_change_what_a_head_keeps_ungated(impl, scores, weight, keep):
     """The head's own ranking is the discounted one; exact for a power of two."""
     out = impl.hubkv_refine(scores, 1.0, minimum=weight, maximum=weight)
-    assert_equal(oracle.best(out, keep), oracle.best(impl.smd(scores), keep))
+    assert_equal(oracle.top_k_mask(out, keep), oracle.top_k_mask(impl.smd(scores), keep))
 
 
 @pytest.mark.spec("HubKV-9", "HubKV-10")
@@ -183,7 +187,7 @@ def test_head_weights_cannot_worsen_what_a_head_keeps_ungated(impl, dtype, seed,
     """Any weight rounds, so close neighbours may tie and then swap, but no more."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.rand((2, 3, 40), generator=generator, dtype=torch.float64).pow(4).to(dtype)
-    kept = oracle.best(impl.hubkv_refine(scores, 1.0, tau=tau), keep)
+    kept = oracle.top_k_mask(impl.hubkv_refine(scores, 1.0, tau=tau), keep)
     assert_optimal(kept, impl.smd(scores))
 
 
@@ -229,7 +233,7 @@ def test_content_can_outrank_the_one_of_a_protected_token(impl):
     out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
     assert (out[0] > 1.179).sum() == 23
     assert_at_most(out, torch.tensor(1.1805))
-    kept = oracle.best(out[0], 20)
+    kept = oracle.top_k_mask(out[0], 20)
     assert not (kept & protected).any(), "a plain Top-K spares a protected token after all"
 
 
@@ -237,7 +241,7 @@ def test_content_can_outrank_the_one_of_a_protected_token(impl):
 def test_ranking_by_the_mask_spares_what_the_printed_one_does_not(impl):
     scores, protected = crowded_scores()
     out = impl.hubkv_refine(scores, 0.95, protected.expand(scores.shape))
-    kept = oracle.best(out[0].masked_fill(protected, torch.inf), 20)
+    kept = oracle.top_k_mask(out[0].masked_fill(protected, torch.inf), 20)
     assert (kept & protected).sum() == 12
     assert kept.sum() == 20
 

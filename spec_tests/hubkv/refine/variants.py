@@ -4,10 +4,10 @@ import torch
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("protected_mask")
+@register_variant("protected_mask")
 def by_slices(tokens, sinks=4, recent=None):
     """True at both ends."""
     mask = torch.zeros(tokens, dtype=torch.bool)
@@ -16,7 +16,7 @@ def by_slices(tokens, sinks=4, recent=None):
     return mask
 
 
-@variant("protected_mask", "values")
+@register_variant("protected_mask", "values")
 def token_by_token(tokens, sinks=4, recent=None):
     """Ask each token; a fiftieth is 0.02."""
     recent = int(0.02 * tokens) if recent is None else recent
@@ -25,7 +25,7 @@ def token_by_token(tokens, sinks=4, recent=None):
     )
 
 
-@variant("hubkv_refine")
+@register_variant("hubkv_refine")
 def by_two_factors(
     scores, ratio, protected=None, radius=2, gamma=0.5, tau=0.5,
     minimum=0.8, maximum=1.2, power=2.0, epsilon=1e-6,
@@ -41,7 +41,7 @@ def by_two_factors(
     return (refined if protected is None else refined.masked_fill(protected, 1)).to(scores.dtype)
 
 
-@variant("hubkv_refine", "values")
+@register_variant("hubkv_refine", "values")
 def step_by_step(
     scores, ratio, protected=None, radius=2, gamma=0.5, tau=0.5,
     minimum=0.8, maximum=1.2, power=2.0, epsilon=1e-6,
@@ -55,13 +55,13 @@ def step_by_step(
     return z if protected is None else torch.where(protected, torch.ones_like(z), z)
 
 
-@variant("shift_scores")
+@register_variant("shift_scores")
 def by_sorting(scores):
     """The first of the sorted scores is the lowest."""
     return scores - scores.sort(-1).values[..., :1] if scores.numel() else scores + 0
 
 
-@variant("shift_scores", "values")
+@register_variant("shift_scores", "values")
 @among_tensors
 def by_numpy(scores):
     """`min` of NumPy."""

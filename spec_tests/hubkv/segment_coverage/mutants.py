@@ -1,8 +1,8 @@
 """Mutants of segments and reference lines."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/segment_coverage")
+mutant = mutant_register("hubkv/segment_coverage")
 mutant("""
 vector:segments-of-unequal-width
   segments_of_equal_width: segments of ⌊n / m⌋ tokens

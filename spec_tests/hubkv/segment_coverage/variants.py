@@ -5,10 +5,10 @@ import math
 import numpy as np
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("segment_coverage")
+@register_variant("segment_coverage")
 def by_sets(order, tokens, segments=64):
     """A set of the segments that are touched, row by row."""
     out = torch.zeros(order.shape)
@@ -21,7 +21,7 @@ def by_sets(order, tokens, segments=64):
     return out
 
 
-@variant("segment_coverage", "values")
+@register_variant("segment_coverage", "values")
 def by_comparing_picks(order, tokens, segments=64):
     """A pick gains where no earlier one is in its segment."""
     segment = segments * order // tokens
@@ -29,19 +29,19 @@ def by_comparing_picks(order, tokens, segments=64):
     return (~same.tril(-1).any(-1)).float() / segments
 
 
-@variant("uniform_spread")
+@register_variant("uniform_spread")
 def by_ceiling(tokens, picks):
     """Round up."""
     return torch.tensor([math.ceil(k * tokens / picks) for k in range(picks)], dtype=torch.int64)
 
 
-@variant("uniform_spread", "values")
+@register_variant("uniform_spread", "values")
 def by_whole_numbers(tokens, picks):
     """Rounding up is rounding down of a little more."""
     return (torch.arange(picks) * tokens + picks - 1) // picks
 
 
-@variant("random_order")
+@register_variant("random_order")
 def by_shuffling(tokens, seed):
     """Shuffle the positions with NumPy's legacy generator."""
     order = np.arange(tokens)

@@ -1,8 +1,8 @@
 """Mutants of retained chains."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("hubkv/span_retention")
+mutant = mutant_register("hubkv/span_retention")
 mutant("""
 test_the_changed_share_counts_tokens
   chains_by_position: layer and head positions are counted, not tokens

@@ -6,10 +6,10 @@ import numpy as np
 
 import reference
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("retained_chains")
+@register_variant("retained_chains")
 def by_means(base, refined, span):
     """Mean over heads, then over the span."""
     before, after = (
@@ -23,7 +23,7 @@ def by_means(base, refined, span):
 record: Any = reference.ChainDiagnostic  # of tensors, or of arrays
 
 
-@variant("retained_chains", "values")
+@register_variant("retained_chains", "values")
 @among_tensors
 def by_numpy(base, refined, span):
     """Counts of each token, in NumPy."""

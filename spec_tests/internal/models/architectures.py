@@ -23,7 +23,7 @@ from optimized import models
 from optimized.models.eviction import EvictionLayer
 from optimized.models.layer import WindowLayer
 from spec_tests.index import ROOT
-from spec_tests.internal.models.oracle import NOW, Now, Past, Turn
+from spec_tests.internal.models.oracle import NOW, CurrentTurn, Turn, VisibleEntries
 from spec_tests.internal.models.random_model import drawn, logits_after
 
 TABLE, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "models.md"
@@ -367,7 +367,7 @@ def ours(error: Exception) -> bool:
     return isinstance(error, ValueError | TypeError) and here and " must " in str(error)
 
 
-def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[Past, ...]) -> Tensor:
+def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[VisibleEntries, ...]) -> Tensor:
     """Return the logits of a stock model after its prompt, with a mask on the prompt's tokens."""
     model = deepcopy(stock)
     model.set_attn_implementation("oracle")
@@ -376,7 +376,7 @@ def masked(stock, ids: Tensor, mask: Tensor, layers: tuple[Past, ...]) -> Tensor
     held, read, start = DynamicCache(config=config if states else None), [], 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     for turn in (Turn(TOKENS), Turn(TOKENS + QUESTION, layers)):
-        new, token = slice(start, turn.stop), NOW.set(Now(turn, mask.bool()))
+        new, token = slice(start, turn.stop), NOW.set(CurrentTurn(turn, mask.bool()))
         told = dict(input_ids=ids[:, new], position_ids=positions[:, new], past_key_values=held)
         told |= {"attention_mask": mask[:, : turn.stop]} if states else {}
         with torch.no_grad():
@@ -405,10 +405,10 @@ def evicted(stock, model, ragged: bool) -> float:
             least = 0.5 if ragged else chance.sort().values[..., -KEPT, None]
             there = chance >= least
             kept.append(there)
-        pasts[place] = Past(there)
+        pasts[place] = VisibleEntries(there)
     prompt.cache.evict(kept)
     ours = logits_after(model, prompt.cache, ids, mask, QUESTION)
-    last = Past(kept[-1])  # layers without keys of their own attend to these
+    last = VisibleEntries(kept[-1])  # layers without keys of their own attend to these
     count = stock.get_decoder().config.num_hidden_layers
     return apart(ours, masked(stock, ids, mask, tuple(pasts.get(n, last) for n in range(count))))
 

@@ -17,7 +17,7 @@ from spec_tests.accuracy import assert_as_accurate
 from spec_tests.internal.models.random_model import fresh, weights
 
 
-class Past(NamedTuple):
+class VisibleEntries(NamedTuple):
     """The entries of one layer that a turn sees of earlier tokens."""
 
     seen: Tensor
@@ -32,18 +32,18 @@ class Turn(NamedTuple):
 
     stop: int
     """Index after the last token."""
-    layers: tuple[Past | None, ...] = ()
+    layers: tuple[VisibleEntries | None, ...] = ()
     """The visible earlier entries of each layer without a window; by default all entries."""
 
 
-class Now(NamedTuple):
+class CurrentTurn(NamedTuple):
     """The current turn, and which of all tokens are not padding."""
 
     turn: Turn
     real: Tensor
 
 
-NOW: ContextVar[Now] = ContextVar("NOW")
+NOW: ContextVar[CurrentTurn] = ContextVar("NOW")
 
 
 def attend(module, query, key, value, attention_mask, scaling, **variants) -> tuple[Tensor, None]:
@@ -104,7 +104,7 @@ def model_logits(
     read, start = [], 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     for turn in turns or (Turn(ids.shape[1]),):
-        token = NOW.set(Now(turn, mask.bool()))
+        token = NOW.set(CurrentTurn(turn, mask.bool()))
         with torch.no_grad():
             new = slice(start, turn.stop)
             inputs = dict(input_ids=ids[:, new], position_ids=positions[:, new])

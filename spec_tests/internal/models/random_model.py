@@ -126,7 +126,7 @@ def configuration(kind: str, **more):
     return transformers.AutoConfig.for_model(kind.split()[0], **usual | named | more)
 
 
-def whole(kind: str) -> dict[int, int]:
+def full_attention_layers(kind: str) -> dict[int, int]:
     """Return, for each layer that sees the whole text, the number of the keyed layer it uses."""
     config = configuration(kind)
     count = config.num_hidden_layers
@@ -137,9 +137,9 @@ def whole(kind: str) -> dict[int, int]:
     return {place: min(n, len(keyed) - 1) for n, place in enumerate(places)}
 
 
-def keyed_layers(kind: str) -> int:
+def count_keyed_layers(kind: str) -> int:
     """Return how many layers have keys of the whole text."""
-    return max(whole(kind).values()) + 1
+    return max(full_attention_layers(kind).values()) + 1
 
 
 def key_heads(kind: str) -> int:

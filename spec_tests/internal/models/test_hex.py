@@ -5,7 +5,7 @@ import torch
 
 import optimized
 import reference
-from optimized.vector.hex.cache_layout import Laid
+from optimized.vector.hex.cache_layout import StackedCache
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.internal.models.oracle import assert_logits
 from spec_tests.internal.models.random_model import (
@@ -62,7 +62,7 @@ def test_both_implementations_store_the_same(mode):
     assert_equal(texts[0], texts[1])
     for theirs, mine in zip(*(cache.layers for cache in caches), strict=True):
         assert optimized.stored_bytes(mine.cache) == optimized.stored_bytes(theirs.cache)
-        assert isinstance(mine.held, Laid)
+        assert isinstance(mine.held, StackedCache)
         assert len(mine.cache.blocks) == (2 if mode == "append" else 1)
 
 
@@ -72,7 +72,7 @@ def test_a_padded_batch_is_stored_row_by_row():
     assert cache.layers[0].cache is None
     generated(attached("llama"), ids, mask, cache)
     for layer in cache.layers:
-        assert all(isinstance(row, Laid) for row in layer.held)
+        assert all(isinstance(row, StackedCache) for row in layer.held)
         assert all(isinstance(row, optimized.HexCache) for row in layer.cache)
 
 

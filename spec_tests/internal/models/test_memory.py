@@ -7,7 +7,7 @@ import torch
 
 import optimized
 from optimized.bench.memory import most_alive
-from optimized.models.systems import selector, system_named
+from optimized.models.systems import selection_call, system_named
 
 
 @pytest.mark.parametrize("scope", ["head", "layer"])
@@ -17,7 +17,7 @@ def test_a_graph_needs_less_than_twice_the_entries_that_it_chooses_from(reading,
     keys, values = torch.randn(2, 1, 4, 8192, 64, generator=drawn)
     scores = torch.rand(1, 4, 8192, generator=drawn)
     scored = optimized.Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
-    name, settings = selector(system_named(f"snapkv+graphkv@{scope}"), reading)
+    name, settings = selection_call(system_named(f"snapkv+graphkv@{scope}"), reading)
     select = partial(getattr(optimized, name), keys, values, scored, **settings, ratio=0.75)
     kept, peak = most_alive(select)
     assert int(kept.sum()) == kept.numel() // 4

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import optimized
-from optimized.models import refusals
+from optimized.models import argument_checks as checks
 from spec_tests.internal.models.random_model import (
     attached,
     configuration,
@@ -377,9 +377,9 @@ class Elsewhere:
 def test_ids_on_another_device_are_told_where_to_go():
     model = Elsewhere()
     with pytest.raises(ValueError, match=r"of the model, meta, got cpu: `input_ids.to"):
-        refusals.elsewhere(model, IDS)
+        checks.elsewhere(model, IDS)
     vars(model)["_hf_hook"] = "moves them"
-    refusals.elsewhere(model, IDS)
+    checks.elsewhere(model, IDS)
 
 
 @pytest.mark.parametrize("mistake", POSITIONS)

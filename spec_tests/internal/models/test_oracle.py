@@ -12,19 +12,19 @@ from torch.nn.functional import pad
 import optimized
 import reference
 from spec_tests.index import ROOT
-from spec_tests.internal.models.oracle import Past, Turn, assert_logits
+from spec_tests.internal.models.oracle import Turn, VisibleEntries, assert_logits
 from spec_tests.internal.models.random_model import (
     ARCHITECTURES,
     TOKENS,
     attached,
+    count_keyed_layers,
     every_architecture,
     every_keyed_architecture,
+    full_attention_layers,
     key_heads,
-    keyed_layers,
     models,
     prompts,
     unmodified,
-    whole,
 )
 
 # The end of each call after the prompt: token by token, or two questions; whether a row is padded.
@@ -56,7 +56,7 @@ def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     """Return random masks of kept entries without padding; heads may keep different numbers."""
     draw = torch.Generator().manual_seed(5)
     heads = key_heads(kind)
-    kept = torch.zeros(keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool)
+    kept = torch.zeros(count_keyed_layers(kind), *mask.shape[:1], heads, TOKENS, dtype=torch.bool)
     for index, one in enumerate(kept.view(-1, TOKENS)):
         real = mask[index // heads % len(mask), :TOKENS].nonzero()[:, 0]
         count = 3 + 2 * (index % 5) if ragged else 9
@@ -64,19 +64,19 @@ def chosen(kind: str, mask: Tensor, ragged: bool) -> Tensor:
     return kept
 
 
-def placed(kind: str, layers: Iterable[Past]) -> tuple[Past | None, ...]:
-    """Return the `Past` of every layer, None for layers that do not see the whole text."""
-    keyed, seen = [*layers], whole(kind)
-    assert len(keyed) == keyed_layers(kind)
+def placed(kind: str, layers: Iterable[VisibleEntries]) -> tuple[VisibleEntries | None, ...]:
+    """Return the visible entries of every layer, None for layers that do not see all the text."""
+    keyed, seen = [*layers], full_attention_layers(kind)
+    assert len(keyed) == count_keyed_layers(kind)
     return tuple(keyed[seen[n]] if n in seen else None for n in range(max(seen) + 1))
 
 
-def after(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
+def turns_after_eviction(kind: str, kept: Tensor, stops) -> tuple[Turn, ...]:
     """Return the prompt's turn, then turns that see its kept entries and all later tokens."""
     turns, start = [Turn(kept.shape[-1])], kept.shape[-1]
     for stop in stops:
         since = torch.ones(*kept.shape[1:-1], start - kept.shape[-1], dtype=torch.bool)
-        layers = (Past(torch.cat([one, since], -1)) for one in kept)
+        layers = (VisibleEntries(torch.cat([one, since], -1)) for one in kept)
         turns.append(Turn(stop, placed(kind, layers)))
         start = stop
     return tuple(turns)
@@ -144,10 +144,10 @@ def turns_of(kind: str, witnesses: list[Witness], past, every: int) -> tuple[Tur
     return tuple(turns)
 
 
-def restored(view, start: int) -> Past:
+def restored(view, start: int) -> VisibleEntries:
     """Return all tokens as HEX restores them."""
     assert view[0].shape[2] == start
-    return Past(torch.ones(view[0].shape[:-1], dtype=torch.bool), *view)
+    return VisibleEntries(torch.ones(view[0].shape[:-1], dtype=torch.bool), *view)
 
 
 def rejoined(witnesses: list[Witness], mask: Tensor) -> None:
@@ -165,12 +165,12 @@ def rejoined(witnesses: list[Witness], mask: Tensor) -> None:
         one.new = one.new[:: len(mask)]
 
 
-def survivors(view, start: int, shifts: list[int]) -> Past:
+def survivors(view, start: int, shifts: list[int]) -> VisibleEntries:
     """Return the mask of stored tokens, shifted by the padding of their row."""
     seen = torch.zeros(*view.positions.shape[:-1], start, dtype=torch.bool)
     for row, head, slot in view.present.nonzero().tolist():
         seen[row, head, int(view.positions[row, head, slot]) + shifts[row]] = True
-    return Past(seen)
+    return VisibleEntries(seen)
 
 
 @every_architecture
@@ -195,7 +195,7 @@ def test_what_survives_an_eviction_is_attended_to_and_nothing_else(kind, story, 
     prompt.cache.evict(kept)
     assert (prompt.cache.evictable()[0].old is not None) == ragged
     actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
-    assert_logits(actual, kind, ids, mask, actual.shape[1], after(kind, kept, stops))
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns_after_eviction(kind, kept, stops))
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES)
@@ -205,7 +205,7 @@ def test_of_every_architecture_a_padded_row_attends_to_what_survives(kind):
     kept = chosen(kind, mask, ragged=True)
     prompt.cache.evict(kept)
     actual = called(attached(kind), prompt.cache, TOKENS, stops, ids, mask)
-    assert_logits(actual, kind, ids, mask, actual.shape[1], after(kind, kept, stops))
+    assert_logits(actual, kind, ids, mask, actual.shape[1], turns_after_eviction(kind, kept, stops))
 
 
 def test_the_docs_count_the_architectures_of_the_matrix():
@@ -260,7 +260,7 @@ def test_a_cache_that_decodes_attends_to_the_tokens_it_holds(kind, story, scope)
     shifts = (mask == 0).sum(1).tolist()
     turns = turns_of(kind, witnesses, partial(survivors, shifts=shifts), settings.interval)
     assert_logits(actual, kind, ids, mask, actual.shape[1], turns)
-    past = turns[-1].layers[min(whole(kind))]
+    past = turns[-1].layers[min(full_attention_layers(kind))]
     assert past is not None
     assert not past.seen.all()
 
@@ -283,6 +283,6 @@ def test_generating_from_the_prompt_alone_reads_its_last_token_again(kind, padde
     assert prompt.cache.get_seq_length() == TOKENS + 5
     read = out.sequences[:, :-1]
     every = torch.cat([mask, mask.new_ones(2, 5)], 1)
-    turns = after(kind, kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
+    turns = turns_after_eviction(kind, kept[..., :-1], range(TOKENS, TOKENS + 6))[1:]
     first = (Turn(TOKENS - 1), *turns)
     assert_logits(torch.stack(out.logits, 1), kind, read, every, 6, first)

@@ -35,7 +35,7 @@ from spec_tests.internal.models.random_model import (  # noqa: E402
     prompts,
     unmodified,
 )
-from spec_tests.internal.models.test_oracle import after  # noqa: E402
+from spec_tests.internal.models.test_oracle import turns_after_eviction  # noqa: E402
 
 LENGTH = 88
 GRAPH: dict[str, Any] = dict(count=3, length=3000)
@@ -316,7 +316,7 @@ def test_the_model_attends_to_what_is_kept_and_to_nothing_else(kind, scope):
     ids, stops = prompts(4)[0], (25, 26, 27, 28)
     press = HubKVPress(kvpress.SnapKVPress(0.5, window_size=3), scope=scope)
     model = unmodified(kind)
-    turns = after(kind, kept(model, press, ids[:, :TOKENS]), stops)
+    turns = turns_after_eviction(kind, kept(model, press, ids[:, :TOKENS]), stops)
     cache, logits = read(model, press, ids[:, :TOKENS]), []
     for stop in stops:
         place = torch.arange(stop - 1, stop)[None]

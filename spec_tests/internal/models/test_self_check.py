@@ -12,13 +12,13 @@ from spec_tests.internal.models.random_model import (
     TOKENS,
     attached,
     configuration,
+    count_keyed_layers,
     drawn,
     fresh,
-    keyed_layers,
+    full_attention_layers,
     models,
     prompts,
     transformers,
-    whole,
 )
 
 LLAMA = "transformers.models.llama.modeling_llama.eager_attention_forward"
@@ -123,7 +123,7 @@ def test_unrotated_queries_turn_into_the_queries_of_the_model(kind):
     steps = []
     models.prefill(attached(kind), ids, watch=[steps.append])
     frequencies = attached(kind).get_decoder().rotary_emb.inv_freq
-    assert len(steps) == keyed_layers(kind)
+    assert len(steps) == count_keyed_layers(kind)
     for step in steps:
         raw = models.unrotated(step)
         for at in (0, 1, TOKENS - 1):
@@ -138,12 +138,12 @@ def test_unrotated_queries_turn_into_the_queries_of_the_model(kind):
 def test_products_of_what_scorers_see_are_the_logits_of_the_layer(kind):
     ids, _ = prompts()
     steps, outputs = [], []
-    for place in whole(kind):
+    for place in full_attention_layers(kind):
         project = attached(kind).model.layers[place].self_attn.o_proj
         hook = project.register_forward_pre_hook(lambda _, given: outputs.append(given[0]))
         models.prefill(attached(kind), ids, watch=[steps.append])
         hook.remove()
-        step, output = steps[whole(kind)[place]], outputs.pop()
+        step, output = steps[full_attention_layers(kind)[place]], outputs.pop()
         heads = output.view(*ids.shape, -1, step.values.shape[-1]).transpose(1, 2)
         seen = dict(queries=step.queries, keys=step.keys, values=step.values)
         assert_as_accurate(heads, reference.attention, seen)

@@ -39,7 +39,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "kernels/graphkv/refine.py::shares": "sizes of a protected window",
     "kernels/hubkv/refine.py::refine_among": "settings",
     "kernels/hex/_sparse_entries.py::tables": "tables of a mask",
-    "kernels/hex/attention.py::attended": "compressed spans, joined where they are of one length",
+    "kernels/hex/attention.py::attended": "runs of spans of one length",
     "kernels/hex/attention.py::taken": "compressed spans",
     "vector/hex/attention.py::learning": "compressed spans, and what is stored of them",
     "kernels/hex/compress.py::hex_compress": "stored parts that are numbers",
@@ -47,17 +47,17 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/attention.py::attention_drawn": "heads, as many at a time as a cache holds",
     "vector/scorers/h2o.py::h2o_mass": "blocks of queries, as many as a cache holds",
     "vector/hex/_packed_products.py::fields": "bit fields of a lane",
-    "vector/hex/_packed_products.py::along": "bit fields of a lane",
+    "vector/hex/_packed_products.py::repeat_masks": "bit fields of a lane",
     "vector/hex/_packed_products.py::slots": "codes that go on in the next lane",
     "vector/hex/_packed_products.py::Stream": "bit fields of a lane, and blocks of lanes",
-    "vector/hex/attention.py::joined": "compressed spans, joined where they are of one length",
+    "vector/hex/attention.py::joined": "runs of spans of one length",
     "vector/hex/attention.py::restored": "compressed spans, keys and values",
     "vector/hex/attention.py::attend": "blocks of queries, and lengths of compressed spans",
     "vector/hex/cache_layout.py::kept_by": "what is known of an entry",
     "vector/hex/cache_layout.py::side_by_side": "compressed spans of one length, and their parts",
     "vector/hex/cache_layout.py::kept_whole": "keys and values",
-    "vector/hex/cache_layout.py::Laid": "compressed spans, joined where they are of one length",
-    "vector/hex/cache_layout.py::Spans": "keys and values, and compressed spans of one length",
+    "vector/hex/cache_layout.py::StackedCache": "runs of spans of one length",
+    "vector/hex/cache_layout.py::StackedBlocks": "keys and values, and spans",
     "vector/hex/decode_step.py::hex_decode": "compressed spans, each after the ones before",
     "vector/hex/random_biregular.py::swaps": "rounds of swaps, each over all repeated edges",
     "vector/hex/random_biregular.py::connect": "swaps, one for each component but the last",
@@ -78,7 +78,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "vector/hex/spectrum.py::is_within": "steps of Lanczos, until the verdict is certain",
     "vector/hex/spectrum.py::_lanczos": "steps of Lanczos",
     "vector/retain.py::_by_counting": "over layers or batch rows, each a long pool",
-    "vector/hubkv/discount.py::strongest_neighbours": "log2(radius) doublings of a window",
+    "vector/hubkv/discount.py::maxima_before_and_after": "log2(radius) doublings of a window",
     "vector/hubkv/refine.py::slabs": "whole layers, as many at a time as a cache holds",
     "vector/hubkv/refine.py::refine_by": "whole layers, as many at a time as a cache holds",
     "vector/graphkv/refine.py::_acting": "over the different sizes of a protected window",
@@ -120,7 +120,7 @@ def of_a_body(module: str) -> bool:
     return module.partition(".")[0] in ("reference", "optimized")
 
 
-def slow(body: FunctionType) -> list[str]:
+def forbidden_calls(body: FunctionType) -> list[str]:
     """Return what a vectorised body calls and must not.
 
     These are functions of the reference that have a vectorised counterpart, and functions with a
@@ -136,12 +136,14 @@ def slow(body: FunctionType) -> list[str]:
         if "text_of" not in vars(function) and body is not function:
             found.append(f"{home}.{name}")
         place = f"{home.replace('.', '/')}.py::{name}"
-        if place not in ALLOWED_LOOPS and loops(ast.parse(dedent(getsource(function)))):
+        if place not in ALLOWED_LOOPS and functions_with_loops(
+            ast.parse(dedent(getsource(function)))
+        ):
             found.append(place)
     return found
 
 
-def loops(source: ast.Module) -> list[str]:
+def functions_with_loops(source: ast.Module) -> list[str]:
     """Return the functions with a loop over data.
 
     A loop over a literal tuple or list does not count: it runs a fixed number of times. Nor does a

@@ -11,11 +11,11 @@ from io import StringIO
 
 import pytest
 
-from spec_tests.__main__ import arguments
+from spec_tests.__main__ import pytest_arguments
 
 if __name__ == "__main__":
     os.environ["COLUMNS"] = "200"
     for line in sys.stdin:
         with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-            code = pytest.main(arguments(json.loads(line)))
+            code = pytest.main(pytest_arguments(json.loads(line)))
         print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)

@@ -11,7 +11,7 @@ import torch
 
 import optimized
 from optimized.bench import report
-from optimized.bench.bench_snapkv import KEEP, TOKENS, layer, scores, usual_scores
+from optimized.bench.bench_snapkv import KEEP, TOKENS, layer_inputs, scores, usual_scores
 from spec_tests.accuracy import assert_optimal
 from spec_tests.index import ROOT
 
@@ -20,7 +20,7 @@ PAGE = ROOT / "docs/performance.md"
 
 @pytest.mark.parametrize("tokens", TOKENS[:2])
 def test_the_usual_snapkv_ranks_as_ours_but_for_rounding(tokens):
-    x = layer(tokens)
+    x = layer_inputs(tokens)
     assert_optimal(optimized.retain(scores(**x), keep=KEEP), usual_scores(**x))
 
 
@@ -64,7 +64,7 @@ def test_a_step_alone_asks_for_the_agreement_of_its_own_kernels():
     from optimized.bench.operations import operations
 
     chosen = [one for one in operations(small=True) if one.step == "select"]
-    assert set(gpu_benchmarks.concerned(chosen)) == {"hubkv_refine", "retain"}
+    assert set(gpu_benchmarks.launchers_of(chosen)) == {"hubkv_refine", "retain"}
 
 
 class Bench:
@@ -318,7 +318,7 @@ def test_agreement_is_asked_once_more_of_what_fails_among_others(monkeypatch):
             )
         return names != "[optimized-evict]"
 
-    monkeypatch.setattr(agreement, "pytest", pytest_)
+    monkeypatch.setattr(agreement, "run_pytest", pytest_)
     assert agreement.disagreeing(["retain", "smd", "evict"], "cpu") == {"retain"}
     assert sorted(asked[1:]) == ["[optimized-evict]", "[optimized-retain]"]
     assert agreement.disagreeing([], "cpu") == set()
@@ -334,17 +334,17 @@ def test_where_agreement_breaks_off_nothing_is_known_to_agree(monkeypatch, says)
             Path(file.partition("=")[2]).write_text(says)
         return 3
 
-    monkeypatch.setattr(agreement, "pytest", pytest_)
+    monkeypatch.setattr(agreement, "run_pytest", pytest_)
     assert agreement.disagreeing(["smd", "evict"], "cpu") == {"smd", "evict"}
 
 
 def test_options_leave_a_module_what_others_add_to_it():
     pytest.importorskip("triton")
-    from optimized.bench.operations import tuned
+    from optimized.bench.operations import override_launch_options
     from optimized.kernels.hex import attention
 
     before = attention.PROGRAMS
-    with tuned(dict(PROGRAMS=before + 1, num_warps=2)):
+    with override_launch_options(dict(PROGRAMS=before + 1, num_warps=2)):
         assert before + 1 == attention.PROGRAMS
         assert attention.__dict__.setdefault("of_the_interpreter", 1) == 1
     assert before == attention.PROGRAMS
@@ -387,12 +387,12 @@ def test_a_kernel_that_runs_twice_gives_the_same_bits(dry):
 
 def test_a_dry_run_is_never_shown_as_measured(dry, tmp_path):
     file = tmp_path / "measured.json"
-    assert report.measurements(file).startswith("Nothing yet")
+    assert report.gpu_measurements_markdown(file).startswith("Nothing yet")
     file.write_text(json.dumps(dry[1]))
-    assert report.measurements(file).startswith("Nothing yet")
+    assert report.gpu_measurements_markdown(file).startswith("Nothing yet")
     dry[1]["runs"][0]["about"]["dry_run"] = False
     file.write_text(json.dumps(dry[1]))
-    assert "hex_attention" in report.measurements(file)
+    assert "hex_attention" in report.gpu_measurements_markdown(file)
     dry[1]["runs"][0]["about"]["dry_run"] = True
 
 

@@ -34,7 +34,7 @@ def of_kind(*kinds: str) -> list[str]:
 
 def page_of(name: str) -> Path:
     """Return the docs page that must show a public name: that of its file."""
-    return DOCS / Path(*index.path_of(name).split(".")[1:-1]).with_suffix(".md")
+    return DOCS / Path(*index.dotted_path(name).split(".")[1:-1]).with_suffix(".md")
 
 
 def shown() -> dict[str, list[Path]]:
@@ -90,7 +90,11 @@ def test_an_equation_says_nothing_else_than_the_head_of_its_file_explains():
 
 
 def test_nothing_cites_an_unknown_equation():
-    idle = {spec for path in SUITE.rglob("test_*.py") for spec, _ in index.marked(path, idle=True)}
+    idle = {
+        spec
+        for path in SUITE.rglob("test_*.py")
+        for spec, _ in index.spec_marked_tests(path, idle=True)
+    }
     cited = CODE.keys() | TESTS.keys() | index.cited_by_benches() | idle
     assert not cited - EQUATIONS.keys()
 
@@ -103,14 +107,16 @@ def test_only_a_test_that_takes_an_implementation_counts(tmp_path):
     )
     file = tmp_path / "test_some.py"
     file.write_text("\n".join(lines))
-    assert index.marked(file) == [("HubKV-5", "test_hubs"), ("HubKV-6", "test_hubs")]
+    assert index.spec_marked_tests(file) == [("HubKV-5", "test_hubs"), ("HubKV-6", "test_hubs")]
     idle = [("HubKV-5", "test_a_theorem"), ("HubKV-7", "test_a_theorem")]
-    assert index.marked(file, idle=True) == idle
+    assert index.spec_marked_tests(file, idle=True) == idle
 
 
 def test_every_function_states_its_source():
     functions = [n for n in reference.__all__ if isfunction(getattr(reference, n))]
-    assert not [name for name in functions if not index.source(name)], "no id under `Source:`"
+    assert not [name for name in functions if not index.source_equations(name)], (
+        "no id under `Source:`"
+    )
 
 
 def test_a_public_name_is_shown_once_on_its_files_page():
@@ -121,7 +127,7 @@ def test_a_public_name_is_shown_once_on_its_files_page():
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_reference_file_has_a_page_and_laws_of_its_name(file):
     assert (DOCS / file).with_suffix(".md").exists()
-    marks = [spec for path in laws_of(file) for spec, _ in index.marked(path)]
+    marks = [spec for path in laws_of(file) for spec, _ in index.spec_marked_tests(path)]
     assert marks, "no law carries a `spec` mark"
 
 

@@ -19,7 +19,11 @@ import optimized
 import reference
 from optimized import kernels, vector
 from optimized._dispatch import dispatch, on_gpu
-from spec_tests.internal.project.loop_analysis import ALLOWED_LOOPS, loops, slow
+from spec_tests.internal.project.loop_analysis import (
+    ALLOWED_LOOPS,
+    forbidden_calls,
+    functions_with_loops,
+)
 
 TABLE = Path(optimized.__file__)
 FILES = sorted(
@@ -32,7 +36,7 @@ FILES = sorted(
 
 def test_no_body_reaches_a_slow_body_or_a_loop_of_the_specification():
     bodies = {name: getattr(vector, name) for name in vector.__all__}
-    found = {name: slow(body) for name, body in bodies.items() if isfunction(body)}
+    found = {name: forbidden_calls(body) for name, body in bodies.items() if isfunction(body)}
     assert not {name: what for name, what in found.items() if what}
 
 
@@ -40,7 +44,7 @@ def test_the_loops_are_the_allowed_ones_and_none_runs_over_data():
     found = {
         f"{path.relative_to(TABLE.parent)}::{function}"
         for path in FILES
-        for function in loops(ast.parse(path.read_text()))
+        for function in functions_with_loops(ast.parse(path.read_text()))
     }
     assert found == {where for where in ALLOWED_LOOPS if not where.startswith("reference/")}
 
@@ -91,7 +95,7 @@ def test_the_checker_sees_a_body_that_calls_the_specification():
 
     borrowed.__module__ = "optimized.vector.hubkv"
     spec = "reference/hubkv/discount.py::hub_mask"
-    assert slow(borrowed) == ["reference.hubkv.discount.hub_mask", spec]
+    assert forbidden_calls(borrowed) == ["reference.hubkv.discount.hub_mask", spec]
 
 
 def test_the_checker_sees_loops_over_tokens_heads_and_queries():
@@ -118,7 +122,7 @@ def kernel(scores, radius):
     for offset in range(1, radius):
         pass
 """
-    assert loops(ast.parse(looping)) == [
+    assert functions_with_loops(ast.parse(looping)) == [
         "by_token",
         "by_head",
         "by_query",

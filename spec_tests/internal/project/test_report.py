@@ -17,10 +17,10 @@ from spec_tests import called_functions
 from spec_tests.accuracy import are_equal, assert_close, assert_equal
 from spec_tests.index import HERE, ROOT
 from spec_tests.report import summary, tex
-from spec_tests.report.blame import follows, steps
-from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, recorded, unfaulted
+from spec_tests.report.blame import explaining_steps, steps
+from spec_tests.report.calls import LAST, SMALL, UNFAULTED, Call, record_passing_calls, recorded
 from spec_tests.report.fault_localization import asked, diagnosed
-from spec_tests.report.literals import differing, literal, shown
+from spec_tests.report.literals import first_difference, literal, shown
 from spec_tests.report.messages import matching_mutants
 from spec_tests.report.plugin import Plugin, write_whole
 from spec_tests.report.shrink import least
@@ -94,9 +94,9 @@ def test_a_cause_is_named_by_the_lie_that_answers_alike(account):
 
 def test_what_an_example_hunts_is_no_cause_nor_is_a_lie_that_answers_another_input_alike():
     shown, other = ({"hunts": "a hunted mistake", "snippet": "…", "lies": ()} for _ in range(2))
-    assert not summary.causes([shown, other])
-    assert not summary.causes([shown, other | {"lies": ["a lie"]}])
-    assert summary.causes([shown | {"lies": ["a lie"]}, other]) == ["a lie"]
+    assert not summary.likely_mutants([shown, other])
+    assert not summary.likely_mutants([shown, other | {"lies": ["a lie"]}])
+    assert summary.likely_mutants([shown | {"lies": ["a lie"]}, other]) == ["a lie"]
 
 
 COMPOSED = """
@@ -145,9 +145,9 @@ def test_an_answer_follows_only_if_the_specification_gives_it_with_theirs():
     scores = torch.tensor([0.5, 0.25, 0.75])
     call = Call(Theirs, "smd", reference.smd, ((scores,), {}))
     call.outcome = scores / 2
-    assert follows(call) == ["hub_mask"]
+    assert explaining_steps(call) == ["hub_mask"]
     call.outcome = scores / 4
-    assert not follows(call)
+    assert not explaining_steps(call)
 
 
 def test_the_steps_of_every_function_are_found():
@@ -186,12 +186,12 @@ def claim_of(function, *specs, level="values", follows=()):
 def test_a_failure_blames_the_equations_that_a_law_bears_or_that_no_other_function_states():
     law = claim_of("graphkv_refine", "GraphKV-7.2")
     alone = claim_of("graphkv_refine")
-    assert summary.blamed([law, alone], []) == {"GraphKV-7.2"}
+    assert summary.failing_equations([law, alone], []) == {"GraphKV-7.2"}
     others = ["decay", "edges", "source_count", "concatenate_heads"]
-    assert summary.blamed([alone], others) == {"GraphKV-6.2"}
-    assert summary.blamed([alone | {"follows": ["decay"]}], others) == set()
+    assert summary.failing_equations([alone], others) == {"GraphKV-6.2"}
+    assert summary.failing_equations([alone | {"follows": ["decay"]}], others) == set()
     another = claim_of("segment_coverage", "HubKV-I")
-    assert summary.blamed([another], ["uniform_spread"]) == {"HubKV-Obs1"}
+    assert summary.failing_equations([another], ["uniform_spread"]) == {"HubKV-Obs1"}
 
 
 PART = """
@@ -213,7 +213,7 @@ def test_a_part_of_a_run_blames_no_equation_of_a_function_that_it_leaves_out(sui
 def test_equations_stand_in_the_order_of_their_numbers():
     ids = ["GraphKV-10", "GraphKV-4", "GraphKV-7.1", "GraphKV-4.1"]
     ordered = ["GraphKV-4", "GraphKV-4.1", "GraphKV-7.1", "GraphKV-10"]
-    assert sorted(ids, key=summary.numbered) == ordered
+    assert sorted(ids, key=summary.equation_sort_key) == ordered
 
 
 def test_an_edge_does_not_hide_that_ordinary_input_fails(account):
@@ -328,7 +328,7 @@ def test_an_equation_passes_or_fails_on_ordinary_input_and_the_rest_stands_besid
         "HubKV-17": outcome("untested"),
         "HEX-3.2c": outcome("passes"),
     }
-    assert summary.paper(seen) == [
+    assert summary.lines_by_paper(seen) == [
         "HEX: 1 of 1 equations offered pass",
         "HubKV: HubKV-10 fails; 1 of 5 equations offered pass; not all tests were run of HubKV-7; "
         "not judged, since others fail: HubKV-16, HubKV-17",
@@ -544,7 +544,7 @@ def test_what_is_remembered_of_a_test_is_its_largest_calls(monkeypatch):
     for size in (1, 5, 3, 2, 4, 6, SMALL + 1):
         LAST.clear()
         recorded(SimpleNamespace(ours=False), "knorm", torch.clone)(torch.ones(size))
-        unfaulted("a test")
+        record_passing_calls("a test")
     assert [call.size for call in kept["knorm"]["a test"]] == [6, 5, 4, 3]
 
 
@@ -591,9 +591,9 @@ def test_of_a_large_answer_the_element_that_is_furthest_off_is_shown():
     expected = torch.zeros(3, 40)
     actual = expected + 1e-7
     actual[1, 2] = -torch.inf
-    assert differing((1, expected), (1, actual), are_equal) == ("[1][1, 2]", 0, -torch.inf)
+    assert first_difference((1, expected), (1, actual), are_equal) == ("[1][1, 2]", 0, -torch.inf)
     actual[2, 0] = torch.nan
-    assert differing(expected, actual, are_equal)[0] == "[1, 2]"
+    assert first_difference(expected, actual, are_equal)[0] == "[1, 2]"
 
 
 def test_refusals_are_not_asked_below_their_level(suite, elsewhere):
@@ -652,7 +652,7 @@ ARITY = dict(msub=2, msup=2, msubsup=3, munder=2, mover=2, munderover=3, mfrac=2
 
 def test_every_equation_reads_as_text_and_as_mathml():
     for name in reference.__all__:
-        for equation in tex.printed(name):
+        for equation in tex.tex_equations(name):
             line = tex.as_text(equation)
             assert not set("\\&$") & set(line), line
             assert line.count("(") == line.count(")") or "pmatrix" in equation, line
@@ -663,7 +663,7 @@ def test_every_equation_reads_as_text_and_as_mathml():
 def test_what_is_not_collected_asks_for_nothing_that_is_offered():
     for file in HERE.rglob("test_*.py"):
         if "getattr(impl" not in called_functions.text(file):
-            for name in called_functions.functions(file):
+            for name in called_functions.names_by_function(file):
                 assert called_functions.asked(file, name) <= called_functions.mentioned(file), (
                     file,
                     name,

@@ -21,7 +21,7 @@ SMALL = ("--context", "128", "--documents", "3", "--needles", "1", "--continuati
 FEW = (*SMALL, "--no-pictures")
 
 
-def saved(folder: Path, kind: str = "llama", **more: Any) -> Path:
+def save_random_model(folder: Path, kind: str = "llama", **more: Any) -> Path:
     """Write a model with 128 channels in a layer's cache, the fewest HEX has a mask for.
 
     Args:
@@ -50,7 +50,7 @@ def saved(folder: Path, kind: str = "llama", **more: Any) -> Path:
     return folder
 
 
-class Command:
+class CommandRunner:
     """The command, run in its own folder."""
 
     def __init__(self, model: Path, folder: Path) -> None:

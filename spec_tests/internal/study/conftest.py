@@ -13,6 +13,6 @@ def command_model(tmp_path_factory):
 @pytest.fixture
 def command(command_model, tmp_path):
     """Return the command on that model."""
-    from spec_tests.internal.study.command_model import Command
+    from spec_tests.internal.study.command_model import CommandRunner
 
-    return Command(command_model, tmp_path)
+    return CommandRunner(command_model, tmp_path)

@@ -19,8 +19,8 @@ from optimized import Scored, refine
 from optimized.models.scorer import Scores
 from optimized.models.scorers import SCORERS
 from optimized.models.selection import kept_entries
-from optimized.models.self_check import Proof
-from optimized.models.systems import REFINEMENTS, refinement, system_named
+from optimized.models.self_check import ModelTraits
+from optimized.models.systems import REFINEMENTS, refinement_settings, system_named
 from optimized.readings import READINGS
 from optimized.study import evaluate
 from optimized.study.documents import Maker
@@ -28,9 +28,9 @@ from optimized.study.overrides import KINDS, RECORDS, read
 from optimized.study.paired_comparison import DEFAULT
 from optimized.study.record import SCHEMA
 from optimized.tiny import WORDS
-from optimized.tiny.tokens import Tokens
+from optimized.tiny.tokens import CorpusTokenizer
 from spec_tests.internal.models.random_model import LATENT
-from spec_tests.internal.study.command_model import TEXT, Command, saved
+from spec_tests.internal.study.command_model import TEXT, CommandRunner, save_random_model
 
 TIMES = "seconds"
 PAIR = ("--systems", "snapkv", "snapkv+graphkv", "kvzip+hubkv", "--ratios", "0.5")
@@ -92,7 +92,7 @@ def test_bytes_are_counted_where_a_character_is_cut(command_model):
 
 
 def test_facts_are_made_of_words_that_the_tokenizer_has_whole():
-    on = Tokens(WORDS)
+    on = CorpusTokenizer(WORDS)
     for document in Maker(TEXT, on.tokenizer).documents(0, 6, [96, 97, 98], 32, 2):
         for question in document.questions:
             *value, newline = question.answer
@@ -130,7 +130,7 @@ def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path, kind):
             vocab_size_per_layer_input=300,
         ),
     }[kind]
-    one = Command(saved(tmp_path / "model", kind, **layers), tmp_path)
+    one = CommandRunner(save_random_model(tmp_path / "model", kind, **layers), tmp_path)
     systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
     full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
     assert [row["refused"] for row in (full, *rows)] == [None] * 6
@@ -139,7 +139,7 @@ def test_a_model_of_layers_of_several_kinds_is_measured(tmp_path, kind):
 
 
 def test_a_model_of_latent_rows_is_measured_where_rows_are_kept_or_freed(tmp_path):
-    one = Command(saved(tmp_path / "model", "minicpm3", **LATENT), tmp_path)
+    one = CommandRunner(save_random_model(tmp_path / "model", "minicpm3", **LATENT), tmp_path)
     systems = ("snapkv+hubkv", "kvzip", "hex-4", "kivi-4", "gear")
     full, *rows = one.figures("--systems", *systems, "--ratios", "0.5")["rows"]
     reasons = [row["refused"] for row in rows[2:]]
@@ -153,8 +153,8 @@ def test_a_model_of_latent_rows_is_measured_where_rows_are_kept_or_freed(tmp_pat
 
 def test_windows_count_among_the_bytes_in_16_bits_whatever_is_done_beside_them(command, tmp_path):
     window = dict(use_sliding_window=True, sliding_window=17, max_window_layers=1)
-    model = saved(tmp_path / "model", "qwen2", **window)
-    rows = Command(model, model).figures("--systems", "knorm", "hex-4", "--ratios", "0.5")
+    model = save_random_model(tmp_path / "model", "qwen2", **window)
+    rows = CommandRunner(model, model).figures("--systems", "knorm", "hex-4", "--ratios", "0.5")
     full, half, hex4 = (row["stored_bytes"] for row in rows["rows"])
     rates = [2 * 2 * 64 * 2 * length for length in rows["documents"]["lengths"]]
     windows = full - sum(rates)
@@ -263,7 +263,7 @@ def test_the_letter_caps_neighbours_by_the_thousands_of_a_document(reading, toke
     scores, keys = torch.ones(1, tokens), torch.ones(1, tokens, 2)
     scores[0, 0] = 2.0
     scored = Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
-    settings = refinement(system_named("snapkv+graphkv"), reading)
+    settings = refinement_settings(system_named("snapkv+graphkv"), reading)
     refined = refine(scored, settings, keep=1, keys=keys)
     assert int((refined < scores).sum()) == lowered
 
@@ -280,7 +280,7 @@ def test_a_row_keeps_what_graphkv_would_keep_of_it_alone_with_its_budget(reading
     prompt: Any = SimpleNamespace(cache=cache, valid=None)
     system, scores = system_named("pyramidkv+graphkv"), Scores(scored, budgets)
     kept = kept_entries(system, prompt, scores, 0.5, reading, optimized)
-    settings = refinement(system, reading)
+    settings = refinement_settings(system, reading)
     for layer, row in product(range(2), range(2)):
         one = Scored(raw[layer, row], protected[row])
         vectors, keep = (keys[row], keys[row]), int(budgets[layer, row])
@@ -373,7 +373,7 @@ def test_a_scorer_that_does_not_take_the_model_is_refused_by_itself(command, mon
     monkeypatch.setattr(
         sys.modules["optimized.models.attach"],
         "run_self_check",
-        lambda _: Proof(rotates=False, carries=True, layers=2),
+        lambda _: ModelTraits(rotates=False, carries=True, layers=2),
     )
     rows = command.figures("--systems", "expected_attention", "knorm", "--ratios", "0.5")["rows"]
     full, refused, taken = (row["refused"] for row in rows)

@@ -21,7 +21,7 @@ from optimized.models.systems import system_named
 from optimized.study.chart import quality, series
 from optimized.study.paired_comparison import everything
 from optimized.study.pictures.drawing import INK, PAGE
-from optimized.study.record import needless
+from optimized.study.record import needles_unusable_reason
 from optimized.study.report import verdict_line
 from optimized.study.report_figures import embedded
 from optimized.study.significance import fewest
@@ -33,7 +33,7 @@ LETTER = 5
 SOME = ("--systems", "random", "snapkv", "snapkv+graphkv", "kivi-4", "--ratios", "0.5", "0.75")
 
 
-class Page(HTMLParser):
+class TagBalanceParser(HTMLParser):
     """A parser that checks that every opened element is closed."""
 
     VOID = ("meta", "link", "br", "img")
@@ -69,7 +69,7 @@ def page(command, monkeypatch):
 
 
 def test_the_page_is_whole_and_asks_for_nothing(page):
-    read = Page()
+    read = TagBalanceParser()
     read.feed(page)
     assert read.open == []
     assert all(one.startswith("data:") for one in read.asked)
@@ -77,7 +77,7 @@ def test_the_page_is_whole_and_asks_for_nothing(page):
 
 
 def test_the_page_has_every_system_pictures_and_heat_maps(page):
-    read = Page()
+    read = TagBalanceParser()
     read.feed(page)
     assert read.seen["img"] == 2
     for name in ("full", "random", "snapkv", "snapkv+graphkv", "kivi-4"):
@@ -223,7 +223,7 @@ def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden,
     assert figures["tests"] == {"count": 5, "documents": fewest(5)}
     assert {one["signs"] for one in figures["verdicts"]} == {"?"}
     assert re.search(r"snapkv\+graphkv +0\.5: [+-]0\.\d{4} \?   0\.75: ", said)
-    read = Page()
+    read = TagBalanceParser()
     read.feed(page)
     assert read.seen["img"] == 1
     assert not read.open
@@ -232,7 +232,7 @@ def test_what_means_nothing_is_left_out_and_text_is_not(command, capsys, hidden,
 @pytest.mark.parametrize(("found", "compared"), [(1, False), (2, True), (20, True)])
 def test_needles_count_from_a_tenth_on(found, compared):
     row = Row(Trial(system_named("full"), None), found=[[one < found] for one in range(20)])
-    assert (needless(row) is None) is compared
+    assert (needles_unusable_reason(row) is None) is compared
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from optimized.study.pictures import (
     hubkv_columns,
     words,
 )
-from optimized.study.pictures.hex_settings import outputs
-from spec_tests.internal.study.test_command_report import Page
+from optimized.study.pictures.hex_settings import mean_output_norm
+from spec_tests.internal.study.test_command_report import TagBalanceParser
 
 DRAWN = ("--pictures", "--systems", "full", "--needles", "0", "--documents", "2")
 
@@ -31,7 +31,7 @@ def noise(*shape: int) -> torch.Tensor:
 def caught() -> captured.Captured:
     """Return two layers and two documents of 64 tokens, with two query heads for each key head."""
     queries, keys, values = noise(2, 2, 4, 64, 8), noise(2, 2, 2, 64, 8), noise(2, 2, 2, 64, 8)
-    observed, inner = noise(2, 2, 2, 64).abs(), captured.content(64)
+    observed, inner = noise(2, 2, 2, 64).abs(), captured.unprotected_span(64)
     size = inner.stop - inner.start
     density = noise(2, 3, 2, size).abs()
     return captured.Captured((0, 5), queries, keys, values, observed, noise(3, size).abs(), density)
@@ -40,7 +40,7 @@ def caught() -> captured.Captured:
 def test_crowded_scores_are_seen_as_crowded():
     scores = 0.4 + 0.1 * torch.rand(1, 256, generator=torch.Generator().manual_seed(0))
     scores[0, 100:140] = torch.linspace(1, 0.9, 40)  # a hill: one segment of 4 after the other
-    found = hubkv_clusters.clusters(scores, seed=0)
+    found = hubkv_clusters.clustering_figures(scores, seed=0)
     assert found["segments"] == 64
     assert sum(found["gain"]["top"][:40]) == 10
     assert found["coverage"]["top"][39] == 10 / 64
@@ -53,7 +53,7 @@ def test_crowded_scores_are_seen_as_crowded():
 
 def test_scattered_scores_are_not():
     scores = torch.rand(4, 256, generator=torch.Generator().manual_seed(0))
-    found = hubkv_clusters.clusters(scores, seed=0)
+    found = hubkv_clusters.clustering_figures(scores, seed=0)
     correlation = [torch.corrcoef(torch.stack([row[:-1], row[1:]]))[0, 1].item() for row in scores]
     assert found["autocorrelation"][1] == pytest.approx(sum(correlation) / 4, abs=0.02)
     assert "0.87: this model does not" in hubkv_clusters.caption(found)
@@ -61,7 +61,7 @@ def test_scattered_scores_are_not():
 
 def test_density_is_the_mean_of_a_column():
     queries, keys = noise(1, 4, 10, 8), noise(1, 2, 10, 8)
-    found = captured.mean_attention(queries[:, :, 3:], keys)
+    found = captured.mean_received_attention(queries[:, :, 3:], keys)
     for head in range(2):
         column = torch.zeros(10)
         for one in (2 * head, 2 * head + 1):
@@ -84,7 +84,7 @@ def test_one_column_that_draws_everything_is_the_strongest():
 
 
 def test_even_attention_adds_up_and_falls():
-    even = hubkv_columns.even(50)
+    even = hubkv_columns.uniform_attention_received(50)
     assert float(even.sum()) == pytest.approx(1)
     assert float(even[-1]) == pytest.approx(1 / 50**2)
     assert bool((even.diff() < 0).all())
@@ -103,7 +103,7 @@ def test_maps_are_attention_of_the_content(caught):
 
 def test_a_sequence_that_alternates_is_correlated_at_even_distances():
     density = (torch.arange(60) % 2).float().expand(2, 3, 2, 60)
-    found = hubkv_columns.correlation(density)
+    found = hubkv_columns.density_autocorrelations(density)
     for name in ("heads", "mean"):
         assert found[name][1] == pytest.approx(-1, abs=0.01)
         assert found[name][2] == pytest.approx(1, abs=0.01)
@@ -143,7 +143,7 @@ def test_without_a_round_the_best_are_the_best(caught, reading):
 def test_the_length_of_attention_is_that_of_its_values():
     values = torch.zeros(1, 2, 12, 4)
     values[..., 0] = 3.0
-    assert outputs(noise(1, 4, 12, 4), noise(1, 2, 12, 4), values, 8) == pytest.approx(3.0)
+    assert mean_output_norm(noise(1, 4, 12, 4), noise(1, 2, 12, 4), values, 8) == pytest.approx(3.0)
 
 
 def test_layers_are_spread_and_verdicts_are_graded():
@@ -158,7 +158,7 @@ def test_the_report_holds_every_picture_and_asks_for_nothing(command):
     assert [one["name"] for one in figures["pictures"]] == list(PICTURES)
     assert [one["refused"] for one in figures["pictures"]] == [None] * len(PICTURES)
     text = (command.out / "report.html").read_text()
-    page = Page()
+    page = TagBalanceParser()
     page.feed(text)
     assert page.open == []
     assert page.seen["img"] == len(PICTURES)

@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from optimized.tiny import BYTES, MODELS, WORDS, corpus, tasks, tokenizer, train
 from optimized.tiny.configs import PLANS, WARMUP
-from optimized.tiny.evaluate import needle, needle_accuracy, repeat_accuracy, says
+from optimized.tiny.evaluate import greedy_matches, needle, needle_accuracy, repeat_accuracy
 from optimized.tiny.muon import orthogonal
-from optimized.tiny.tokens import Tokens, whole_words
+from optimized.tiny.tokens import CorpusTokenizer, whole_words
 
 ANY_TEXT = [
     "",
@@ -36,7 +36,7 @@ def name(request):
 @pytest.fixture(scope="module")
 def on(name):
     """Return the tokens of a model, all taken from the smaller split, which is fast to tokenise."""
-    found = Tokens(MODELS[name])
+    found = CorpusTokenizer(MODELS[name])
     heldout = found.split("heldout")
     setattr(found, "split", lambda _: heldout)  # noqa: B010, a method
     return found
@@ -70,7 +70,7 @@ def test_any_text_comes_back(on, text):
 
 @pytest.mark.parametrize("text", ANY_TEXT)
 def test_a_token_of_the_model_of_bytes_is_a_byte(text):
-    assert Tokens(BYTES).ids(text) == [*text.encode()]
+    assert CorpusTokenizer(BYTES).ids(text) == [*text.encode()]
 
 
 def test_the_marks_are_those_of_the_configuration(model, on):
@@ -78,9 +78,9 @@ def test_the_marks_are_those_of_the_configuration(model, on):
 
 
 def test_facts_are_words_where_there_are_words():
-    on = Tokens(WORDS)
+    on = CorpusTokenizer(WORDS)
     assert len(on.words) == len(set(on.words)) > 400
-    assert Tokens(BYTES).words == []
+    assert CorpusTokenizer(BYTES).words == []
     for seed in range(50):
         (fact,) = tasks.facts(Random(seed), 1, on.words)
         key, sign, value = (on.ids(text) for text in (fact.key, " = ", fact.value))
@@ -93,7 +93,9 @@ def test_facts_are_words_where_there_are_words():
 
 
 def test_a_word_that_a_tokenizer_does_not_know_is_none_that_it_has_whole():
-    known = {"<unk>": 0} | {word: 1 + place for place, word in enumerate(Tokens(WORDS).words[:120])}
+    known = {"<unk>": 0} | {
+        word: 1 + place for place, word in enumerate(CorpusTokenizer(WORDS).words[:120])
+    }
     bare = Tokenizer(WordLevel(known, unk_token="<unk>"))
     bare.pre_tokenizer = Whitespace()
     whole = whole_words(PreTrainedTokenizerFast(tokenizer_object=bare, unk_token="<unk>"))
@@ -125,7 +127,7 @@ def test_generation_gives_the_answers_that_are_counted_as_found(model, on):
         given = torch.tensor([prompt])
         how = dict(attention_mask=torch.ones_like(given), do_sample=False)
         made = model.generate(given, max_new_tokens=len(answer), **how)
-        found.append(bool(says(model, prompt, answer).all()))
+        found.append(bool(greedy_matches(model, prompt, answer).all()))
         assert (made[0, -len(answer) :].tolist() == answer) == found[-1]
     assert any(found)
 

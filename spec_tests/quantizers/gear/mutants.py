@@ -1,8 +1,8 @@
 """Mutants of GEAR's spans."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("quantizers/gear")
+mutant = mutant_register("quantizers/gear")
 mutant("""
 vector:has-eight-levels-at-three-bits
   b_squared_levels: with outliers a grid has b^2 - 1 intervals

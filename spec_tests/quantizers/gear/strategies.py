@@ -7,9 +7,9 @@ import torch
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.hex.kcvt.strategies import huge
+from spec_tests.hex.kcvt.strategies import scale_beyond_float16
 from spec_tests.quantizers.kivi.strategies import before_tokens, keys, scales, seeds
-from spec_tests.quantizers.low_rank.strategies import is_partial, owned, up_to
+from spec_tests.quantizers.low_rank.strategies import is_partial, one_channel_per_token, up_to
 from spec_tests.strategies import Refusal, real
 
 lengths = st.sampled_from([5, 8, 4, 6, 3, 7, 2, 1, 0])
@@ -43,7 +43,7 @@ def gear_spans(draw, shape, by, bits, outliers):
     count = int(outliers * members / 2)
     room = members - 2 - 2 * count
     most = max(0, room) if by == "channel" else tokens * (room >= kv_heads)
-    errs = owned(shape, most, random)
+    errs = one_channel_per_token(shape, most, random)
     x = np.zeros(shape)
     rows, marks = (
         y.swapaxes(-1, -2) if by == "channel" else np.moveaxis(y, -3, -2) for y in (x, errs)
@@ -118,7 +118,7 @@ REFUSALS = dict(
     gear_compress=(
         dict(**good, scales=torch.float16),
         [
-            Refusal("x", huge, ValueError, "torch.float16"),
+            Refusal("x", scale_beyond_float16, ValueError, "torch.float16"),
             Refusal("x", lambda x: x[:0], ValueError, "a head and a channel"),
         ],
     )

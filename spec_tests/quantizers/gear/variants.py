@@ -5,7 +5,7 @@ import torch
 import reference
 from reference import GearBlock
 from spec_tests.quantizers.low_rank.variants import orthonormal_at_each_pass
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def as_rows(x, by):
@@ -20,8 +20,10 @@ def as_heads(rows, by, width):
     return rows.unflatten(-1, (rows.shape[-1] // width, width)).transpose(-3, -2)
 
 
-@variant("gear_compress")
-def part_after_part(x, by="channel", bits=4, outliers=0.02, rank=4, fill=True, seed=0, scales=None):
+@register_variant("gear_compress")
+def subtract_part_by_part(
+    x, by="channel", bits=4, outliers=0.02, rank=4, fill=True, seed=0, scales=None
+):
     """Take away what each part stores, and store the rest."""
     rows = as_rows(x, by)
     wide = rows.to(torch.promote_types(x.dtype, torch.float32))
@@ -51,8 +53,8 @@ def part_after_part(x, by="channel", bits=4, outliers=0.02, rank=4, fill=True, s
     )
 
 
-@variant("gear_reconstruct")
-def head_after_head(block, exact_outliers=False):
+@register_variant("gear_reconstruct")
+def scatter_outliers_and_add_correction(block, exact_outliers=False):
     """Restore codes, put outliers in their places, and add the correction."""
     by = "channel" if block.words.ndim == block.left.ndim else "token"
     (kv_heads, tokens), width = block.left.shape[-3:-1], block.right.shape[-2]

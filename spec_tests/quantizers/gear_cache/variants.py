@@ -3,20 +3,23 @@
 import torch
 
 from reference import GearCache
-from spec_tests.quantizers.gear.variants import head_after_head, part_after_part
-from spec_tests.variants.make import variant
+from spec_tests.quantizers.gear.variants import (
+    scatter_outliers_and_add_correction,
+    subtract_part_by_part,
+)
+from spec_tests.variants.make import register_variant
 
 
 def with_block(cache, keys, values, rank):
     """Compress a span of its own."""
     rest = cache.bits, cache.outliers, rank, cache.fill, cache.seed, cache.scales
     return cache._replace(
-        key_blocks=(*cache.key_blocks, part_after_part(keys, "channel", *rest)),
-        value_blocks=(*cache.value_blocks, part_after_part(values, "token", *rest)),
+        key_blocks=(*cache.key_blocks, subtract_part_by_part(keys, "channel", *rest)),
+        value_blocks=(*cache.value_blocks, subtract_part_by_part(values, "token", *rest)),
     )
 
 
-@variant("gear_prefill")
+@register_variant("gear_prefill")
 def at_once(
     keys, values, bits=4, outliers=0.02, rank=4, decoded_rank=2, block=20, fill=True, seed=0,
     scales=None,
@@ -28,7 +31,7 @@ def at_once(
     return with_block(cache, keys, values, rank) if keys.shape[-2] else cache
 
 
-@variant("gear_append")
+@register_variant("gear_append")
 def token_by_token(cache, keys, values):
     """Buffer each token, and compress a full buffer."""
     for t in range(keys.shape[-2]):
@@ -41,12 +44,14 @@ def token_by_token(cache, keys, values):
     return cache
 
 
-@variant("gear_read")
+@register_variant("gear_read")
 def block_after_block(cache, exact_outliers=False):
     """Restore each block, and put the buffer behind."""
 
     def whole(blocks, buffer):
-        return torch.cat([*(head_after_head(b, exact_outliers) for b in blocks), buffer], -2)
+        return torch.cat(
+            [*(scatter_outliers_and_add_correction(b, exact_outliers) for b in blocks), buffer], -2
+        )
 
     return (
         whole(cache.key_blocks, cache.residual_keys),

@@ -1,13 +1,13 @@
 """Mutants of KIVI."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("quantizers/kivi")
+mutant = mutant_register("quantizers/kivi")
 mutant("""
 test_one_group_of_all_tokens_without_a_residual_is_kcvt
   kivi_exchanged_axes: keys go by token and values by channel
-  - by_column(buffers)
-  + buffers.reshape(by_column(buffers).shape)
+  - transposed(buffers)
+  + buffers.reshape(transposed(buffers).shape)
 vector:keys-by-channel-values-by-token
   kivi_without_groups: a whole block is one group
   -     return pack_bits(block.codes.flatten(-2), cache.bits), block.steps, block.minima

@@ -5,7 +5,7 @@ import torch
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.hex.kcvt.strategies import huge, widths
+from spec_tests.hex.kcvt.strategies import scale_beyond_float16, widths
 from spec_tests.strategies import Refusal
 
 seeds = st.integers(0, 2**16)
@@ -86,14 +86,14 @@ layout = dict(bits=2, group=2, residual=4)
 cache = reference.kivi_prefill(keys, values, **layout, scales=torch.float16)
 
 bad_prompt = [
-    Refusal("keys", huge, ValueError, "torch.float16"),
+    Refusal("keys", scale_beyond_float16, ValueError, "torch.float16"),
     Refusal("keys", lambda k: k[:0], ValueError, "of at least 1"),
-    Refusal("values", huge, ValueError, "torch.float16"),
+    Refusal("values", scale_beyond_float16, ValueError, "torch.float16"),
     Refusal("values", lambda v: v.double(), TypeError, "torch.float32"),
     Refusal("values", lambda v: v[:, :-1], ValueError, "shape"),
 ]
 bad_arrival = [
-    Refusal("keys", huge, ValueError, "torch.float16"),
+    Refusal("keys", scale_beyond_float16, ValueError, "torch.float16"),
     Refusal("keys", lambda k: k.double(), TypeError, "torch.float32"),
     *bad_prompt[2:],
 ]

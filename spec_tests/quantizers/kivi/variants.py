@@ -8,7 +8,7 @@ import torch
 
 import reference
 from reference import KiviCache
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def coded(rows, bits, group, scales):
@@ -22,7 +22,7 @@ def coded(rows, bits, group, scales):
     )
 
 
-@variant("kivi_append")
+@register_variant("kivi_append")
 def token_by_token(cache, keys, values):
     """Buffer each token; a full buffer of keys goes at once, values go one by one."""
     key_parts = cache.key_words, cache.key_steps, cache.key_minima
@@ -49,7 +49,7 @@ def token_by_token(cache, keys, values):
     )  # fmt: skip
 
 
-@variant("kivi_prefill")
+@register_variant("kivi_prefill")
 def from_nothing(keys, values, bits=2, group=32, residual=32, scales=None):
     """Append the prompt to an empty cache."""
     *before, _, width = keys.shape
@@ -72,7 +72,7 @@ def from_nothing(keys, values, bits=2, group=32, residual=32, scales=None):
     return token_by_token(empty, keys, values)
 
 
-@variant("kivi_read")
+@register_variant("kivi_read")
 def with_repeated_scales(cache):
     """Repeat steps and minima for each member of their group."""
 

@@ -15,7 +15,7 @@ def up_to(most):
     return st.sampled_from(range(most, -1, -1))
 
 
-def owned(shape, most, random):
+def one_channel_per_token(shape, most, random):
     """Give each token of each head one channel, no channel more than `most` tokens."""
     tokens, width = shape[-2:]
     mask = np.zeros(shape, bool)
@@ -32,7 +32,7 @@ def low_rank(draw):
     random = np.random.default_rng(draw(seeds))
     shape = (*draw(st.sampled_from([(), (2,), (2, 2), (0, 2)])), *draw(matrices))
     kind = draw(st.sampled_from(["orthogonal", "zero", "any"]))
-    marks = owned(shape, shape[-2], random)
+    marks = one_channel_per_token(shape, shape[-2], random)
     x = torch.from_numpy(marks * random.choice([-1.0, 1.0], shape)).float()
     ranks = marks.any(-2).sum(-1)
     most = int(ranks.min()) if ranks.size else 4

@@ -5,10 +5,10 @@
 import torch
 
 from reference import LowRank
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("low_rank")
+@register_variant("low_rank")
 def orthonormal_at_each_pass(x, rank, rounds=3, seed=0):
     """Make the block orthonormal whenever it has passed: powers neither grow nor fade.
 

@@ -1,8 +1,8 @@
 """Mutants of outliers."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("quantizers/outliers")
+mutant = mutant_register("quantizers/outliers")
 mutant("""
 test_what_is_left_is_the_middle_of_the_order
   by_magnitude: outliers are the largest magnitudes

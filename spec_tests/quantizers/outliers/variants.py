@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("outlier_mask")
+@register_variant("outlier_mask")
 def by_rank(x, ratio=0.02):
     """Rank all members, the earlier of equals first."""
     count = math.floor(Fraction(str(ratio)) * x.shape[-1] / 2)
@@ -17,7 +17,7 @@ def by_rank(x, ratio=0.02):
     return (rank < count) | (rank >= x.shape[-1] - count)
 
 
-@variant("outlier_mask", "values")
+@register_variant("outlier_mask", "values")
 @among_tensors
 def with_numpy(x, ratio=0.02):
     """Sort by value, then by place."""

@@ -3,17 +3,17 @@
 from statistics import fmean
 
 from reference import PaperSize, gear_size, kivi_size
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("kivi_share")
+@register_variant("kivi_share")
 def over_a_common_denominator(bits, group, residual, tokens):
     """Add fractions of sixteenths, groups and tokens."""
     whole = 16 * group * tokens
     return 100 * (bits * group * tokens + 32 * tokens + 16 * group * residual) / whole
 
 
-@variant("quantizer_sizes")
+@register_variant("quantizer_sizes")
 def prompt_by_prompt(prompts=(900, 1304, 1021), kv_heads=8, width=128):
     """Average bytes a token."""
 

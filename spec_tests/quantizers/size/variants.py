@@ -4,10 +4,10 @@ import torch
 
 import reference
 from reference import KiviCache, QuantizerBytes
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("quantizer_bytes")
+@register_variant("quantizer_bytes")
 def by_elements(cache):
     """Count elements, and multiply by what one takes."""
 
@@ -30,7 +30,7 @@ def by_elements(cache):
     )
 
 
-@variant("kivi_size")
+@register_variant("kivi_size")
 def of_an_empty_prompt(
     tokens, bits=2, group=32, residual=32, kv_heads=8, width=128, dtype=torch.float16
 ):
@@ -39,7 +39,7 @@ def of_an_empty_prompt(
     return by_elements(reference.kivi_prefill(zeros, zeros, bits, group, residual))
 
 
-@variant("gear_size")
+@register_variant("gear_size")
 def of_an_empty_span(
     tokens, bits=4, outliers=0.02, rank=4, kv_heads=8, width=128, dtype=torch.float16
 ):

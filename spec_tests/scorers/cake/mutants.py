@@ -1,8 +1,8 @@
 """Mutants of CAKE's scores and preferences."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/cake")
+mutant = mutant_register("scorers/cake")
 mutant("""
 vector:variance-is-unbiased-and-pooling-counts-zeros
   cake_biased: the variance divides by the number of queries

@@ -10,7 +10,7 @@ temperatures = st.sampled_from([0.5, 1.0, 2.0])
 
 
 @st.composite
-def observed(draw, batch=batches):
+def observation_window_inputs(draw, batch=batches):
     """Grouped heads, a window shorter or longer than the tokens, as many queries or more."""
     batch, width, window = draw(batch), draw(st.integers(1, 3)), draw(st.sampled_from([2, 3, 2, 4]))
     kv_heads, group, tokens = draw(key_heads), draw(groups), draw(lengths)
@@ -25,7 +25,7 @@ def observed(draw, batch=batches):
 
 
 @st.composite
-def cake(draw, shape=observed()):  # noqa: B008
+def cake(draw, shape=observation_window_inputs()):  # noqa: B008
     """Pooling wider than what it pools; a variance that is heavy, yet not all there is.
 
     At the default weight of 200 the score is a variance, which amplifies what the weights are off.
@@ -35,7 +35,7 @@ def cake(draw, shape=observed()):  # noqa: B008
 
 
 @st.composite
-def cake_preference(draw, shape=observed()):  # noqa: B008
+def cake_preference(draw, shape=observation_window_inputs()):  # noqa: B008
     """Temperatures on either side of 1."""
     return draw(shape) | dict(tau1=draw(temperatures), tau2=draw(temperatures))
 

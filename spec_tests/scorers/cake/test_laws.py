@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close, assert_equal
 from spec_tests.scorers.cake import oracle
-from spec_tests.scorers.cake.strategies import cake, cake_preference, observed
+from spec_tests.scorers.cake.strategies import cake, cake_preference, observation_window_inputs
 from spec_tests.scorers.padded import masks
 from spec_tests.scorers.padding_invariance import alone, assert_rows
 from spec_tests.strategies import grid, real
@@ -77,7 +77,7 @@ def test_a_window_of_queries_is_enough(impl, x):
         assert_close(impl.cake_preference(queries, **own), expected)
 
 
-@given(observed(batch=st.just(())))
+@given(observation_window_inputs(batch=st.just(())))
 def test_without_variance_and_pooling_a_score_is_the_mean_of_the_window(impl, x):
     x = x | dict(valid=None)
     scored = impl.cake(**x, gamma=0.0, kernel=1)
@@ -112,14 +112,14 @@ def test_a_layer_that_looks_the_same_way_prefers_nothing(impl, old, window, quer
     assert_close(impl.cake_preference(same, keys, window), torch.tensor(0.0))
 
 
-@given(observed())
+@given(observation_window_inputs())
 def test_temperatures_are_roots(impl, x):
     plain = impl.cake_preference(**x).double()
     assert_close(impl.cake_preference(**x, tau1=0.5, tau2=0.5), plain**2, 4 * plain**2)
     assert_close(impl.cake_preference(**x, tau1=2.0, tau2=2.0), plain.sqrt())
 
 
-@given(observed())
+@given(observation_window_inputs())
 def test_twice_the_heads_prefer_four_times_as_much(impl, x):
     """Entropy and variance are both summed over heads: only ratios between layers count."""
     twice = {name: torch.cat([x[name], x[name]], -3) for name in ("queries", "keys")}

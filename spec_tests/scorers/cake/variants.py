@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 
 from reference import Scored
-from spec_tests.scorers.dense_attention import exact, last, real, weights
-from spec_tests.variants.make import variant
+from spec_tests.scorers.dense_attention import accumulation_dtype, last, real, weights
+from spec_tests.variants.make import register_variant
 
 
 def observed(queries, keys, window, valid, dtype):
@@ -25,10 +25,10 @@ def scored(indicator, keys, window, valid, kernel, dtype):
     return Scored(scores * mask[..., None, :], last(mask, window, keys.shape[-3]))
 
 
-@variant("cake")
+@register_variant("cake")
 def by_var(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
     """Take the variance by the library."""
-    dtype = exact(queries, keys)
+    dtype = accumulation_dtype(queries, keys)
     seen = observed(queries, keys, window, valid, dtype)
     if not seen.numel():
         return scored(seen[..., :0].flatten(-2), keys, window, valid, kernel, dtype)
@@ -36,17 +36,17 @@ def by_var(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
     return scored(indicator, keys, window, valid, kernel, dtype)
 
 
-@variant("cake")
+@register_variant("cake")
 def by_pairs(queries, keys, window=32, gamma=200.0, kernel=5, valid=None):
     """A variance is half the mean square of the difference of two, in float64."""
-    dtype = exact(queries, keys)
+    dtype = accumulation_dtype(queries, keys)
     seen = observed(queries, keys, window, valid, torch.float64)
     apart = (seen[..., :, None, :] - seen[..., None, :, :]).square().sum((-3, -2))
     indicator = seen.sum(-2) / window + gamma * apart / (2 * window * (window - 1))
     return scored(indicator, keys, window, valid, kernel, dtype)
 
 
-@variant("cake_preference")
+@register_variant("cake_preference")
 def by_library(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
     """Sum entropies and variances over everything at once."""
     seen = observed(queries, keys, window, valid, torch.float64)
@@ -57,7 +57,7 @@ def by_library(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
     return (entropy.clamp(min=0) ** (1 / tau1) * change ** (1 / tau2)).float()
 
 
-@variant("cake_preference", "values")
+@register_variant("cake_preference", "values")
 def head_by_head(queries, keys, window=32, tau1=1.0, tau2=1.0, valid=None):
     """Sum over heads last."""
     seen = observed(queries, keys, window, valid, torch.float64).movedim((-4, -3), (0, 1))

@@ -1,8 +1,8 @@
 """Mutants of CAKE's budgets."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/cake_budgets")
+mutant = mutant_register("scorers/cake_budgets")
 mutant("""
 test_exact_budgets_add_up_to_all_there_is
   cake_remainder_lost: what truncation and clipping leave over is lost

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 def lengths(preferences, tokens):
@@ -42,7 +42,7 @@ def divided(wishes, total, rooms, exact):
     return [min(pair) for pair in zip(shares, rooms, strict=True)]
 
 
-@variant("cake_budgets", "values")
+@register_variant("cake_budgets", "values")
 def in_float32(preferences, keep, tokens, window=32, exact=False):
     """Round down quotients of floating-point numbers."""
     budgets, layers = torch.zeros(preferences.shape, dtype=torch.int64), len(preferences)
@@ -58,7 +58,7 @@ def in_float32(preferences, keep, tokens, window=32, exact=False):
     return budgets
 
 
-@variant("cake_cascade", "values")
+@register_variant("cake_cascade", "values")
 def step_by_step(preferences, keep, tokens, window=32, exact=False):
     """Divide anew among the layers so far, each with the room that it had left."""
     layers = len(preferences)

@@ -1,8 +1,8 @@
 """Mutants of expected attention."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/expected_attention")
+mutant = mutant_register("scorers/expected_attention")
 mutant("""
 test_epsilon_adds_the_length_of_the_value
   epsilon_ignored: epsilon is left out

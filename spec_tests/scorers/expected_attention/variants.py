@@ -3,15 +3,15 @@
 import torch
 
 from reference import Scored
-from spec_tests.scorers.dense_attention import ends, exact, real
-from spec_tests.variants.make import variant
+from spec_tests.scorers.dense_attention import accumulation_dtype, ends, real
+from spec_tests.variants.make import register_variant
 
 
-@variant("expected_attention")
+@register_variant("expected_attention")
 def by_einsum(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
     """Turn the keys back, not the moments forth."""
     kv_heads, width = keys.shape[-3], keys.shape[-1]
-    dtype = exact(keys, values, rotation, statistics.mean, statistics.covariance)
+    dtype = accumulation_dtype(keys, values, rotation, statistics.mean, statistics.covariance)
     turned = keys.to(dtype) @ rotation.to(dtype)[..., None, :, :]
     shape = (kv_heads, statistics.mean.shape[-2] // max(1, kv_heads))
     mean = statistics.mean.to(dtype).unflatten(-2, shape)
@@ -26,11 +26,11 @@ def by_einsum(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=No
     return Scored(scores, ends(mask, sinks, 0, kv_heads))
 
 
-@variant("expected_attention", "values")
+@register_variant("expected_attention", "values")
 def token_by_token(statistics, keys, values, rotation, sinks=4, epsilon=0.0, valid=None):
     """Exponentials first, in float64, and their sum at the end."""
     kv_heads, tokens, width = keys.shape[-3:]
-    dtype = exact(keys, values, rotation, statistics.mean, statistics.covariance)
+    dtype = accumulation_dtype(keys, values, rotation, statistics.mean, statistics.covariance)
     group = statistics.mean.shape[-2] // max(1, kv_heads)
     turn = rotation.double()[..., None, :, :]
     mean = (turn @ statistics.mean.double()[..., None])[..., 0]

@@ -1,8 +1,8 @@
 """Mutants of FastKVzip's gate and its loss."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/fastkvzip")
+mutant = mutant_register("scorers/fastkvzip")
 mutant("""
 test_the_bias_enters_once
   bias_twice: the bias is added twice

@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 
 from reference import Scored
-from spec_tests.scorers.dense_attention import ends, exact, real
-from spec_tests.variants.make import variant
+from spec_tests.scorers.dense_attention import accumulation_dtype, ends, real
+from spec_tests.variants.make import register_variant
 
 
-@variant("fastkvzip")
+@register_variant("fastkvzip")
 def by_softmax(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
     """The token is one of several that a softmax is over."""
-    dtype, dim = exact(hidden, *weights), weights.query.shape[-2]
+    dtype, dim = accumulation_dtype(hidden, *weights), weights.query.shape[-2]
     x, gate = hidden.to(dtype), type(weights)(*(part.to(dtype) for part in weights))
     query = torch.einsum("...tc,hgdc->...hgtd", x, gate.query) + gate.query_bias[:, :, None]
     query = F.rms_norm(query, (dim,), gate.query_scale, epsilon)
@@ -28,14 +28,14 @@ def by_softmax(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
     return Scored(scores.masked_fill(~mask[..., None, :], 0), protected)
 
 
-@variant("fastkvzip", "values")
+@register_variant("fastkvzip", "values")
 def as_printed(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
     """Add up powers of differences."""
 
     def normed(y, scale):
         return y / torch.sqrt(torch.mean(y * y, -1, keepdim=True) + epsilon) * scale
 
-    dtype, (kv_heads, group, dim) = exact(hidden, *weights), weights.query.shape[:3]
+    dtype, (kv_heads, group, dim) = accumulation_dtype(hidden, *weights), weights.query.shape[:3]
     x, gate = hidden.double(), type(weights)(*(part.double() for part in weights))
     scores = x.new_zeros(*x.shape[:-2], kv_heads, x.shape[-2])
     for h in range(kv_heads):
@@ -50,10 +50,10 @@ def as_printed(hidden, weights, sinks=4, recent=None, epsilon=1e-6, valid=None):
     return Scored((scores * mask[..., None, :]).to(dtype), protected)
 
 
-@variant("fastkvzip_loss")
+@register_variant("fastkvzip_loss")
 def by_logarithms(scores, targets, valid=None):
     """Logarithms that are cut at −100."""
-    dtype = exact(scores, targets)
+    dtype = accumulation_dtype(scores, targets)
     s, t = scores.to(dtype), targets.to(dtype)
     terms = t * s.log().clamp(min=-100) + (1 - t) * (1 - s).log().clamp(min=-100)
     mask = real(valid, scores[..., None]).to(dtype)

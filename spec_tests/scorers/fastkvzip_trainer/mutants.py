@@ -1,8 +1,8 @@
 """Mutants of the trainer of FastKVzip's gate."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/fastkvzip_trainer")
+mutant = mutant_register("scorers/fastkvzip_trainer")
 mutant("""
 test_a_fresh_gate_is_uniform_within_the_root_of_the_width
   GaussianGate: projections start as Gaussians

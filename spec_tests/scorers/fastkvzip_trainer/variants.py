@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from reference import GateWeights, fastkvzip, fastkvzip_loss
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
 class Gate(nn.Module):
@@ -37,13 +37,13 @@ class Gate(nn.Module):
         return fastkvzip(hidden, self.weights(), epsilon=epsilon, valid=valid).scores
 
 
-@variant("FastKVzipGate")
+@register_variant("FastKVzipGate")
 def gate(hidden, kv_heads, group, dim=16, learned=16, seed=0, dtype=torch.float32, spread=0.0):
     """Return a gate of another draw."""
     return Gate(hidden, kv_heads, group, dim, learned, seed, dtype, spread)
 
 
-@variant("train_fastkvzip")
+@register_variant("train_fastkvzip")
 def by_hand(
     hidden, targets, group, steps=5000, rate=0.2, momentum=0.9, sample=1000, dim=16, learned=16,
     seed=0, epsilon=1e-6, valid=None, spread=0.0,

@@ -4,13 +4,13 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.scorers.attention_inputs import (
+    attended_with_optional_log_sum_exp,
     bad_attention,
     batches,
     cache,
     key_heads,
     left_padding,
     lengths,
-    maybe_known,
     mostly,
     queries,
     valid,
@@ -22,7 +22,7 @@ from spec_tests.strategies import Refusal, grid
 @st.composite
 def h2o_mass(draw):
     """A sequence and what some of its first tokens have drawn before."""
-    x = draw(maybe_known())
+    x = draw(attended_with_optional_log_sum_exp())
     *heads, tokens, _ = x["keys"].shape
     before = grid(*heads, tokens - draw(st.integers(0, tokens)))
     return x | dict(mass=draw(before) if draw(mostly) else None)

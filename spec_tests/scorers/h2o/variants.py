@@ -3,8 +3,8 @@
 import torch
 
 from reference import Scored
-from spec_tests.scorers.dense_attention import exact, last, real, weights
-from spec_tests.variants.make import variant
+from spec_tests.scorers.dense_attention import accumulation_dtype, last, real, weights
+from spec_tests.variants.make import register_variant
 
 
 def added(drawn, mass, valid):
@@ -15,18 +15,18 @@ def added(drawn, mass, valid):
     return torch.where(real(valid, drawn[..., None])[..., None, :], total, 0)
 
 
-@variant("h2o_mass")
+@register_variant("h2o_mass")
 def by_one_softmax(queries, keys, mass=None, valid=None, log_sum_exp=None):
     """Make all weights at once in float64: short prompts."""
     drawn = weights(queries, keys, valid, log_sum_exp, torch.float64).sum((-3, -2))
-    return added(drawn.to(exact(queries, keys, log_sum_exp)), mass, valid)
+    return added(drawn.to(accumulation_dtype(queries, keys, log_sum_exp)), mass, valid)
 
 
-@variant("h2o_mass")
+@register_variant("h2o_mass")
 def by_online_softmax(queries, keys, mass=None, valid=None, log_sum_exp=None):
     """Walk over blocks of keys twice: for the sum of the powers, then for the weights."""
     kv_heads, tokens, width = keys.shape[-3:]
-    dtype, count = exact(queries, keys, log_sum_exp), queries.shape[-2]
+    dtype, count = accumulation_dtype(queries, keys, log_sum_exp), queries.shape[-2]
     asking = queries.to(dtype).unflatten(-3, (kv_heads, queries.shape[-3] // max(1, kv_heads)))
     asking, mask = asking / width**0.5, real(valid, keys)
     at = torch.arange(tokens)
@@ -58,7 +58,7 @@ def by_online_softmax(queries, keys, mass=None, valid=None, log_sum_exp=None):
     return added(drawn, mass, valid)
 
 
-@variant("h2o")
+@register_variant("h2o")
 def by_counting_back(mass, keep, valid=None, recent=None):
     """Count tokens from the end."""
     recent = keep // 2 if recent is None else recent

@@ -1,8 +1,8 @@
 """Mutants of scoring by the length of keys."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/knorm")
+mutant = mutant_register("scorers/knorm")
 mutant("""
 test_a_score_is_minus_the_length_of_the_key
   squared_lengths: lengths are squared

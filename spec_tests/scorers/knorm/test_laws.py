@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spec_tests.accuracy import assert_close
 from spec_tests.inputs import INPUTS
-from spec_tests.scorers.attention_inputs import crowds
+from spec_tests.scorers.attention_inputs import two_row_batch
 from spec_tests.scorers.knorm import oracle
 from spec_tests.scorers.padding_invariance import assert_rows
 from spec_tests.strategies import real
@@ -15,7 +15,7 @@ from spec_tests.strategies import real
 pytestmark = pytest.mark.spec("GraphKV-KNorm")
 
 
-@given(crowds())
+@given(two_row_batch())
 def test_a_score_is_minus_the_length_of_the_key(impl, x):
     keys = dict(keys=x["keys"], valid=x["valid"])
     scored = impl.knorm(**keys)

@@ -8,10 +8,10 @@ import torch
 from reference import Scored
 from spec_tests.numpy_adapter import among_tensors
 from spec_tests.scorers.dense_attention import real
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("knorm")
+@register_variant("knorm")
 def by_norm(keys, valid=None, shift=False):
     """As printed; in at least float32."""
     scores = -keys.to(torch.promote_types(keys.dtype, torch.float32)).norm(dim=-1)
@@ -22,7 +22,7 @@ def by_norm(keys, valid=None, shift=False):
     return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
 
 
-@variant("knorm")
+@register_variant("knorm")
 def by_products(keys, valid=None, shift=False):
     """Multiply each key with itself."""
     keys = keys.to(torch.promote_types(keys.dtype, torch.float32))
@@ -32,7 +32,7 @@ def by_products(keys, valid=None, shift=False):
     return Scored(scores, torch.zeros_like(scores, dtype=torch.bool))
 
 
-@variant("knorm", "values")
+@register_variant("knorm", "values")
 @among_tensors
 def with_numpy(keys, valid=None, shift=False):
     """Over arrays."""

@@ -1,8 +1,8 @@
 """Mutants of KVzip."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/kvzip")
+mutant = mutant_register("scorers/kvzip")
 mutant("""
 vector:the-best-query-counts
   no_causal_mask: a query sees all of the repeat input

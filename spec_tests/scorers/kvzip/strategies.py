@@ -3,7 +3,15 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.scorers.padded import bad_padding, batches, gap, groups, key_heads, lengths, masks
+from spec_tests.scorers.padded import (
+    bad_padding,
+    batches,
+    groups,
+    key_heads,
+    lengths,
+    masks,
+    with_last_token_padded,
+)
 from spec_tests.strategies import Refusal, grid, longer, real, signed
 
 numbers = st.sampled_from([signed, real])
@@ -86,7 +94,7 @@ bad_queries = [
     Refusal("queries", lambda q: q[:3], ValueError, "multiple of the 2"),
     Refusal("queries", lambda q: torch.cat([q, q], -2), ValueError, "as the 4 tokens"),
 ]
-bad_echo = Refusal("repeat_valid", gap, ValueError, "on the left")
+bad_echo = Refusal("repeat_valid", with_last_token_padded, ValueError, "on the left")
 
 
 def in_the_last(refusal: Refusal) -> Refusal:

@@ -4,18 +4,18 @@ import numpy as np
 import torch
 
 from reference import Scored
-from spec_tests.scorers.dense_attention import ends, exact, real
-from spec_tests.variants.make import variant
+from spec_tests.scorers.dense_attention import accumulation_dtype, ends, real
+from spec_tests.variants.make import register_variant
 
 
-@variant("kvzip_chunk")
+@register_variant("kvzip_chunk")
 def with_a_mask(
     queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
 ):
     """Let all of the context stand in the softmax, and hide what is neither sink nor chunk."""
     kv_heads, tokens, width = keys.shape[-3:]
     count, repeat = queries.shape[-2], repeat_keys.shape[-2]
-    dtype = exact(queries, keys, repeat_keys)
+    dtype = accumulation_dtype(queries, keys, repeat_keys)
     mask, echoed = real(valid, keys), real(repeat_valid, repeat_keys)
     place = mask.cumsum(-1) - 1 - sinks
     within = mask & (place >= index * chunk) & (place < (index + 1) * chunk)
@@ -39,12 +39,12 @@ def same(one, other):
     return one.to(dtype), other.to(dtype)
 
 
-@variant("kvzip_chunk", "values")
+@register_variant("kvzip_chunk", "values")
 def by_powers(
     queries, keys, repeat_keys, index, chunk=2000, sinks=4, valid=None, repeat_valid=None, past=None
 ):
     """Row by row; powers over their sum, in float64."""
-    dtype = exact(queries, keys, repeat_keys)
+    dtype = accumulation_dtype(queries, keys, repeat_keys)
     tokens, repeat = keys.shape[-2], repeat_keys.shape[-2]
     group = queries.shape[-3] // max(1, keys.shape[-3])
     scores = torch.zeros(keys.shape[:-1], dtype=dtype) if past is None else past.clone()
@@ -69,7 +69,7 @@ def by_powers(
     return scores
 
 
-@variant("kvzip")
+@register_variant("kvzip")
 def chunk_after_chunk(
     queries, keys, repeat_keys, chunk=2000, sinks=4, recent=None, valid=None, repeat_valid=None
 ):

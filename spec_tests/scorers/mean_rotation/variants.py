@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from spec_tests.numpy_adapter import among_tensors
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("mean_rotation")
+@register_variant("mean_rotation")
 def by_diagonals(frequencies, start, future=512):
     """Average cosines and sines, and put them on diagonals."""
     at = torch.as_tensor(start).double()[..., None] + torch.arange(future)
@@ -17,7 +17,7 @@ def by_diagonals(frequencies, start, future=512):
     return mean.to(torch.promote_types(frequencies.dtype, torch.float32))
 
 
-@variant("mean_rotation", "values")
+@register_variant("mean_rotation", "values")
 @among_tensors
 def by_complex_numbers(frequencies, start, future=512):
     """A rotation is a complex number, whose real part turns into itself."""

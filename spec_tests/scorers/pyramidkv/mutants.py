@@ -1,8 +1,8 @@
 """Mutants of PyramidKV's budgets."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/pyramidkv")
+mutant = mutant_register("scorers/pyramidkv")
 mutant("""
 test_exact_budgets_add_up_to_the_budget
   never_exact: the overspending is left in the exact budgets

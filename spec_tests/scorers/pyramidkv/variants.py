@@ -2,10 +2,10 @@
 
 import torch
 
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("pyramidkv_budgets")
+@register_variant("pyramidkv_budgets")
 def row_by_row(keep, layers, tokens, window=32, beta=20, exact=False):
     """Move half of the drop from the last layer to the first."""
     rows = [

@@ -1,8 +1,8 @@
 """Mutants of query statistics."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/query_statistics")
+mutant = mutant_register("scorers/query_statistics")
 mutant("""
 test_a_prompt_in_chunks_has_the_moments_of_one_piece
   sinks_of_every_chunk: every chunk has sinks of its own

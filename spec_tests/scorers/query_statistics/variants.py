@@ -3,8 +3,8 @@
 import torch
 
 from reference import QueryStatistics
-from spec_tests.scorers.dense_attention import exact, real
-from spec_tests.variants.make import variant
+from spec_tests.scorers.dense_attention import accumulation_dtype, real
+from spec_tests.variants.make import register_variant
 
 
 def counting(queries, sinks, valid, past):
@@ -15,11 +15,11 @@ def counting(queries, sinks, valid, past):
     return mask & (mask.cumsum(-1) > skip[..., None]), before + skip
 
 
-@variant("query_statistics")
+@register_variant("query_statistics")
 def by_weights(queries, sinks=4, valid=None, past=None):
     """Merge sums about the common mean."""
     counts, skipped = counting(queries, sinks, valid, past)
-    dtype = exact(queries, *(() if past is None else past[2:]))
+    dtype = accumulation_dtype(queries, *(() if past is None else past[2:]))
     weight = counts.to(dtype)[..., None, :, None]
     these, new = queries.to(dtype), counts.sum(-1)
     old = torch.zeros_like(new) if past is None else past.counted
@@ -39,11 +39,11 @@ def by_weights(queries, sinks=4, valid=None, past=None):
     return QueryStatistics(old + new, skipped, mean.to(dtype), covariance.to(dtype))
 
 
-@variant("query_statistics", "values")
+@register_variant("query_statistics", "values")
 def by_second_moments(queries, sinks=4, valid=None, past=None):
     """Add up squares in float64, and take off the square of the mean at the end."""
     counts, skipped = counting(queries, sinks, valid, past)
-    dtype = exact(queries, *(() if past is None else past[2:]))
+    dtype = accumulation_dtype(queries, *(() if past is None else past[2:]))
     these = queries.double() * counts[..., None, :, None]
     count = counts.sum(-1)
     first, second = these.sum(-2), torch.einsum("...qa,...qb->...ab", these, these)

@@ -1,8 +1,8 @@
 """Mutants of SnapKV."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/snapkv")
+mutant = mutant_register("scorers/snapkv")
 mutant("""
 test_the_average_counts_what_lies_outside_as_zeros
   uncounted_padding: averages at the ends leave the padding out

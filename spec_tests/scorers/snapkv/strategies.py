@@ -3,8 +3,14 @@
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.from_signature import choices
-from spec_tests.scorers.attention_inputs import bad_attention, cache, maybe_known, queries, valid
+from spec_tests.from_signature import draw_choices
+from spec_tests.scorers.attention_inputs import (
+    attended_with_optional_log_sum_exp,
+    bad_attention,
+    cache,
+    queries,
+    valid,
+)
 from spec_tests.scorers.padded import bad_padding
 from spec_tests.strategies import Refusal
 
@@ -13,10 +19,10 @@ from spec_tests.strategies import Refusal
 def snapkv(draw):
     """Windows shorter and longer than rows."""
     window = draw(st.integers(1, 5))
-    return draw(maybe_known(least=window)) | dict(
+    return draw(attended_with_optional_log_sum_exp(least=window)) | dict(
         window=window,
         kernel=draw(st.sampled_from([1, 3, 5])),
-        **draw(choices(reference.snapkv)),
+        **draw(draw_choices(reference.snapkv)),
     )
 
 

@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 
 from reference import Scored
-from spec_tests.scorers.dense_attention import exact, last, real, weights
-from spec_tests.variants.make import variant
+from spec_tests.scorers.dense_attention import accumulation_dtype, last, real, weights
+from spec_tests.variants.make import register_variant
 
 
 def drawn(queries, keys, window, valid, log_sum_exp):
@@ -25,7 +25,7 @@ def scored(pooled, keys, window, valid):
     return Scored(scores * mask[..., None, :], last(mask, window, keys.shape[-3]))
 
 
-@variant("snapkv")
+@register_variant("snapkv")
 def by_pooling(queries, keys, window=32, kernel=5, pooling="average", valid=None, log_sum_exp=None):
     """Pool by the library."""
     observed = drawn(queries, keys, window, valid, log_sum_exp)
@@ -36,7 +36,7 @@ def by_pooling(queries, keys, window=32, kernel=5, pooling="average", valid=None
     return scored(observed, keys, window, valid)
 
 
-@variant("snapkv")
+@register_variant("snapkv")
 def by_windows(queries, keys, window=32, kernel=5, pooling="average", valid=None, log_sum_exp=None):
     """Lay the windows of the pooling side by side."""
     observed = drawn(queries, keys, window, valid, log_sum_exp)
@@ -46,13 +46,13 @@ def by_windows(queries, keys, window=32, kernel=5, pooling="average", valid=None
     return scored(observed, keys, window, valid)
 
 
-@variant("snapkv", "values")
+@register_variant("snapkv", "values")
 def by_running_sums(
     queries, keys, window=32, kernel=5, pooling="average", valid=None, log_sum_exp=None
 ):
     """Average by differences of running sums."""
     observed = drawn(queries, keys, window, valid, log_sum_exp)
-    dtype, tokens = exact(queries, keys, log_sum_exp), observed.shape[-1]
+    dtype, tokens = accumulation_dtype(queries, keys, log_sum_exp), observed.shape[-1]
     if pooling == "max":
         rows = [observed[..., max(0, t - kernel // 2) : t + kernel // 2 + 1] for t in range(tokens)]
         pooled = [row.amax(-1) for row in rows]

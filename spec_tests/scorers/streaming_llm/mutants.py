@@ -1,8 +1,8 @@
 """Mutants of StreamingLLM."""
 
-from spec_tests.mutants.make import mutants_of
+from spec_tests.mutants.make import mutant_register
 
-mutant = mutants_of("scorers/streaming_llm")
+mutant = mutant_register("scorers/streaming_llm")
 mutant("""
 test_the_sinks_are_the_first_real_tokens
   sinks_at_padding: sinks are the first tokens, padding or not

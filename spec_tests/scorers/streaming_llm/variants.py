@@ -4,10 +4,10 @@ import torch
 
 from reference import Scored
 from spec_tests.scorers.dense_attention import ends, real
-from spec_tests.variants.make import variant
+from spec_tests.variants.make import register_variant
 
 
-@variant("streaming_llm")
+@register_variant("streaming_llm")
 def from_the_end(keys, sinks=4, valid=None):
     """Count how many tokens come after."""
     mask = real(valid, keys)

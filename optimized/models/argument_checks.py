@@ -95,7 +95,7 @@ def known_layers(config: Any, layers: Sequence[object]) -> None:
         )
 
 
-def unlayered(named: str, error: Exception) -> NoReturn:
+def raise_unknown_layer_kinds(named: str, error: Exception) -> NoReturn:
     """Refuse a configuration from which `transformers` cannot make a cache."""
     raise ValueError(
         "model must say in its configuration what each of its layers caches, got "
@@ -136,7 +136,7 @@ def latent(rows: bool) -> None:
         )
 
 
-def unread(seen: int) -> None:
+def require_cached_prompt(seen: int) -> None:
     """Refuse a model that cached nothing of the prompt it read."""
     if not seen:
         raise ValueError(
@@ -180,7 +180,7 @@ def unexpanded(missing: bool) -> None:
         )
 
 
-def states(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
+def check_recurrent_calls(carries: bool, count: int, real: Tensor | None, seen: int) -> None:
     """Refuse calls for which a model with recurrent states would compute wrong outputs."""
     if seen and count > 1 and not carries:
         raise ValueError(
@@ -230,7 +230,7 @@ def unfound(named: str, lost: int) -> None:
         )
 
 
-def unlike_widths(named: str, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
+def require_equal_widths(named: str, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
     """Refuse a model whose values have another width than its keys."""
     for keys, values in layers:
         if keys.shape != values.shape:
@@ -240,7 +240,7 @@ def unlike_widths(named: str, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
             )
 
 
-def added(named: str, mask: Tensor) -> None:
+def reject_additive_bias(named: str, mask: Tensor) -> None:
     """Refuse an additive mask with numbers other than 0 and the lowest ones of a dtype."""
     if bool(((mask > torch.finfo(torch.float16).min) & (mask != 0)).any()):
         raise ValueError(
@@ -316,7 +316,7 @@ def mask(valid: Any, batch: int, tokens: int) -> None:
         )
 
 
-def flags(valid: Any) -> None:
+def require_batch_token_mask(valid: Any) -> None:
     """Refuse an attention mask that is not of shape (batch, tokens)."""
     if valid is not None and (not isinstance(valid, Tensor) or valid.ndim != 2):
         raise ValueError(
@@ -342,7 +342,7 @@ def some_new(new: Tensor, seen: int) -> None:
         )
 
 
-def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
+def count_hidden_tail(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
     """Return how many tokens at the end of each row a mask hides; refuse any other change.
 
     Args:
@@ -369,7 +369,9 @@ def remembered(flags: Tensor, known: Tensor | None, ends: bool) -> Tensor:
     return counts
 
 
-def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]) -> None:
+def require_continuing_positions(
+    places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]
+) -> None:
     """Refuse positions that do not continue in every row, and suggest the likely cause.
 
     Args:
@@ -399,7 +401,7 @@ def going_on(places: Tensor, expected: Tensor, flags: Tensor, padding: list[int]
     )
 
 
-def begun(seen: int, count: int) -> None:
+def require_all_seen_ids(seen: int, count: int) -> None:
     """Refuse fewer ids than a cache has seen."""
     if count < seen:
         raise ValueError(
@@ -409,7 +411,7 @@ def begun(seen: int, count: int) -> None:
         )
 
 
-def false_on_the_left(name: str, mask: Tensor) -> None:
+def require_left_padding(name: str, mask: Tensor) -> None:
     """Refuse padding after a token of its row."""
     behind = (mask[..., :-1] & ~mask[..., 1:]).nonzero()
     if len(behind):
@@ -472,7 +474,7 @@ NUMBERS = [
 ]
 
 
-def infinite(*new: Tensor) -> None:
+def require_finite_states(*new: Tensor) -> None:
     """Refuse queries, keys and values of new tokens that are not finite."""
     for check, one in zip(NUMBERS, new, strict=True):
         assert check is not None
@@ -488,7 +490,7 @@ def narrowed(new: torch.dtype, held: torch.dtype) -> None:
         )
 
 
-def another_text(other: bool) -> None:
+def require_seen_prefix(other: bool) -> None:
     """Refuse ids that do not begin with those that a cache has seen."""
     if other:
         raise ValueError(
@@ -574,7 +576,7 @@ def in_vocabulary(ids: Tensor, size: int) -> None:
         )
 
 
-def implementation(kv: Any) -> None:
+def require_implementation_module(kv: Any) -> None:
     """Refuse an implementation that is not a module."""
     if not isinstance(kv, ModuleType):
         raise TypeError(f"kv must be the module `reference` or `optimized`, got {kv!r}")
@@ -591,7 +593,7 @@ def gates(weights: Any, layers: int) -> None:
     one_a_layer("weights", weights, layers)
 
 
-def of_model(settings: DecodingConfig) -> None:
+def require_scope_within_layer(settings: DecodingConfig) -> None:
     """Refuse the scope `"model"` for a cache that is compressed while the model decodes."""
     if settings.scope not in OF_ONE_LAYER:
         raise ValueError(
@@ -600,7 +602,7 @@ def of_model(settings: DecodingConfig) -> None:
         )
 
 
-def rows(evicts: bool) -> None:
+def reject_row_selection(evicts: bool) -> None:
     """Refuse to select batch rows of a cache that stores rows together."""
     if not evicts:
         unsupported(
@@ -635,7 +637,7 @@ def token_ids(ids: Tensor, valid: Tensor | None) -> None:
             says = ": a budget is named, `ratio=0.75`" if isinstance(valid, float | int) else ""
             raise TypeError(f"attention_mask must be a tensor, got {type(valid).__name__}{says}")
         checks.shaped("attention_mask", valid, ids.shape)
-        false_on_the_left("attention_mask", valid.to(torch.bool))
+        require_left_padding("attention_mask", valid.to(torch.bool))
 
 
 def elsewhere(model: Any, ids: Tensor) -> None:
@@ -689,7 +691,7 @@ def scope(
     return {}
 
 
-def refined(
+def require_refinable_scores(
     compressor: Callable[..., Any], refinement: Any, scores: Sequence[Scored], valid: Tensor | None
 ) -> None:
     """Refuse scores that cannot be refined, before any layer is compressed."""
@@ -736,7 +738,7 @@ def inputs(model: Any, name: str, known: Sequence[str], others: dict[str, Any]) 
     return looked | types
 
 
-def one_request(settings: Mapping[str, Any]) -> None:
+def check_kvzip_request(settings: Mapping[str, Any]) -> None:
     """Refuse KVzip settings with both `tokenizer` and `prompt`, or an invalid tokenizer."""
     if not callable(settings.get("tokenizer", callable)):
         raise TypeError(
@@ -747,7 +749,7 @@ def one_request(settings: Mapping[str, Any]) -> None:
         raise ValueError("settings of kvzip must have tokenizer or prompt, got both")
 
 
-def repeated(looked: Sequence[str]) -> None:
+def reject_kvzip_with_images(looked: Sequence[str]) -> None:
     """Refuse KVzip for a prompt with images or other inputs besides text."""
     if looked:
         raise ValueError(
@@ -762,7 +764,7 @@ TEXT = ("position_ids", "past_key_values", "inputs_embeds", "labels", "use_cache
 TEXT += ("logits_to_keep", "cache_position")
 
 
-def options(given: Mapping[str, Any]) -> None:
+def require_compress_options(given: Mapping[str, Any]) -> None:
     """Refuse options that `compressed` does not have."""
     for one in given:
         if one not in OPTIONS:
@@ -787,7 +789,7 @@ OPTIONS = ("ratio", "keep", "interval", "refined", "settings", "chunk", "reading
 PLACES = ("image", "video", "audio", "boi", "eoi", "vision_start", "vision_end")
 
 
-def seen_at_once(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | None) -> None:
+def check_image_inputs(model: Any, ids: Tensor, looked: dict[str, Any], chunk: int | None) -> None:
     """Refuse image ids without the images, images in chunks, and inputs of another type."""
     taken = signature(model.forward).parameters
     for name, one in looked.items():
@@ -852,7 +854,7 @@ def not_again(name: str, interval: int | None, why: str) -> None:
         raise ValueError(f"interval must be None for {name!r}, got {interval}: {why}")
 
 
-def no_such_mask(name: str, error: ValueError) -> NoReturn:
+def raise_hex_density_error(name: str, error: ValueError) -> NoReturn:
     """Raise an error for a HEX density that the model's shape does not allow.
 
     The message names the settings with the nearest density.
@@ -869,7 +871,9 @@ def in_one_call(what: str, chunk: int | None) -> None:
         raise ValueError(f"chunk must be None {what}, got {chunk}: the prompt is read in one call")
 
 
-def layered(system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any) -> None:
+def reject_per_layer_budgets(
+    system: Any, scorers: Mapping[str, Any], by_layer: bool, interval: Any
+) -> None:
     """Refuse one number for each layer with an interval, or where the scorer shares budgets."""
     if by_layer and interval is not None:
         raise ValueError("ratio and keep must be one number with an interval, got one per layer")
