@@ -74,7 +74,7 @@ def hex_prefill(
     blocks = (compress_span(config, *span, mass, tokens, True),) if tokens else ()
     later = attention_mass(queries[..., tokens:, :], keys)
     later[..., :tokens] += mass
-    return move_to_blocks(uncompressed(config, keys, values, later), blocks, tokens)
+    return move_to_blocks(uncompressed_cache(config, keys, values, later), blocks, tokens)
 
 
 @requires(grouped, continued, alike)
@@ -110,12 +110,76 @@ def hex_append(
         block that fills, which is exact until then. Where `period` blocks may stand side by side,
         those before it have been quantised already.
     """
-    start, length = 0, keys.shape[-2]
-    while start < length:
-        stop = min(length, start + buffer_space(cache))
-        new = (x[..., start:stop, :] for x in (queries, keys, values))
-        cache, start = compress_if_full(append_and_weigh(cache, *new)), stop
+    while keys.shape[-2]:
+        room = buffer_space(cache)
+        cache = add_tokens(cache, keys[..., :room, :], values[..., :room, :])
+        cache = add_mass(cache, mass_drawn(queries[..., :room, :], cache))
+        cache = compress_if_full(cache)
+        queries, keys, values = (x[..., room:, :] for x in (queries, keys, values))
     return cache
+
+
+def compress_if_full(cache: HexCache) -> HexCache:
+    """Compress the residual buffer if it is full: a block beside the others, or all anew."""
+    if buffer_space(cache):
+        return cache
+    if cache.config.mode == "append" or len(cache.blocks) < cache.config.period:
+        return compress_oldest_block(cache)
+    return recompress_all(cache, cache.config.block)
+
+
+def compress_oldest_block(cache: HexCache) -> HexCache:
+    """Compress the oldest block of the residual buffer, and put it beside the others."""
+    size, mass = cache.config.block, cache.residual_mass
+    keys, values = cache.residual_keys[..., :size, :], cache.residual_values[..., :size, :]
+    first, seen = not cache.blocks, mass.shape[-1]
+    block = compress_span(cache.config, keys, values, mass[..., :size], seen, first)
+    return move_to_blocks(cache, (*cache.blocks, block), size)
+
+
+def recompress_all(cache: HexCache, size: int) -> HexCache:
+    """Compress all blocks and the oldest `size` tokens of the residual buffer as one span."""
+    tokens, mass = cache.mass.shape[-1] + size, torch.cat([cache.mass, cache.residual_mass], -1)
+    keys, values = hex_read(cache)
+    if cache.config.mode == "oracle":
+        keys = torch.cat([cache.original_keys, cache.residual_keys], -2)
+        values = torch.cat([cache.original_values, cache.residual_values], -2)
+    keys, values, seen = keys[..., :tokens, :], values[..., :tokens, :], mass.shape[-1]
+    block = compress_span(cache.config, keys, values, mass[..., :tokens], seen, True)
+    return move_to_blocks(cache, (block,), size)
+
+
+def compress_span(
+    config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor, seen: int, first: bool
+) -> HexBlock:
+    """Compress a span whose first token was seen by `seen` queries, each later one by one less."""
+    kv_heads, tokens, width = keys.shape[-3:]
+    if config.normalize:
+        mass = mass / torch.arange(seen, seen - tokens, -1, dtype=mass.dtype, device=mass.device)
+    windowed = not config.carry_recent and (first or config.recent_per_block)
+    recent = config.recent if windowed else 0
+    dynamic = h2o_mask(mass, config.heavy, recent, config.outside_recent)
+    static = static_mask(config, tokens, kv_heads * width).to(keys.device)
+    return hex_compress(
+        keys, values, static, dynamic, config.bits, config.value_group, config.scales
+    )
+
+
+def move_to_blocks(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
+    """Return the cache with these blocks, which hold the oldest `size` tokens of its buffer."""
+    keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
+    remembered = slice(0 if cache.config.mode == "append" else size)
+    originals = slice(size if cache.config.mode == "oracle" else 0)
+    return HexCache(
+        cache.config,
+        blocks,
+        keys[..., size:, :].clone(),
+        values[..., size:, :].clone(),
+        mass[..., size:].clone(),
+        torch.cat([cache.mass, mass[..., remembered]], -1),
+        torch.cat([cache.original_keys, keys[..., originals, :]], -2),
+        torch.cat([cache.original_values, values[..., originals, :]], -2),
+    )
 
 
 def remembers_mass(cache: HexCache) -> None:
@@ -171,21 +235,21 @@ def hex_read(
     Reading:
         E-H73: attention reads them before they are rounded.
     """
-    return read(cache, hex_reconstruct)
+    return read_blocks(cache, hex_reconstruct)
 
 
 def read_unrounded(cache: HexCache) -> tuple[Tensor, Tensor]:
     """Return the keys and values that queries attend to: those of `hex_read`, unrounded."""
-    return read(cache, restored)
+    return read_blocks(cache, restored)
 
 
-def read(
+def read_blocks(
     cache: HexCache, restore: Callable[[HexBlock, Tensor], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """Restore each block, and put the residual buffer behind them."""
+    """Return the keys and values of each block, restored, then those of the residual buffer."""
     keys, values = [], []
     for block in cache.blocks:
-        channels = block.key_steps.shape[-2] * block.key_steps.shape[-1]
+        channels = block.key_steps.shape[-2:].numel()
         static = static_mask(cache.config, block.dynamic.shape[-1], channels)
         span = restore(block, static.to(block.dynamic.device))
         keys.append(span[0])
@@ -196,14 +260,13 @@ def read(
     )
 
 
-def append_and_weigh(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -> HexCache:
-    """Add tokens to the residual buffer, and the weights of their queries to the mass."""
-    cache = with_new_tokens(cache, keys, values)
-    return with_added_mass(cache, attention_mass(queries, read_unrounded(cache)[0]))
+def mass_drawn(queries: Tensor, cache: HexCache) -> Tensor:
+    """Return the attention that the last tokens' queries pay to each token of a cache."""
+    return attention_mass(queries, read_unrounded(cache)[0])
 
 
-def with_new_tokens(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:
-    """Put tokens into the residual buffer that have drawn no attention yet."""
+def add_tokens(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:
+    """Add tokens that have drawn no attention yet to the residual buffer."""
     none = cache.residual_mass.new_zeros(*cache.residual_mass.shape[:-1], keys.shape[-2])
     return cache._replace(
         residual_keys=torch.cat([cache.residual_keys, keys], -2),
@@ -212,8 +275,8 @@ def with_new_tokens(cache: HexCache, keys: Tensor, values: Tensor) -> HexCache:
     )
 
 
-def with_added_mass(cache: HexCache, mass: Tensor) -> HexCache:
-    """Add attention that every token drew to what is remembered of it."""
+def add_mass(cache: HexCache, mass: Tensor) -> HexCache:
+    """Add the attention that each token draws to its mass, where that is remembered."""
     compressed = mass.shape[-1] - cache.residual_mass.shape[-1]
     remembered = cache.mass.shape[-1]
     return cache._replace(
@@ -222,56 +285,25 @@ def with_added_mass(cache: HexCache, mass: Tensor) -> HexCache:
     )
 
 
-def compress_if_full(cache: HexCache) -> HexCache:
-    """Compress a block if the residual buffer is full."""
-    if buffer_space(cache):
-        return cache
-    append = cache.config.mode == "append" or len(cache.blocks) < cache.config.period
-    return compress_oldest_block(cache) if append else recompress_all(cache, cache.config.block)
-
-
-def compress_oldest_block(cache: HexCache) -> HexCache:
-    """Compress the oldest block of the residual buffer, and put it beside the others."""
-    config, size, mass = cache.config, cache.config.block, cache.residual_mass
-    span = cache.residual_keys[..., :size, :], cache.residual_values[..., :size, :]
-    block = compress_span(config, *span, mass[..., :size], mass.shape[-1], not cache.blocks)
-    return move_to_blocks(cache, (*cache.blocks, block), size)
-
-
-def recompress_all(cache: HexCache, size: int) -> HexCache:
-    """Compress all blocks and the oldest `size` tokens of the residual buffer as one span."""
-    mass = torch.cat([cache.mass, cache.residual_mass], -1)
-    tokens = cache.mass.shape[-1] + size
-    keys, values = hex_read(cache)
-    if cache.config.mode == "oracle":
-        keys = torch.cat([cache.original_keys, cache.residual_keys], -2)
-        values = torch.cat([cache.original_values, cache.residual_values], -2)
-    span = keys[..., :tokens, :], values[..., :tokens, :]
-    block = compress_span(cache.config, *span, mass[..., :tokens], mass.shape[-1], True)
-    return move_to_blocks(cache, (block,), size)
-
-
-def move_to_blocks(cache: HexCache, blocks: tuple[HexBlock, ...], size: int) -> HexCache:
-    """Let the oldest `size` tokens go from the residual buffer into the blocks given."""
-    keys, values, mass = cache.residual_keys, cache.residual_values, cache.residual_mass
-    remembered = slice(0 if cache.config.mode == "append" else size)
-    originals = slice(size if cache.config.mode == "oracle" else 0)
-    return HexCache(
-        cache.config,
-        blocks,
-        keys[..., size:, :].clone(),
-        values[..., size:, :].clone(),
-        mass[..., size:].clone(),
-        torch.cat([cache.mass, mass[..., remembered]], -1),
-        torch.cat([cache.original_keys, keys[..., originals, :]], -2),
-        torch.cat([cache.original_values, values[..., originals, :]], -2),
-    )
-
-
-def uncompressed(config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor) -> HexCache:
-    """Return a cache whose residual buffer holds a whole prompt."""
+def uncompressed_cache(config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor) -> HexCache:
+    """Return a cache whose residual buffer holds the whole prompt."""
     none = mass[..., :0], keys[..., :0, :], values[..., :0, :]
     return HexCache(config, (), keys, values, mass, *none)
+
+
+def buffer_space(cache: HexCache) -> int:
+    """Return how many tokens the residual buffer takes before a block leaves it."""
+    return cache.config.block + carried_tokens(cache.config) - cache.residual_keys.shape[-2]
+
+
+def carried_tokens(config: HexConfig) -> int:
+    """Return how many tokens stay in the residual buffer when a block leaves it."""
+    return config.recent if config.carry_recent else 0
+
+
+def span_length(config: HexConfig, tokens: int) -> int:
+    """Return how many tokens of a prompt are compressed: whole blocks."""
+    return max(0, tokens - carried_tokens(config)) // config.block * config.block
 
 
 def hex_store(
@@ -295,41 +327,10 @@ def hex_store(
         settings = config.bits, config.value_group, config.scales
         blank = neutral_padding(keys[..., :span, :], coded, real[..., :span, None])
         blocks = (hex_compress(blank, values[..., :span, :], static, marked, *settings),)
-    return move_to_blocks(uncompressed(config, keys, values, mass), blocks, span)
+    return move_to_blocks(uncompressed_cache(config, keys, values, mass), blocks, span)
 
 
 def neutral_padding(keys: Tensor, coded: Tensor, real: Tensor) -> Tensor:
     """Put into the padding of each channel a number that leaves its range as it is."""
     lowest = keys.masked_fill(~coded, torch.inf).amin(-2, keepdim=True)
     return torch.where(real, keys, torch.where(coded.any(-2, keepdim=True), lowest, 0))
-
-
-def buffer_space(cache: HexCache) -> int:
-    """Return how many tokens the residual buffer takes before a block leaves it."""
-    return cache.config.block + carried_tokens(cache.config) - cache.residual_keys.shape[-2]
-
-
-def carried_tokens(config: HexConfig) -> int:
-    """Return how many tokens stay in the residual buffer when a block leaves it."""
-    return config.recent if config.carry_recent else 0
-
-
-def span_length(config: HexConfig, tokens: int) -> int:
-    """Return how many tokens of a prompt are compressed: whole blocks."""
-    return max(0, tokens - carried_tokens(config)) // config.block * config.block
-
-
-def compress_span(
-    config: HexConfig, keys: Tensor, values: Tensor, mass: Tensor, seen: int, first: bool
-) -> HexBlock:
-    """Compress a span whose first token was seen by `seen` queries, each later one by one less."""
-    kv_heads, tokens, width = keys.shape[-3:]
-    if config.normalize:
-        mass = mass / torch.arange(seen, seen - tokens, -1, dtype=mass.dtype, device=mass.device)
-    windowed = not config.carry_recent and (first or config.recent_per_block)
-    recent = config.recent if windowed else 0
-    dynamic = h2o_mask(mass, config.heavy, recent, config.outside_recent)
-    static = static_mask(config, tokens, kv_heads * width).to(keys.device)
-    return hex_compress(
-        keys, values, static, dynamic, config.bits, config.value_group, config.scales
-    )

@@ -10,7 +10,7 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import alike, continued, grouped
 from reference._validation.types import Finite
 from reference.hex.attention import hex_attention
-from reference.hex.cache import HexCache, buffer_space, hex_append, with_new_tokens
+from reference.hex.cache import HexCache, add_tokens, buffer_space, hex_append
 
 
 class HexDecoded(NamedTuple):
@@ -60,7 +60,7 @@ def hex_decode(
     while start < length:
         stop = min(length, start + buffer_space(cache))
         part = [x[..., start:stop, :] for x in (queries, keys, values)]
-        held = with_new_tokens(cache, *part[1:])
+        held = add_tokens(cache, *part[1:])
         output[..., start:stop, :] = hex_attention(part[0], held).output
         cache, start = hex_append(cache, *part), stop
     return HexDecoded(output, cache)

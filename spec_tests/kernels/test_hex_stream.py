@@ -18,7 +18,7 @@ from optimized.kernels.hex.attention import CODES, WIDTHS, taken
 from optimized.vector.hex import decode_step as processor
 from optimized.vector.hex.cache_layout import StackedCache
 from reference._validation.contract import trusted
-from reference.hex.cache import buffer_space, with_new_tokens
+from reference.hex.cache import add_tokens, buffer_space
 from spec_tests.accuracy import assert_as_accurate, assert_equal
 from spec_tests.hex.cache.strategies import MODES
 from spec_tests.kernels.hex_cache_strategy import wide_cache_inputs
@@ -70,7 +70,7 @@ def stepwise(x: Any, decoded: Any, anew: Any, layout: type) -> None:
     """Append two tokens to a layout, and compare it with a cache of the specification."""
     cache = x["cache"]
     missing = max(0, buffer_space(cache) - 1)
-    held = whole = with_new_tokens(cache, *tokens(x, missing, 0)[1:])
+    held = whole = add_tokens(cache, *tokens(x, missing, 0)[1:])
     for step in (1, 2):
         new = tokens(x, 1, step)
         output, held = decoded(held, *new)

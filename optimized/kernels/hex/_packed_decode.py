@@ -9,7 +9,7 @@ from optimized.kernels.hex.attention import attended, taken
 from optimized.kernels.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.decode_step import compress_full_buffer
 from reference._validation import checks
-from reference.hex.cache import HexCache, with_added_mass, with_new_tokens
+from reference.hex.cache import HexCache, add_mass, add_tokens
 from reference.hex.decode_step import HexDecoded
 
 
@@ -29,10 +29,10 @@ def decoded(
     if isinstance(cache, HexCache) or not fine:
         whole = cache.cache() if isinstance(cache, PackedCache) else cache
         return vector.hex_decode(whole, queries, keys, values)
-    cache = cache._replace(rest=with_new_tokens(cache.rest, keys, values))
+    cache = cache._replace(rest=add_tokens(cache.rest, keys, values))
     remembered = cache.rest.mass.shape[-1] > 0
     output, mass = attended(queries, cache, mass=True, of_all=remembered)
     assert mass is not None
     checks.refuse_overflow("queries", mass)
-    cache = cache._replace(rest=with_added_mass(cache.rest, mass))
+    cache = cache._replace(rest=add_mass(cache.rest, mass))
     return HexDecoded(output, compress_full_buffer(cache, compress_oldest_block, compress_if_full))

@@ -308,8 +308,9 @@ def unseen_mask(
 
 
 def mass_drawn(queries: Tensor, cache: HexCache) -> Tensor:
-    """Return the attention mass that each token receives."""
-    return attend(queries, cache, None, True, None, reading=False)[1]
+    mass = attend(queries, cache, None, True, None, reading=False)[1]
+    checks.refuse_overflow("queries", mass)
+    return mass
 
 
 def hex_attention(

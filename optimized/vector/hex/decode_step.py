@@ -10,7 +10,7 @@ from optimized.vector.hex.attention import attend, hex_attention, learning, mult
 from optimized.vector.hex.cache import compress_if_full, compress_oldest_block
 from optimized.vector.hex.cache_layout import StackedCache
 from reference._validation import checks
-from reference.hex.cache import HexCache, buffer_space, with_added_mass, with_new_tokens
+from reference.hex.cache import HexCache, add_mass, add_tokens, buffer_space
 from reference.hex.decode_step import HexDecoded
 from reference.precision import widest
 
@@ -20,11 +20,11 @@ def hex_decode(cache: HexCache, queries: Tensor, keys: Tensor, values: Tensor) -
     while start < length:
         stop = min(length, start + buffer_space(cache))
         asked, *new = (x[..., start:stop, :] for x in (queries, keys, values))
-        cache = with_new_tokens(cache, *new)
+        cache = add_tokens(cache, *new)
         output[..., start:stop, :], mass = hex_attention(asked, cache, None, True, None, True)
         assert mass is not None
         checks.refuse_overflow("queries", mass)
-        cache, start = compress_if_full(with_added_mass(cache, mass)), stop
+        cache, start = compress_if_full(add_mass(cache, mass)), stop
     return HexDecoded(output, cache)
 
 
@@ -40,10 +40,10 @@ def decoded(
     if isinstance(cache, HexCache) or anew:
         whole = cache.cache() if isinstance(cache, StackedCache) else cache
         return hex_decode(whole, queries, keys, values)
-    cache = cache._replace(rest=with_new_tokens(cache.rest, keys, values))
+    cache = cache._replace(rest=add_tokens(cache.rest, keys, values))
     output, mass = attend(queries, cache, None, True, None)
     checks.refuse_overflow("queries", mass)
-    return output, compress_full_buffer(cache._replace(rest=with_added_mass(cache.rest, mass)))
+    return output, compress_full_buffer(cache._replace(rest=add_mass(cache.rest, mass)))
 
 
 def compress_full_buffer(

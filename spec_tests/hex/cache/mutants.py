@@ -18,12 +18,12 @@ test_heavy_hitters_of_a_span_are_by_the_queries_since_it_arrived
   + compress_span(config._replace(normalize=False), *span, mass, tokens, True)
 test_heavy_hitters_of_the_whole_are_by_all_queries
   never_normalized_again: the mass since arrival is taken for the mass of one query
-  - compress_span(cache.config, *span
-  + compress_span(cache.config._replace(normalize=False), *span
+  - compress_span(cache.config, keys, values, mass[..., :tokens]
+  + compress_span(cache.config._replace(normalize=False), keys, values, mass[..., :tokens]
 test_full_quantises_the_block_that_fills_once
   quantised_twice: full mode quantises the block that fills, and then again with the whole
-  - compress_oldest_block(cache) if append else recompress_all(cache, cache.config.block)
-  + compress_oldest_block(cache) if append else recompress_all(compress_oldest_block(cache), 0)
+  - return recompress_all(cache, cache.config.block)
+  + return recompress_all(compress_oldest_block(cache), 0)
 test_full_changes_no_code_where_mask_and_groups_stay
   mass_used_up: mass is spent by the first recompression
   -     return recompress_all(cache, 0) if cache.blocks else cache
@@ -57,5 +57,5 @@ test_decoding_in_any_chunks_gives_the_same_cache
   +     if left > config.block and not config.carry_recent and config.density in (0, 1):
   +         whole = cache._replace(config=config._replace(block=left))
   +         return hex_append(whole, queries, keys, values)._replace(config=config)
-        start, length = 0, keys.shape[-2]
+        while keys.shape[-2]:
 """)

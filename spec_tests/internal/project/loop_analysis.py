@@ -23,7 +23,7 @@ ALLOWED_LOOPS: dict[str, str] = {
     "reference/hex/subtile_expander.py::subtile_expander": "draws, until one is accepted",
     "reference/hex/graph_lift.py::ramanujan_lift": "draws, until one is accepted",
     "reference/hex/cache.py::hex_append": "compressed spans, each after the ones before",
-    "reference/hex/cache.py::read": "compressed spans, each of a size of its own",
+    "reference/hex/cache.py::read_blocks": "compressed spans, each of a size of its own",
     "reference/hex/size.py::hex_bytes": "compressed spans, and their tensors",
     "reference/hex/size.py::paper_size": "tables of the paper",
     "reference/hex/size.py::mean_percent": "three prompts",
