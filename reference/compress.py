@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -32,15 +31,6 @@ from reference.precision import widen
 from reference.refinement import Refinement, comparable, finite, refinable, refine
 from reference.retain import covers_protected, kept_count, retain
 from reference.scorers.scored import Scored
-
-
-class Row(NamedTuple):
-    """One row of a batch without its padding; a model's row has all its layers."""
-
-    number: tuple[int, ...]
-    place: tuple[int | slice, ...]  # its real tokens, in scores or vectors
-    scored: Scored
-    vectors: dict[str, Tensor]
 
 
 def has_pools(scored: Scored, scope: str) -> None:
@@ -145,14 +135,42 @@ def select(
         C2, C6, E-U35: budgets count real tokens; the gate takes the share that is removed.
     """
     vectors = vectors_compared(refinement, keys, values, queries)
-    kept = torch.zeros_like(scored.protected)
-    for row in unpadded_rows(scored, scope, valid, vectors):
-        protected = row.scored.protected
-        pools = protected.flatten(-AXES[scope])
-        budgets = row_budgets(keep, ratio, row, pools)
+    return refine_and_retain(
+        scored, scored.protected, vectors, keep, ratio, scope, refinement, valid
+    )
+
+
+def refine_and_retain(
+    scored: Scored,
+    shields: Tensor,
+    vectors: dict[str, Tensor],
+    keep: int | Tensor | None,
+    ratio: float | None,
+    scope: str,
+    refinement: Refinement | None,
+    valid: Tensor | None,
+    joint: bool = False,
+) -> Tensor:
+    """Refine the scores of each row, without its padding, and mark `shields` and the best others.
+
+    If `joint`, all heads keep one set, by the sum of their scores, and the budget is for the others
+    alone.
+    """
+    kept = torch.zeros_like(shields)
+    for number, place in unpadded_rows(scored.scores, scope, valid):
+        one, shield = Scored(scored.scores[place], scored.protected[place]), shields[place]
+        compared = {name: x[place] for name, x in vectors.items()}
+        pools = shield.flatten(-AXES[scope])
+        budgets = row_budgets(keep, ratio, number, pools)
+        total, heads = int(budgets.sum()), prod(shield.shape[:-1])
+        if joint:
+            budgets = (budgets + pools.sum(-1)).clamp(max=pools.shape[-1])
         covers_protected(ratio, budgets, pools.sum(-1))
-        refined = refine_row(row, refinement, int(budgets.sum()), ratio, protected)
-        kept[row.place] = retain(refined, protected, keep=budgets, scope=scope)
+        removed = 1 - total / max(1, shield.numel()) if ratio is None else float(ratio)
+        refined = refine(one, refinement, keep=total // max(1, heads), ratio=removed, **compared)
+        if joint:
+            refined = refined.sum(-2, keepdim=True)[..., : shield.shape[-1]]
+        kept[place] = retain(refined, shield, keep=budgets, scope=scope)
     return kept
 
 
@@ -214,14 +232,13 @@ def compress(
         C2, C6, E-H10, E-U35: budgets count real tokens; HEX adds the refined scores of all heads
         up; the gate takes the share that is removed.
     """
-    choose = select if store is None else partial(select_for_hex, store=store)
-    kept = choose(
-        keys, values, scored, keep=keep, ratio=ratio, scope=scope, refinement=refinement,
-        queries=queries, valid=valid,
-    )  # fmt: skip
+    settings: Any = dict(
+        keep=keep, ratio=ratio, scope=scope, refinement=refinement, queries=queries, valid=valid
+    )
     if store is None:
-        return evict(keys, values, kept)
-    return hex_store(keys, values, scored.scores, kept, valid, store)
+        return evict(keys, values, select(keys, values, scored, **settings))
+    exact = select_for_hex(keys, values, scored, store=store, **settings)
+    return hex_store(keys, values, scored.scores, exact, valid, store)
 
 
 def select_for_hex(
@@ -238,21 +255,16 @@ def select_for_hex(
     store: HexConfig,
 ) -> Tensor:
     """Mark what HEX keeps exactly in the span it compresses: one set for all heads of a layer."""
-    vectors = vectors_compared(refinement, keys, values, queries)
     scored, share, span = hex_selection_inputs(scored, keep, ratio, store)
-    exact = scored.protected.new_zeros(*scored.protected.shape[:-2], span)
-    for row in unpadded_rows(scored, scope, valid, vectors):
-        tokens = max(0, row.scored.scores.shape[-1] - (scored.scores.shape[-1] - span))
-        shields = row.scored.protected[..., :tokens].any(-2)
-        recent = recent_mask(tokens, 0 if store.carry_recent else store.recent)
-        recent = recent.to(shields.device).expand(shields.shape)
-        apart = (shields | recent if store.outside_recent else shields).flatten()
-        heavy = int(row_budgets(keep, share, row, apart))
-        mass = refine_row(row, refinement, heavy, share, shields).sum(-2)
-        taken = min(len(apart), int(apart.sum()) + heavy)
-        best = retain(mass[..., :tokens].flatten(), apart, keep=taken)
-        exact[(*row.place[:-2], row.place[-1])] = best.view(shields.shape) | recent
-    return exact
+    shields = scored.protected[..., :span].any(-2, keepdim=True)
+    recent = recent_mask(span, 0 if store.carry_recent else store.recent).to(shields.device)
+    if valid is not None:
+        recent = recent & valid[..., None, :span]
+    if store.outside_recent:
+        shields = shields | recent
+    vectors = vectors_compared(refinement, keys, values, queries)
+    kept = refine_and_retain(scored, shields, vectors, keep, share, scope, refinement, valid, True)
+    return (kept | recent).squeeze(-2)
 
 
 def hex_selection_inputs(
@@ -269,34 +281,25 @@ def hex_selection_inputs(
 
 
 def unpadded_rows(
-    scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str, Tensor] | None = None
-) -> Iterator[Row]:
-    """Walk through the batch rows, each without its padding."""
+    scores: Tensor, scope: str, valid: Tensor | None
+) -> Iterator[tuple[tuple[int, ...], tuple[int | slice, ...]]]:
+    """Yield the number of each batch row, and the index of its real tokens in all layers."""
     layers = (slice(None),) if scope == "model" else ()
-    for number in product(*map(range, scored.scores.shape[len(layers) : -2])):
+    for number in product(*map(range, scores.shape[len(layers) : -2])):
         start = 0 if valid is None else int((~valid[number]).sum())
-        real = (*layers, *number, slice(None), slice(start, None))
-        one = Scored(scored.scores[real], scored.protected[real])
-        yield Row(number, real, one, {name: x[real] for name, x in (vectors or {}).items()})
+        yield number, (*layers, *number, slice(None), slice(start, None))
 
 
-def row_budgets(keep: int | Tensor | None, ratio: float | None, row: Row, pools: Tensor) -> Tensor:
+def row_budgets(
+    keep: int | Tensor | None, ratio: float | None, number: tuple[int, ...], pools: Tensor
+) -> Tensor:
     """Return the budget of each pool of a row: entries along the last axis."""
     size = pools.shape[-1]
     if ratio is not None:
         budget = torch.tensor(kept_count(size, ratio))
     else:
-        budget = keep[row.number] if isinstance(keep, Tensor) else torch.tensor(keep)
+        budget = keep[number] if isinstance(keep, Tensor) else torch.tensor(keep)
     return budget.clamp(max=size).to(pools.device).expand(pools.shape[:-1])
-
-
-def refine_row(
-    row: Row, refinement: Refinement | None, total: int, ratio: float | None, of: Tensor
-) -> Tensor:
-    """Refine a row in which a `total` stays of as many entries as `of` has, heads before tokens."""
-    removed = 1 - total / max(1, of.numel()) if ratio is None else float(ratio)
-    keep = total // max(1, prod(of.shape[:-1]))
-    return refine(row.scored, refinement, keep=keep, ratio=removed, **row.vectors)
 
 
 def vectors_compared(

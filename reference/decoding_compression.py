@@ -316,25 +316,25 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
     """Mark the entries that stay: protected positions, then the best by their refined scores."""
     scope, vectors = config.scope, vectors_compared(config.refinement, view.keys, view.values, None)
     there = view.present.any(-2)
-    held = Scored(view.scores, ~view.present)
     kept = torch.zeros_like(view.present)
-    for row in unpadded_rows(held, scope, there.any(0) if scope == "model" else there, vectors):
-        here, place = view.present[row.place], view.positions[row.place]
+    for _, row in unpadded_rows(view.scores, scope, there.any(0) if scope == "model" else there):
+        here, place = view.present[row], view.positions[row]
         if not here.any():
             continue
-        tokens, heads = int(seen[row.place[:-2]].max()), here.shape[:-1].numel()
+        tokens, heads = int(seen[row[:-2]].max()), here.shape[:-1].numel()
         length = tokens if config.length == "seen" else int(here.sum()) // heads
         window = length // 50 if config.recent is None else config.recent
         window = min(window, config.target - config.sinks)
         shielded = here & ((place < config.sinks) | (place >= tokens - window))
-        one = Scored(row.scored.scores, shielded | ~here)
-        refined = _refined(one, place, tokens, row.vectors, config)
+        one = Scored(view.scores[row], shielded | ~here)
+        compared = {name: x[row] for name, x in vectors.items()}
+        refined = _refined(one, place, tokens, compared, config)
         # evicted by a signal is still better than not there
         ranked = refined.clamp(min=torch.finfo(refined.dtype).min).masked_fill(~here, -torch.inf)
         pools = here.flatten(-AXES[scope])
         full = config.target * (pools.shape[-1] // here.shape[-1])
         budgets = pools.sum(-1).clamp(max=full)
-        kept[row.place] = retain(ranked, shielded, keep=budgets, scope=scope)
+        kept[row] = retain(ranked, shielded, keep=budgets, scope=scope)
     return kept
 
 

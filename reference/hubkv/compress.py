@@ -145,18 +145,18 @@ def with_ends(
 ) -> Scored:
     """Protect both ends of each row; the window gives way where they must fit into a budget."""
     protected, clipped = torch.zeros_like(scored.protected), 0
-    for row in unpadded_rows(scored, scope, valid):
-        mine = row.scored.protected
+    for number, place in unpadded_rows(scored.scores, scope, valid):
+        mine = scored.protected[place]
         tokens = mine.shape[-1]
         window = left = min(tokens, tokens // 50 if recent is None else recent)
         position = torch.arange(tokens, device=mine.device)
         others = (mine | (position < sinks)) & (position < tokens - window)
         if store is None and mine.numel():
             taken = others.flatten(-AXES[scope])
-            spare = row_budgets(keep, ratio, row, taken) - taken.sum(-1)
+            spare = row_budgets(keep, ratio, number, taken) - taken.sum(-1)
             left = min(window, max(0, int(spare.min()) // (taken.shape[-1] // tokens)))
         clipped = max(clipped, window - left)
-        protected[row.place] = others | (position >= tokens - left)
+        protected[place] = others | (position >= tokens - left)
     tell(clipped)
     return scored._replace(protected=protected)
 
