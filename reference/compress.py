@@ -71,7 +71,7 @@ def fits_pools(
 
 
 def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
-    """Refuse a store of padding, or of what is not finite or has no head or no channel."""
+    """Refuse to store padding, or what is not finite, of two dtypes, or without head or channel."""
     if store is None:
         return
     if valid is not None and store.mode != "append":
@@ -81,12 +81,7 @@ def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfi
     headed(keys)
     for name, tensor in (("keys", keys), ("values", values)):
         finite(name, tensor, None if valid is None else valid[..., None, :, None])
-
-
-def of_one_dtype(keys: Tensor, values: Tensor, store: HexConfig | None) -> None:
-    """Refuse to store values of another dtype than the keys."""
-    if store is not None:
-        alike(keys, values)
+    alike(keys, values)
 
 
 @requires(has_pools, check_valid_shape, left_padded, fits_pools, comparable, refinable)
@@ -146,7 +141,7 @@ def refine_and_retain(
     vectors: dict[str, Tensor],
     keep: int | Tensor | None,
     ratio: float | None,
-    scope: str,
+    scope: Scope,
     refinement: Refinement | None,
     valid: Tensor | None,
     joint: bool = False,
@@ -174,16 +169,7 @@ def refine_and_retain(
     return kept
 
 
-@requires(
-    has_pools,
-    check_valid_shape,
-    left_padded,
-    fits_pools,
-    comparable,
-    refinable,
-    storable,
-    of_one_dtype,
-)
+@requires(has_pools, check_valid_shape, left_padded, fits_pools, comparable, refinable, storable)
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -248,7 +234,7 @@ def select_for_hex(
     *,
     keep: int | Tensor | None,
     ratio: float | None,
-    scope: str,
+    scope: Scope,
     refinement: Refinement | None,
     queries: Tensor | None,
     valid: Tensor | None,

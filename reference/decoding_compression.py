@@ -13,6 +13,7 @@ from reference._validation.types import Positive, Ratio, Scope, Whole
 from reference.compress import flagged, unpadded_rows, vectors_compared
 from reference.evict import DenseCache, RaggedCache, evict
 from reference.graphkv.refine import GraphSettings
+from reference.hubkv.refine import at_ends
 from reference.precision import widen
 from reference.refinement import Refinement, finite, refine
 from reference.retain import retain
@@ -215,13 +216,12 @@ def decoding_append(
         refined anew each time, among the neighbours the cache has left.
     """
     if mass is not None:
-        cache = accumulated(cache, mass)
-    start, length, interval = 0, keys.shape[-2], cache.config.interval
-    while start < length:
-        new = slice(start, start + interval - cache.pending_scores.shape[-1])
-        cache = holding(cache, keys[..., new, :], values[..., new, :], scores[..., new])
-        start = new.stop
-        if cache.pending_scores.shape[-1] == interval:
+        cache = add_mass(cache, mass)
+    while keys.shape[-2]:
+        room = cache.config.interval - cache.pending_scores.shape[-1]
+        cache = add_pending(cache, keys[..., :room, :], values[..., :room, :], scores[..., :room])
+        keys, values, scores = keys[..., room:, :], values[..., room:, :], scores[..., room:]
+        if cache.pending_scores.shape[-1] == cache.config.interval:
             cache = compress_to_target(decoding_read(cache), cache.seen, cache.config)
     return cache
 
@@ -276,8 +276,8 @@ def laid_out(part: Tensor, cache: DecodingCache, here: Tensor, blank: int = 0) -
     return laid
 
 
-def accumulated(cache: DecodingCache, mass: Tensor) -> DecodingCache:
-    """Add to the raw scores of what is held."""
+def add_mass(cache: DecodingCache, mass: Tensor) -> DecodingCache:
+    """Add mass to the raw scores of what is held."""
     here, mass = stayed(cache), widen(mass)
     older = here.shape[-1]
     return cache._replace(
@@ -286,8 +286,10 @@ def accumulated(cache: DecodingCache, mass: Tensor) -> DecodingCache:
     )
 
 
-def holding(cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor) -> DecodingCache:
-    """Let new tokens wait for the next compression."""
+def add_pending(
+    cache: DecodingCache, keys: Tensor, values: Tensor, scores: Tensor
+) -> DecodingCache:
+    """Add tokens that wait for the next compression."""
     return cache._replace(
         pending_keys=torch.cat([cache.pending_keys, keys], -2),
         pending_values=torch.cat([cache.pending_values, values], -2),
@@ -325,7 +327,7 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
         length = tokens if config.length == "seen" else int(here.sum()) // heads
         window = length // 50 if config.recent is None else config.recent
         window = min(window, config.target - config.sinks)
-        shielded = here & ((place < config.sinks) | (place >= tokens - window))
+        shielded = here & at_ends(place, tokens, config.sinks, window)
         one = Scored(view.scores[row], shielded | ~here)
         compared = {name: x[row] for name, x in vectors.items()}
         refined = _refined(one, place, tokens, compared, config)

@@ -12,12 +12,12 @@ from optimized._rebind import rebind
 from optimized.vector.evict import evict
 from optimized.vector.graphkv.graph import EDGES
 from optimized.vector.hex.cache import hex_store
-from optimized.vector.hex.heavy_hitters import recent_mask
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
 from reference._validation.preconditions import AXES
 from reference.compress import hex_selection_inputs, vectors_compared
 from reference.graphkv.refine import GraphSettings
+from reference.hex.heavy_hitters import recent_mask
 from reference.hex.presets import HexConfig
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen

@@ -12,6 +12,7 @@ from reference._validation.preconditions import AXES
 from reference.compress import vectors_compared
 from reference.decoding_compression import DecodingConfig, DecodingView, in_text
 from reference.graphkv.refine import GraphSettings
+from reference.hubkv.refine import at_ends
 from reference.scorers.scored import Scored
 
 
@@ -29,8 +30,8 @@ def survivors(view: DecodingView, seen: Tensor, config: DecodingConfig) -> Tenso
         held = here.flatten(seen.ndim).sum(-1) // max(1, heads)
         window = (seen if config.length == "seen" else held) // 50
     window = window.clamp(max=config.target - config.sinks)
-    shielded = (place < config.sinks) | (place >= (seen - window).view(*seen.shape, *between))
-    shielded = shielded & here
+    tokens, recent = seen.view(*seen.shape, *between), window.view(*seen.shape, *between)
+    shielded = here & at_ends(place, tokens, config.sinks, recent)
     one = Scored(scores.masked_fill(~here, 0), shielded | ~here)
     real = here.flatten(seen.ndim, -2).any(-2).sum(-1)
     refined = _refined(Rows(one, vectors, None, real), place, seen, config)

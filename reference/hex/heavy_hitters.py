@@ -130,7 +130,7 @@ def recent_mask(tokens: Whole, recent: Whole) -> Bool[Tensor, " tokens"]:
     Source:
         HEX-3.3c.
     """
-    return torch.tensor([t >= tokens - recent for t in range(tokens)], dtype=torch.bool)
+    return torch.arange(tokens) >= tokens - recent
 
 
 def h2o_mask(

@@ -14,7 +14,6 @@ from reference.compress import (
     compress,
     fits_pools,
     has_pools,
-    of_one_dtype,
     row_budgets,
     select,
     storable,
@@ -80,7 +79,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(has_pools, check_valid_shape, left_padded, fits_pools, refinable, storable, of_one_dtype)
+@requires(has_pools, check_valid_shape, left_padded, fits_pools, refinable, storable)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

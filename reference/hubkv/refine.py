@@ -66,7 +66,11 @@ def protected_mask(
         refused by the selection, not here.
     """
     recent = tokens // 50 if recent is None else recent
-    positions = torch.arange(tokens)
+    return at_ends(torch.arange(tokens), tokens, sinks, recent)
+
+
+def at_ends(positions: Tensor, tokens: int | Tensor, sinks: int, recent: int | Tensor) -> Tensor:
+    """Mark positions among the first `sinks` or the last `recent` of so many tokens."""
     return (positions < sinks) | (positions >= tokens - recent)
 
 

@@ -16,6 +16,7 @@ from reference._validation.preconditions import (
 )
 from reference._validation.types import Finite, Importance, Whole
 from reference.attention import attention_weights, known_of
+from reference.hex.heavy_hitters import recent_mask
 from reference.precision import widen, widest
 from reference.scorers._padding import row_starts, valid_or_all
 from reference.scorers.scored import Scored
@@ -121,6 +122,5 @@ def h2o(
     """
     recent = keep // 2 if recent is None else recent
     real = valid_or_all(valid, mass[..., None])[..., None, :].expand(mass.shape)
-    tokens = mass.shape[-1]
-    place = torch.arange(tokens, device=mass.device)
-    return Scored(torch.where(real, widen(mass), 0), real & (place >= tokens - recent))
+    last = recent_mask(mass.shape[-1], recent).to(mass.device)
+    return Scored(torch.where(real, widen(mass), 0), real & last)

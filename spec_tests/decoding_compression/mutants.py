@@ -15,16 +15,19 @@ test_a_prompt_is_compressed_as_any_cache_is
   +     return compress_to_target(view, seen, low)._replace(config=config)
 decoding_compression/test_stream.py::test_any_sequence_of_steps_keeps_order_values_counts_and_the_protected
   pending_lost: what is left of a chunk after a compression is dropped
-  - start = new.stop
-  + start = length
+  -         if cache.pending_scores.shape[-1] == cache.config.interval:
+  +         if cache.pending_scores.shape[-1] == cache.config.interval:
+  +             keys = keys[..., :0, :]
   pending_first: pending keys come first
   - [laid_out(stored.keys, cache, here), cache.pending_keys]
   + [cache.pending_keys, laid_out(stored.keys, cache, here)]
 test_it_holds_what_a_list_of_entries_would
   whole_chunks: a chunk is compressed as it came, whatever its size
-  - keys.shape[-2], cache.config.interval
-  + keys.shape[-2], max(
-  +         cache.config.interval, cache.pending_scores.shape[-1] + keys.shape[-2])
+  -         if cache.pending_scores.shape[-1] == cache.config.interval:
+  +         if keys.shape[-2]:
+  +             cache = add_pending(cache, keys, values, scores)
+  +             keys = keys[..., :0, :]
+  +         if cache.pending_scores.shape[-1] >= cache.config.interval:
   compacted_positions: positions are those of the compacted cache
   - left._replace(positions=view.positions[kept].view(shape))
   + left
@@ -45,8 +48,8 @@ vector:what-waits-is-added-to-what-stayed-and-best-of-both-stays
   +     ):
 test_sinks_are_so_by_their_first_position_and_stay
   sinks_of_the_cache: sinks are protected in the prompt alone
-  - (place < config.sinks)
-  + ((place < config.sinks) & (tokens <= place.shape[-1]))
+  - at_ends(place, tokens, config.sinks, window)
+  + at_ends(place, tokens, config.sinks * (tokens <= place.shape[-1]), window)
 test_neighbours_are_so_in_the_cache_or_in_the_text
   always_the_text: neighbours are those of the text, whatever was asked
   - if not config.original_positions or isinstance

@@ -52,8 +52,4 @@ def heavy_hitter_mask(mass: Tensor, ratio: float, recent: int, outside_recent: b
     return torch.zeros_like(mass, dtype=torch.bool).scatter(-1, order[..., :count], True)
 
 
-def recent_mask(tokens: int, recent: int) -> Tensor:
-    return torch.arange(tokens) >= tokens - recent
-
-
-h2o_mask = rebind(reference.h2o_mask, heavy_hitter_mask=heavy_hitter_mask, recent_mask=recent_mask)
+h2o_mask = rebind(reference.h2o_mask, heavy_hitter_mask=heavy_hitter_mask)

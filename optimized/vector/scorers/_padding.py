@@ -2,10 +2,12 @@
 
 from torch import Tensor
 
+from reference.hubkv.refine import at_ends
+
 
 def protected_ends(valid: Tensor, kv_heads: int, sinks: int, recent: int | None) -> Tensor:
     place, count = valid.cumsum(-1) - 1, valid.sum(-1, keepdim=True)
     ends = count // 50 if recent is None else recent
-    marked = valid & ((place < sinks) | (place >= count - ends))
+    marked = valid & at_ends(place, count, sinks, ends)
     *batch, tokens = valid.shape
     return marked[..., None, :].expand(*batch, kv_heads, tokens).contiguous()

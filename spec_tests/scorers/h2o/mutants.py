@@ -27,10 +27,10 @@ test_chunks_and_single_steps_add_up_to_the_whole_prompt
 test_the_mass_is_the_score_of_protected_tokens_too
   sentinel_for_recent: recent tokens score a sentinel
   - widen(mass), 0)
-  + widen(mass) + (place >= tokens - recent), 0)
+  + widen(mass) + last, 0)
 test_half_are_recent_and_half_the_heaviest_of_the_others
   nobody_protected: heavy hitters may be recent, so that fewer others are
-  - real & (place >= tokens - recent)
+  - real & last
   + real & False
 test_the_last_real_tokens_are_protected_half_the_budget_unless_told
   larger_half: the recent half is rounded up
