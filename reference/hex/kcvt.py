@@ -132,14 +132,10 @@ def kcvt(
     if kept is None:
         kept = torch.zeros_like(keys, dtype=torch.bool)
     by_channel = dequantise(*code("keys", transposed(keys), bits, transposed(kept), scales))
+    restored_keys = transposed(by_channel).to(keys.dtype)
     rows, kept_rows = by_row(values, value_group), by_row(kept, value_group)
-    by_token = from_row(
-        dequantise(*code("values", rows, bits, kept_rows, scales)), value_group, values.shape[-1]
-    )
-    restored_keys, restored_values = (
-        transposed(by_channel).to(keys.dtype),
-        by_token.to(values.dtype),
-    )
+    by_token = dequantise(*code("values", rows, bits, kept_rows, scales))
+    restored_values = from_row(by_token, value_group, values.shape[-1]).to(values.dtype)
     return torch.where(kept, keys, restored_keys), torch.where(kept, values, restored_values)
 
 

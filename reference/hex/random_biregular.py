@@ -214,6 +214,5 @@ def biadjacency(
     """
     mask = torch.zeros(pairs.shape[0], channels, dtype=torch.bool, device=pairs.device)
     for token, row in enumerate(pairs.tolist()):
-        for channel in row:
-            mask[token, channel] = True
+        mask[token, row] = True
     return mask

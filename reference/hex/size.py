@@ -81,11 +81,10 @@ def hex_bytes(cache: HexCache) -> HexBytes:
     """
     codes = scales = expander = tokens = marks = 0
     for block in cache.blocks:
-        for words in (block.key_words, block.value_words):
-            codes += words.nbytes
-        for scale in (block.key_steps, block.key_minima, block.value_steps, block.value_minima):
-            scales += scale.nbytes
-        channels = block.key_steps.shape[-2] * block.key_steps.shape[-1]
+        codes += block.key_words.nbytes + block.value_words.nbytes
+        stored = block.key_steps, block.key_minima, block.value_steps, block.value_minima
+        scales += sum(scale.nbytes for scale in stored)
+        channels = block.key_steps.shape[-2:].numel()
         for kept in (block.kept_keys, block.kept_values):
             rows = int(block.dynamic.sum()) * channels * kept.element_size()
             tokens += rows

@@ -53,15 +53,17 @@ def quantizer_bytes(cache: KiviCache | GearCache) -> QuantizerBytes:
     Reading:
         E-H20, E-H44: everything stored is counted, the places of outliers included.
     """
+    residual = cache.residual_keys.nbytes + cache.residual_values.nbytes
     if isinstance(cache, KiviCache):
-        return kivi_bytes(cache)
+        codes = cache.key_words.nbytes + cache.value_words.nbytes
+        stored = cache.key_steps, cache.key_minima, cache.value_steps, cache.value_minima
+        return QuantizerBytes(codes, sum(scale.nbytes for scale in stored), 0, 0, residual)
     codes = scales = outliers = factors = 0
     for block in (*cache.key_blocks, *cache.value_blocks):
         codes += block.words.nbytes
         scales += block.steps.nbytes + block.minima.nbytes
         outliers += block.outliers.nbytes + block.places.nbytes
         factors += block.left.nbytes + block.right.nbytes
-    residual = cache.residual_keys.nbytes + cache.residual_values.nbytes
     return QuantizerBytes(codes, scales, outliers, factors, residual)
 
 
@@ -163,12 +165,3 @@ def gear_size(
         factors=2 * element * kv_heads * columns * (tokens + width),
         residual=0,
     )
-
-
-def kivi_bytes(cache: KiviCache) -> QuantizerBytes:
-    """Count the bytes of KIVI's cache."""
-    codes = cache.key_words.nbytes + cache.value_words.nbytes
-    scales = cache.key_steps.nbytes + cache.key_minima.nbytes
-    scales += cache.value_steps.nbytes + cache.value_minima.nbytes
-    residual = cache.residual_keys.nbytes + cache.residual_values.nbytes
-    return QuantizerBytes(codes, scales, 0, 0, residual)

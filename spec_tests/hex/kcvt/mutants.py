@@ -54,6 +54,6 @@ vector:keys-by-channel-values-by-token
   - transposed(by_channel)
   + dequantise(*code('keys', keys, bits, kept, scales))
   values_by_channel: values go by channel
-  - by_token.to(values.dtype)
+  - from_row(by_token, value_group, values.shape[-1]).to(values.dtype)
   + transposed(dequantise(*code('values', transposed(values), bits, transposed(kept), scales)))
 """)

@@ -6,7 +6,7 @@ mutant = mutant_register("hex/size")
 mutant("""
 test_the_parts_are_every_byte_stored
   free_scales: steps and minima weigh nothing
-  - scales += scale.nbytes
+  - scales += sum(scale.nbytes for scale in stored)
   + scales += 0
 test_a_prompt_weighs_what_was_said_beforehand
   always_half_scales: scales are in half precision whatever the cache
