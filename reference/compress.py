@@ -33,16 +33,12 @@ from reference.retain import covers_protected, kept_count, retain
 from reference.scorers.scored import Scored
 
 
-def has_pools(scored: Scored, scope: str) -> None:
-    """Refuse scores without the axes that the scope pools."""
+def fits_scope(scored: Scored, scope: str, valid: Tensor | None) -> None:
+    """Refuse scores without the axes that the scope pools, or a mask of other rows or tokens."""
     try:
         scoped(scored.scores, scope)
     except ValueError as error:
         raise ValueError(f"scored.{error}") from error
-
-
-def check_valid_shape(valid: Tensor | None, scored: Scored, scope: str) -> None:
-    """Refuse a mask that has not one flag for each token of a row, layers left out."""
     flagged(valid, scored.scores, scope)
 
 
@@ -84,7 +80,7 @@ def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfi
     alike(keys, values)
 
 
-@requires(has_pools, check_valid_shape, left_padded, fits_pools, comparable, refinable)
+@requires(fits_scope, left_padded, fits_pools, comparable, refinable)
 def select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -169,7 +165,7 @@ def refine_and_retain(
     return kept
 
 
-@requires(has_pools, check_valid_shape, left_padded, fits_pools, comparable, refinable, storable)
+@requires(fits_scope, left_padded, fits_pools, comparable, refinable, storable)
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

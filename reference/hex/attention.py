@@ -27,15 +27,10 @@ class HexAttention(NamedTuple):
     mass: Float[Tensor, "*batch tokens"] | None
 
 
-def remembered(cache: HexCache) -> int:
-    """Return how many tokens a cache holds, compressed or not."""
-    compressed = sum(block.dynamic.shape[-1] for block in cache.blocks)
-    return compressed + cache.residual_keys.shape[-2]
-
-
 def fits_cache(queries: Tensor, cache: HexCache, valid: Tensor | None, causal: bool) -> None:
     """Refuse more causal queries than the cache has tokens, or flags of another number."""
-    tokens = remembered(cache)
+    compressed = sum(block.dynamic.shape[-1] for block in cache.blocks)
+    tokens = compressed + cache.residual_keys.shape[-2]
     aligned(queries, tokens, causal)
     if valid is not None and valid.shape[-1] != tokens:
         wanted = (*valid.shape[:-1], tokens)

@@ -24,14 +24,10 @@ Width = Annotated[int, Interval(ge=2, le=256), Predicate(a_power_of_two)]
 Subtile = Annotated[int, Ge(1), Predicate(a_power_of_two)]
 
 
-def owned(width: int, subtile: int) -> None:
-    """Refuse a sub-tile of more tokens than a head has channels."""
+def fits_subtile(tokens: int, width: int, subtile: int) -> None:
+    """Refuse a sub-tile above the channels of a head, or one that does not divide the tokens."""
     if subtile > width:
         raise ValueError(f"subtile must be in [1, {width}], got {subtile}")
-
-
-def cut(tokens: int, subtile: int) -> None:
-    """Refuse tokens that are no whole number of sub-tiles."""
     whole_number("tokens", tokens, "subtile", subtile)
 
 
@@ -66,7 +62,7 @@ class SubtileExpander(NamedTuple):
     draws: int
 
 
-@requires(owned, cut)
+@requires(fits_subtile)
 def subtile_codes(
     tokens: Whole,
     heads: Whole,
@@ -160,7 +156,7 @@ def subtile_mask(
     return mask
 
 
-@requires(owned, cut, degrees)
+@requires(fits_subtile, degrees)
 def subtile_expander(
     tokens: Positive, heads: Positive, seed: Seed = 0, width: Width = 128, subtile: Subtile = 32
 ) -> SubtileExpander:

@@ -10,10 +10,9 @@ from reference._validation.contract import requires
 from reference._validation.preconditions import AXES, left_padded
 from reference._validation.types import Ratio, Scope, Whole
 from reference.compress import (
-    check_valid_shape,
     compress,
     fits_pools,
-    has_pools,
+    fits_scope,
     row_budgets,
     select,
     storable,
@@ -27,7 +26,7 @@ from reference.refinement import refinable
 from reference.scorers.scored import Scored
 
 
-@requires(has_pools, check_valid_shape, left_padded, fits_pools, refinable)
+@requires(fits_scope, left_padded, fits_pools, refinable)
 def hubkv_select(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
@@ -79,7 +78,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(has_pools, check_valid_shape, left_padded, fits_pools, refinable, storable)
+@requires(fits_scope, left_padded, fits_pools, refinable, storable)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

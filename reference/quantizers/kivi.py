@@ -133,9 +133,20 @@ def kivi_append(
     full = held_keys.shape[-2] // cache.residual * cache.residual
     old = max(0, held_values.shape[-2] - cache.residual)
     if full:
-        cache = with_quantised_keys(cache, held_keys[..., :full, :])
+        buffers = held_keys[..., :full, :].unflatten(-2, (-1, cache.residual))
+        words, steps, minima = in_groups("keys", transposed(buffers), cache)
+        cache = cache._replace(
+            key_words=torch.cat([cache.key_words, words], -3),
+            key_steps=torch.cat([cache.key_steps, steps], -3),
+            key_minima=torch.cat([cache.key_minima, minima], -3),
+        )
     if old:
-        cache = with_quantised_values(cache, held_values[..., :old, :])
+        words, steps, minima = in_groups("values", held_values[..., :old, :], cache)
+        cache = cache._replace(
+            value_words=torch.cat([cache.value_words, words], -2),
+            value_steps=torch.cat([cache.value_steps, steps], -2),
+            value_minima=torch.cat([cache.value_minima, minima], -2),
+        )
     return cache._replace(
         residual_keys=held_keys[..., full:, :].clone(),
         residual_values=held_values[..., old:, :].clone(),
@@ -169,27 +180,6 @@ def kivi_read(
     return (
         torch.cat([keys, cache.residual_keys], -2),
         torch.cat([values, cache.residual_values], -2),
-    )
-
-
-def with_quantised_keys(cache: KiviCache, keys: Tensor) -> KiviCache:
-    """Quantise whole buffers of keys by channel, and put them after the others."""
-    buffers = keys.unflatten(-2, (keys.shape[-2] // cache.residual, cache.residual))
-    words, steps, minima = in_groups("keys", transposed(buffers), cache)
-    return cache._replace(
-        key_words=torch.cat([cache.key_words, words], -3),
-        key_steps=torch.cat([cache.key_steps, steps], -3),
-        key_minima=torch.cat([cache.key_minima, minima], -3),
-    )
-
-
-def with_quantised_values(cache: KiviCache, values: Tensor) -> KiviCache:
-    """Quantise values by token, and put them after the others."""
-    words, steps, minima = in_groups("values", values, cache)
-    return cache._replace(
-        value_words=torch.cat([cache.value_words, words], -2),
-        value_steps=torch.cat([cache.value_steps, steps], -2),
-        value_minima=torch.cat([cache.value_minima, minima], -2),
     )
 
 

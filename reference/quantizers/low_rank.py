@@ -49,24 +49,20 @@ def low_rank(
         E-H43: the block is drawn evenly from [−1, 1), the same for every matrix; `orth` keeps the
         first column's direction; the powers are of $R$ over its largest entry.
     """
-    wide, (rows, columns) = widen(x), x.shape[-2:]
-    block = start_block(columns, min(rank, rows, columns), seed).to(wide)
+    wide, (rows, width) = widen(x), x.shape[-2:]
+    block = start_block(width, min(rank, rows, width), seed).to(wide)
     left = wide.new_zeros(*x.shape[:-2], rows, block.shape[-1])
-    right = wide.new_zeros(*x.shape[:-2], columns, block.shape[-1])
+    right = wide.new_zeros(*x.shape[:-2], width, block.shape[-1])
     for place in np.ndindex(*x.shape[:-2]):
-        if block.numel() and wide[place].any():
-            left[place], right[place] = iterated(wide[place], block, rounds)
+        if not block.numel() or not wide[place].any():
+            continue
+        largest, columns = wide[place].abs().max(), block
+        matrix = wide[place] / largest
+        for _ in range(rounds - 1):
+            columns = matrix.T @ (matrix @ columns)
+        left[place] = orthonormal(matrix @ orthonormal(columns))
+        right[place] = matrix.T @ left[place] * largest
     return LowRank(left, right)
-
-
-def iterated(matrix: Tensor, block: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
-    """Return the last basis, and the matrix's shadow on it."""
-    largest = matrix.abs().max()
-    matrix = matrix / largest
-    for _ in range(rounds - 1):
-        block = matrix.T @ (matrix @ block)
-    left = orthonormal(matrix @ orthonormal(block))
-    return left, matrix.T @ left * largest
 
 
 def start_block(columns: int, rank: int, seed: int) -> Tensor:

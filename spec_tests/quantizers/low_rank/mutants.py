@@ -6,8 +6,8 @@ mutant = mutant_register("quantizers/low_rank")
 mutant("""
 test_factors_are_a_basis_and_the_shadow_on_it
   without_orthonormal_basis: the last basis is not orthonormal
-  - left = orthonormal(matrix @ orthonormal(block))
-  + left = matrix @ orthonormal(block)
+  - = orthonormal(matrix @ orthonormal(columns))
+  + = matrix @ orthonormal(columns)
 test_directions_much_stronger_than_the_rest_are_found
   one_pass: the block passes through the matrix once
   - range(rounds - 1)
