@@ -67,7 +67,7 @@ def fits_pools(
 
 
 def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfig | None) -> None:
-    """Refuse to store padding, or what is not finite, of two dtypes, or without head or channel."""
+    """Refuse a store of padding, or of what is not finite or has no head or no channel."""
     if store is None:
         return
     if valid is not None and store.mode != "append":
@@ -77,7 +77,12 @@ def storable(keys: Tensor, values: Tensor, valid: Tensor | None, store: HexConfi
     headed(keys)
     for name, tensor in (("keys", keys), ("values", values)):
         finite(name, tensor, None if valid is None else valid[..., None, :, None])
-    alike(keys, values)
+
+
+def of_one_dtype(keys: Tensor, values: Tensor, store: HexConfig | None) -> None:
+    """Refuse to store values of another dtype than the keys."""
+    if store is not None:
+        alike(keys, values)
 
 
 @requires(fits_scope, left_padded, fits_pools, comparable, refinable)
@@ -165,7 +170,7 @@ def refine_and_retain(
     return kept
 
 
-@requires(fits_scope, left_padded, fits_pools, comparable, refinable, storable)
+@requires(fits_scope, left_padded, fits_pools, comparable, refinable, storable, of_one_dtype)
 def compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

@@ -6,7 +6,7 @@ from torch import Tensor
 from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded, pooled_budget
 from reference._validation.types import Ratio, Whole
-from reference.compress import compress, select, storable
+from reference.compress import compress, of_one_dtype, select, storable
 from reference.evict import DenseCache, RaggedCache
 from reference.graphkv.graph import neighbour_count
 from reference.graphkv.refine import GraphSettings
@@ -90,7 +90,7 @@ def graphkv_select(
     )  # fmt: skip
 
 
-@requires(left_padded, layered, comparable, refinable, storable)
+@requires(left_padded, layered, comparable, refinable, storable, of_one_dtype)
 def graphkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],

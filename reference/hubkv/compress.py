@@ -13,6 +13,7 @@ from reference.compress import (
     compress,
     fits_pools,
     fits_scope,
+    of_one_dtype,
     row_budgets,
     select,
     storable,
@@ -78,7 +79,7 @@ def hubkv_select(
     )  # fmt: skip
 
 
-@requires(fits_scope, left_padded, fits_pools, refinable, storable)
+@requires(fits_scope, left_padded, fits_pools, refinable, storable, of_one_dtype)
 def hubkv_compress(
     keys: Float[Tensor, "*batch kv_heads tokens width"],
     values: Float[Tensor, "*batch kv_heads tokens width"],
