@@ -15,10 +15,8 @@ from optimized.vector.hex.cache import hex_store
 from optimized.vector.refinement import refine
 from optimized.vector.retain import kept_count, retain
 from reference._validation.preconditions import AXES
-from reference.compress import hex_selection_inputs, vectors_compared
+from reference.compress import select_for_hex as reference_select_for_hex
 from reference.graphkv.refine import GraphSettings
-from reference.hex.heavy_hitters import recent_mask
-from reference.hex.presets import HexConfig
 from reference.hubkv.refine import HubSettings
 from reference.precision import widen
 from reference.refinement import Refinement
@@ -35,67 +33,43 @@ class Rows(NamedTuple):
     real: Tensor  # tokens of each row without padding
 
 
-def select(
-    keys: Tensor,
-    values: Tensor,
+def refine_and_retain(
     scored: Scored,
-    *,
+    shields: Tensor,
+    vectors: dict[str, Tensor],
     keep: int | Tensor | None,
     ratio: float | None,
     scope: str,
     refinement: Refinement | None,
-    queries: Tensor | None,
     valid: Tensor | None,
+    joint: bool = False,
 ) -> Tensor:
-    rows = rows_of(scored, scope, valid, vectors_compared(refinement, keys, values, queries))
-    scores, protected = rows.scored
-    budgets = pool_budgets(keep, ratio, rows, scope)
-    covers_protected(ratio, budgets, protected.flatten(-AXES[scope]).sum(-1))
-    heads, length = prod(scores.shape[rows.real.ndim : -1]), scores.shape[-1]
-    one = one_budget(keep, ratio, rows, scores.shape[-AXES[scope] :].numel())
+    rows = rows_of(scored, scope, valid, vectors)
+    pools = joint_pools(rows, shields, scope) if joint else rows
+    scores, protected = pools.scored
+    by = "layer" if joint and scope == "head" else scope
+    budgets = pool_budgets(keep, ratio, pools, by)
+    heads, length = prod(scores.shape[pools.real.ndim : -1]), scores.shape[-1]
+    one = one_budget(keep, ratio, pools, scores.shape[-AXES[by] :].numel())
     if one is not None:
-        total, real = one * heads if scope == "head" else one, length
+        total, real = one * heads if by == "head" else one, length
     else:
-        total, real = budgets.sum(-1) if scope == "head" else budgets, rows.real
-    refined = refine_rows(rows, refinement, total, heads, real, ratio)
-    kept = best(rank_padding_last(refined, rows.padding), protected, budgets, scope)
+        total, real = budgets.sum(-1) if by == "head" else budgets, pools.real
+    shielded = protected.flatten(-AXES[by]).sum(-1)
+    if joint:
+        budgets = torch.minimum(budgets + shielded, pool_sizes(pools, by))
+    else:
+        covers_protected(ratio, budgets, shielded)
+    removed = None if ratio is None else float(ratio)
+    refined = refine_rows(rows, refinement, total, heads, real, removed)
+    if joint:
+        refined = refined.sum(-2, keepdim=True)[..., :length]
+    kept = best(rank_padding_last(refined, pools.padding), protected, budgets, by)
     return kept.movedim(-3, 0) if scope == "model" else kept
 
 
-def select_for_hex(
-    keys: Tensor,
-    values: Tensor,
-    scored: Scored,
-    *,
-    keep: int | Tensor | None,
-    ratio: float | None,
-    scope: str,
-    refinement: Refinement | None,
-    queries: Tensor | None,
-    valid: Tensor | None,
-    store: HexConfig,
-) -> Tensor:
-    vectors = vectors_compared(refinement, keys, values, queries)
-    scored, share, span = hex_selection_inputs(scored, keep, ratio, store)
-    rows = rows_of(scored, scope, valid, vectors)
-    protected, padding = rows.scored.protected, rows.padding
-    apart = protected[..., :span].any(-2)
-    inside = torch.ones_like(apart) if padding is None else ~padding[..., :span].any(-2)
-    tokens = (rows.real - (protected.shape[-1] - span)).clamp(min=0)
-    layers = prod(apart.shape[rows.real.ndim : -1])
-    budgets = budgets_of(keep, share, tokens * layers)
-    removed = None if share is None else float(share)
-    mass = refine_rows(rows, refinement, budgets, layers, tokens, removed).sum(-2)[..., :span]
-    recent = recent_mask(span, 0 if store.carry_recent else store.recent).to(inside.device) & inside
-    if store.outside_recent:
-        apart = apart | recent
-    pools, aside = (x.flatten(rows.real.ndim) for x in (rank_padding_last(mass, ~inside), apart))
-    taken = torch.minimum(aside.sum(-1) + budgets, tokens * layers)
-    chosen = retain(pools[..., None, :], aside[..., None, :], keep=taken, ratio=None, scope="layer")
-    exact = chosen.view(apart.shape) | recent
-    return exact.movedim(-2, 0) if scope == "model" else exact
-
-
+select = rebind(reference.select, refine_and_retain=refine_and_retain)
+select_for_hex = rebind(reference_select_for_hex, refine_and_retain=refine_and_retain)
 compress = rebind(
     reference.compress,
     select=select,
@@ -103,6 +77,18 @@ compress = rebind(
     evict=evict,
     hex_store=hex_store,
 )
+
+
+def joint_pools(rows: Rows, shields: Tensor, scope: str) -> Rows:
+    """Return rows with one head, whose tokens are those of `shields`."""
+    shields = shields.movedim(0, -3) if scope == "model" else shields
+    span, length = shields.shape[-1], rows.scored.scores.shape[-1]
+    one = (..., slice(1), slice(span))
+    padding = None if rows.padding is None else rows.padding[one]
+    if padding is not None:
+        shields = shields & ~padding
+    real = (rows.real - (length - span)).clamp(min=0)
+    return Rows(Scored(rows.scored.scores[one], shields), {}, padding, real)
 
 
 def rows_of(scored: Scored, scope: str, valid: Tensor | None, vectors: dict[str, Tensor]) -> Rows:
