@@ -10,11 +10,9 @@ from reference._validation.types import Importance, Whole
 from reference.precision import widen
 
 
-def covering(scores: Tensor, kernel: Tensor) -> None:
+def covering(kernel: Tensor) -> None:
     """Refuse a kernel that covers nothing around some token."""
-    # the token in the middle reaches least far
-    exact = torch.promote_types(scores.dtype, torch.float32)
-    near = kernel[: len(kernel) // 2 + 1].to(exact)
+    near = kernel[: len(kernel) // 2 + 1]  # the token in the middle reaches least far
     if scanning(near) and not bool(near.any()):
         raise ValueError("kernel must sum to > 0 around every token, got 0.0")
 

@@ -4,7 +4,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation.contract import requires, scanning
+from reference._validation import checks
+from reference._validation.contract import requires
 from reference._validation.preconditions import at_most
 from reference._validation.types import Finite, Importance, Whole
 from reference.hubkv.refine import protected_mask
@@ -48,8 +49,7 @@ def autocorrelation(
         (centred[..., : tokens - d] * centred[..., d:]).mean(-1) / variance
         for d in range(distances + 1)
     ]
-    # 0 / 0, also where a rounded mean leaves a variance
-    constant = (values == values[..., :1]).all(-1) | (variance == 0)
+    constant = (values == values[..., :1]).all(-1)  # a rounded mean may leave it a variance
     return torch.where(constant[..., None], 0, torch.stack(correlations, -1))
 
 
@@ -96,9 +96,7 @@ def distance_profile(
 def asked(content: Tensor | None, queries: int, tokens: int) -> None:
     """Refuse a content region without any of the queries."""
     content = ~protected_mask(tokens) if content is None else content
-    at = content[tokens - queries :]
-    if scanning(at) and not bool(at.any()):
-        raise ValueError(f"content at the queries must be true somewhere, got {at.tolist()}")
+    checks.check_any_true("content at the queries", content[tokens - queries :])
 
 
 @requires(asking, asked)

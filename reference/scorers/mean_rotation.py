@@ -39,10 +39,6 @@ def mean_rotation(
     total = first.new_zeros(*first.shape, 2 * half, 2 * half)
     for step in range(future):
         angles = (first + step)[..., None] * frequencies.double()
-        cosines, sines = angles.cos(), angles.sin()
-        for i in range(half):
-            total[..., i, i] += cosines[..., i]
-            total[..., i, half + i] -= sines[..., i]
-            total[..., half + i, i] += sines[..., i]
-            total[..., half + i, half + i] += cosines[..., i]
+        cosines, sines = angles.cos().diag_embed(), angles.sin().diag_embed()
+        total += torch.cat([torch.cat([cosines, -sines], -1), torch.cat([sines, cosines], -1)], -2)
     return (total / future).to(widen(frequencies).dtype)

@@ -16,7 +16,6 @@ def autocorrelation(values: Tensor, distances: int) -> Tensor:
     pairs = tokens - torch.arange(distances + 1, device=values.device)
     covariances = (shifted @ centred[..., None])[..., 0] / pairs
     constant = (values == values[..., :1]).all(-1, keepdim=True)
-    constant |= covariances[..., :1] == 0
     return torch.where(constant, 0, covariances / covariances[..., :1])
 
 
