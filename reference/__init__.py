@@ -68,25 +68,25 @@ from reference.hex.subtile_expander import (
     subtile_mask,
     subtile_permutations,
 )
-from reference.hubkv.baselines import head_budgets, ungated_refine
 from reference.hubkv.compress import hubkv_compress, hubkv_select
 from reference.hubkv.coverage import coverage, coverage_weights, marginal_gain, overlap
 from reference.hubkv.coverage_kernels import gaussian_kernel, window_kernel
 from reference.hubkv.discount import discount, hub_mask, smd
 from reference.hubkv.greedy import greedy, lazy_greedy
+from reference.hubkv.head_budgets import head_budgets
 from reference.hubkv.head_calibration import calibrate, head_weights, selectivity
-from reference.hubkv.locality import (
-    NmsSettings,
+from reference.hubkv.importance_locality import (
     attention_density,
     autocorrelation,
     content_series,
     distance_profile,
-    nms,
 )
+from reference.hubkv.nms import NmsSettings, nms
 from reference.hubkv.ratio_gate import gate
 from reference.hubkv.refine import HubSettings, hubkv_refine, protected_mask, shift_scores
 from reference.hubkv.segment_coverage import random_order, segment_coverage, uniform_spread
 from reference.hubkv.span_retention import ChainDiagnostic, retained_chains
+from reference.hubkv.ungated_refine import ungated_refine
 from reference.quantizers.gear import GearBlock, gear_compress, gear_reconstruct
 from reference.quantizers.gear_cache import GearCache, gear_append, gear_prefill, gear_read
 from reference.quantizers.kivi import KiviCache, kivi_append, kivi_prefill, kivi_read
@@ -138,10 +138,11 @@ __all__ += ["hub_mask", "discount", "smd"]
 __all__ += ["selectivity", "head_weights", "calibrate"]
 __all__ += ["gate"]
 __all__ += ["protected_mask", "HubSettings", "hubkv_refine", "shift_scores"]
-__all__ += ["ungated_refine", "head_budgets"]
+__all__ += ["ungated_refine"]
+__all__ += ["head_budgets"]
 __all__ += ["segment_coverage", "uniform_spread", "random_order"]
-__all__ += ["autocorrelation", "NmsSettings", "nms", "distance_profile", "attention_density"]
-__all__ += ["content_series"]
+__all__ += ["autocorrelation", "distance_profile", "attention_density", "content_series"]
+__all__ += ["NmsSettings", "nms"]
 __all__ += ["ChainDiagnostic", "retained_chains"]
 __all__ += ["source_count", "source_tokens", "edges", "neighbour_count", "neighbours"]
 __all__ += ["decay", "enhance", "banish"]

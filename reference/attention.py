@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reference._validation.contract import requires
-from reference._validation.preconditions import aligned, finite_logits, finite_sums, grouped, wide
+from reference._validation.preconditions import aligned, finite_sums, grouped, wide
 from reference._validation.types import Finite, FiniteAbove0
 from reference.precision import widen, widest
 
@@ -19,7 +19,7 @@ def known_of(
     return None if log_sum_exp is None else log_sum_exp[(*row, ..., queries)]
 
 
-@requires(wide, grouped, aligned, finite_logits, finite_sums)
+@requires(wide, grouped, aligned, finite_sums)
 def attention_weights(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -70,7 +70,7 @@ def attention_weights(
     return weights
 
 
-@requires(wide, grouped, aligned, finite_logits)
+@requires(wide, grouped, aligned)
 def attention(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],
@@ -107,7 +107,7 @@ def attention(
     return out
 
 
-@requires(wide, grouped, aligned, finite_logits)
+@requires(wide, grouped, aligned)
 def attention_error(
     queries: Finite[Tensor, "*batch query_heads queries width"],
     keys: Finite[Tensor, "*batch kv_heads tokens width"],

@@ -7,7 +7,7 @@ from reference._validation.contract import requires, within
 from reference._validation.preconditions import multiple
 from reference._validation.types import BoundsTest, Finite, Importance, Ratio, Whole
 from reference.graphkv.refine import GraphSettings, covers_window, graphkv_refine
-from reference.hubkv.locality import NmsSettings, nms
+from reference.hubkv.nms import NmsSettings, nms
 from reference.hubkv.refine import HubSettings, hubkv_refine
 from reference.precision import widen
 from reference.scorers.scored import Scored

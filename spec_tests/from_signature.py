@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
-from reference._validation.docstrings import choices_of, members
-from reference._validation.types import BoundsTest
+from reference._validation.types import BoundsTest, choices_of, members
 from spec_tests.strategies import Refusal, longer, spoiler
 
 

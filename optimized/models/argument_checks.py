@@ -9,6 +9,7 @@ from typing import Any, NoReturn, get_args
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
 
@@ -25,7 +26,6 @@ OF_ONE_LAYER: tuple[Scope, ...] = SCOPES[:2]
 def settings_check(kind: type) -> Callable[[Any], None]:
     """Return a check that settings are a `kind`, with every field inside its range."""
     check = compiled("settings", kind)
-    assert check is not None
     return lambda given: check(given, {})
 
 
@@ -477,7 +477,6 @@ NUMBERS = [
 def require_finite_states(*new: Tensor) -> None:
     """Refuse queries, keys and values of new tokens that are not finite."""
     for check, one in zip(NUMBERS, new, strict=True):
-        assert check is not None
         check(one, {})
 
 
@@ -555,7 +554,8 @@ def masks(kept: Sequence[Tensor], shapes: list[tuple[int, ...]], valid: Tensor |
     """Refuse kept masks that do not fit the cache, or keep padding."""
     one_a_layer("kept", kept, len(shapes))
     for index, (one, shape) in enumerate(zip(kept, shapes, strict=True)):
-        checks.boolean(f"kept[{index}]", one, shape)
+        checks.must_be(f"kept[{index}]", one, Bool[Tensor, "*axes"])
+        checks.shaped(f"kept[{index}]", one, shape)
         if valid is not None and bool((one & ~valid[:, None]).any()):
             raise ValueError(f"kept[{index}] must be False at padding, got True")
 

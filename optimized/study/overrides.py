@@ -11,7 +11,8 @@ from optimized.models.argument_checks import did_you_mean, known_name
 from optimized.models.scorers import SCORERS
 from optimized.models.systems import REFINEMENTS, System, usual
 from reference._validation.contract import compiled
-from reference._validation.docstrings import admits, choices_of, members
+from reference._validation.docstrings import admits
+from reference._validation.types import choices_of, members
 
 Changes = tuple[tuple[str, str, Any], ...]
 """Changed settings: the part of a system, the setting, its value."""
@@ -47,9 +48,7 @@ def read(texts: Iterable[str]) -> Changes:
         found.setdefault(part, {})[setting] = value_of(name, KINDS[part][setting], value)
     for part in found.keys() & RECORDS.keys():
         whole = RECORDS[part]._replace(**found[part])
-        check = compiled(f"--set {part}", type(whole))
-        assert check is not None
-        check(whole, {})
+        compiled(f"--set {part}", type(whole))(whole, {})
     return tuple((part, *one) for part, some in found.items() for one in some.items())
 
 
@@ -63,10 +62,8 @@ def value_of(name: str, kind: Any, text: str) -> Any:
     for number in (float, int):
         with suppress(ValueError):
             value = number(text)
-    check = compiled(f"--set {name}", kind)
     try:
-        if check is not None:
-            check(value, {})
+        compiled(f"--set {name}", kind)(value, {})
     except (TypeError, ValueError) as error:
         said = admits(kind)
         article = {"number": "a ", "integer": "an "}.get(said.split()[0].rstrip(","), "")

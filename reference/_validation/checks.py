@@ -12,20 +12,12 @@ from reference._validation.contract import choice, compiled, scanning, shown
 
 def must_be(name: str, value: object, annotation: Any) -> None:
     """Refuse what an annotation would, where no signature is read: in a method, of a part."""
-    if check := compiled(name, annotation):
-        check(value, {})
+    compiled(name, annotation)(value, {})
 
 
 def one_of(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse what is not among `choices`."""
     choice(name, tuple(choices), value, {})
-
-
-def boolean(name: str, tensor: Tensor, shape: Sequence[int]) -> None:
-    """Refuse what is not a boolean tensor of exactly `shape`."""
-    if not isinstance(tensor, Tensor) or tensor.dtype != torch.bool:
-        raise TypeError(f"{name} must be a boolean tensor, got {shown(tensor)}")
-    shaped(name, tensor, shape)
 
 
 def typed(name: str, tensor: Tensor, dtype: torch.dtype) -> None:

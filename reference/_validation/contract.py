@@ -14,13 +14,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import Parameter, signature
-from math import inf
 from numbers import Real
 from types import UnionType
 from typing import (
-    Annotated,
     Any,
-    Literal,
     ParamSpec,
     TypeVar,
     Union,
@@ -34,14 +31,13 @@ import torch
 from annotated_types import Predicate
 from torch import Tensor
 
-from reference._validation.types import BoundsTest, OneOf
+from reference._validation.types import BoundsTest, choices_of, split_annotation
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Axes = dict[str, tuple[Any, str]]  # the length of each axis of a call, and who brought it
 Check = Callable[[Any, Axes], None]
 
-ABSENT = (None, "")
 FLAG = "True or False"
 SEVERAL = {tuple: "a tuple", Sequence: "a sequence"}
 NUMBERS = {int: ("an integer", (int,)), float: ("a number", (int, float, Real))}
@@ -53,8 +49,6 @@ DTYPES = {
     "int16": ("an int16", lambda dtype: dtype == torch.int16),
     "uint8": ("a uint8", lambda dtype: dtype == torch.uint8),
 }
-BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
-MANY = 2**15  # below that the views cost more than they save
 _trusting = ContextVar("trusting", default=False)
 
 
@@ -108,8 +102,8 @@ def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dic
     names = tuple(n for n, p in parameters.items() if p.kind != Parameter.KEYWORD_ONLY)
     defaults = {n: p.default for n, p in parameters.items() if p.default is not Parameter.empty}
     needed = parameters.keys() - defaults.keys()
-    checks = tuple((n, check) for n in parameters if (check := compiled(n, hints[n])))
-    rules = tuple((rule, tuple(signature(rule).parameters)) for rule in vars(spec).get("rules", ()))
+    checks = [(n, compiled(n, hints[n])) for n in parameters]
+    rules = [(rule, tuple(signature(rule).parameters)) for rule in vars(spec).get("rules", ())]
 
     def hold(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # one too many: the body says so
@@ -120,34 +114,31 @@ def compile_contract(spec: Callable[..., Any]) -> Callable[[tuple[Any, ...], dic
         for name, check in checks:
             if name in given:
                 check(given[name], axes)
-        if rules:
-            known = defaults | given
-            for rule, wanted in rules:
-                rule(*[known[n] if n in known else axes.get(n, ABSENT)[0] for n in wanted])
+        known = {axis: length for axis, (length, _) in axes.items()} | defaults | given
+        for rule, wanted in rules:
+            rule(*[known.get(n) for n in wanted])
 
     return hold
 
 
-def compiled(name: str, annotation: Any) -> Check | None:
-    """Compile what an annotation says of the argument `name`, if it says anything."""
-    base, *marks = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
-    if choices := next((mark.choices for mark in marks if isinstance(mark, OneOf)), None):
+def compiled(name: str, annotation: Any) -> Check:
+    """Compile what an annotation says of the argument `name`."""
+    base, marks = split_annotation(annotation)
+    if choices := choices_of(base, marks):
         return partial(choice, name, choices)
-    if get_origin(base) is Literal:
-        return partial(choice, name, get_args(base))
     if get_origin(base) in (Union, UnionType):
         return _union(name, get_args(base))
     if get_origin(base) in SEVERAL:
         return _several(name, get_origin(base), get_args(base)[0])
     if hasattr(base, "dim_str"):
-        return _tensor(name, base)
+        return _tensor(name, base, marks)
     if base in NUMBERS:
         return _number(name, base, marks)
     if base is torch.dtype:
         return partial(_dtype, name)
     if base is bool:
         return partial(_flag, name)
-    return _record(name, base) if hasattr(base, "_fields") else None
+    return _record(name, base) if hasattr(base, "_fields") else _anything
 
 
 def _union(name: str, members: tuple[Any, ...]) -> Check:
@@ -172,24 +163,22 @@ def _union(name: str, members: tuple[Any, ...]) -> Check:
         else:
             # compared, not looked up: a `tuple[...]` has no hash while `torch.compile` traces
             chosen = next((held for kind, held in others if type(value) is kind), rest)
-        if chosen:
-            chosen(value, axes)
+        chosen(value, axes)
 
     return check
 
 
-def _several(name: str, many: type, kind: Any) -> Check | None:
+def _several(name: str, many: type, kind: Any) -> Check:
     """Hold each member of a tuple or sequence of any length."""
-    parts: dict[int, Check | None] = {}
+    parts: list[Check] = []
 
     def check(value: Any, axes: Axes) -> None:
         if not isinstance(value, many) or isinstance(value, str):
             raise TypeError(f"{name} must be {SEVERAL[many]}, got {shown(value)}")
         for place, part in enumerate(value):
-            if place not in parts:
-                parts[place] = compiled(f"{name}[{place}]", kind)
-            if held := parts[place]:
-                held(part, axes)
+            if place == len(parts):
+                parts.append(compiled(f"{name}[{place}]", kind))
+            parts[place](part, axes)
 
     return check
 
@@ -200,6 +189,10 @@ def choice(name: str, choices: tuple[Any, ...], value: Any, _: Axes) -> None:
     if not any(type(value) is type(one) and value == one for one in choices):
         listed = ", ".join(repr(one) for one in choices)
         raise ValueError(f"{name} must be one of {listed}, got {value!r}")
+
+
+def _anything(value: Any, _: Axes) -> None:
+    """Admit every value, of a type that only the body knows."""
 
 
 def _flag(name: str, value: Any, _: Axes) -> None:
@@ -233,72 +226,65 @@ def _record(name: str, kind: Any) -> Check:
     """Settings are held to all their fields, a result of ours to its tensors."""
     fields = get_type_hints(kind, include_extras=True)
     result = any(hasattr(annotation, "dim_str") for annotation in fields.values())
-    compiled_fields = (
-        (place, compiled(f"{name}.{field}", annotation))
-        for place, (field, annotation) in enumerate(fields.items())
+    checks = [
+        (field, compiled(f"{name}.{field}", annotation))
+        for field, annotation in fields.items()
         if not result or hasattr(annotation, "dim_str")
-    )
-    checks = tuple((place, held) for place, held in compiled_fields if held)
-    rules = tuple((rule, tuple(signature(rule).parameters)) for rule in getattr(kind, "rules", ()))
+    ]
+    rules = [(rule, tuple(signature(rule).parameters)[1:]) for rule in getattr(kind, "rules", ())]
 
     def check(value: Any, axes: Axes) -> None:
         if not isinstance(value, kind):
             raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
         try:
-            for place, held in checks:
-                held(value[place], axes)
+            for field, held in checks:
+                held(getattr(value, field), axes)
             for rule, wanted in rules:
-                rule(name, *[getattr(value, field) for field in wanted[1:]])
+                rule(name, *[getattr(value, field) for field in wanted])
         except (TypeError, ValueError) as error:
             raise error if result else type(error)(f"{error} in {value!r}") from error
 
     return check
 
 
-def _tensor(name: str, annotation: Any) -> Check:
-    word, fits = tensor_kind(annotation)
-    bounds = BoundsTest.of([getattr(annotation.dtype, "values", None)])
-    names, whole = annotation.dim_str.split(), f"[{annotation.dim_str}]"
+def _tensor(name: str, annotation: Any, marks: Sequence[Any]) -> Check:
+    (word, fits), bounds = tensor_kind(annotation), BoundsTest.of(marks)
+    names = annotation.dim_str.split()
     star = next((place for place, axis in enumerate(names) if axis[0] == "*"), None)
     least = len(names) - (star is not None)
-    places: list[Any] = list(range(len(names)))
-    if star is not None:
-        after = range(star + 1 - len(names), 0)
-        places[star:] = slice(star, after.start or None), *after
-    told = tuple((axis, place) for axis, place in zip(names, places, strict=True) if axis != "_")
+
+    def lengths(shape: tuple[int, ...]) -> list[Any]:
+        """Return what each name stands for: a length, or all lengths of the starred axes."""
+        if star is None:
+            return list(shape)
+        rest = star + len(shape) - least
+        return [*shape[:star], shape[star:rest], *shape[rest:]]
 
     def check(value: Any, axes: Axes) -> None:
         if not isinstance(value, Tensor) or not fits(value.dtype):
             raise TypeError(f"{name} must be {word} tensor, got {shown(value)}")
-        shape = value.shape
-        if axes.get(whole, ABSENT)[0] != shape:
-            if len(shape) != least and (star is None or len(shape) < least):
-                count = f"{'at least ' * (star is not None)}{least}"
-                count += " axis" if least == 1 else " axes"
-                raise ValueError(f"{name} must have {count}, got shape {tuple(shape)}")
-            for axis, place in told:
-                if axis not in axes:
-                    axes[axis] = shape[place], name
-                elif axes[axis][0] != shape[place]:
-                    misfit(axis, shape[place], shape, axes)
-            axes[whole] = shape, name
-        if bounds:
-            within(name, value, bounds)
+        shape = tuple(value.shape)
+        if len(shape) != least and (star is None or len(shape) < least):
+            count = f"{'at least ' * (star is not None)}{least}"
+            count += " axis" if least == 1 else " axes"
+            raise ValueError(f"{name} must have {count}, got shape {shape}")
+        for axis, length in zip(names, lengths(shape), strict=True):
+            if axis != "_" and axes.setdefault(axis, (length, name))[0] != length:
+                misfit(axis, length, shape, axes)
+        within(name, value, bounds)
 
     def misfit(axis: str, length: Any, shape: tuple[int, ...], axes: Axes) -> None:
         known, other = axes[axis]
         if other == name:
-            raise ValueError(f"{name} must be square, got shape {tuple(shape)}")
+            raise ValueError(f"{name} must be square, got shape {shape}")
         if known == 0 and length:
             said = f"{other} must have {axis} of at least 1 to fit {name}"
             raise ValueError(f"{said}, got {known}")
-        wanted: list[Any] = [
-            axes.get(a, (shape[place],))[0] for a, place in zip(names, places, strict=True)
-        ]
-        if star is not None:
-            wanted[star : star + 1] = wanted[star]
-        said = f"{name} must have shape {tuple(wanted)} to fit {other}"
-        raise ValueError(f"{said}, got {tuple(shape)}")
+        wanted: list[Any] = []
+        for other_axis, own in zip(names, lengths(shape), strict=True):
+            length = axes.get(other_axis, (own,))[0]
+            wanted += length if other_axis[0] == "*" else [length]
+        raise ValueError(f"{name} must have shape {tuple(wanted)} to fit {other}, got {shape}")
 
     return check
 
@@ -309,7 +295,7 @@ def within(
     """Refuse values out of bounds, where they are real."""
     if bounds is None or not scanning(tensor):
         return
-    low, high = ends(tensor, bounds.least)  # NaN survives both
+    low, high = ends(tensor)
     if bounds.hold(low) and bounds.hold(high):
         return
     bad = ~bounds.hold(tensor)
@@ -318,22 +304,11 @@ def within(
         raise ValueError(f"{name} must be {bounds.said}, got {tensor[bad][0].item()}")
 
 
-def ends(tensor: Tensor, least: float = -inf) -> tuple[float, float]:
-    """Return the least and the greatest element, with one wait for a GPU; NaN if there is one.
-
-    Numbers of at least 0, as these are expected to be, order as their bits do, which compare
-    faster; of others a sign bit tells.
-    """
-    if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
-        tensor = tensor.float()  # eight bits know no order
-    if tensor.is_cuda:
-        low, high = torch.stack(tensor.aminmax()).tolist()
-        return low, high
-    if least >= 0 and tensor.numel() >= MANY and tensor.dtype in BITS:
-        low, high = tensor.view(BITS[tensor.dtype]).aminmax()
-        if low.item() >= 0:
-            return low.view(tensor.dtype).item(), high.view(tensor.dtype).item()
+def ends(tensor: Tensor) -> tuple[float, float]:
+    """Return the least and the greatest element, after one wait for a GPU; NaN if there is one."""
     low, high = tensor.aminmax()
+    if tensor.is_cuda:
+        low, high = torch.stack([low, high]).cpu()
     return low.item(), high.item()
 
 

@@ -1,19 +1,21 @@
 """What a contract says, in words: written into docstrings, for `help` and for the pages."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
-from inspect import getdoc, isfunction, ismodule
+from inspect import getdoc
 from textwrap import fill, indent
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from annotated_types import Predicate
 
 from reference._validation.contract import FLAG, NUMBERS, SEVERAL, tensor_kind
-from reference._validation.types import BoundsTest, OneOf
+from reference._validation.types import BoundsTest, choices_of, members
 
 WIDTH = 92
+TYPE_RULES = {"alike", "continued", "of_one_dtype", "joining", "tensor_holding"}
+"""Rules that raise a TypeError; every other one raises a ValueError."""
 
 
 def documented(public: Any) -> Any:
@@ -49,26 +51,28 @@ def _entry(said: str, meaning: str) -> str:
 def admits(annotation: Any) -> str:
     """Say what an argument may be."""
     kinds = [_one(base, marks) for base, marks in members(annotation)]
-    return " or ".join([*kinds, *["None"] * (type(None) in get_args(annotation))])
+    optional = type(None) in get_args(annotation)
+    return " or ".join(kinds + ["None"] * optional)
 
 
 def _one(base: Any, marks: list[Any]) -> str:
     if listed := choices_of(base, marks):
         *others, last = map(repr, listed)
         return f"{', '.join(others)} or {last}"
+    bounds = BoundsTest.of(marks)
     if hasattr(base, "dim_str"):
-        bounds = BoundsTest.of([getattr(base.dtype, "values", None)])
         kind = f"{_bare(tensor_kind(base)[0])} tensor [{base.dim_str.strip()}]"
         return f"{kind}, {bounds.said}" if bounds else kind
     if base in NUMBERS:
-        bounds, kind = BoundsTest.of(marks), _bare(NUMBERS[base][0])
+        kind = _bare(NUMBERS[base][0])
         between = ", " if bounds and bounds.said.startswith("finite") else " "
         said = f"{kind}{between}{bounds.said}" if bounds else kind
         rules = [mark.func.__name__ for mark in marks if isinstance(mark, Predicate)]
         return ", ".join([said, *rules]).replace("_", " ")
     if get_origin(base) in SEVERAL:
         return f"{_bare(SEVERAL[get_origin(base)])} of {admits(get_args(base)[0])}"
-    return {bool: FLAG, torch.dtype: "floating-point dtype"}.get(base) or base.__name__
+    said = {bool: FLAG, torch.dtype: "floating-point dtype"}.get(base)
+    return said or (base.__name__ if isinstance(base, type) else str(base))
 
 
 def _bare(kind: str) -> str:
@@ -84,7 +88,7 @@ def _refused(spec: Callable[..., Any], by_body: str) -> str:
     }
     for rule in vars(spec).get("rules", ()):
         said = (rule.__doc__ or "").partition("\n")[0].removeprefix("Refuse ").rstrip(".")
-        clauses["TypeError" if TypeError in raised(rule) else "ValueError"].append(said)
+        clauses["TypeError" if rule.__name__ in TYPE_RULES else "ValueError"].append(said)
     for error, why in re.findall(r"(?ms)^    (\w+): (.*?)(?=^    \w|\Z)", by_body):
         clauses.setdefault(error, []).append(" ".join(why.split()).rstrip("."))
     entries = (f"{error}: {'; '.join(why)}." for error, why in clauses.items())
@@ -92,35 +96,3 @@ def _refused(spec: Callable[..., Any], by_body: str) -> str:
         "\n" + indent(fill(entry, WIDTH, subsequent_indent="    ", break_on_hyphens=False), "    ")
         for entry in entries
     )
-
-
-def raised(rule: Callable[..., Any]) -> set[type]:
-    """Return the kinds of errors that a rule names, or a function of ours that it calls."""
-    errors, left, seen = set(), [rule], set()
-    while left:
-        seen.add(one := left.pop())
-        used, spaces = one.__code__.co_names, [one.__globals__]
-        spaces += [vars(x) for name in used if ismodule(x := one.__globals__.get(name))]
-        errors |= {kind for kind in (TypeError, ValueError) if kind.__name__ in used}
-        called = {space[name] for space in spaces for name in used if isfunction(space.get(name))}
-        left += [f for f in called - seen if f.__module__.startswith("reference.")]
-    return errors
-
-
-def members(annotation: Any) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield the members of an annotation, each with its marks; `None` is left out."""
-    base, *marks = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
-    kinds = get_args(base)
-    listed = get_origin(base) is Literal or any(isinstance(mark, OneOf) for mark in marks)
-    if not kinds or listed or get_origin(base) in SEVERAL:
-        yield base, marks
-    else:
-        for kind in kinds:
-            if kind is not type(None):
-                yield from members(kind)
-
-
-def choices_of(base: Any, marks: list[Any]) -> tuple[Any, ...]:
-    """Return the values that an annotation lists, if it lists any."""
-    listed = next((mark.choices for mark in marks if isinstance(mark, OneOf)), ())
-    return get_args(base) if get_origin(base) is Literal else listed

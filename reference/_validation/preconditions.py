@@ -8,7 +8,6 @@ from torch import Tensor
 
 from reference._validation import checks
 from reference._validation.contract import ends, scanning
-from reference.precision import widest
 
 AXES = {"head": 1, "layer": 2, "model": 3}
 """How many of the last axes compete with each other; "model" takes the first axis in as well."""
@@ -39,19 +38,6 @@ def aligned(queries: Tensor, tokens: int, causal: bool | None) -> None:
         raise ValueError(
             f"causal queries must be at most as many as the {tokens} tokens, "
             f"got {queries.shape[-2]}"
-        )
-
-
-def finite_logits(queries: Tensor, keys: Tensor, width: int, scale: float | None) -> None:
-    """Refuse numbers whose products may overflow: a softmax of infinite logits is NaN."""
-    if not scanning(queries) or not scanning(keys):
-        return
-    largest = prod(max(-low, high) for low, high in (ends(queries), ends(keys)))
-    exact = widest(queries, keys)
-    if largest * width * max(1, scale or 1) > torch.finfo(exact).max:
-        raise ValueError(
-            f"queries and keys must be in the range where logits are finite in {exact}, "
-            f"got products of {largest:.4g}"
         )
 
 

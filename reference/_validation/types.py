@@ -8,10 +8,11 @@ finite and at least 0. Type checkers see `int`, `float` and `Tensor`.
 from collections.abc import Callable, Iterable
 from math import inf
 from operator import ge, gt, le, lt
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import torch
-from annotated_types import Ge, GroupedMetadata, Gt, Interval, Lt, Predicate
+from annotated_types import Ge, Gt, Interval, Lt, Predicate
 from jaxtyping import AbstractDtype, Float, Int64
 
 
@@ -118,22 +119,42 @@ class BoundsTest(NamedTuple):
 
     hold: Callable[[Any], Any]
     said: str
-    least: float
 
     @classmethod
     def of(cls, marks: Iterable[Any]) -> "BoundsTest | None":
         """Read marks of `annotated_types`; None where they bound nothing."""
-        single = [
-            m for mark in marks for m in (mark if isinstance(mark, GroupedMetadata) else [mark])
-        ]
-        ends = {e: getattr(m, e) for m in single for e in ("gt", "ge", "lt", "le") if hasattr(m, e)}
+        found = [(e, getattr(m, e, None)) for m in marks for e in ("gt", "ge", "lt", "le")]
+        ends = {e: end for e, end in found if end is not None}
+        if not ends:
+            return None
         low, high = ends.get("gt", ends.get("ge", -inf)), ends.get("lt", ends.get("le", inf))
         above, opening, sign = (gt, "(", ">") if "gt" in ends else (ge, "[", ">=")
         below, closing = (lt, ")") if "lt" in ends else (le, "]")
-        words = ["finite"] * ("lt" in ends and len(ends) > 1) + [f"{sign} {low}"] * (low > -inf)
-        said = f"in {opening}{low}, {high}{closing}" if high < inf else " and ".join(words)
+        if high < inf:
+            said = f"in {opening}{low}, {high}{closing}"
+        elif low > -inf:
+            said = f"finite and {sign} {low}" if "lt" in ends else f"{sign} {low}"
+        else:
+            said = "finite" if "gt" in ends else "< inf and not NaN"
+        return cls(lambda value: above(value, low) & below(value, high), said)
 
-        def hold(value: Any) -> Any:
-            return above(value, low) & below(value, high)
 
-        return cls(hold, said or "< inf and not NaN", low) if ends else None
+def split_annotation(annotation: Any) -> tuple[Any, list[Any]]:
+    """Return an annotation without its marks, and the marks; a tensor's bound its values."""
+    base, *marks = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
+    return base, [getattr(base.dtype, "values", None)] if hasattr(base, "dim_str") else marks
+
+
+def members(annotation: Any) -> list[tuple[Any, list[Any]]]:
+    """Return the members of an annotation, each with its marks; `None` is left out."""
+    base, marks = split_annotation(annotation)
+    if get_origin(base) in (Union, UnionType) and not choices_of(base, marks):
+        kinds = [kind for kind in get_args(base) if kind is not type(None)]
+        return [member for kind in kinds for member in members(kind)]
+    return [(base, marks)]
+
+
+def choices_of(base: Any, marks: list[Any]) -> tuple[Any, ...]:
+    """Return the values that an annotation lists, if it lists any."""
+    listed = next((mark.choices for mark in marks if isinstance(mark, OneOf)), ())
+    return get_args(base) if get_origin(base) is Literal else listed

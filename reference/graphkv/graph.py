@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reference._validation import checks
 from reference._validation.contract import requires, scanning
 from reference._validation.preconditions import at_most, indexing, multiple
 from reference._validation.types import Finite, Share, Whole
@@ -130,9 +129,6 @@ def edges(
         The edges $e$ in [-1, 1], float32 (float64 for float64 input): 0 at a vector of length 0.
         The edge of a source to itself is there as well; `neighbours` leaves it out.
 
-    Raises:
-        ValueError: a vector is too long to be squared.
-
     Source:
         GraphKV-1, GraphKV-Alg1, GraphKV-7.1.
 
@@ -154,7 +150,6 @@ def edges(
         inner = (source * end).sum(-1)
         lengths = source.norm(dim=-1) * end.norm(dim=-1)
         weights[..., i, :] = torch.where(lengths > 0, inner / lengths, 0).clamp(-1, 1)  # E-G4
-    checks.refuse_overflow("keys", weights.abs())
     return weights.clamp(min=0) if clamp else weights
 
 

@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from reference._validation import checks
 from reference._validation.contract import requires
 from reference._validation.preconditions import left_padded
 from reference._validation.types import Finite
@@ -33,9 +32,6 @@ def knorm(
         protected. A token's score is its own, so that chunks score as the whole does, unless
         `shift` compares them.
 
-    Raises:
-        ValueError: a key is too long for the dtype of the scores.
-
     Source:
         GraphKV-KNorm.
 
@@ -44,7 +40,6 @@ def knorm(
         maximum runs over the real tokens of a head.
     """
     lengths = widen(keys).norm(dim=-1)
-    checks.refuse_overflow("keys", lengths)
     real = valid_or_all(valid, keys)[..., None, :].expand(lengths.shape)
     lengths = torch.where(real, lengths, 0)
     longest = lengths.amax(-1, keepdim=True) if shift and keys.shape[-2] else 0

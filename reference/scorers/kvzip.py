@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reference._validation import checks
 from reference._validation.contract import requires, scanning
 from reference._validation.preconditions import false_on_the_left, grouped, left_padded, wide
 from reference._validation.types import Finite, Importance, Positive, Whole
@@ -63,9 +62,6 @@ def kvzip_chunk(
         in [0, 1], elsewhere those of `past`, or 0. Stretches of queries, handed over one after
         the other, give what all of them give at once.
 
-    Raises:
-        ValueError: a logit is out of range.
-
     Source:
         HubKV-KVzip.
 
@@ -94,7 +90,6 @@ def kvzip_chunk(
                 drawn = weights[h, 0, sinks : sinks + stop - start]
                 best = scores[row][h // group, start:stop]
                 scores[row][h // group, start:stop] = torch.maximum(best, drawn)
-    checks.refuse_overflow("queries", scores)
     return scores
 
 
@@ -165,9 +160,6 @@ def kvzip(
     Returns:
         The scores of each key head, in [0, 1], in float32, or float64 where an argument is: 0 at
         the sinks, which belong to no chunk.
-
-    Raises:
-        ValueError: a logit is out of range.
 
     Source:
         HubKV-KVzip.

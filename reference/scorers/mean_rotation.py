@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reference._validation import checks
 from reference._validation.types import Finite, Positive, Whole, Wholes
 from reference.precision import widen
 
@@ -29,9 +28,6 @@ def mean_rotation(
         The matrix $\bar R$ in float32, or float64 where `frequencies` is; it acts on columns.
         Channel $i$ of the first half turns with channel $i$ of the second.
 
-    Raises:
-        ValueError: an angle is out of range.
-
     Source:
         HubKV-ExpectedAttention.
 
@@ -43,11 +39,6 @@ def mean_rotation(
     total = first.new_zeros(*first.shape, 2 * half, 2 * half)
     for step in range(future):
         angles = (first + step)[..., None] * frequencies.double()
-        cosines, sines = angles.cos(), angles.sin()
-        for i in range(half):
-            total[..., i, i] += cosines[..., i]
-            total[..., i, half + i] -= sines[..., i]
-            total[..., half + i, i] += sines[..., i]
-            total[..., half + i, half + i] += cosines[..., i]
-    checks.refuse_overflow("frequencies", total)
+        cosines, sines = angles.cos().diag_embed(), angles.sin().diag_embed()
+        total += torch.cat([torch.cat([cosines, -sines], -1), torch.cat([sines, cosines], -1)], -2)
     return (total / future).to(widen(frequencies).dtype)

@@ -6,7 +6,6 @@ from torch import Tensor
 import reference
 from optimized._rebind import rebind
 from optimized.vector.scorers._padding import protected_ends
-from reference._validation import checks
 from reference.precision import widest
 from reference.scorers._padding import valid_or_all
 
@@ -73,7 +72,6 @@ def _drawn(
         weights = weights[..., sinks : sinks + length]
         silent = ~(asking[..., start:stop, None] & within[..., None, :])[..., None, None, :, :]
         best = torch.maximum(best, weights.masked_fill(silent, 0).amax((-3, -2)))
-    checks.refuse_overflow("queries", best)
     places = places.clamp(max=tokens)[..., None, :].expand(best.shape)
     return scores.scatter_(-1, places, best)[..., :tokens].clone()
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from reference._validation import checks
 from reference.precision import widen
 
 
@@ -12,6 +11,5 @@ def mean_rotation(frequencies: Tensor, start: int | Tensor, future: int) -> Tens
     steps = torch.arange(future, dtype=torch.float64, device=frequencies.device)
     angles = (first[..., None] + steps)[..., None] * frequencies.double()
     cosines, sines = angles.cos().mean(-2).diag_embed(), angles.sin().mean(-2).diag_embed()
-    checks.refuse_overflow("frequencies", cosines)
     upper, lower = torch.cat([cosines, -sines], -1), torch.cat([sines, cosines], -1)
     return torch.cat([upper, lower], -2).to(widen(frequencies).dtype)

@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.hubkv.locality.strategies import lengths
+from spec_tests.hubkv.importance_locality.strategies import lengths
 from spec_tests.strategies import Refusal, grid, heads, spoiler, tokens
 
 

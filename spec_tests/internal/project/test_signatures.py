@@ -16,7 +16,6 @@ import pytest
 import torch
 
 import reference
-from reference._validation.contract import MANY
 from reference._validation.docstrings import admits
 
 GOLDEN = Path(__file__).parent / "signatures.txt"
@@ -47,10 +46,7 @@ def said(hint: Any) -> str:
     """Return an annotation in the words of error messages, or as Python prints it."""
     if get_origin(hint) is tuple and ... not in get_args(hint):
         return ", ".join(map(said, get_args(hint)))
-    try:
-        return admits(hint)
-    except AttributeError:
-        return str(hint)
+    return admits(hint)
 
 
 def text() -> str:
@@ -59,9 +55,8 @@ def text() -> str:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("length", [4, MANY], ids=["short", "long"])
-def test_a_long_tensor_is_held_to_its_range_as_a_short_one_is(length, dtype):
-    scores, hubs = torch.zeros(length, dtype=dtype), torch.ones(length, dtype=torch.bool)
+def test_a_tensor_is_held_to_its_range(dtype):
+    scores, hubs = torch.zeros(4, dtype=dtype), torch.ones(4, dtype=torch.bool)
     scores[:2] = torch.tensor([-0.0, torch.finfo(dtype).max], dtype=dtype)
     reference.discount(scores, hubs)
     for bad in (-torch.finfo(dtype).tiny, -1.0, -torch.inf, torch.inf, torch.nan, -torch.nan):

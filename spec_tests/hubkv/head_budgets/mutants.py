@@ -1,17 +1,9 @@
-"""Mutants of the ungated variant and head budgets."""
+"""Mutants of the head budgets."""
 
 from spec_tests.mutants.make import mutant_register
 
-mutant = mutant_register("hubkv/baselines")
+mutant = mutant_register("hubkv/head_budgets")
 mutant("""
-test_the_ungated_variant_is_refinement_at_ratio_one
-  gated_all_the_same: gated all the same
-  - corrected = corrected.to(scores.dtype)
-  + corrected = ((widen(scores) + corrected) / 2).to(scores.dtype)
-vector:three-steps-without-a-gate
-  discounted_only: no head weights
-  - calibrate(smd(content, radius, gamma, protected), weights)
-  + smd(content, radius, gamma, protected)
 test_budgets_add_up_in_every_layer
   rounded_down: budgets are rounded down
   - by_remainder[: total - sum(whole)]

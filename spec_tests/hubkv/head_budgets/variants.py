@@ -1,4 +1,4 @@
-"""Other correct ways to do without the gate, and to divide a budget."""
+"""Another correct way to divide a budget."""
 
 from fractions import Fraction
 from heapq import nlargest
@@ -7,28 +7,6 @@ import torch
 
 import reference
 from spec_tests.variants.make import register_variant
-
-
-@register_variant("ungated_refine")
-def at_full_ratio(
-    scores, protected=None, radius=2, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6
-):
-    """Refine at ratio 1."""
-    return reference.hubkv_refine(
-        scores, 1.0, protected, radius, gamma, tau, minimum, maximum, epsilon=epsilon
-    )
-
-
-@register_variant("ungated_refine", "values")
-def step_by_step(
-    scores, protected=None, radius=2, gamma=0.5, tau=0.5, minimum=0.8, maximum=1.2, epsilon=1e-6
-):
-    """Discount and calibrate."""
-    beta = reference.head_weights(
-        reference.selectivity(scores, protected, epsilon), tau, minimum, maximum
-    )
-    corrected = beta[..., None] * reference.smd(scores, radius, gamma, protected)
-    return corrected if protected is None else corrected.masked_fill(protected, 1)
 
 
 @register_variant("head_budgets", "values")

@@ -1,8 +1,8 @@
-"""Mutants of the diagnostics."""
+"""Mutants of the measurements of locality."""
 
 from spec_tests.mutants.make import mutant_register
 
-mutant = mutant_register("hubkv/locality")
+mutant = mutant_register("hubkv/importance_locality")
 mutant("""
 test_a_repeated_sequence_matches_itself_after_every_period
   correlation_is_biased: averages over n, not over the pairs there are
@@ -20,15 +20,6 @@ test_a_constant_sequence_has_no_correlation
   correlation_of_nothing: a constant sequence matches itself
   - torch.where(constant[..., None], 0,
   + torch.where(constant[..., None], 1,
-test_only_local_maxima_keep_their_score
-  nms_keeps_plateaus: both ends of a plateau are maxima
-  -     return torch.where(hub_mask(scores, radius), scores, factor * scores)
-  +     mirrored = hub_mask(scores.flip(-1), radius).flip(-1)
-  +     return torch.where(hub_mask(scores, radius) | mirrored, scores, factor * scores)
-test_suppression_covers_more_segments_than_top_k
-  nms_does_nothing: nothing is suppressed
-  - torch.where(hub_mask(scores, radius), scores, factor * scores)
-  + scores.clone()
 test_weights_that_depend_on_the_distance_alone_are_the_profile
   profile_from_the_start: the queries are the first positions
   - (q, tokens - queries + q - d)

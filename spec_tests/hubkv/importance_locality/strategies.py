@@ -3,7 +3,7 @@
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.strategies import Refusal, booleans, grid, heads, real, tokens
+from spec_tests.strategies import Refusal, booleans, grid, heads, real
 
 lengths = st.integers(1, 24)
 
@@ -19,16 +19,6 @@ def autocorrelation(draw):
     else:
         values = draw(grid(*shape, low=-16) | real(*shape))
     return dict(values=values, distances=draw(st.integers(0, count - 1)))
-
-
-@st.composite
-def nms(draw):
-    """Scores with many ties."""
-    return dict(
-        scores=draw(grid(*draw(heads), draw(tokens))),
-        radius=draw(st.integers(0, 6)),
-        factor=draw(st.sampled_from([0.0, 0.25, 0.3, 1.0])),
-    )
 
 
 @st.composite
@@ -67,7 +57,6 @@ scores = torch.tensor([[0.5, 0.25, 0.75, 0.0]])
 content = torch.tensor([True, False, False, True])
 too_far = Refusal("distances", 4, ValueError, "[0, 3]")
 
-GOOD = dict(nms=dict(scores=scores, radius=1, factor=0.3))
 REFUSALS = dict(
     autocorrelation=(dict(values=scores, distances=2), [too_far]),
     distance_profile=(

@@ -7,8 +7,8 @@ from torch import Tensor
 
 import reference
 from spec_tests.from_signature import draw_choices
-from spec_tests.hubkv.head_calibration.strategies import bad_bounds, epsilons, mask, scores
-from spec_tests.hubkv.refine.strategies import corrected, correction, scores_and_protected
+from spec_tests.hubkv.head_calibration.strategies import epsilons, mask, scores
+from spec_tests.hubkv.refine.strategies import scores_and_protected
 from spec_tests.strategies import Refusal
 
 
@@ -33,10 +33,7 @@ def most_protected(protected: Tensor) -> int:
     return math.ceil(int(protected.sum((-2, -1)).max()) / protected.shape[-2])
 
 
-INPUTS = dict(ungated_refine=correction())
-
 REFUSALS = dict(
-    ungated_refine=(corrected, bad_bounds),
     head_budgets=(
         dict(scores=scores, keep=2, rule="entropy", protected=mask, epsilon=1e-6),
         [

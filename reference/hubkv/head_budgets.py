@@ -1,68 +1,17 @@
-"""What HubKV is compared with: its correction without the gate, and budgets that differ by head."""
+"""Budgets that differ by head, an alternative to correcting the scores."""
 
 from fractions import Fraction
 from itertools import product
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from reference._validation import checks
 from reference._validation.contract import requires, scanning
 from reference._validation.preconditions import affordable, covers
-from reference._validation.types import FiniteAbove0, Importance, NonNegative, OpenFraction, Whole
-from reference.hubkv.discount import smd
-from reference.hubkv.head_calibration import bounded, calibrate, head_weights, selectivity
-from reference.precision import widen
-
-
-@requires(bounded)
-def ungated_refine(
-    scores: Importance[Tensor, "*layers heads tokens"],
-    protected: Bool[Tensor, "*layers heads tokens"] | None = None,
-    radius: Whole = 2,
-    gamma: OpenFraction = 0.5,
-    tau: NonNegative = 0.5,
-    minimum: FiniteAbove0 = 0.8,
-    maximum: float = 1.2,
-    epsilon: NonNegative = 1e-6,
-) -> Float[Tensor, "*layers heads tokens"]:
-    r"""Discount and calibrate the scores at full strength, whatever the compression.
-
-    $$z_{\ell,h,i} = \begin{cases} 1 & P_{\ell,h,i} = 1 \\
-      \beta_{\ell,h}\, \tilde s_{\ell,h,i} & P_{\ell,h,i} = 0 \end{cases}$$
-
-    Args:
-        scores: importance $s$.
-        protected: the mask $P$: true at tokens outside the content region.
-        radius: half-width $k$ of the hub window.
-        gamma: discount factor $\gamma$.
-        tau: exponent $\tau$ of the head weights.
-        minimum: lower bound of the head weights.
-        maximum: upper bound of the head weights, at least `minimum`.
-        epsilon: $\epsilon$ of the selectivity.
-
-    Returns:
-        The corrected scores in the dtype of `scores`, rounded once: what `hubkv_refine` gives at
-        ratio 1.
-
-    Raises:
-        ValueError: a score is too large to be refined within its dtype.
-
-    Source:
-        HubKV-B.
-    """
-    content = widen(scores)
-    if protected is not None:
-        content = content.masked_fill(protected, 0)
-    weights = head_weights(selectivity(content, protected, epsilon), tau, minimum, maximum)
-    corrected = calibrate(smd(content, radius, gamma, protected), weights)
-    if protected is not None:
-        corrected = corrected.masked_fill(protected, 1)
-    corrected = corrected.to(scores.dtype)
-    checks.refuse_overflow("scores", corrected)
-    return corrected
+from reference._validation.types import Importance, NonNegative, Whole
+from reference.hubkv.head_calibration import selectivity
 
 
 def layer_room(keep: int, protected: Tensor | None) -> None:

@@ -1,4 +1,4 @@
-"""The ungated variant and budgets that differ by head: HubKV Appendix B."""
+"""Budgets that differ by head: HubKV Appendix B."""
 
 from operator import itemgetter
 
@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from spec_tests.accuracy import assert_close, assert_equal
+from spec_tests.accuracy import assert_equal
 from spec_tests.from_signature import draw_choices
-from spec_tests.hubkv.baselines import oracle
 from spec_tests.hubkv.discount.oracle import fractions
+from spec_tests.hubkv.head_budgets import oracle
 from spec_tests.inputs import INPUTS
 from spec_tests.strategies import grid
 
@@ -35,17 +35,6 @@ def ever_sharper_heads(draw):
         scores[head, : 16 // 2**head] = level
     order = draw(st.permutations(range(16)))
     return scores[:, list(order)]
-
-
-@given(INPUTS["ungated_refine"])
-def test_the_ungated_variant_is_refinement_at_ratio_one(impl, x):
-    assert_close(impl.ungated_refine(**x), impl.hubkv_refine(ratio=1.0, **x))
-
-
-@given(grid(2, 3, 12), st.integers(0, 4))
-def test_the_ungated_variant_halves_whatever_the_compression(impl, scores, radius):
-    alike = impl.ungated_refine(scores, None, radius, tau=0.0)
-    assert_equal(alike, impl.smd(scores, radius))
 
 
 @given(INPUTS["head_budgets"])

@@ -1,24 +1,9 @@
-"""HubKV without its gate, and head budgets of all layers at once in integer arithmetic."""
+"""Head budgets of all layers at once, in integer arithmetic."""
 
 import torch
 from torch import Tensor
 
 from optimized.vector.hubkv.head_calibration import variation
-from optimized.vector.hubkv.refine import hubkv_refine
-
-
-def ungated_refine(
-    scores: Tensor,
-    protected: Tensor | None,
-    radius: int,
-    gamma: float,
-    tau: float,
-    minimum: float,
-    maximum: float,
-    epsilon: float,
-) -> Tensor:
-    bounds = dict(minimum=minimum, maximum=maximum)
-    return hubkv_refine(scores, 1.0, protected, radius, gamma, tau, epsilon=epsilon, **bounds)
 
 
 def head_budgets(

@@ -1,29 +1,15 @@
 """How importance clusters: what the paper's observations measure on scores and weights."""
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from reference._validation import checks
-from reference._validation.contract import requires, scanning
+from reference._validation.contract import requires
 from reference._validation.preconditions import at_most
-from reference._validation.types import Finite, Importance, Ratio, Whole
-from reference.hubkv.discount import hub_mask
+from reference._validation.types import Finite, Importance, Whole
 from reference.hubkv.refine import protected_mask
 from reference.precision import widen
-
-
-class NmsSettings(NamedTuple):
-    """What `nms` takes beside the scores, for a pipeline to pass on.
-
-    Source:
-        HubKV-Obs3.
-    """
-
-    radius: Whole = 3
-    factor: Ratio = 0.3
 
 
 def reached(distances: int, tokens: int) -> None:
@@ -48,9 +34,6 @@ def autocorrelation(
         may leave [-1, 1], because each averages over its own $n - d$ pairs. A constant sequence
         gives 0 throughout.
 
-    Raises:
-        ValueError: a value is too large to be squared.
-
     Source:
         HubKV-Obs2.
 
@@ -66,37 +49,8 @@ def autocorrelation(
         (centred[..., : tokens - d] * centred[..., d:]).mean(-1) / variance
         for d in range(distances + 1)
     ]
-    # 0 / 0, also where a rounded mean leaves a variance
-    constant = (values == values[..., :1]).all(-1) | (variance == 0)
-    found = torch.where(constant[..., None], 0, torch.stack(correlations, -1))
-    checks.refuse_overflow("values", found.abs())
-    return found
-
-
-def nms(
-    scores: Importance[Tensor, "*heads tokens"], radius: Whole = 3, factor: Ratio = 0.3
-) -> Float[Tensor, "*heads tokens"]:
-    r"""Suppress all but the local maxima: the diagnostic that came before soft discounting.
-
-    $$\hat s_i = \begin{cases} s_i & i = \arg\max_{|j - i| \le k} s_j \\
-      \phi\, s_i & \text{otherwise} \end{cases}$$
-
-    Args:
-        scores: importance $s$.
-        radius: half-width $k$ of the neighbourhood: 3 is the paper's size of 7.
-        factor: what is left of a suppressed score, $\phi$.
-
-    Returns:
-        The suppressed scores $\hat s$, bit for bit `scores` at the local maxima.
-
-    Source:
-        HubKV-Obs3.
-
-    Reading:
-        E-U20: a preset of its own, not the method's radius 2 and factor 0.5; of a plateau, the
-        lowest index is the maximum, as everywhere.
-    """
-    return torch.where(hub_mask(scores, radius), scores, factor * scores)
+    constant = (values == values[..., :1]).all(-1)  # a rounded mean may leave it a variance
+    return torch.where(constant[..., None], 0, torch.stack(correlations, -1))
 
 
 def asking(queries: int, tokens: int) -> None:
@@ -142,9 +96,7 @@ def distance_profile(
 def asked(content: Tensor | None, queries: int, tokens: int) -> None:
     """Refuse a content region without any of the queries."""
     content = ~protected_mask(tokens) if content is None else content
-    at = content[tokens - queries :]
-    if scanning(at) and not bool(at.any()):
-        raise ValueError(f"content at the queries must be true somewhere, got {at.tolist()}")
+    checks.check_any_true("content at the queries", content[tokens - queries :])
 
 
 @requires(asking, asked)

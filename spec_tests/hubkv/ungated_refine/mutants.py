@@ -1,0 +1,15 @@
+"""Mutants of the refinement without a gate."""
+
+from spec_tests.mutants.make import mutant_register
+
+mutant = mutant_register("hubkv/ungated_refine")
+mutant("""
+test_the_ungated_variant_is_refinement_at_ratio_one
+  gated_all_the_same: gated all the same
+  - return corrected.to(scores.dtype)
+  + return ((widen(scores) + corrected) / 2).to(scores.dtype)
+vector:three-steps-without-a-gate
+  discounted_only: no head weights
+  - calibrate(smd(content, radius, gamma, protected), weights)
+  + smd(content, radius, gamma, protected)
+""")
