@@ -62,35 +62,45 @@ def pytest_addoption(parser):
     """Add the options of the conformance check."""
     group = parser.getgroup("conformance")
     group.addoption(
-        "--impl", action="append", metavar="MODULE", help="implementation to test; repeatable"
+        "--impl",
+        action="append",
+        metavar="MODULE",
+        help="module to test, such as yourlib.kv; repeatable",
     )
     group.addoption(
-        "--xfails", metavar="FILE", help="expected failures, one `test id  # reason` a line"
-    )
-    group.addoption("--complete", action="store_true", help="fail if a function is missing")
-    group.addoption(
-        "--ours", action="store_true", help="also what the papers name but do not define"
+        "--xfails", metavar="FILE", help="file of expected failures, one `test id  # reason` a line"
     )
     group.addoption(
-        "--mutants", action="store_true", help="run mutants, each against its detecting test alone"
+        "--complete",
+        action="store_true",
+        help="fail if the module lacks a function, and list what it lacks",
     )
     group.addoption(
-        "--paper", choices=[*PAPERS], help="only the functions of one paper, with all their tests"
+        "--ours",
+        action="store_true",
+        help="also test functions that the papers name but do not define",
     )
+    group.addoption(
+        "--mutants",
+        action="store_true",
+        help="run each mutant against the one test that must detect it",
+    )
+    group.addoption("--paper", choices=[*PAPERS], help="test only the functions of one paper")
     group.addoption(
         "--call-limit",
         type=float,
         default=SECONDS,
         metavar="SECONDS",
-        help="what a call of the module may take; 0 for no limit",
+        help="time limit of one call of the module; 0 is no limit",
     )
-    group.addoption("--device", default="cpu", help="where the inputs live")
-    group.addoption("--examples", type=int, metavar="N", help="try no law on more than N examples")
+    group.addoption("--device", default="cpu", help="device of the inputs")
+    group.addoption("--examples", type=int, metavar="N", help="run each law on at most N examples")
     group.addoption(
         "--level",
         choices=LEVELS,
         default=LEVELS[-1],
-        help="how far to ask: ordinary input, edges as well, refusals as well",
+        help="count only wrong results on ordinary input (values), also those on unusual input "
+        "(edges), or also errors that are not raised (errors, the default)",
     )
     for form in ("html", "json"):
         group.addoption(f"--report-{form}", metavar="FILE", help=f"write the report as {form}")
@@ -158,7 +168,7 @@ def offers_nothing(impl: Implementation) -> str:
     of = f"of {impl.paper}" if impl.paper else "of the specification"
     message = f"{impl.name} offers no function {of}, such as {first_lacking(impl)}"
     if impl.unasked:
-        message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, with --ours"
+        message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, needs --ours"
     return message + "".join(f"; {line}" for line in lines_on_misspelt_names(impl.misspelt))
 
 

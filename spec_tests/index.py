@@ -98,7 +98,7 @@ def page() -> str:
         "# Every equation",
         "",
         "Each numbered statement of the papers, the functions that state it and what checks them.",
-        "A law links to its source; worked examples, computed by hand, are counted.",
+        "A law links to its source; vectors, calls with known results, are counted.",
     ]
     for paper in ("HEX", "HubKV", "GraphKV"):
         lines += ["", f"## {paper}", ""]
@@ -129,7 +129,7 @@ def nowhere(entry: dict[str, Any]) -> str:
 def checks(tests: list[str]) -> str:
     """Return a table cell with a folded list of links to laws, and the number of vectors."""
     laws = [law_link(test) for test in tests if ".json::" not in test]
-    counts = ((len(laws), "law"), (len(tests) - len(laws), "worked example"))
+    counts = ((len(laws), "law"), (len(tests) - len(laws), "vector"))
     said = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
     if not laws:
         return said

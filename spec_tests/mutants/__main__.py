@@ -45,7 +45,7 @@ class Trial:
         """Skip the other cases of a test once one has detected the mutant."""
         impl = under_test(item)
         if impl and "failed" in self.outcomes[mutant_name(impl)]:
-            pytest.skip("dead")
+            pytest.skip("already detected")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item):
@@ -71,7 +71,7 @@ class Trial:
         return report
 
 
-class Killed(pytest.skip.Exception):
+class Detected(pytest.skip.Exception):
     """Stop a law after a failed assertion; it is a skip, which Hypothesis passes through."""
 
 
@@ -84,7 +84,7 @@ def left_once_it_detects(body: Callable[..., None]) -> Callable[..., None]:
             body(*args, **kwargs)
         except (Exception, pytest.fail.Exception) as error:
             if asserts(error):
-                raise Killed("dead") from error
+                raise Detected("detected") from error
             raise
 
     return run
@@ -101,7 +101,7 @@ def asserts(error: BaseException) -> bool:
         return any(asserts(part) for part in error.exceptions)
     if error.__cause__ is not None and asserts(error.__cause__):
         return True
-    return isinstance(error, AssertionError | pytest.fail.Exception | Killed)
+    return isinstance(error, AssertionError | pytest.fail.Exception | Detected)
 
 
 def run(*words: str, places: tuple[str, ...] = ("",)) -> dict[str, list[str]]:
@@ -133,5 +133,5 @@ if __name__ == "__main__":
         for name, mutant in MUTANTS.items():
             if name not in outcomes:
                 continue
-            fate = "killed" if "failed" in outcomes[name] else "SURVIVES"
-            print(f"{fate:<9}{name:<32}{mutant.place:<28}{mutant.fault}  [{mutant.detected_by}]")
+            fate = "detected" if "failed" in outcomes[name] else "MISSED"
+            print(f"{fate:<10}{name:<32}{mutant.place:<28}{mutant.fault}  [{mutant.detected_by}]")

@@ -55,7 +55,7 @@ def page(data: dict[str, Any]) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{text(names)} by {text(suite)}</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>Held to {text(suite)}</h1>\n"
+        f"<body>\n<main>\n<h1>Conformance to {text(suite)}</h1>\n"
         f'<p class="faint">{text(with_what)}.</p>\n'
         f"{joined(map(module, data['modules'], [data['level']] * len(data['modules'])))}"
         "</main>\n</body>\n</html>\n"
@@ -75,7 +75,7 @@ def module(data: dict[str, Any], level: str) -> str:
     lacks = ""
     if data["unasked"]:
         names = text(", ".join(data["unasked"]))
-        lacks = f"<p>{len(data['unasked'])} offered, not asked: {names} (<code>--ours</code>)</p>\n"
+        lacks = f"<p>Tested only with <code>--ours</code>: {names}.</p>\n"
     if data["lacks"]:
         lacks += f"<p>It lacks {len(data['lacks'])} functions of the specification.</p>\n"
     elsewhere = joined(failure(part, 0) for part in data["elsewhere"])
@@ -144,7 +144,7 @@ def more(others: list[dict[str, Any]]) -> str:
     if not others:
         return ""
     one = len(others) == 1
-    count = "1 more example that fails so" if one else f"{len(others)} more examples that fail so"
+    count = "1 more failure" if one else f"{len(others)} more failures"
     return f"<details><summary>{count}</summary>\n{joined(map(claim, others))}</details>\n"
 
 
@@ -154,7 +154,7 @@ def claim(data: dict[str, Any]) -> str:
     where = text("; ".join(f"{part['id']}, {part['where']}" for part in data["equations"]))
     parts = [f'<p>{sentence}. <span class="faint">{where}</span></p>\n']
     if data["hunts"]:
-        parts.append(f"<p>It hunts: {text(data['hunts'])}.</p>\n")
+        parts.append(f"<p>It detects: {text(data['hunts'])}.</p>\n")
     if data["expected_to_fail"] is not None:
         parts.append(f"<p>Expected to fail: {text(data['expected_to_fail'])}</p>\n")
     if data["snippet"]:

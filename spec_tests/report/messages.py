@@ -111,7 +111,7 @@ def sentence(item: Any) -> str:
     if name == "test_refuses":
         return f"refuses a bad `{params['argument']}`"
     if name == "test_vector":
-        return f"worked example: {params['case']['id'].replace('-', ' ')}"
+        return f"vector: {params['case']['id'].replace('-', ' ')}"
     return SENTENCES.get(name) or name.removeprefix("test_").replace("_", " ")
 
 

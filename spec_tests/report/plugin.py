@@ -120,7 +120,9 @@ class Plugin:
         except FAILURES as error:
             fault = diagnosed(LAST, getattr(error, "compared", ()))
             if LEVELS.index(fault.level) > LEVELS.index(self.level):
-                raise Beyond(f"not asked: it is of the level {fault.level}") from None
+                raise Beyond(
+                    f"fails at the level {fault.level}, which --level leaves out"
+                ) from None
             vars(error)["fault"] = fault
             last: BaseException = error
             while last.__context__ is not None:

@@ -343,13 +343,13 @@ def lines_by_paper(seen: dict[str, dict[str, Any]]) -> list[str]:
             parts.append(f"not judged{why}: {', '.join(unjudged)}")
         beside = [f"{part}: {', '.join(ids)}" for part in LEVELS[1:] if (ids := of[part, "fails"])]
         lines.append(f"{name}: {'; '.join(parts)}")
-        lines += [f"{name}, beside that, fails at {'; at '.join(beside)}"] if beside else []
+        lines += [f"{name} also fails at {'; at '.join(beside)}"] if beside else []
     return lines
 
 
 def lines_on_misspelt_names(misspelt: dict[str, str]) -> list[str]:
     """Return a line for each function whose name resembles one of the specification."""
-    return [f"{n} is offered, unknown; did you mean {meant}?" for n, meant in misspelt.items()]
+    return [f"unknown name {n}: did you mean {meant}?" for n, meant in misspelt.items()]
 
 
 def lines_on_tests_not_run(functions: list[dict[str, Any]]) -> list[str]:

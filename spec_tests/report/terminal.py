@@ -84,7 +84,7 @@ def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
     yield f"  {number}. {heading} (level: {failure['level']})", STRONG
     yield from wrapped(f"{first['claim']}{borne(first)}", "     ")
     if first["hunts"]:
-        yield from wrapped(f"hunts     {first['hunts']}", "     ", " " * 15)
+        yield from labelled("detects", first["hunts"])
     if first["expected_to_fail"] is not None:
         yield f"     expected to fail: {first['expected_to_fail']}", PLAIN
     program = [line if len(line) < WIDE else cut(line) for line in first["snippet"].splitlines()]
@@ -93,15 +93,20 @@ def cause(number: int, failure: dict[str, Any]) -> Iterator[Line]:
     if CUT in "".join(program):
         yield f"         {CUT.strip()} is cut: --report-html or --report-json have it whole", FAINT
     if first["expected"]:
-        yield f"     expected{first['where']}  {first['expected']}", GOOD
-        yield f"     got{' ' * 5}{first['where']}  {first['got']}", BAD
+        yield f"     {'expected':<10}{first['where']}  {first['expected']}", GOOD
+        yield f"     {'got':<10}{first['where']}  {first['got']}", BAD
     else:
         yield from wrapped(first["message"], "     ")
     for likely in failure["causes"]:
-        yield from wrapped(f"likely    {likely}", "     ", "               ")
+        yield from labelled("likely", likely)
     others = list(dict.fromkeys(named(c) for c in claims[1:] if c["claim"] != first["claim"]))
     if others:
-        yield from wrapped(f"so fails  {'; '.join(others)}", "     ", "               ")
+        yield from labelled("also fails", "; ".join(others))
+
+
+def labelled(label: str, text: str) -> Iterator[Line]:
+    """Yield the lines of a paragraph beside its label."""
+    return wrapped(f"{label:<12}{text}", "     ", " " * 17)
 
 
 def cut(line: str) -> str:
@@ -117,14 +122,14 @@ def borne(claim: dict[str, Any]) -> str:
 
 def named(claim: dict[str, Any]) -> str:
     """Return a claim, with the bug that it hunts if it is a vector."""
-    return claim["claim"] + (f" (hunts: {claim['hunts']})" if claim["hunts"] else "")
+    return claim["claim"] + (f" (detects: {claim['hunts']})" if claim["hunts"] else "")
 
 
 def tests(counts: dict[str, int]) -> str:
     """Return a line with the number of tests by outcome, as pytest counts them."""
     said = ", ".join(f"{counts[end]} {end}" for end in ENDS if counts.get(end))
     whole = count(sum(counts.values()), "test")
-    return f"{whole}: {said}; one that calls several functions counts with each of them"
+    return f"{whole}: {said}; a test of several functions counts for each of them"
 
 
 def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> Iterator[Line]:
@@ -150,7 +155,7 @@ def how_far(module: dict[str, Any], level: str, named: bool, complete: bool) -> 
     for line in lines_on_misspelt_names(module["misspelt"]):
         yield line, BAD
     if unasked := module["unasked"]:
-        yield from wrapped(f"{len(unasked)} offered, not asked: {', '.join(unasked)} (--ours)", "")
+        yield from wrapped(f"tested only with --ours: {', '.join(unasked)}", "")
     if module["lacks"]:
         names = f": {', '.join(module['lacks'])}" if complete else ""
         yield f"{module['module']} lacks {count(len(module['lacks']), 'function')}{names}", PLAIN
