@@ -13,7 +13,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 import reference
-from spec_tests.called_functions import asked, may_call_any, needs
+from spec_tests.called_functions import functions_called_by, functions_of_test, may_call_any
 from spec_tests.implementation import COMPOSED, TRITON, Implementation, layers_on, under_test
 from spec_tests.index import are_only_named_in_papers
 from spec_tests.limits import SECONDS
@@ -54,6 +54,13 @@ ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
 FEW = 5
 """Examples of a law in Triton's interpreter; `--impl optimized.kernels` runs them all."""
 LONGEST = "test_every_mutant_is_killed"
+MARKERS = (
+    "spec(*ids): the equations and theorems that a test checks",
+    "argument_checks: only for modules that check arguments: `optimized.vector` does not",
+    "own_body: only for functions that are the module's own, not the reference's",
+    "ours_only: only for this project's layers: other random streams or messages are correct too",
+    "slow_interpreted: in Triton's interpreter only if `--impl` names the kernels",
+)
 FIRST_SETTINGS = pytest.StashKey[dict]()
 IMPLEMENTATIONS = pytest.StashKey[list[Implementation]]()
 
@@ -119,11 +126,8 @@ def pytest_cmdline_main(config):
 
 def pytest_configure(config):
     """Import the implementations and poison uninitialised memory."""
-    config.addinivalue_line("markers", "spec(*ids): the equations and theorems a test checks")
-    config.addinivalue_line("markers", "door: not of bodies behind a contract")
-    config.addinivalue_line("markers", "compared: not of a body that is the reference's own")
-    config.addinivalue_line("markers", "own: of our own layers: our random streams and words")
-    config.addinivalue_line("markers", "long: in Triton's interpreter only if kernels are named")
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
     sys.path.insert(0, str(config.invocation_params.dir))
     if hasattr(config, "workerinput"):  # one thread each: the workers occupy every core
         torch.set_num_threads(1)
@@ -210,13 +214,13 @@ def pytest_generate_tests(metafunc):
         if metafunc.config.getoption("--mutants"):
             impls = [impl for impl in impls if impl.module.is_detected_by(test.nodeid)]
         else:
-            needed = asked(test.path, test.name)
+            needed = functions_called_by(test.path, test.name)
             impls = [impl for impl in impls if impl.offers(needed)]
-        if test.get_closest_marker("door"):
-            impls = [impl for impl in impls if impl.has_door]
-        if metafunc.definition.get_closest_marker("long") and not metafunc.config.getoption(
-            "--impl"
-        ):
+        if test.get_closest_marker("argument_checks"):
+            impls = [impl for impl in impls if impl.checks_arguments]
+        if metafunc.definition.get_closest_marker(
+            "slow_interpreted"
+        ) and not metafunc.config.getoption("--impl"):
             impls = [impl for impl in impls if not impl.is_interpreted]
         metafunc.parametrize("impl", impls, ids=repr, scope="session")
 
@@ -259,13 +263,13 @@ def is_applicable(item: pytest.Item) -> bool:
     impl = under_test(item)
     if impl is None or item.config.getoption("--mutants"):
         return impl is not None
-    if not impl.offers(needs(item)) or not impl.is_asked(needs(item)):
+    if not impl.offers(functions_of_test(item)) or not impl.is_asked(functions_of_test(item)):
         return False
-    if item.get_closest_marker("compared") and not impl.has_own(str(item.callspec.params["name"])):
+    if item.get_closest_marker("own_body") and not impl.has_own(str(item.callspec.params["name"])):
         return False
-    if item.get_closest_marker("own") and not impl.ours:
+    if item.get_closest_marker("ours_only") and not impl.ours:
         return False
-    if impl.composed & needs(item) and not item.config.getoption("--impl"):
+    if impl.composed & functions_of_test(item) and not item.config.getoption("--impl"):
         return item.path.parent == HERE  # not the laws, which stand in folders
     return impl.asked or not are_only_named_in_papers(
         i for mark in item.iter_markers("spec") for i in mark.args
@@ -312,7 +316,7 @@ def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
     besides. A law that sets its own number of examples keeps it.
     """
     if impl.is_interpreted:
-        return min(COMPOSED if impl.composed & needs(item) else FEW, wanted)
+        return min(COMPOSED if impl.composed & functions_of_test(item) else FEW, wanted)
     own_number = wanted != settings().max_examples
     return wanted if impl.name == "reference" or own_number else wanted // 2
 

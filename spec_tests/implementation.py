@@ -24,7 +24,7 @@ from spec_tests.record_conversion import (
     return_annotation,
     taken,
 )
-from spec_tests.report.calls import mapped, recorded
+from spec_tests.report.calls import mapped, record_calls
 
 LACKS = "needs a name that the module lacks"
 NEAR = 0.8
@@ -182,7 +182,7 @@ class Implementation:
         return unwrap(getattr(bodies, name)) is not unwrap(getattr(reference, name))
 
     @property
-    def has_door(self) -> bool:
+    def checks_arguments(self) -> bool:
         """Whether calls validate their arguments: the bodies behind `optimized` do not."""
         return not self.name.startswith("optimized.")
 
@@ -206,7 +206,7 @@ class Implementation:
             pytest.skip(LACKS)
         found = getattr(self.module, name)
         if not isinstance(found, type):
-            found = recorded(self, name, self.crossing(name, found))
+            found = record_calls(self, name, self.crossing(name, found))
         vars(self)[name] = found
         return found
 

@@ -16,7 +16,7 @@ from spec_tests.test_agreement import OF_MEMORY, takes_floats
 every_floating = pytest.mark.parametrize("name", sorted({*filter(takes_floats, GOOD)} - OF_MEMORY))
 
 
-@pytest.mark.own
+@pytest.mark.ours_only
 @every_floating
 @settings(max_examples=4)
 @given(data=st.data())
@@ -27,8 +27,8 @@ def test_a_call_that_asks_for_gradients_gives_the_same_values(impl, name, data):
     assert_as_accurate(result, getattr(reference, name), inputs)
 
 
-@pytest.mark.own
-@pytest.mark.door
+@pytest.mark.ours_only
+@pytest.mark.argument_checks
 @every_floating
 @settings(max_examples=8)
 @given(data=st.data())

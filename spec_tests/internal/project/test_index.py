@@ -37,7 +37,7 @@ def page_of(name: str) -> Path:
     return DOCS / Path(*index.dotted_path(name).split(".")[1:-1]).with_suffix(".md")
 
 
-def shown() -> dict[str, list[Path]]:
+def pages_by_name() -> dict[str, list[Path]]:
     """Return, for every name that the docs show, the pages that show it."""
     found: dict[str, list[Path]] = {}
     for path in sorted(DOCS.rglob("*.md")):
@@ -121,7 +121,7 @@ def test_every_function_states_its_source():
 
 def test_a_public_name_is_shown_once_on_its_files_page():
     pages = {name: [page_of(name)] for name in reference.__all__}
-    assert shown() == pages | {"types": [DOCS / "kinds.md"]}
+    assert pages_by_name() == pages | {"types": [DOCS / "kinds.md"]}
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)

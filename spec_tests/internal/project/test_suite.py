@@ -15,7 +15,7 @@ from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 import reference
-from spec_tests.called_functions import asked
+from spec_tests.called_functions import functions_called_by
 from spec_tests.implementation import carry
 from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
@@ -98,7 +98,7 @@ def test_what_a_test_asks_for_is_read_from_its_text(tmp_path):
         "def other(impl): return impl.retain\n"
         "def test_hubs(impl, scored): assert helper(reference, impl) == impl.hub_mask(x.discount)\n"
     )
-    assert asked(file, "test_hubs") == {"smd", "gate", "hub_mask"}
+    assert functions_called_by(file, "test_hubs") == {"smd", "gate", "hub_mask"}
 
 
 def test_an_expected_failure_is_strict(suite):
