@@ -53,6 +53,12 @@ ORDER = {"test_vectors.py": 0, "test_agreement.py": 2, "test_errors.py": 3}
 """The order of the tests of a named module: vectors, laws, agreement, refusals."""
 FEW = 5
 """Examples of a law in Triton's interpreter; `--impl optimized.kernels` runs them all."""
+PART = 0.6
+"""Part of a law's examples for the reference by default; `--impl reference` runs them all.
+
+30 of 50 examples detect 334 of the 336 mutants that a drawn example detects, and 15 detect 326. The
+optimized layers run half of this part, since agreement tests compare them with the reference too.
+"""
 LONGEST = "test_every_mutant_is_killed"
 MARKERS = (
     "spec(*ids): the equations and theorems that a test checks",
@@ -312,13 +318,13 @@ def pytest_runtest_setup(item):
 def examples(item: pytest.Function, impl: Implementation, wanted: int) -> int:
     """Return how many of the `wanted` examples of a law one of our own layers runs by default.
 
-    The optimized layers run half of them, since agreement tests compare them with the reference
-    besides. A law that sets its own number of examples keeps it.
+    A law that sets its own number of examples keeps it, except in Triton's interpreter.
     """
     if impl.is_interpreted:
         return min(COMPOSED if impl.composed & functions_of_test(item) else FEW, wanted)
-    own_number = wanted != settings().max_examples
-    return wanted if impl.name == "reference" or own_number else wanted // 2
+    if wanted != settings().max_examples:
+        return wanted
+    return int(wanted * (PART if impl.name == "reference" else PART / 2))
 
 
 def pytest_sessionfinish(session):
