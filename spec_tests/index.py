@@ -39,6 +39,7 @@ def are_only_named_in_papers(ids: Iterable[str]) -> bool:
     return bool(cited) and all(known.get(i, {}).get("ours") for i in cited)
 
 
+@cache
 def cited_by_code() -> dict[str, list[str]]:
     """Return, for each equation, the public names that state it."""
     found: dict[str, list[str]] = {}
@@ -48,6 +49,7 @@ def cited_by_code() -> dict[str, list[str]]:
     return found
 
 
+@cache
 def cited_by_tests() -> dict[str, list[str]]:
     """Return, for each equation, the laws and vectors that are marked with it."""
     found: dict[str, list[str]] = {}
@@ -75,7 +77,7 @@ def spec_marked_tests(path: Path, idle: bool = False) -> list[tuple[str, str]]:
     ]
     return [
         (ast.literal_eval(argument), node.name)
-        for node in ast.walk(tree)
+        for node in tree.body
         if isinstance(node, ast.FunctionDef)
         and node.name.startswith("test_")
         and idle != any(argument.arg == "impl" for argument in node.args.args)

@@ -12,7 +12,6 @@ from spec_tests.index import HERE as SUITE
 from spec_tests.index import ROOT
 
 EQUATIONS = index.equations()
-CODE, TESTS = index.cited_by_code(), index.cited_by_tests()
 DOCS = ROOT / "docs"
 REFERENCE = ROOT / "reference"
 # docs/conventions.md is about the precision rule, docs/kinds.md about validation
@@ -62,12 +61,12 @@ def laws_of(file: Path) -> list[Path]:
 
 
 def test_a_function_states_each_equation():
-    silent = set(of_kind("code")) - CODE.keys()
+    silent = set(of_kind("code")) - index.cited_by_code().keys()
     assert not silent, "no public docstring cites them under `Source:`"
 
 
 def test_a_law_or_a_vector_checks_each_equation():
-    unchecked = set(of_kind("code", "law", "table")) - TESTS.keys()
+    unchecked = set(of_kind("code", "law", "table")) - index.cited_by_tests().keys()
     assert not unchecked, "no `spec` mark and no vector names them"
 
 
@@ -76,12 +75,18 @@ def test_a_benchmark_measures_each_timing():
 
 
 def test_a_timing_is_never_a_test():
-    assert not [i for i, entry in EQUATIONS.items() if entry["kind"] == "bench" and i in TESTS]
+    assert not [
+        i
+        for i, entry in EQUATIONS.items()
+        if entry["kind"] == "bench" and i in index.cited_by_tests()
+    ]
 
 
 def test_what_is_skipped_is_cited_nowhere():
     idle = {i for i, entry in EQUATIONS.items() if "skip" in entry}
-    assert not idle & (CODE.keys() | TESTS.keys()), "remove its `skip`"
+    assert not idle & (index.cited_by_code().keys() | index.cited_by_tests().keys()), (
+        "remove its `skip`"
+    )
 
 
 def test_an_equation_says_nothing_else_than_the_head_of_its_file_explains():
@@ -95,7 +100,12 @@ def test_nothing_cites_an_unknown_equation():
         for path in SUITE.rglob("test_*.py")
         for spec, _ in index.spec_marked_tests(path, idle=True)
     }
-    cited = CODE.keys() | TESTS.keys() | index.cited_by_benches() | idle
+    cited = (
+        index.cited_by_code().keys()
+        | index.cited_by_tests().keys()
+        | index.cited_by_benches()
+        | idle
+    )
     assert not cited - EQUATIONS.keys()
 
 
