@@ -157,7 +157,7 @@ def pytest_configure(config):
     except (ImportError, AttributeError) as error:
         raise pytest.UsageError(f"--impl: {error}") from error
     if idle := [impl for impl in impls if not impl.offered]:
-        raise pytest.UsageError(f"--impl: {'; '.join(map(offers_nothing, idle))}")
+        raise pytest.UsageError(f"--impl: {'; '.join(map(nothing_to_test_message, idle))}")
     config.stash[IMPLEMENTATIONS] = impls
     ours = ("optimized", "spec_tests.mutants")  # only these modules run our kernels
     interpreted = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
@@ -173,16 +173,16 @@ def pytest_configure(config):
         config.option.reportchars = config.option.reportchars.replace("a", "")
 
 
-def offers_nothing(impl: Implementation) -> str:
+def nothing_to_test_message(impl: Implementation) -> str:
     """Return the usage error for a module without a testable function, with similar names in it."""
     of = f"of {impl.paper}" if impl.paper else "of the specification"
-    message = f"{impl.name} offers no function {of}, such as {first_lacking(impl)}"
+    message = f"{impl.name} offers no function {of}, such as {first_missing_name(impl)}"
     if impl.unasked:
         message += f"; {', '.join(sorted(impl.unasked))}, which no paper defines, needs --ours"
     return message + "".join(f"; {line}" for line in lines_on_misspelt_names(impl.misspelt))
 
 
-def first_lacking(impl: Implementation) -> str:
+def first_missing_name(impl: Implementation) -> str:
     """Return the first public function that a module lacks."""
     return next(name for name in reference.__all__ if name in impl.judged & impl.lacks)
 
@@ -236,7 +236,7 @@ def pytest_collection_modifyitems(config, items):
     plugin = config.pluginmanager.getplugin(REPORT)
     collected, items[:] = [*items], [item for item in items if is_applicable(item)]
     if plugin:
-        plugin.there = count_tests_by_kind(
+        plugin.existing = count_tests_by_kind(
             collected, items, config.stash[IMPLEMENTATIONS], plugin.level
         )
     for item in items:

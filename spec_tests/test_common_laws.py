@@ -36,7 +36,7 @@ def test_beyond_the_domain_no_result_is_nan(impl, name, data):
     """At 2^±100 squares of float32 numbers underflow or overflow; the call may also be refused."""
     inputs = data.draw(INPUTS[name])
     for power in (2.0**-100, 2.0**100):
-        far = {name: scaled(value, power) for name, value in inputs.items()}
+        far = {name: scale(value, power) for name, value in inputs.items()}
         far |= {"log_sum_exp": None} if "log_sum_exp" in far else {}
         try:
             result = getattr(impl, name)(**far)
@@ -45,15 +45,15 @@ def test_beyond_the_domain_no_result_is_nan(impl, name, data):
         assert not any(bool(tensor.isnan().any()) for tensor in tensors(result))
 
 
-def scaled(value: Any, power: float) -> Any:
+def scale(value: Any, power: float) -> Any:
     """Return a value with its tensors times `power`, except half precision and the field `left`.
 
     Half precision cannot hold the product. Of two low-rank factors only one is scaled.
     """
     if hasattr(value, "_fields"):
         parts = value._asdict().items()
-        return value._replace(**{k: scaled(part, power) for k, part in parts if k != "left"})
+        return value._replace(**{k: scale(part, power) for k, part in parts if k != "left"})
     if isinstance(value, tuple):
-        return tuple(scaled(part, power) for part in value)
+        return tuple(scale(part, power) for part in value)
     single = isinstance(value, Tensor) and value.is_floating_point() and value.itemsize >= 4
     return value * power if single else value

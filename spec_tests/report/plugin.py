@@ -22,8 +22,8 @@ from spec_tests.report.messages import equations_of, failure_claims
 from spec_tests.report.test_kinds import Tests, counts_as_lists, counts_from_lists, kind_of
 
 FAILURES = (Exception, pytest.fail.Exception)
-THERE = "tests there are"
-SAID = ""
+EXISTING = "existing tests"
+COMPLETED = ""
 """The key that counts the examples that ran to the end."""
 SECONDS = 5.0
 """Processor time for the failing examples of one law, after which shrinking stops."""
@@ -35,16 +35,16 @@ class Plugin:
     def __init__(self, config: pytest.Config, impls: list[Implementation]):
         self.config, self.impls = config, impls
         self.level = config.getoption("--level")
-        self.there: Tests = Counter()
+        self.existing: Tests = Counter()
 
     def pytest_sessionfinish(self) -> None:
         """Send the number of tests by kind from a worker of xdist."""
-        getattr(self.config, "workeroutput", {})[THERE] = counts_as_lists(self.there)
+        getattr(self.config, "workeroutput", {})[EXISTING] = counts_as_lists(self.existing)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Merge a worker's number of tests; each worker collects all of them."""
-        self.there |= counts_from_lists(getattr(node, "workeroutput", {}).get(THERE, []))
+        self.existing |= counts_from_lists(getattr(node, "workeroutput", {}).get(EXISTING, []))
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """Skip a test of a function that is no longer called, since its calls do not end."""
@@ -79,7 +79,7 @@ class Plugin:
                     law.inner_test = body
         finally:
             LAST.clear()
-        if left_out and not left_out[SAID]:
+        if left_out and not left_out[COMPLETED]:
             pytest.skip(next(iter(left_out)))
 
     def example(self, item: Any, left_out: Counter[str]) -> Callable[..., None]:
@@ -97,7 +97,7 @@ class Plugin:
             try:
                 with self.diagnosing(item.nodeid):
                     body(*args, **kwargs)
-                left_out[SAID] += 1
+                left_out[COMPLETED] += 1
             except (AboveLevel, DtypeNotSupported) as why:
                 left_out[str(why)] += 1
             except FAILURES as error:
@@ -149,7 +149,7 @@ class Plugin:
         """Print the cards, and write the files of `--report-json` and `--report-html`."""
         skips = terminalreporter.stats.get("skipped", [])
         skips[:] = [skip for skip in skips if LACKS not in str(skip.longrepr)]
-        report = summary.report(terminalreporter.stats, self.impls, self.there, self.config)
+        report = summary.report(terminalreporter.stats, self.impls, self.existing, self.config)
         terminal.write(terminalreporter, report, self.config)
         for option, text in (("--report-json", summary.as_json), ("--report-html", html.page)):
             if file := self.config.getoption(option):

@@ -49,7 +49,7 @@ MOST = 2
 
 
 def report(
-    stats: dict[str, list[Any]], impls: list[Implementation], there: Tests, config: pytest.Config
+    stats: dict[str, list[Any]], impls: list[Implementation], existing: Tests, config: pytest.Config
 ) -> dict[str, Any]:
     """Return the whole report, made from test reports, which xdist sends between processes."""
     seen = defaultdict(list)
@@ -65,7 +65,7 @@ def report(
         "python": platform.python_version(),
         "torch": torch.__version__,
         "level": level,
-        "modules": [module_report(impl, seen[impl.name], there, level) for impl in impls],
+        "modules": [module_report(impl, seen[impl.name], existing, level) for impl in impls],
     }
 
 
@@ -79,7 +79,7 @@ def suite_version() -> str:
 
 
 def module_report(
-    impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], there: Tests, level: str
+    impl: Implementation, tests: list[tuple[Any, str, dict[str, Any]]], existing: Tests, level: str
 ) -> dict[str, Any]:
     """Return the report of one module."""
     offered = impl.offered
@@ -104,7 +104,7 @@ def module_report(
             marks[spec].add(count_passed_levels(outcome, said))
     functions = [
         function_card(
-            name, counts[name], found, run_state_by_kind(there, ran, impl.name, name), level
+            name, counts[name], found, run_state_by_kind(existing, ran, impl.name, name), level
         )
         for name in offered
     ]

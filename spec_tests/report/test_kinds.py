@@ -79,12 +79,12 @@ def functions_with_vectors() -> frozenset[str]:
     return frozenset(n for n in reference.__all__ if any(f'"function": "{n}"' in t for t in texts))
 
 
-def run_state_by_kind(there: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
+def run_state_by_kind(existing: Tests, ran: Tests, module: str, name: str) -> dict[str, str]:
     """Return, for each kind of test of a function, whether they were run, in part or not."""
     found = {}
     for kind in ORDER:
         of = module, name, kind
-        if number := max(there[of], ran[of]):
+        if number := max(existing[of], ran[of]):
             found[kind] = "run" if ran[of] == number else "in part" if ran[of] else "not run"
     return found
 

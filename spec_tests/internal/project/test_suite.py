@@ -16,11 +16,11 @@ from torch import Tensor
 
 import reference
 from spec_tests.called_functions import functions_called_by
-from spec_tests.implementation import carry
+from spec_tests.implementation import move_to_device
 from spec_tests.index import HERE, ROOT
 from spec_tests.inputs import CORNERS, INPUTS, REFUSALS
 from spec_tests.limits import STRIKES, DoesNotEnd, Limit
-from spec_tests.test_agreement import held_to_its_types
+from spec_tests.test_agreement import check_types
 
 VECTOR, LAW = "plateau-has-one-hub", "test_no_two_hubs_are_within_a_radius"
 GENERIC = ("test_agreement.py", "test_errors.py")
@@ -346,9 +346,9 @@ def halved(scores: Float[Tensor, "*heads tokens"]) -> Parts:
 
 def test_a_field_of_another_length_is_seen():
     scores = torch.ones(2, 4)
-    held_to_its_types(halved, halved)(scores)
+    check_types(halved, halved)(scores)
     with pytest.raises(AssertionError, match="halves"):
-        held_to_its_types(halved, lambda scores: Parts(scores, (scores[0, :2],)))(scores)
+        check_types(halved, lambda scores: Parts(scores, (scores[0, :2],)))(scores)
 
 
 def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tokens"]:
@@ -361,9 +361,9 @@ def doubled(scores: Float[Tensor, "*heads tokens"]) -> Float[Tensor, "*heads tok
 )
 def test_a_result_of_another_shape_or_dtype_is_seen(lie):
     scores = torch.ones(2, 3)
-    held_to_its_types(doubled, doubled)(scores)
+    check_types(doubled, doubled)(scores)
     with pytest.raises(TypeCheckError):
-        held_to_its_types(doubled, lie)(scores)
+        check_types(doubled, lie)(scores)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_each_setting_decides_what_comes_of_some_corner(name, settings):
     ],
 )
 def test_inputs_lie_on_a_device_as_they_lay(tensor):
-    (there,) = carry((tensor,), torch.device("meta"))
+    (there,) = move_to_device((tensor,), torch.device("meta"))
     assert (there.shape, there.dtype) == (tensor.shape, tensor.dtype)
     assert (there.stride(), there.storage_offset()) == (tensor.stride(), tensor.storage_offset())
-    assert torch.equal(carry([tensor], torch.device("cpu"))[0], tensor)
+    assert torch.equal(move_to_device([tensor], torch.device("cpu"))[0], tensor)
